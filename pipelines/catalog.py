@@ -1,0 +1,41 @@
+"""What this bundle runs: its steps, and the pipelines that put them in order."""
+
+from datetime import timedelta
+from typing import Final
+
+from leasehold import PipelineEntry, Registry, StepDispatchEntry
+
+STEPS: Final = Registry(
+    "dispatch",
+    [
+        StepDispatchEntry(
+            step_type="extraction",
+            handler="pipelines.review.extraction:extract",
+            agent_timeout=timedelta(minutes=10),
+            dispatch_deadline=timedelta(minutes=15),
+        ),
+        StepDispatchEntry(
+            step_type="synthesis",
+            handler="pipelines.review.synthesis:synthesize",
+            agent_timeout=timedelta(minutes=10),
+            dispatch_deadline=timedelta(minutes=15),
+        ),
+        StepDispatchEntry(
+            step_type="review",
+            handler="pipelines.review.review:supervise",
+            agent_timeout=timedelta(minutes=5),
+            dispatch_deadline=timedelta(minutes=8),
+        ),
+        StepDispatchEntry(
+            step_type="publish",
+            handler="pipelines.review.publish:publish",
+            agent_timeout=timedelta(minutes=2),
+            dispatch_deadline=timedelta(minutes=4),
+        ),
+    ],
+)
+
+PIPELINES: Final = Registry(
+    "pipelines",
+    [PipelineEntry(name="review", steps=("extraction", "synthesis", "review", "publish"))],
+)

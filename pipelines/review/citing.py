@@ -1,0 +1,63 @@
+"""Turns what an agent drafted into points with citations, and counts its terms."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from leasehold import AgentClientError
+from pipelines.review.models import Citation, Claim, Document, Point, Term
+from pipelines.review.questions import DraftPoint
+
+SHORTLIST: Final = 300  # claims that an agent weighs at once, of all documents together…
+SHORTLIST_EACH: Final = 6  # …but this many of each document at least
+
+
+def shortlist(documents: Sequence[Document]) -> tuple[Claim, ...]:
+    """Return the weightiest claims of each document, in the order of documents and lines."""
+    each = max(SHORTLIST_EACH, SHORTLIST // max(1, len(documents)))
+    return tuple(
+        claim
+        for document in documents
+        for claim in sorted(
+            sorted(document.claims, key=lambda claim: -claim.weight)[:each],
+            key=document.claims.index,
+        )
+    )
+
+
+def cited(drafts: Sequence[DraftPoint], known: Mapping[str, Claim]) -> tuple[Point, ...]:
+    """Give each draft the citations of its claims.
+
+    Raises:
+        AgentClientError: a draft names a claim that is not known, or none at all. Retryable.
+    """
+    wrong = [
+        {"point": draft.text, "claims": list(draft.claims)}
+        for draft in drafts
+        if not draft.claims or any(claim not in known for claim in draft.claims)
+    ]
+    if wrong:
+        raise AgentClientError(
+            f"The agent gave {len(wrong)} of {len(drafts)} points without a claim that exists.",
+            code="bad_citations",
+            details=wrong,
+        )
+    return tuple(
+        Point(text=draft.text, citations=tuple(_citation(known[claim]) for claim in draft.claims))
+        for draft in drafts
+    )
+
+
+def counted(terms: Sequence[str], claims: Sequence[Claim]) -> tuple[Term, ...]:
+    """Count in how many claims and documents each term stands; drop those that nobody mentions."""
+    found = []
+    for term in terms:
+        pattern = re.compile(rf"(?<!\w){re.escape(term)}(?:s|es)?(?!\w)", re.IGNORECASE)
+        documents = [claim.document for claim in claims if pattern.search(claim.text)]
+        if documents:
+            found.append(Term(term=term, claims=len(documents), documents=len(set(documents))))
+    return tuple(found)
+
+
+def _citation(claim: Claim) -> Citation:
+    return Citation(claim=claim.id, document=claim.document, line=claim.line, quote=claim.text)

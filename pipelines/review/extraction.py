@@ -1,0 +1,48 @@
+"""Step extraction: what stands in a folder of Markdown.
+
+Given:   ReviewInput.
+Gives:   Extraction: each document's sections, links and claims, and the files left out.
+Fails:   PermanentError when there is no Markdown that can be read; AgentClientError from the agent.
+"""
+
+from leasehold import PermanentError, StepContext
+from pipelines.review.agent import Agent, chosen_agent
+from pipelines.review.documents import document, excerpts, library, read_files
+from pipelines.review.folder import find
+from pipelines.review.markdown import Page
+from pipelines.review.models import Extraction, ReviewInput
+from pipelines.review.questions import Pick
+
+
+def extract(ctx: StepContext, given: ReviewInput) -> Extraction:
+    """Read the folder and let the agent pick the claims."""
+    found = find(given)
+    ctx.progress(0.05, f"{len(found.files)} Markdown files in {found.root}")
+    pages, unread = read_files(found)
+    left_out = (*found.findings, *unread)
+    if not pages:
+        raise PermanentError(
+            f"None of the Markdown files in {found.root} can be read; the first problem: "
+            f"{left_out[0].document}: {left_out[0].message} {left_out[0].remediation}",
+            code="nothing_readable",
+        )
+    ctx.progress(0.4, f"{len(pages)} documents read")
+    agent = chosen_agent()
+    shelf = library(found.root, pages)
+    documents = []
+    for count, (path, page) in enumerate(pages.items(), start=1):
+        documents.append(document(path, page, shelf, _picks(agent, path, page)))
+        if count % max(1, len(pages) // 10) == 0:
+            ctx.progress(0.4 + 0.6 * count / len(pages), f"claims of {count} documents")
+    return Extraction(
+        folder=str(found.root),
+        agent=agent.name,
+        points=given.points,
+        documents=tuple(documents),
+        skipped_folders=tuple(sorted(found.skipped_folders)),
+        findings=left_out,
+    )
+
+
+def _picks(agent: Agent, path: str, page: Page) -> list[Pick]:
+    return [pick for excerpt in excerpts(path, page) for pick in agent.claims(excerpt)]

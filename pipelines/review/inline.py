@@ -1,0 +1,108 @@
+"""Reads the inside of one paragraph or heading: its text, its links, and on which line each is."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from markdown_it.token import Token
+
+from pipelines.review.html_fragments import read_html
+
+#: What is markup on GitHub though not in CommonMark: a task's box, an alert, a footnote.
+BEYOND_COMMONMARK: Final = re.compile(r"\A\[[ xX]\](?=\s)|\A\[![A-Za-z]+\]|\[\^[^\]\s]+\]:?")
+
+
+@dataclass(slots=True)
+class Inline:
+    """`text` keeps code spans in backticks and loses all other markup; `plain` loses these too.
+
+    `links` are (line, target, is an image).
+    """
+
+    text: str = ""
+    plain: str = ""
+    links: list[tuple[int, str, bool]] = field(default_factory=list)
+    anchors: list[str] = field(default_factory=list)
+    lines: list[tuple[int, int]] = field(default_factory=list)  # offset in text, line from there
+
+    def line_at(self, offset: int) -> int:
+        """Return the line of the character at `offset` of the text."""
+        return self.lines[bisect_right(self.lines, (offset, 1 << 60)) - 1][1]
+
+
+def read_inline(token: Token, line: int) -> Inline:
+    """Read an `inline` token whose first line is `line`."""
+    reader = _Reader(token.content, line)
+    reader.read(token.children or ())
+    inline = reader.inline
+    text = "".join(reader.text)
+    inline.text = BEYOND_COMMONMARK.sub(lambda markup: " " * len(markup[0]), text)
+    inline.plain = "".join(reader.plain)
+    return inline
+
+
+class _Reader:
+    def __init__(self, source: str, line: int) -> None:
+        self.inline = Inline(lines=[(0, line)])
+        self.text: list[str] = []
+        self.plain: list[str] = []
+        self._length = 0  # of the text so far
+        self._source = source
+        self._cursor = 0  # in the source, behind the last code span
+        self._line = line
+
+    def read(self, tokens: Sequence[Token]) -> None:
+        for token in tokens:
+            match token.type:
+                case "text" | "text_special":
+                    self._add(token.content, token.content)
+                case "code_inline":
+                    self._code(token)
+                case "softbreak" | "hardbreak":
+                    self._add(" ", " ")
+                    self._next_line(1)
+                case "link_open":
+                    self._link(str(token.attrGet("href") or ""), image=False)
+                case "image":
+                    self._link(str(token.attrGet("src") or ""), image=True)
+                case "html_inline":
+                    self._html(token.content)
+
+    def _add(self, text: str, plain: str) -> None:
+        self.text.append(text)
+        self.plain.append(plain)
+        self._length += len(text)
+
+    def _next_line(self, count: int) -> None:
+        self._line += count
+        self.inline.lines.append((self._length, self._line))
+
+    def _link(self, target: str, *, image: bool) -> None:
+        self.inline.links.append((self._line, target, image))
+
+    def _code(self, token: Token) -> None:
+        """Add a code span; the token has lost its line breaks, so look them up in the source."""
+        pad = " " if token.content.startswith("`") or token.content.endswith("`") else ""
+        self._add(f"{token.markup}{pad}{token.content}{pad}{token.markup}", token.content)
+        if "\n" not in self._source:
+            return
+        written = re.escape(token.content).replace(r"\ ", r"[ \n]")
+        ticks = re.escape(token.markup)
+        span = re.compile(rf"{ticks}[ \n]?{written}[ \n]?{ticks}").search(
+            self._source, self._cursor
+        )
+        if span:
+            self._cursor = span.end()
+            if breaks := span[0].count("\n"):
+                self._next_line(breaks)
+
+    def _html(self, html: str) -> None:
+        fragment = read_html(html, self._line)
+        self.inline.links += fragment.links
+        self.inline.anchors += fragment.anchors
+        if html.lower().startswith("<br"):
+            self._add(" ", " ")
+        if breaks := html.count("\n"):
+            self._next_line(breaks)

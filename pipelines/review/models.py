@@ -1,0 +1,187 @@
+"""What travels between the steps of the review, as JSON with camelCase names.
+
+`ReviewInput` → extraction → `Extraction` → synthesis → `Digest` → review → `Review`
+→ publish → `Publication`. Lines count from 1; paths are relative to the folder, with `/`.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+ClaimKind = Literal["number", "rule", "comparison", "definition", "lead"]
+LinkKind = Literal["external", "file", "anchor"]
+LinkState = Literal["ok", "broken_link", "broken_anchor", "unchecked"]
+Severity = Literal["high", "medium", "low"]
+Verdict = Literal["pass", "pass_with_findings", "fail"]
+
+
+class Record(BaseModel):
+    """A value that does not change once it is made."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+    )
+
+
+class ReviewInput(Record):
+    """Which Markdown to review, and how much of it at most. What is left out is reported."""
+
+    folder: str = Field(default=".", min_length=1, description="a folder, or one Markdown file")
+    max_files: int = Field(default=500, ge=1, le=5000)
+    max_file_bytes: int = Field(default=1_000_000, ge=1, le=10_000_000)
+    max_total_bytes: int = Field(default=20_000_000, ge=1, le=200_000_000)
+    points: int = Field(default=12, ge=1, le=50, description="key points of the digest at most")
+
+
+class Finding(Record):
+    """One thing that a person should look at, where it is, and what to do about it."""
+
+    severity: Severity
+    code: str
+    document: str | None = None
+    line: int | None = None
+    message: str
+    remediation: str
+
+
+class Section(Record):
+    """A heading and what is below it. `path` is its heading path, itself included."""
+
+    path: tuple[str, ...]
+    level: int
+    line: int
+    anchor: str
+    empty: bool
+
+
+class Link(Record):
+    """A link or an image. `hint` says what a broken one may have meant, if that can be told."""
+
+    line: int
+    kind: LinkKind
+    target: str
+    image: bool = False
+    state: LinkState
+    hint: str = ""
+
+
+class Claim(Record):
+    """A sentence that states something checkable, word for word.
+
+    `id` is the place (`docs/a.md:12`, the next on that line `docs/a.md:12+1`). `weight`, 0 to 1,
+    is how much the agent thinks it states.
+    """
+
+    id: str
+    document: str
+    section: str
+    line: int
+    kind: ClaimKind
+    weight: float = Field(ge=0, le=1)
+    text: str
+
+
+class Document(Record):
+    """One Markdown file: its outline, its links, and the best of its claims in reading order."""
+
+    path: str
+    title: str | None
+    lines: int
+    words: int
+    sections: tuple[Section, ...]
+    links: tuple[Link, ...]
+    claims_found: int
+    claims: tuple[Claim, ...]
+
+
+class Extraction(Record):
+    """What stands in the folder. `findings` are the files that could not be read, or were not."""
+
+    folder: str
+    agent: str
+    points: int
+    documents: tuple[Document, ...]
+    skipped_folders: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+
+class Citation(Record):
+    """The claim that a point rests on, quoted."""
+
+    claim: str
+    document: str
+    line: int
+    quote: str
+
+
+class Point(Record):
+    """One statement of the digest and what it rests on."""
+
+    text: str
+    citations: tuple[Citation, ...]
+
+
+class Summary(Record):
+    """What one document says, in a few points."""
+
+    document: str
+    points: tuple[Point, ...]
+
+
+class Term(Record):
+    """A word or phrase of weight, and how many claims and documents mention it."""
+
+    term: str
+    claims: int
+    documents: int
+
+
+class Digest(Record):
+    """The key points of all documents, a summary of each, and the terms they turn on."""
+
+    agent: str
+    points: tuple[Point, ...]
+    summaries: tuple[Summary, ...]
+    terms: tuple[Term, ...]
+
+
+class Review(Record):
+    """What supervision found: `fail` when the digest cannot be trusted.
+
+    `documents_citable` have claims to cite; `documents_cited` are cited by the digest.
+    """
+
+    verdict: Verdict
+    citations_checked: int
+    documents_citable: int
+    documents_cited: int
+    findings: tuple[Finding, ...]
+
+
+class FindingCounts(Record):
+    """How many findings there are of each severity."""
+
+    high: int
+    medium: int
+    low: int
+
+
+class Publication(Record):
+    """Where the report is, and what a caller needs to decide without opening it.
+
+    `report` and `findings_file` are addresses that a person can open.
+    """
+
+    report: str
+    findings_file: str
+    verdict: Verdict
+    documents: int
+    claims: int
+    points: int
+    findings: FindingCounts

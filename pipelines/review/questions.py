@@ -1,0 +1,63 @@
+"""What an agent is asked, and what it answers. Each fits one call of a model.
+
+An agent names sentences and claims by number and id instead of quoting them, so that what is
+cited is word for word what the document says.
+"""
+
+from pydantic import Field
+
+from pipelines.review.models import Claim, ClaimKind, Record
+
+
+class Numbered(Record):
+    """A sentence, its number in the excerpt, and the heading path it stands under."""
+
+    number: int
+    section: str
+    text: str
+
+
+class Excerpt(Record):
+    """Sentences of one document in reading order: which of them state something checkable?"""
+
+    document: str
+    title: str
+    sentences: tuple[Numbered, ...]
+
+
+class Pick(Record):
+    """A sentence that states something checkable. `weight`, 0 to 1: how much it states."""
+
+    number: int
+    kind: ClaimKind
+    weight: float = Field(ge=0, le=1)
+
+
+class DocumentClaims(Record):
+    """The claims of one document: what does it say, in at most `points` points?"""
+
+    document: str
+    title: str
+    claims: tuple[Claim, ...]
+    points: int
+
+
+class FolderClaims(Record):
+    """The weightiest claims of all documents: what matters most, in at most `points` points?"""
+
+    claims: tuple[Claim, ...]
+    points: int
+
+
+class DraftPoint(Record):
+    """A statement and the ids of the claims it rests on, the best first."""
+
+    text: str = Field(min_length=1)
+    claims: tuple[str, ...]
+
+
+class DigestDraft(Record):
+    """The key points, weightiest first, and the words or phrases that the documents turn on."""
+
+    points: tuple[DraftPoint, ...]
+    terms: tuple[str, ...]

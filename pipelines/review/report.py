@@ -1,0 +1,196 @@
+"""Lays out the report that people read."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from pipelines.review.escaping import label, prose, row
+from pipelines.review.models import (
+    Digest,
+    Document,
+    Extraction,
+    Finding,
+    LinkState,
+    Point,
+    Review,
+    Severity,
+    Verdict,
+)
+
+ROWS: Final = 200  # findings of one severity that the report shows
+VERDICTS: Final[dict[Verdict, str]] = {
+    "pass": "Pass",
+    "pass_with_findings": "Pass with findings",
+    "fail": "Fail",
+}
+SEVERITIES: Final[dict[Severity, str]] = {
+    "high": "High: the digest cannot be trusted",
+    "medium": "Medium: readers lose something",
+    "low": "Low: worth a look",
+}
+
+
+def report(run_id: str, extraction: Extraction, digest: Digest, review: Review) -> str:
+    """Return the whole report as Markdown."""
+    return _Report(run_id, extraction, digest, review).render()
+
+
+class _Report:
+    def __init__(self, run_id: str, extraction: Extraction, digest: Digest, review: Review) -> None:
+        self._run_id = run_id
+        self._extraction = extraction
+        self._digest = digest
+        self._review = review
+        self._places: dict[str, str] = {}  # label to address, of all references made
+
+    def render(self) -> str:
+        parts = [
+            f"# Review of {prose(Path(self._extraction.folder).name or self._extraction.folder)}",
+            self._headline(),
+            *self._at_a_glance(),
+            *self._key_points(),
+            *self._findings(),
+            *self._summaries(),
+            *self._documents(),
+        ]
+        references = "\n".join(f"[{name}]: {address}" for name, address in self._places.items())
+        return "\n\n".join([*parts, references]).rstrip() + "\n"
+
+    def _headline(self) -> str:
+        review, digest = self._review, self._digest
+        said = {
+            "pass": "The digest stands on its sources, and nothing was found to correct.",
+            "pass_with_findings": "The digest stands on its sources; the findings below are about "
+            "the documents.",
+            "fail": "Do not rely on the digest before the findings of high severity are resolved.",
+        }[review.verdict]
+        return (
+            f"**{VERDICTS[review.verdict]}.** {said} "
+            f"{_count(len(self._extraction.documents), 'document')} read, "
+            f"{_count(len(digest.points), 'key point')}, "
+            f"{_count(len(review.findings), 'finding')}."
+        )
+
+    def _at_a_glance(self) -> Iterator[str]:
+        documents, review = self._extraction.documents, self._review
+        links = [link for document in documents for link in document.links]
+        severities = Counter(finding.severity for finding in review.findings)
+        found, kept = (
+            sum(document.claims_found for document in documents),
+            sum(len(document.claims) for document in documents),
+        )
+        facts = {
+            "Verdict": f"**{VERDICTS[review.verdict]}**",
+            "Findings": " · ".join(f"{severities[level]} {level}" for level in SEVERITIES),
+            "Documents": f"{len(documents)}, with {_total(documents, 'words')} words in "
+            f"{sum(len(document.sections) for document in documents):,} sections",
+            "Claims": f"{found:,} found"
+            + ("" if kept == found else f", the {kept:,} weightiest kept"),
+            "Citations": f"{review.citations_checked} checked; {review.documents_cited} of "
+            f"{_count(review.documents_citable, 'document')} with claims are cited",
+            "Links": _links(Counter(link.state for link in links)),
+            "Not looked into": ", ".join(f"`{name}`" for name in self._extraction.skipped_folders),
+            "Folder": f"`{self._extraction.folder}`",
+            "Agent": prose(self._digest.agent),
+            "Run": f"`{self._run_id}`",
+        }
+        yield "## At a glance"
+        yield _table(["", ""], ([name, value] for name, value in facts.items() if value))
+
+    def _key_points(self) -> Iterator[str]:
+        yield "## Key points"
+        if not self._digest.points:
+            yield "The documents make no claims that could be cited."
+        else:
+            yield "\n".join(
+                f"{number}. {self._point(point)}"
+                for number, point in enumerate(self._digest.points, start=1)
+            )
+        if self._digest.terms:
+            terms = ", ".join(f"{prose(term.term)} ({term.claims})" for term in self._digest.terms)
+            yield f"Terms they turn on, with the number of claims that mention them: {terms}."
+
+    def _summaries(self) -> Iterator[str]:
+        titles = {document.path: document.title for document in self._extraction.documents}
+        yield "## What each document says"
+        for summary in self._digest.summaries:
+            title = titles.get(summary.document)
+            yield f"### {self._place(summary.document)}" + (f" {prose(title)}" if title else "")
+            yield "\n".join(f"- {self._point(point)}" for point in summary.points)
+
+    def _findings(self) -> Iterator[str]:
+        yield "## Findings"
+        if not self._review.findings:
+            yield "None."
+        for severity, heading in SEVERITIES.items():
+            found = [each for each in self._review.findings if each.severity == severity]
+            if not found:
+                continue
+            yield f"### {heading} ({len(found)})"
+            yield _table(
+                ["Where", "What", "What to do"],
+                (
+                    [self._where(each), prose(each.message), prose(each.remediation)]
+                    for each in islice(found, ROWS)
+                ),
+            )
+            if len(found) > ROWS:
+                yield f"And {len(found) - ROWS} more, which stand in `findings.json`."
+
+    def _documents(self) -> Iterator[str]:
+        findings = Counter(finding.document for finding in self._review.findings)
+        yield "## Documents"
+        yield _table(
+            ["Document", "Title", "Words", "Sections", "Claims", "Links", "Findings"],
+            (
+                [
+                    self._place(document.path),
+                    prose(document.title or ""),
+                    f"{document.words:,}",
+                    str(len(document.sections)),
+                    str(document.claims_found),
+                    str(len(document.links)),
+                    str(findings[document.path]),
+                ]
+                for document in self._extraction.documents
+            ),
+            right=range(2, 7),
+        )
+
+    def _point(self, point: Point) -> str:
+        places = dict.fromkeys(self._place(each.document, each.line) for each in point.citations)
+        return f"{prose(point.text)} {' '.join(places)}"
+
+    def _where(self, finding: Finding) -> str:
+        return self._place(finding.document, finding.line) if finding.document else "the digest"
+
+    def _place(self, document: str, line: int | None = None) -> str:
+        """Refer to a place; the address follows at the end, where it does not disturb reading."""
+        address = Path(self._extraction.folder, document).as_uri()
+        name = label(f"{document}:{line}" if line else document)
+        self._places.setdefault(name, f"{address}#L{line}" if line else address)
+        return f"[{name}]"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
+    rule = ["---:" if column in right else "---" for column in range(len(head))]
+    return "\n".join([row(head), row(rule), *(row(cells) for cells in rows)])
+
+
+def _links(states: Counter[LinkState]) -> str:
+    broken = states["broken_link"] + states["broken_anchor"]
+    checked = states["ok"] + broken
+    return (
+        f"{checked:,} within the folder checked, {broken:,} of them broken; "
+        f"{states['unchecked']:,} lead elsewhere and were not followed"
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def _total(documents: Sequence[Document], field: str) -> str:
+    return f"{sum(getattr(document, field) for document in documents):,}"

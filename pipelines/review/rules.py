@@ -1,0 +1,55 @@
+"""Every finding there can be: how grave it is, and what to do about it."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from pipelines.review.models import Finding, Severity
+
+
+class Rule(NamedTuple):
+    """How grave a finding of this code is, and what helps where nothing better is known."""
+
+    severity: Severity
+    remediation: str
+
+
+#: High: the digest cannot be trusted. Medium: readers lose something. Low: worth a look.
+RULES: Final[Mapping[str, Rule]] = {
+    "point_uncited": Rule("high", "Run synthesis again; if it stays, look at the agent."),
+    "citation_unknown": Rule("high", "Run synthesis again; if it stays, look at the agent."),
+    "citation_altered": Rule("high", "Run synthesis again; if it stays, look at the agent."),
+    "number_unfounded": Rule("high", "Check the number at the places cited; do not pass it on."),
+    "coverage_low": Rule("high", "Run synthesis again, or review fewer documents at a time."),
+    "not_utf8": Rule("medium", "Save the file as UTF-8."),
+    "unreadable": Rule("medium", "Check that the file exists and may be read."),
+    "too_large": Rule("medium", "Raise maxFileBytes, or split the file."),
+    "too_many": Rule("medium", "Raise maxFiles or maxTotalBytes, or review a smaller folder."),
+    "broken_link": Rule("medium", "Correct the target, or remove the link."),
+    "broken_anchor": Rule("medium", "Correct the anchor, or remove it."),
+    "document_uncited": Rule("low", "Nothing to do if the document matters little."),
+    "document_empty": Rule("low", "Write it, or remove the file."),
+    "no_title": Rule("low", "Begin the document with a level 1 heading."),
+    "empty_section": Rule("low", "Write the section, or remove its heading."),
+    "level_skipped": Rule("low", "Use the next level, so that outlines and screen readers follow."),
+    "numbers_differ": Rule("low", "If both speak of the same thing, correct one of them."),
+}
+
+
+def finding(
+    code: str,
+    message: str,
+    *,
+    document: str | None = None,
+    line: int | None = None,
+    remediation: str | None = None,
+) -> Finding:
+    """Make a finding of a known code; `remediation` replaces the one of its rule."""
+    rule = RULES[code]
+    return Finding(
+        severity=rule.severity,
+        code=code,
+        document=document,
+        line=line,
+        message=message,
+        remediation=remediation or rule.remediation,
+    )

@@ -1,0 +1,1 @@
+"""The ports' real ends: stores, queues, artifacts, the clock."""

@@ -1,0 +1,131 @@
+"""Artifacts in a folder: each write is whole or not there, because it is renamed into place."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, StoreUnavailableError
+from leasehold.ports.clock import Clock
+
+#: A half-written file this old belongs to a write that was cut; no write takes an hour.
+ORPHAN_AGE_S: Final = 3600.0
+
+_UNFINISHED: Final = ".unfinished"
+_MAX_PART: Final = 200
+_MAX_NAME: Final = 1000
+
+
+class FolderArtifacts:
+    """The artifacts port on a folder.
+
+    Args:
+        root: the folder; made if it is not there. What cut writes left in it is swept.
+        clock: tells the age of what was left.
+
+    Raises:
+        StoreUnavailableError: the folder cannot be made or written.
+    """
+
+    def __init__(self, root: Path, clock: Clock) -> None:
+        self._root = root.absolute()
+        self._unfinished = self._root / _UNFINISHED
+        with self._told(self._root):
+            self._unfinished.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._unfinished):
+                pass  # the folder can be written
+        self.sweep(before=clock.now().timestamp() - ORPHAN_AGE_S)
+
+    def put(self, name: str, data: bytes) -> str:
+        """Store `data` whole or not at all; return its path."""
+        path = self._path(name)
+        with self._told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, unfinished = tempfile.mkstemp(dir=self._unfinished)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(unfinished).replace(path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    Path(unfinished).unlink()
+                raise
+            _sync_folder(path.parent)
+        return str(path)
+
+    def get(self, name: str) -> bytes:
+        """Return what was stored."""
+        path = self._path(name)
+        with self._told(path):
+            try:
+                return path.read_bytes()
+            except (FileNotFoundError, IsADirectoryError):
+                raise ArtifactNotFoundError(name=name, store=str(self._root)) from None
+
+    def exists(self, name: str) -> bool:
+        """Return whether something has that name."""
+        return self._path(name).is_file()
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """Return the names below the folder `prefix`, sorted."""
+        start = self._path(prefix) if prefix else self._root
+        with self._told(start):
+            found = [path for path in start.rglob("*") if path.is_file()]
+        names = [path.relative_to(self._root).as_posix() for path in found]
+        return sorted(name for name in names if not name.startswith(f"{_UNFINISHED}/"))
+
+    def sweep(self, *, before: float) -> int:
+        """Delete what cut writes left before this time (epoch seconds); return how many."""
+        swept = 0
+        for orphan in self._unfinished.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if orphan.stat().st_mtime < before:
+                    orphan.unlink()
+                    swept += 1
+        return swept
+
+    def _path(self, name: str) -> Path:
+        problem = _name_problem(name)
+        if problem is not None:
+            raise ArtifactNameError(name=name[:_MAX_PART], problem=problem)
+        return self._root / name
+
+    @contextlib.contextmanager
+    def _told(self, path: Path) -> Iterator[None]:
+        """Tell what the system refuses as the port's error."""
+        try:
+            yield
+        except OSError as error:
+            problem = f"{error.strerror or error} ({path})"
+            raise StoreUnavailableError(store=str(self._root), problem=problem) from error
+
+
+def _name_problem(name: str) -> str | None:
+    """Return why the name is refused, or None."""
+    if not name or len(name) > _MAX_NAME:
+        return f"it must have 1 to {_MAX_NAME} characters"
+    if any(ord(character) < ord(" ") or character in "\x7f\\" for character in name):
+        return "it holds a control character or a backslash"
+    parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return "it is no relative path of plain parts"
+    if any(len(part.encode("utf-8", "surrogatepass")) > _MAX_PART for part in parts):
+        return f"a part of it has over {_MAX_PART} bytes"
+    if parts[0] == _UNFINISHED:
+        return f"{_UNFINISHED} is kept for unfinished writes"
+    return None
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,94 @@
+"""The task queue port inside one process. It keeps nothing: the manifests are the outbox."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections.abc import Iterable
+
+from leasehold.domain.task import Task
+from leasehold.ports.clock import Clock
+
+
+class InProcessTasks:
+    """Tasks by their time, handed to the threads that ask for them.
+
+    Args:
+        clock: tells which tasks are due.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._heap: list[tuple[float, int, Task]] = []
+        self._names: set[str] = set()  # waiting or being delivered
+        self._order = itertools.count()
+        self._idle = 0
+        self._closed = False
+
+    def create(self, task: Task) -> None:
+        """Take the task; one that has the name of one that is here already is dropped."""
+        with self._changed:
+            self._push(task)
+            if self._idle:
+                self._changed.notify()
+
+    def exists(self, task: Task) -> bool:
+        """Return whether the task waits or is being delivered."""
+        return task.name in self._names
+
+    def exchange(self, done: Task | None, created: Iterable[Task]) -> Task | None:
+        """Give one task back as delivered, take new ones, and wait for the next that is due.
+
+        All in one, so that a worker goes on with what its own step owes without waking another.
+
+        Returns:
+            The next task; None once the queue is closed.
+        """
+        with self._changed:
+            if done is not None:
+                self._names.discard(done.name)
+            for task in created:
+                self._push(task)
+            while not self._closed:
+                if due := self._pop_due():
+                    if self._heap and self._idle:
+                        self._changed.notify()
+                    return due
+                self._wait()
+        return None
+
+    def take_due(self) -> Task | None:
+        """Return a task that is due now, or None, without waiting. It counts as delivered."""
+        with self._changed:
+            if due := self._pop_due():
+                self._names.discard(due.name)
+            return due
+
+    def close(self) -> None:
+        """Send all threads that wait for a task away."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _push(self, task: Task) -> None:
+        if task.name not in self._names:
+            self._names.add(task.name)
+            entry = (task.not_before.timestamp(), next(self._order), task)
+            heapq.heappush(self._heap, entry)
+
+    def _pop_due(self) -> Task | None:
+        if self._heap and self._heap[0][0] <= self._clock.now().timestamp():
+            return heapq.heappop(self._heap)[2]
+        return None
+
+    def _wait(self) -> None:
+        timeout = None
+        if self._heap:
+            timeout = max(0.0, self._heap[0][0] - self._clock.now().timestamp())
+        self._idle += 1
+        try:
+            self._changed.wait(timeout)
+        finally:
+            self._idle -= 1

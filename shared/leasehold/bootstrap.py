@@ -1,0 +1,152 @@
+"""Settings and catalog in, a wired engine out: the only file that names an adapter."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.folder import FolderArtifacts
+from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.adapters.sqlite import SqliteDocuments
+from leasehold.domain.change import Change
+from leasehold.domain.dispatch import Rules, StepSettings
+from leasehold.domain.retry import Backoff
+from leasehold.errors import CatalogError, LeaseholdError, SettingError, StoreUnavailableError
+from leasehold.ports.clock import Clock
+from leasehold.registry.in_force import settings_in_force
+from leasehold.registry.pipelines import Catalog
+from leasehold.registry.registry import Registry
+from leasehold.registry.settings import SETTINGS, read_settings
+from leasehold.services.engine import Engine
+from leasehold.worker.holder import holder_name
+from leasehold.worker.inline import InlineRunner
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A wired engine, and its parts that somebody has to drive or close."""
+
+    engine: Engine
+    queue: InProcessTasks
+    runner: InlineRunner
+    documents: SqliteDocuments
+
+    def close(self) -> None:
+        """Stop renewing leases and close the store; no attempt may run."""
+        self.queue.close()
+        self.runner.heartbeat.close()
+        self.documents.close()
+
+
+def boot(
+    environ: Mapping[str, str] = os.environ,
+    *,
+    catalog: Catalog | None = None,
+    clock: Clock | None = None,
+    observe: Callable[[Change], None] = lambda _: None,
+) -> Bundle:
+    """Wire the engine that the environment describes.
+
+    Args:
+        environ: the settings; read once, but for the limits of steps, read at each dispatch.
+        catalog: what to run, in place of LEASEHOLD_CATALOG.
+        clock: in place of the machine's.
+        observe: told of each change.
+
+    Raises:
+        SettingError, CatalogError, and the errors of the registries: nothing was written.
+        StoreVersionError: a newer Leasehold wrote the store.
+    """
+    settings = read_settings(environ)
+    catalog = catalog or load_catalog(settings["LEASEHOLD_CATALOG"])
+    clock = clock or SystemClock()
+    rules = rules_of(settings, catalog, environ)
+    documents, artifacts = _open_stores(settings, clock)
+    queue = InProcessTasks(clock)
+    runner = InlineRunner(documents=documents, artifacts=artifacts, rules=rules, clock=clock)
+    engine = Engine(
+        documents=documents,
+        tasks=queue,
+        artifacts=artifacts,
+        runner=runner,
+        clock=clock,
+        catalog=catalog,
+        rules=rules,
+        holder=holder_name(socket.gethostname(), os.getpid()),
+        observe=observe,
+    )
+    return Bundle(engine, queue, runner, documents)
+
+
+def load_catalog(name: str) -> Catalog:
+    """Import the catalog; modules of the working folder can be named.
+
+    Raises:
+        CatalogError: there is no such module, or it has no STEPS and PIPELINES.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(name)
+    except LeaseholdError:
+        raise
+    except Exception as error:
+        problem = f"importing it raised {type(error).__name__}: {error}"
+        raise CatalogError(catalog=name, problem=problem) from error
+    tables = {table: getattr(module, table, None) for table in ("STEPS", "PIPELINES")}
+    for table, found in tables.items():
+        if not isinstance(found, Registry):
+            raise CatalogError(catalog=name, problem=f"it has no {table}, a Registry")
+    return Catalog(steps=tables["STEPS"], pipelines=tables["PIPELINES"])  # type: ignore[arg-type] # checked above
+
+
+def rules_of(settings: Mapping[str, Any], catalog: Catalog, environ: Mapping[str, str]) -> Rules:
+    """Return what transitions need to know, with the limits of steps read at each dispatch."""
+    heartbeat = settings["PIPELINE_HEARTBEAT_S"]
+    ttl = timedelta(seconds=settings["PIPELINE_LEASE_TTL_S"])
+
+    def settings_for(step_type: str) -> StepSettings | None:
+        entry = catalog.steps.get(step_type)
+        if entry is None:
+            return None
+        return settings_in_force(
+            entry,
+            environ,
+            max_retries=settings["PIPELINE_MAX_RETRIES"],
+            heartbeat=None if heartbeat is None else timedelta(seconds=heartbeat),
+        )
+
+    return Rules(
+        settings_for=settings_for,
+        lease_ttl=ttl,
+        max_interruptions=settings["PIPELINE_MAX_INTERRUPTIONS"],
+        backoff=Backoff(
+            minimum=timedelta(seconds=settings["PIPELINE_MIN_BACKOFF_S"]),
+            maximum=timedelta(seconds=settings["PIPELINE_MAX_BACKOFF_S"]),
+            doublings=settings["PIPELINE_MAX_DOUBLINGS"],
+        ),
+    )
+
+
+def _open_stores(
+    settings: Mapping[str, Any], clock: Clock
+) -> tuple[SqliteDocuments, FolderArtifacts]:
+    """Open both stores, or say which setting leads nowhere."""
+    name = "LEASEHOLD_STORE"
+    try:
+        documents = SqliteDocuments(Path(settings[name].removeprefix("sqlite:///")), clock)
+        name = "LEASEHOLD_ARTIFACTS"
+        artifacts = FolderArtifacts(Path(settings[name].removeprefix("file://")), clock)
+    except StoreUnavailableError as error:
+        allowed = f"{SETTINGS[name].allowed} that can be written ({error.details['problem']})"
+        raise SettingError(name=name, value=settings[name], allowed=allowed) from error
+    return documents, artifacts

@@ -1,0 +1,110 @@
+"""A change: what one transition answers, and what a store is to write of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from leasehold.domain.alarm import alarm_for
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.document import DecideDocument, Document, Ref, Write
+from leasehold.domain.manifest import Manifest, run_ref, to_document
+from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.task import Task, dispatch_task
+from leasehold.domain.trace import TraceEvent, trace_ref
+from leasehold.errors import UnknownRunError
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes of a run.
+
+    Args:
+        outcome: the answer for the caller.
+        manifest: the run afterwards.
+        owed: tasks to create once the commit stands.
+        events: trace events, stored in the same commit.
+        created: a further run, stored in the same commit.
+        changed: False where nothing is to be written.
+    """
+
+    outcome: Outcome
+    manifest: Manifest
+    owed: tuple[Task, ...] = ()
+    events: tuple[TraceEvent, ...] = ()
+    created: Manifest | None = None
+    changed: bool = True
+
+
+#: A transition with its facts bound: a run and the store's time in, what becomes of it out.
+Transition = Callable[[Manifest, datetime], Change]
+
+
+def unchanged(manifest: Manifest, outcome: Outcome, *owed: Task) -> Change:
+    """Answer without writing; what the manifest owes is owed still."""
+    return Change(outcome, manifest, owed or owed_tasks(manifest), changed=False)
+
+
+def change_to(
+    manifest: Manifest,
+    now: datetime,
+    rules: Rules,
+    outcome: Outcome,
+    *events: TraceEvent,
+    created: Manifest | None = None,
+    **update: Any,
+) -> Change:
+    """Answer with these fields of the manifest replaced, and its alarm and outbox in order."""
+    moved = manifest.with_(**update, updated_at=now, traced=manifest.traced + len(events))
+    moved = moved.with_(alarm_at=alarm_for(moved, rules.grace))
+    owed = owed_tasks(moved) + (() if created is None else owed_tasks(created))
+    return Change(outcome, moved, owed, events, created)
+
+
+def owed_tasks(manifest: Manifest) -> tuple[Task, ...]:
+    """Return the task of a dispatch that waits for a worker and is not known to be enqueued."""
+    waits = manifest.status in (RunStatus.PENDING, RunStatus.ERROR)
+    at_rest = manifest.is_terminal or manifest.paused
+    if at_rest or not waits or manifest.dispatch.enqueued:
+        return ()
+    return (dispatch_task(manifest),)
+
+
+def as_write(change: Change) -> Write[Change]:
+    """Return what the store is to write."""
+    if not change.changed:
+        return Write(change)
+    run_id = change.manifest.run_id
+    first = change.manifest.traced - len(change.events)
+    creates: dict[Ref, Document] = {
+        trace_ref(run_id, first + place): to_document(event)
+        for place, event in enumerate(change.events)
+    }
+    if change.created is not None:
+        creates[run_ref(change.created.run_id)] = to_document(change.created)
+    return Write(change, to_document(change.manifest), creates)
+
+
+def on_manifest(
+    transition: Callable[[Manifest | None, datetime], Change],
+) -> DecideDocument[Change]:
+    """Return the transition as a store calls it: on documents."""
+
+    def decide(document: Document | None, now: datetime) -> Write[Change]:
+        current = None if document is None else Manifest.model_validate(document)
+        return as_write(transition(current, now))
+
+    return decide
+
+
+def on_run(run_id: str, transition: Transition) -> DecideDocument[Change]:
+    """Return the transition as a store calls it; UnknownRunError where there is no such run."""
+
+    def decide(current: Manifest | None, now: datetime) -> Change:
+        if current is None:
+            raise UnknownRunError(run_id=run_id)
+        return transition(current, now)
+
+    return on_manifest(decide)

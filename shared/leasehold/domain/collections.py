@@ -1,0 +1,44 @@
+"""The collections a store keeps, and what each can be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A kind of document.
+
+    Args:
+        name: the last part of the collection's path: `trace` for `runs/r-1/trace`.
+        arrays: fields that `contains` may name.
+        indexes: fields of each index, in order; a query is served by one of them, or by the ids.
+    """
+
+    name: str
+    arrays: tuple[str, ...] = ()
+    indexes: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """All fields a query may name."""
+        named = [field for index in self.indexes for field in index]
+        return tuple(dict.fromkeys([*named, *self.arrays]))
+
+
+RUNS: Final = Collection(
+    "runs",
+    arrays=("labels",),
+    indexes=(
+        ("createdAt",),
+        ("status", "createdAt"),
+        ("pipeline", "createdAt"),
+        ("deadLettered", "createdAt"),
+        ("shard", "alarmAt"),  # led by the shard: a timestamp alone caps the writes of a collection
+    ),
+)
+TRACE: Final = Collection("trace")
+
+COLLECTIONS: Final[Mapping[str, Collection]] = {c.name: c for c in (RUNS, TRACE)}

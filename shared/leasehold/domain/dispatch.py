@@ -1,0 +1,83 @@
+"""The settings in force for one attempt, and the dispatch that freezes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from leasehold.domain.manifest import Dispatch
+from leasehold.domain.retry import Backoff
+from leasehold.errors import UnknownKeyError
+
+
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """What is in force for a step type at one moment, and where each value came from.
+
+    Args:
+        step_type: the step type.
+        agent_timeout: the hard limit of the handler.
+        dispatch_deadline: after this Cloud Tasks stops listening.
+        max_retries: how often a failed attempt is repeated.
+        heartbeat: how often the lease is renewed; None: never, and the lease runs to its cap.
+        queue: the queue its tasks go to.
+        sources: for each field the place of its value: `entry`, `threshold`, a variable's name.
+        refused: one sentence for each value that was set but cannot be used.
+    """
+
+    step_type: str
+    agent_timeout: timedelta
+    dispatch_deadline: timedelta
+    max_retries: int
+    heartbeat: timedelta | None
+    queue: str
+    sources: Mapping[str, str]
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What transitions need to know beyond the manifest.
+
+    Args:
+        settings_for: the settings in force for a step type; None: this deploy does not know it.
+        lease_ttl: how long a lease runs that is renewed.
+        max_interruptions: how often a step may be interrupted or lose its lease.
+        backoff: the waits between failed attempts.
+        grace: how long after its time a task may still come before the sweep looks for it.
+    """
+
+    settings_for: Callable[[str], StepSettings | None]
+    lease_ttl: timedelta = timedelta(seconds=30)
+    max_interruptions: int = 10
+    backoff: Backoff = field(default_factory=Backoff)
+    grace: timedelta = timedelta(seconds=60)
+
+    def known_settings(self, step_type: str) -> StepSettings:
+        """Return the settings in force, or raise UnknownKeyError."""
+        settings = self.settings_for(step_type)
+        if settings is None:
+            known = "those this deploy has"
+            raise UnknownKeyError(registry="dispatch", key=step_type, known=known)
+        return settings
+
+
+def dispatch_of(
+    settings: StepSettings, *, generation: int, trial: int, not_before: datetime, nonce: str
+) -> Dispatch:
+    """Freeze the settings in force into the next dispatch."""
+    heartbeat = settings.heartbeat
+    return Dispatch(
+        generation=generation,
+        step=settings.step_type,
+        trial=trial,
+        not_before=not_before,
+        timeout_ms=round(settings.agent_timeout.total_seconds() * 1000),
+        deadline_s=round(settings.dispatch_deadline.total_seconds()),
+        max_retries=settings.max_retries,
+        heartbeat_s=None if heartbeat is None else heartbeat.total_seconds(),
+        queue=settings.queue,
+        sources=settings.sources,
+        nonce=nonce,
+    )

@@ -1,0 +1,45 @@
+"""What a store keeps: documents, named by a collection and an id.
+
+A document is a tree of JSON values and UTC datetimes. `DecideDocument` is the shape of every rule
+of the engine as a store sees it: what is stored and the store's time in, what to write out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+Document = Mapping[str, Any]
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """The name of a document; `collection` may be nested: `runs/r-1/trace`."""
+
+    collection: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.collection}/{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Write(Generic[Answer]):
+    """What is to become of a document, and what the caller is told.
+
+    Args:
+        document: stored in place of what is there; None leaves it as it is.
+        creates: further documents of the same commit; none of them may exist.
+        answer: passed through to the caller once the commit stands.
+    """
+
+    answer: Answer
+    document: Document | None = None
+    creates: Mapping[Ref, Document] | None = None
+
+
+#: A pure function of what is stored (None: nothing) and the store's time; it may run several times.
+DecideDocument = Callable[[Document | None, datetime], Write[Answer]]

@@ -1,0 +1,59 @@
+"""Leases: how long they run, and who may still write under one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from leasehold.domain.manifest import Lease, Manifest
+from leasehold.errors import LeaseLostError
+
+#: A lease outlives the dispatch deadline by this, so that an answer in time finds it valid.
+LEASE_MARGIN: Final = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """What a worker shows with each write: its lease and the token that came with it."""
+
+    lease_id: str
+    fencing_token: int
+
+
+def compute_lease_ttl(dispatch_deadline: timedelta) -> timedelta:
+    """Return the cap of a lease: how long it may run, with all its renewals."""
+    return dispatch_deadline + LEASE_MARGIN
+
+
+def lease_for(
+    manifest: Manifest, now: datetime, *, lease_id: str, holder: str, ttl: timedelta
+) -> Lease:
+    """Return a lease on the dispatch of the manifest; without a heartbeat it runs to its cap."""
+    cap = compute_lease_ttl(timedelta(seconds=manifest.dispatch.deadline_s))
+    runs = cap if manifest.dispatch.heartbeat_s is None else min(ttl, cap)
+    return Lease(
+        lease_id=lease_id,
+        holder=holder,
+        acquired_at=now,
+        expires_at=now + runs,
+        max_expires_at=now + cap,
+    )
+
+
+def held_lease(manifest: Manifest, now: datetime, fence: Fence) -> Lease:
+    """Return the lease if `fence` still holds it, or raise LeaseLostError with what is known."""
+    lease = manifest.lease
+    if lease is None:
+        raise _lost(manifest, fence, "the run has no lease")
+    if lease.lease_id != fence.lease_id or manifest.fencing_token != fence.fencing_token:
+        raise _lost(
+            manifest, fence, f"it is held by {lease.holder}, token {manifest.fencing_token}"
+        )
+    if lease.expires_at <= now:
+        raise _lost(manifest, fence, f"it ended at {lease.expires_at.isoformat()}")
+    return lease
+
+
+def _lost(manifest: Manifest, fence: Fence, known: str) -> LeaseLostError:
+    return LeaseLostError(lease_id=fence.lease_id, run_id=manifest.run_id, known=known)

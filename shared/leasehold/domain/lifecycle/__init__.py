@@ -1,0 +1,42 @@
+"""The lifecycle of a run: every transition, as a pure function over one table (`status.NEXT`).
+
+Each takes the manifest as stored, the store's time and the rules, and answers one `Change`.
+`start` begins a run; `arrive` and `renew` are an attempt's way in; `complete`, `fail`, `block`,
+`release` and `expire` its ways out; the rest are what people may do.
+"""
+
+from leasehold.domain.lifecycle.attempt import arrive, renew
+from leasehold.domain.lifecycle.ending import dead_letter
+from leasehold.domain.lifecycle.operate import (
+    ALLOWED,
+    Operation,
+    approve,
+    cancel,
+    pause,
+    recreate,
+    resume,
+    retry,
+)
+from leasehold.domain.lifecycle.settle import block, complete, expire, fail, release
+from leasehold.domain.lifecycle.start import NewRun, start
+
+__all__ = [
+    "ALLOWED",
+    "NewRun",
+    "Operation",
+    "approve",
+    "arrive",
+    "block",
+    "cancel",
+    "complete",
+    "dead_letter",
+    "expire",
+    "fail",
+    "pause",
+    "recreate",
+    "release",
+    "renew",
+    "resume",
+    "retry",
+    "start",
+]

@@ -1,0 +1,158 @@
+"""An attempt's way in: a hint arrives, and either gets the lease or the reason why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from leasehold.domain.change import Change, change_to, unchanged
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.lease import Fence, held_lease, lease_for
+from leasehold.domain.lifecycle.ending import counted, dead_letter, out_of_interruptions
+from leasehold.domain.lifecycle.moving import block_unknown_step
+from leasehold.domain.lifecycle.settle import expire, terminated
+from leasehold.domain.manifest import Lease, Manifest, Progress
+from leasehold.domain.status import (
+    AttemptEnd,
+    DeadLetterReason,
+    Outcome,
+    RunEvent,
+    RunStatus,
+    after,
+)
+from leasehold.domain.task import dispatch_task, wake_task
+from leasehold.domain.trace import TraceEvent
+
+#: Clocks of a queue and a store differ a little; a hint this early is on time.
+EARLY: Final = timedelta(seconds=2)
+
+
+def arrive(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    generation: int,
+    lease_id: str,
+    holder: str,
+) -> Change:
+    """Give the lease to the bearer of a hint, if it is the current one and nobody holds it.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        generation: the dispatch that the hint belongs to.
+        lease_id: the name of the lease, new for each call.
+        holder: the worker that asks.
+    """
+    refusal = _refusal(manifest, now, generation)
+    if refusal is not None:
+        return refusal
+    lease = manifest.lease
+    is_known = rules.settings_for(manifest.current_step) is not None
+    if lease is not None and manifest.paused:
+        ended = expire(manifest, now, rules=rules, lease_id=lease.lease_id)
+        return replace(ended, outcome=Outcome.PARKED) if ended.manifest.paused else ended
+    if lease is not None and not is_known:
+        return expire(manifest, now, rules=rules, lease_id=lease.lease_id)
+    if not is_known:
+        return block_unknown_step(manifest, now, rules)
+    if lease is not None:
+        return _take_over(manifest, now, rules, lease, lease_id=lease_id, holder=holder)
+    return _acquire(manifest, now, rules, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
+
+
+def renew(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    fence: Fence,
+    progress: Progress | None = None,
+) -> Change:
+    """Let the lease run on, at most to its cap, and note how far the handler says it is.
+
+    Raises:
+        LeaseLostError: the lease is not the one that is held.
+    """
+    lease = held_lease(manifest, now, fence)
+    expires_at = max(lease.expires_at, min(now + rules.lease_ttl, lease.max_expires_at))
+    update: dict[str, Any] = {
+        "status": after(manifest.status, RunEvent.LEASE_RENEWED),
+        "lease": lease.with_(expires_at=expires_at),
+        "heartbeat_at": now,
+    }
+    if progress is not None:
+        update["steps"] = manifest.with_step(manifest.current_step, progress=progress)
+    return change_to(manifest, now, rules, Outcome.RENEWED, **update)
+
+
+def _refusal(manifest: Manifest, now: datetime, generation: int) -> Change | None:
+    """Return the answer to a hint that cannot get the lease, without a change; None if it may."""
+    if generation > manifest.dispatch.generation:
+        return Change(Outcome.REJECTED, manifest, changed=False)
+    if manifest.cancelled:
+        return unchanged(manifest, Outcome.CANCELLED)
+    if manifest.dead_lettered:
+        return unchanged(manifest, Outcome.DEAD_LETTERED)
+    if generation < manifest.dispatch.generation or manifest.status is RunStatus.COMPLETED:
+        return unchanged(manifest, Outcome.DUPLICATE)
+    lease = manifest.lease
+    if lease is not None and now < lease.expires_at:
+        return unchanged(manifest, Outcome.LEASE_HELD, wake_task(manifest, lease))
+    if manifest.paused and lease is None:
+        return unchanged(manifest, Outcome.PARKED)
+    if manifest.status is RunStatus.BLOCKED:
+        return unchanged(manifest, Outcome.BLOCKED)
+    if lease is None and now + EARLY < manifest.dispatch.not_before:
+        return unchanged(manifest, Outcome.RETRY_SCHEDULED, dispatch_task(manifest))
+    return None
+
+
+def _take_over(
+    manifest: Manifest,
+    now: datetime,
+    rules: Rules,
+    lease: Lease,
+    *,
+    lease_id: str,
+    holder: str,
+) -> Change:
+    """Pass an expired lease on: the same generation, a new lease, a higher token."""
+    told = terminated(manifest, now, lease)
+    update = counted(manifest, AttemptEnd.EXPIRED)
+    if detail := out_of_interruptions(manifest, rules):
+        reason = DeadLetterReason.STUCK_IN_PROGRESS
+        return dead_letter(manifest, now, rules, reason, detail, told, **update)
+    taken = manifest.with_(**update)
+    event = RunEvent.LEASE_TAKEN_OVER
+    return _acquire(taken, now, rules, event, told, lease_id=lease_id, holder=holder)
+
+
+def _acquire(
+    manifest: Manifest,
+    now: datetime,
+    rules: Rules,
+    event: RunEvent,
+    *events: TraceEvent,
+    lease_id: str,
+    holder: str,
+) -> Change:
+    step = manifest.current_step
+    started_at = manifest.steps[step].started_at or now
+    return change_to(
+        manifest,
+        now,
+        rules,
+        Outcome.ACQUIRED,
+        *events,
+        status=after(manifest.status, event),
+        lease=lease_for(manifest, now, lease_id=lease_id, holder=holder, ttl=rules.lease_ttl),
+        fencing_token=manifest.fencing_token + 1,
+        heartbeat_at=now,
+        step_started_at=manifest.step_started_at or now,
+        dispatch=manifest.dispatch.with_(enqueued=True),  # its task came: it was created
+        steps=manifest.with_step(step, status=RunStatus.IN_PROGRESS, started_at=started_at),
+    )

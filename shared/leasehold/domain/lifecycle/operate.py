@@ -1,0 +1,221 @@
+"""What people may do to a run, and when. All of it leaves actor and reason in the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from leasehold.domain.change import Change, change_to
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.lifecycle.ending import counted
+from leasehold.domain.lifecycle.moving import dispatch_next, hand_off
+from leasehold.domain.lifecycle.settle import terminated
+from leasehold.domain.lifecycle.start import NewRun, new_manifest
+from leasehold.domain.manifest import Manifest, Settlement, StepRecord
+from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, after
+from leasehold.domain.trace import TraceEvent, TraceType, event_of
+from leasehold.errors import InvalidRequestError, NotAllowedError
+
+
+class Operation(StrEnum):
+    """What people may ask for."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    CANCEL = "cancel"
+    RETRY = "retry"
+    APPROVE = "approve"
+    RECREATE = "recreate"
+
+
+def _is_live(manifest: Manifest) -> bool:
+    return not manifest.is_terminal
+
+
+#: When an operation is allowed: the words for people, and the same for the engine.
+ALLOWED: Final[Mapping[Operation, tuple[str, Callable[[Manifest], bool]]]] = {
+    Operation.PAUSE: ("live and not paused", lambda m: _is_live(m) and not m.paused),
+    Operation.RESUME: ("paused", lambda m: _is_live(m) and m.paused),
+    Operation.CANCEL: ("live", _is_live),
+    Operation.RETRY: (
+        "in ERROR or BLOCKED and not dead-lettered",
+        lambda m: _is_live(m) and m.status in (RunStatus.ERROR, RunStatus.BLOCKED),
+    ),
+    Operation.APPROVE: (
+        "BLOCKED with an output that was kept",
+        lambda m: (
+            _is_live(m)
+            and m.status is RunStatus.BLOCKED
+            and m.steps[m.current_step].kept_output is not None
+        ),
+    ),
+    Operation.RECREATE: ("completed, cancelled or dead-lettered", lambda m: m.is_terminal),
+}
+
+
+def pause(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
+    """Let a running attempt end, and dispatch nothing more."""
+    _check(manifest, Operation.PAUSE)
+    return change_to(
+        manifest,
+        now,
+        rules,
+        Outcome.PAUSED,
+        _told(manifest, TraceType.RUN_PAUSED, now, actor, reason),
+        status=after(manifest.status, RunEvent.PAUSED),
+        paused=True,
+    )
+
+
+def resume(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
+    """Dispatch the next generation now; an attempt that still runs goes on."""
+    _check(manifest, Operation.RESUME)
+    told = [_told(manifest, TraceType.RUN_RESUMED, now, actor, reason)]
+    update: dict[str, Any] = {"paused": False}
+    lease = manifest.lease
+    blocked = manifest.status is RunStatus.BLOCKED
+    if blocked or (lease is not None and now < lease.expires_at):
+        update["status"] = after(manifest.status, RunEvent.RESUMED)
+        return change_to(manifest, now, rules, Outcome.RESUMED, *told, **update)
+    if lease is None:
+        update["status"] = after(manifest.status, RunEvent.RESUMED)
+    else:
+        told.insert(0, terminated(manifest, now, lease))
+        update |= counted(manifest, AttemptEnd.EXPIRED)
+        update |= {"status": after(manifest.status, RunEvent.LEASE_EXPIRED), "lease": None}
+    return dispatch_next(manifest, now, rules, Outcome.RESUMED, *told, **update)
+
+
+def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
+    """End the run for good; what a running attempt still answers is discarded."""
+    _check(manifest, Operation.CANCEL)
+    told = [_told(manifest, TraceType.RUN_CANCELLED, now, actor, reason)]
+    update: dict[str, Any] = {}
+    lease = manifest.lease
+    if lease is not None:
+        told.append(
+            event_of(
+                manifest, TraceType.STEP_TERMINATED, now, reason="cancelled", holder=lease.holder
+            )
+        )
+        update["last_settlement"] = Settlement(lease_id=lease.lease_id, outcome=Outcome.CANCELLED)
+    return change_to(
+        manifest,
+        now,
+        rules,
+        Outcome.CANCELLED,
+        *told,
+        **update,
+        status=after(manifest.status, RunEvent.CANCELLED),
+        steps=manifest.with_step(
+            manifest.current_step, status=after(manifest.status, RunEvent.CANCELLED)
+        ),
+        cancelled=True,
+        paused=False,
+        lease=None,
+    )
+
+
+def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
+    """Dispatch the next generation of the step now."""
+    _check(manifest, Operation.RETRY)
+    record = manifest.steps[manifest.current_step]
+    cleared = record.with_(
+        status=RunStatus.PENDING, output=None, output_ref=None, output_status=None
+    )
+    return dispatch_next(
+        manifest,
+        now,
+        rules,
+        Outcome.RETRIED,
+        _told(manifest, TraceType.RUN_RETRIED, now, actor, reason),
+        status=after(manifest.status, RunEvent.RETRIED),
+        steps={**manifest.steps, manifest.current_step: cleared},
+        block=None,
+    )
+
+
+def approve(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
+    """Hand off the output that was kept."""
+    _check(manifest, Operation.APPROVE)
+    told = _told(manifest, TraceType.RUN_APPROVED, now, actor, reason)
+    change = hand_off(manifest, now, rules, RunEvent.APPROVED, told, steps=dict(manifest.steps))
+    if change.outcome is Outcome.HANDED_OFF:
+        return replace(change, outcome=Outcome.APPROVED)
+    return change
+
+
+def recreate(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    from_step: str,
+    new: NewRun,
+    actor: str,
+    reason: str,
+) -> Change:
+    """Begin a new run at `from_step`; outputs before it are kept. Both know the other.
+
+    Raises:
+        UnknownKeyError: this deploy does not know the step.
+        NotAllowedError: the run is still live.
+        InvalidRequestError: the plan has no such step, or an output before it is missing.
+    """
+    _check(manifest, Operation.RECREATE)
+    steps = _kept_steps(manifest, new.plan, from_step)
+    settings = rules.known_settings(from_step)
+    created = new_manifest(now, rules=rules, settings=settings, new=new, steps=steps)
+    told = _told(manifest, TraceType.RUN_RECREATED, now, actor, reason, recreated_as=new.run_id)
+    return change_to(
+        manifest,
+        now,
+        rules,
+        Outcome.RECREATED,
+        told,
+        created=created,
+        recreated_as=(*manifest.recreated_as, new.run_id),
+    )
+
+
+def _kept_steps(manifest: Manifest, plan: tuple[str, ...], from_step: str) -> dict[str, StepRecord]:
+    fresh = StepRecord(status=RunStatus.PENDING)
+    earlier = plan[: plan.index(from_step)] if from_step in plan else plan
+    done = {
+        step: record for step, record in manifest.steps.items() if record.kept_output is not None
+    }
+    if from_step not in plan or any(step not in done for step in earlier):
+        possible = [s for i, s in enumerate(plan) if all(e in done for e in plan[:i])]
+        raise InvalidRequestError(field="fromStep", value=from_step, allowed=", ".join(possible))
+    return {step: done[step] if step in earlier else fresh for step in plan}
+
+
+def _check(manifest: Manifest, operation: Operation) -> None:
+    words, is_allowed = ALLOWED[operation]
+    if not is_allowed(manifest):
+        raise NotAllowedError(
+            operation=operation.value,
+            run_id=manifest.run_id,
+            state=state_in_words(manifest),
+            allowed=words,
+        )
+
+
+def state_in_words(manifest: Manifest) -> str:
+    """Return the state of a run as people say it: its overlays, then its status."""
+    overlays = {
+        "dead-lettered": manifest.dead_lettered,
+        "cancelled": manifest.cancelled,
+        "paused": manifest.paused,
+    }
+    words = [word for word, holds in overlays.items() if holds]
+    return " and ".join([*words, manifest.status.value])
+
+
+def _told(
+    manifest: Manifest, type_: TraceType, now: datetime, actor: str, reason: str, **facts: Any
+) -> TraceEvent:
+    return event_of(manifest, type_, now, actor=actor, reason=reason, **facts)

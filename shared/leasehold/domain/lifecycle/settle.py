@@ -1,0 +1,235 @@
+"""An attempt's ways out. Each is one commit, fenced by the lease; the first one wins.
+
+A settlement that was committed but whose answer was lost may be repeated: it gets the answer of
+the first (`lastSettlement`) and changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from leasehold.domain.change import Change, change_to, unchanged
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.lease import Fence, held_lease
+from leasehold.domain.lifecycle.ending import counted, dead_letter, out_of_interruptions
+from leasehold.domain.lifecycle.moving import dispatch_next, hand_off
+from leasehold.domain.manifest import (
+    Block,
+    ErrorRecord,
+    KeptValue,
+    Lease,
+    Manifest,
+    Settlement,
+    StepRecord,
+)
+from leasehold.domain.status import (
+    AttemptEnd,
+    DeadLetterReason,
+    Outcome,
+    RunEvent,
+    RunStatus,
+    after,
+)
+from leasehold.domain.trace import TraceEvent, TraceType, event_of
+
+
+def complete(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    fence: Fence,
+    output: KeptValue,
+    output_status: str = "SUCCESS",
+) -> Change:
+    """Record the output and hand off to the next step, in one commit."""
+    if repeated := _repeated(manifest, fence):
+        return repeated
+    lease = held_lease(manifest, now, fence)
+    steps = _with_output(manifest, now, lease, output, output_status)
+    change = hand_off(manifest, now, rules, RunEvent.STEP_HANDED_OFF, steps=steps)
+    return _settled(change, fence)
+
+
+def block(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    fence: Fence,
+    output: KeptValue,
+    output_status: str,
+    found: Block,
+) -> Change:
+    """Keep the output and let a person decide what becomes of it."""
+    if repeated := _repeated(manifest, fence):
+        return repeated
+    lease = held_lease(manifest, now, fence)
+    steps = _with_output(manifest, now, lease, output, output_status)
+    steps[manifest.current_step] = steps[manifest.current_step].with_(status=RunStatus.BLOCKED)
+    told = event_of(manifest, TraceType.GATE_BLOCKED, now, reason=found.code, detail=found.finding)
+    status = after(manifest.status, RunEvent.GATE_FAILED)
+    update: dict[str, Any] = {"status": status, "steps": steps, "lease": None, "block": found}
+    return _settled(change_to(manifest, now, rules, Outcome.BLOCKED, told, **update), fence)
+
+
+def fail(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    fence: Fence,
+    error: ErrorRecord,
+    permanent: bool = False,
+) -> Change:
+    """Record the error; schedule the next attempt at its backoff, or give the run up."""
+    if repeated := _repeated(manifest, fence):
+        return repeated
+    held_lease(manifest, now, fence)
+    error = error.with_(step=manifest.current_step, attempt=manifest.attempt)
+    update = counted(manifest, AttemptEnd.FAILED) | {"error": error, "error_at": now}
+    told = event_of(
+        manifest,
+        TraceType.STEP_ERROR,
+        now,
+        reason=error.type,
+        detail=error.message,
+        error_code=error.code,
+        validation_issues=error.validation_issues,
+    )
+    failed = update["attempts"].failed
+    if permanent or failed > manifest.dispatch.max_retries:
+        reason, detail = _given_up(manifest, error, failed, permanent=permanent)
+        return _settled(dead_letter(manifest, now, rules, reason, detail, told, **update), fence)
+    record = update["steps"][manifest.current_step].with_(status=RunStatus.ERROR)
+    update["steps"] = {**update["steps"], manifest.current_step: record}
+    change = dispatch_next(
+        manifest,
+        now,
+        rules,
+        Outcome.RETRY_SCHEDULED,
+        told,
+        wait=rules.backoff.wait(failed),
+        **update,
+        status=after(manifest.status, RunEvent.ATTEMPT_FAILED),
+        lease=None,
+    )
+    return _settled(change, fence)
+
+
+def release(
+    manifest: Manifest, now: datetime, *, rules: Rules, fence: Fence, reason: str
+) -> Change:
+    """Give the lease back before the end; the next generation runs now, and no retry is burnt."""
+    if repeated := _repeated(manifest, fence):
+        return repeated
+    lease = held_lease(manifest, now, fence)
+    told = _told(manifest, now, lease, reason)
+    end = (AttemptEnd.INTERRUPTED, RunEvent.LEASE_RELEASED, Outcome.RELEASED)
+    return _settled(_ended_early(manifest, now, rules, end, told), fence)
+
+
+def expire(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    lease_id: str,
+    holder_gone: bool = False,
+) -> Change:
+    """End a lease whose time is over, or whose holder is known to be gone: next generation now."""
+    lease = manifest.lease
+    if lease is None or lease.lease_id != lease_id:
+        return unchanged(manifest, Outcome.DUPLICATE)
+    if now < lease.expires_at and not holder_gone:
+        return unchanged(manifest, Outcome.LEASE_HELD)
+    told = terminated(manifest, now, lease, holder_gone=holder_gone)
+    end = (AttemptEnd.EXPIRED, RunEvent.LEASE_EXPIRED, Outcome.EXPIRED)
+    return _ended_early(manifest, now, rules, end, told)
+
+
+def terminated(
+    manifest: Manifest, now: datetime, lease: Lease, *, holder_gone: bool = False
+) -> TraceEvent:
+    """Return the event that says how an attempt ended that can no longer speak for itself."""
+    deadline = lease.acquired_at + timedelta(seconds=manifest.dispatch.deadline_s)
+    if holder_gone:
+        return _told(manifest, now, lease, "lease_expired", detail="The holder's process is gone.")
+    past_deadline = deadline <= lease.expires_at
+    return _told(
+        manifest, now, lease, "dispatch_deadline_exceeded" if past_deadline else "lease_expired"
+    )
+
+
+def _told(
+    manifest: Manifest, now: datetime, lease: Lease, reason: str, detail: str | None = None
+) -> TraceEvent:
+    return event_of(
+        manifest,
+        TraceType.STEP_TERMINATED,
+        now,
+        reason=reason,
+        detail=detail,
+        holder=lease.holder,
+        last_heartbeat_at=manifest.heartbeat_at,
+        lease_expires_at=lease.expires_at,
+    )
+
+
+def _ended_early(
+    manifest: Manifest,
+    now: datetime,
+    rules: Rules,
+    end: tuple[AttemptEnd, RunEvent, Outcome],
+    told: TraceEvent,
+) -> Change:
+    cause, event, outcome = end
+    update = counted(manifest, cause)
+    if detail := out_of_interruptions(manifest, rules):
+        reason = DeadLetterReason.STUCK_IN_PROGRESS
+        return dead_letter(manifest, now, rules, reason, detail, told, **update)
+    record = update["steps"][manifest.current_step].with_(status=RunStatus.PENDING)
+    update["steps"] = {**update["steps"], manifest.current_step: record}
+    status = after(manifest.status, event)
+    return dispatch_next(manifest, now, rules, outcome, told, **update, status=status, lease=None)
+
+
+def _settled(change: Change, fence: Fence) -> Change:
+    """Note the answer, so that the same settlement gets it again."""
+    note = Settlement(lease_id=fence.lease_id, outcome=change.outcome)
+    return replace(change, manifest=change.manifest.with_(last_settlement=note))
+
+
+def _repeated(manifest: Manifest, fence: Fence) -> Change | None:
+    """Return the first answer to a settlement that was committed before; None if there is none."""
+    last = manifest.last_settlement
+    if last is None or last.lease_id != fence.lease_id:
+        return None
+    return unchanged(manifest, last.outcome)
+
+
+def _with_output(
+    manifest: Manifest, now: datetime, lease: Lease, output: KeptValue, output_status: str
+) -> dict[str, StepRecord]:
+    record = manifest.steps[manifest.current_step].with_(
+        status=RunStatus.COMPLETED,
+        completed_at=now,
+        execution_seconds=(now - lease.acquired_at).total_seconds(),
+        output=output.text,
+        output_ref=output.ref,
+        output_status=output_status,
+    )
+    return {**manifest.steps, manifest.current_step: record}
+
+
+def _given_up(
+    manifest: Manifest, error: ErrorRecord, failed: int, *, permanent: bool
+) -> tuple[DeadLetterReason, str]:
+    said = f"{error.type}: {error.message}"[:500]
+    if permanent:
+        return DeadLetterReason.PERMANENT_FAILURE, said
+    allowed = manifest.dispatch.max_retries + 1
+    detail = f"Step {manifest.current_step} failed {failed} of {allowed} times; last: {said}"
+    return DeadLetterReason.RETRIES_EXHAUSTED, detail

@@ -1,0 +1,91 @@
+"""The start of a run, and finding the run that an idempotency key started before."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from leasehold.domain.alarm import alarm_for
+from leasehold.domain.change import Change, owed_tasks, unchanged
+from leasehold.domain.dispatch import Rules, StepSettings, dispatch_of
+from leasehold.domain.manifest import KeptValue, Manifest, StepRecord
+from leasehold.domain.status import Outcome, RunStatus
+from leasehold.errors import IdempotencyKeyReusedError
+
+#: How many shards lead the alarm's index, so that no timestamp leads it.
+SHARDS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """What a run is started with. `plan` is pinned: a later deploy does not change it."""
+
+    run_id: str
+    pipeline: str
+    plan: tuple[str, ...]
+    input: KeptValue
+    input_digest: str
+    nonce: str
+    labels: tuple[str, ...] = ()
+    idempotency_key: str | None = None
+    recreated_from: str | None = None
+
+
+def start(current: Manifest | None, now: datetime, *, rules: Rules, new: NewRun) -> Change:
+    """Begin the run, or answer with the one that the same key began with the same input.
+
+    Raises:
+        IdempotencyKeyReusedError: the key began a run with something else.
+        UnknownKeyError: this deploy does not know the first step.
+    """
+    if current is not None:
+        return _again(current, new)
+    steps = {step: StepRecord(status=RunStatus.PENDING) for step in new.plan}
+    settings = rules.known_settings(new.plan[0])
+    manifest = new_manifest(now, rules=rules, settings=settings, new=new, steps=steps)
+    return Change(Outcome.STARTED, manifest, owed_tasks(manifest))
+
+
+def new_manifest(
+    now: datetime,
+    *,
+    rules: Rules,
+    settings: StepSettings,
+    new: NewRun,
+    steps: dict[str, StepRecord],
+) -> Manifest:
+    """Return the manifest of a run that is dispatched at the step of `settings`."""
+    dispatch = dispatch_of(settings, generation=1, trial=1, not_before=now, nonce=new.nonce)
+    manifest = Manifest(
+        run_id=new.run_id,
+        pipeline=new.pipeline,
+        plan=new.plan,
+        labels=new.labels,
+        idempotency_key=new.idempotency_key,
+        input_digest=new.input_digest,
+        input=new.input.text,
+        input_ref=new.input.ref,
+        status=RunStatus.PENDING,
+        current_step=settings.step_type,
+        created_at=now,
+        updated_at=now,
+        shard=zlib.crc32(new.run_id.encode()) % SHARDS,
+        dispatch=dispatch,
+        steps=steps,
+        recreated_from=new.recreated_from,
+    )
+    return manifest.with_(alarm_at=alarm_for(manifest, rules.grace))
+
+
+def _again(current: Manifest, new: NewRun) -> Change:
+    differs = "pipeline" if current.pipeline != new.pipeline else "input"
+    if differs == "pipeline" or current.input_digest != new.input_digest:
+        raise IdempotencyKeyReusedError(
+            key=new.idempotency_key,
+            run_id=current.run_id,
+            pipeline=current.pipeline,
+            differs=differs,
+        )
+    return unchanged(current, Outcome.EXISTING)

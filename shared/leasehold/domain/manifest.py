@@ -1,0 +1,228 @@
+"""The manifest: one document that is the whole truth about a run (`runs/{runId}`).
+
+Stored in lowerCamelCase. Fields that are None are not stored. Fields of a later version are kept
+as they are, so that an older worker of a rolling deploy loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from leasehold.domain.document import Document, Ref
+from leasehold.domain.status import AttemptEnd, DeadLetterReason, Outcome, RunStatus
+
+
+class Stored(BaseModel):
+    """A frozen value that is stored in lowerCamelCase."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="allow",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        serialize_by_alias=True,
+    )
+
+    def with_(self, **update: Any) -> Self:
+        """Return a copy with these fields replaced; they are not validated again."""
+        return self.model_copy(update=update)
+
+
+class KeptValue(Stored):
+    """A user's value: its JSON text, or the name of the artifact that holds the text."""
+
+    text: str | None = None
+    ref: str | None = None
+
+
+class Lease(Stored):
+    """Who may work on the run, and until when. It is over at `expires_at` itself."""
+
+    lease_id: str
+    holder: str
+    acquired_at: AwareDatetime
+    expires_at: AwareDatetime
+    max_expires_at: AwareDatetime
+
+
+class Dispatch(Stored):
+    """The outbox: the attempt that is to run next, or runs. Its settings are frozen here.
+
+    `sources` says for each setting where it came from. `enqueued` is False until something shows
+    that the task was created.
+    """
+
+    generation: int
+    step: str
+    trial: int
+    not_before: AwareDatetime
+    timeout_ms: int
+    deadline_s: int
+    max_retries: int
+    heartbeat_s: float | None = None
+    queue: str
+    sources: Mapping[str, str]
+    nonce: str
+    enqueued: bool = False
+
+
+class Attempts(Stored):
+    """How many attempts ended without an output, by cause."""
+
+    failed: int = 0
+    interrupted: int = 0
+    expired: int = 0
+    continued: int = 0
+
+    @property
+    def ended(self) -> int:
+        """All of them."""
+        return self.failed + self.interrupted + self.expired + self.continued
+
+    def plus(self, end: AttemptEnd) -> Attempts:
+        """Return the counts with one more of `end`."""
+        return self.with_(**{end.value: getattr(self, end.value) + 1})
+
+
+class Settlement(Stored):
+    """The last lease that ended by its holder's word, and the answer that was given."""
+
+    lease_id: str
+    outcome: Outcome
+
+
+class Progress(Stored):
+    """How far a handler says it is: a share of 1, and a word on it."""
+
+    fraction: float
+    message: str = ""
+
+
+class StepRecord(Stored):
+    """What became of one step. `attempts` counts over all its attempts."""
+
+    status: RunStatus
+    started_at: AwareDatetime | None = None
+    completed_at: AwareDatetime | None = None
+    handed_off_at: AwareDatetime | None = None
+    execution_seconds: float | None = None
+    output: str | None = None
+    output_ref: str | None = None
+    output_status: str | None = None
+    progress: Progress | None = None
+    attempts: Attempts = Attempts()
+
+    @property
+    def kept_output(self) -> KeptValue | None:
+        """The output, if the step has one."""
+        if self.output is None and self.output_ref is None:
+            return None
+        return KeptValue(text=self.output, ref=self.output_ref)
+
+
+class ErrorRecord(Stored):
+    """What failed: at most 16 KiB, so that it never fills the manifest."""
+
+    type: str
+    code: str
+    message: str
+    details: str | None = None  # JSON text
+    validation_issues: tuple[Mapping[str, Any], ...] = ()
+    validation_issue_count: int = 0
+    origin: str | None = None  # file:line (function) of the handler's code
+    step: str = ""
+    attempt: int = 0
+
+
+class Block(Stored):
+    """Why a run is BLOCKED, and what a person can do about it."""
+
+    code: str
+    finding: str
+    remediation: str
+
+
+class Manifest(Stored):
+    """A run. Each field's meaning: docs/manifest.md."""
+
+    run_id: str
+    pipeline: str
+    plan: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    idempotency_key: str | None = None
+    input_digest: str
+    input: str | None = None
+    input_ref: str | None = None
+
+    status: RunStatus
+    paused: bool = False
+    cancelled: bool = False
+    dead_lettered: bool = False
+    dead_lettered_at: AwareDatetime | None = None
+    dead_letter_reason: DeadLetterReason | None = None
+    dead_letter_detail: str | None = None
+    block: Block | None = None
+
+    current_step: str
+    trial: int = 1
+    step_started_at: AwareDatetime | None = None
+    heartbeat_at: AwareDatetime | None = None
+    error_at: AwareDatetime | None = None
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+    completed_at: AwareDatetime | None = None
+    alarm_at: AwareDatetime | None = None
+    shard: int
+
+    fencing_token: int = 0
+    lease: Lease | None = None
+    dispatch: Dispatch
+    attempts: Attempts = Attempts()
+    last_settlement: Settlement | None = None
+    steps: Mapping[str, StepRecord]
+    error: ErrorRecord | None = None
+    recreated_from: str | None = None
+    recreated_as: tuple[str, ...] = ()
+    traced: int = 0  # how many trace events are stored: the number of the next one
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing can move the run any more."""
+        return self.status is RunStatus.COMPLETED or self.cancelled or self.dead_lettered
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that runs or comes next, from 1, of this step and trial."""
+        return self.attempts.ended + 1
+
+    @property
+    def next_step(self) -> str | None:
+        """The step after the current one; None for the last."""
+        place = self.plan.index(self.current_step) + 1
+        return self.plan[place] if place < len(self.plan) else None
+
+    @property
+    def given(self) -> KeptValue:
+        """What the current step is given: the output before it, or the run's input."""
+        place = self.plan.index(self.current_step)
+        if place and (output := self.steps[self.plan[place - 1]].kept_output):
+            return output
+        return KeptValue(text=self.input, ref=self.input_ref)
+
+    def with_step(self, step: str, **update: Any) -> Mapping[str, StepRecord]:
+        """Return `steps` with these fields of one step replaced."""
+        return {**self.steps, step: self.steps[step].with_(**update)}
+
+
+def run_ref(run_id: str) -> Ref:
+    """Return the name of a run's document."""
+    return Ref("runs", run_id)
+
+
+def to_document(stored: Stored) -> Document:
+    """Return the value as it is stored."""
+    return stored.model_dump(exclude_none=True)

@@ -1,0 +1,47 @@
+"""What a handler's work came to, as the engine judges it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Generic, Literal, TypeVar
+
+from leasehold.domain.manifest import ErrorRecord
+
+T = TypeVar("T")
+
+OutputStatus = Literal["SUCCESS", "PARTIAL", "ERROR"]
+OUTPUT_STATUSES: Final = ("SUCCESS", "PARTIAL", "ERROR")
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult(Generic[T]):
+    """What a handler may return in place of its bare output, to say how good it is."""
+
+    output: T
+    status: OutputStatus = "SUCCESS"
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The handler returned an output that fits: its JSON text."""
+
+    output: str
+    status: str = "SUCCESS"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The attempt failed; a permanent failure is not repeated."""
+
+    error: ErrorRecord
+    permanent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The attempt was asked to stop and did, before it was done."""
+
+    reason: str
+
+
+Result = Finished | Failed | Stopped

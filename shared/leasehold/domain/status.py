@@ -1,0 +1,132 @@
+"""What a run can be, what can happen to it, and what becomes of it then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from leasehold.errors import ImpossibleEventError
+
+
+class RunStatus(StrEnum):
+    """Where a run stands; why it does not move, its overlays say."""
+
+    PENDING = "PENDING"  # dispatched, waiting for a worker
+    IN_PROGRESS = "IN_PROGRESS"  # leased
+    ERROR = "ERROR"  # an attempt failed; a retry is scheduled, or the run is dead-lettered
+    BLOCKED = "BLOCKED"  # a gate or an approval waits for a person
+    COMPLETED = "COMPLETED"
+
+
+class RunEvent(StrEnum):
+    """What can happen to a run."""
+
+    LEASE_ACQUIRED = "lease acquired"
+    LEASE_TAKEN_OVER = "lease taken over"
+    LEASE_RENEWED = "lease renewed"
+    LEASE_RELEASED = "lease released"
+    LEASE_EXPIRED = "lease expired"
+    STEP_HANDED_OFF = "step handed off"
+    LAST_STEP_DONE = "last step done"
+    ATTEMPT_FAILED = "attempt failed"
+    GATE_FAILED = "gate failed"
+    STEP_UNKNOWN = "step unknown"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    RETRIED = "retried"
+    APPROVED = "approved"
+    CANCELLED = "cancelled"
+    DEAD_LETTERED = "dead-lettered"
+
+
+_PENDING, _IN_PROGRESS, _ERROR, _BLOCKED, _COMPLETED = RunStatus
+
+#: The whole state machine: a pair that is not here cannot happen.
+NEXT: Final[Mapping[tuple[RunStatus, RunEvent], RunStatus]] = {
+    (_PENDING, RunEvent.LEASE_ACQUIRED): _IN_PROGRESS,
+    (_ERROR, RunEvent.LEASE_ACQUIRED): _IN_PROGRESS,
+    (_IN_PROGRESS, RunEvent.LEASE_TAKEN_OVER): _IN_PROGRESS,
+    (_IN_PROGRESS, RunEvent.LEASE_RENEWED): _IN_PROGRESS,
+    (_IN_PROGRESS, RunEvent.LEASE_RELEASED): _PENDING,
+    (_IN_PROGRESS, RunEvent.LEASE_EXPIRED): _PENDING,
+    (_IN_PROGRESS, RunEvent.STEP_HANDED_OFF): _PENDING,
+    (_IN_PROGRESS, RunEvent.LAST_STEP_DONE): _COMPLETED,
+    (_IN_PROGRESS, RunEvent.ATTEMPT_FAILED): _ERROR,
+    (_IN_PROGRESS, RunEvent.GATE_FAILED): _BLOCKED,
+    (_PENDING, RunEvent.STEP_UNKNOWN): _BLOCKED,
+    (_ERROR, RunEvent.STEP_UNKNOWN): _BLOCKED,
+    (_ERROR, RunEvent.RETRIED): _PENDING,
+    (_BLOCKED, RunEvent.RETRIED): _PENDING,
+    (_BLOCKED, RunEvent.APPROVED): _PENDING,
+    (_BLOCKED, RunEvent.LAST_STEP_DONE): _COMPLETED,
+    (_PENDING, RunEvent.PAUSED): _PENDING,
+    (_IN_PROGRESS, RunEvent.PAUSED): _IN_PROGRESS,
+    (_ERROR, RunEvent.PAUSED): _ERROR,
+    (_BLOCKED, RunEvent.PAUSED): _BLOCKED,
+    (_PENDING, RunEvent.RESUMED): _PENDING,
+    (_IN_PROGRESS, RunEvent.RESUMED): _IN_PROGRESS,
+    (_ERROR, RunEvent.RESUMED): _PENDING,
+    (_BLOCKED, RunEvent.RESUMED): _BLOCKED,
+    (_PENDING, RunEvent.CANCELLED): _PENDING,
+    (_IN_PROGRESS, RunEvent.CANCELLED): _PENDING,
+    (_ERROR, RunEvent.CANCELLED): _ERROR,
+    (_BLOCKED, RunEvent.CANCELLED): _BLOCKED,
+    (_PENDING, RunEvent.DEAD_LETTERED): _ERROR,
+    (_IN_PROGRESS, RunEvent.DEAD_LETTERED): _ERROR,
+    (_ERROR, RunEvent.DEAD_LETTERED): _ERROR,
+    (_BLOCKED, RunEvent.DEAD_LETTERED): _ERROR,
+}
+
+
+def after(status: RunStatus, event: RunEvent) -> RunStatus:
+    """Return the status that `event` leaves a run in, or raise ImpossibleEventError."""
+    try:
+        return NEXT[status, event]
+    except KeyError:
+        raise ImpossibleEventError(status=status.value, event=event.value) from None
+
+
+class Outcome(StrEnum):
+    """What became of one change, as callers are told."""
+
+    STARTED = "started"
+    EXISTING = "existing"
+    ACQUIRED = "acquired"
+    RENEWED = "renewed"
+    EXPIRED = "expired"
+    HANDED_OFF = "handed_off"
+    COMPLETED = "completed"
+    DUPLICATE = "duplicate"
+    LEASE_HELD = "lease_held"
+    RETRY_SCHEDULED = "retry_scheduled"
+    RELEASED = "released"
+    DEAD_LETTERED = "dead_lettered"
+    BLOCKED = "blocked"
+    PARKED = "parked"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    RETRIED = "retried"
+    APPROVED = "approved"
+    RECREATED = "recreated"
+
+
+class DeadLetterReason(StrEnum):
+    """Why a run will not be tried again."""
+
+    RETRIES_EXHAUSTED = "RETRIES_EXHAUSTED"
+    STUCK_IN_PROGRESS = "STUCK_IN_PROGRESS"
+    UNRECOVERED_ERROR = "UNRECOVERED_ERROR"
+    PERMANENT_FAILURE = "PERMANENT_FAILURE"
+    NEVER_STARTED = "NEVER_STARTED"
+
+
+class AttemptEnd(StrEnum):
+    """How an attempt of a step can end without an output; the names `attempts` counts by."""
+
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"  # SIGTERM, a deploy
+    EXPIRED = "expired"  # its lease ran out
+    CONTINUED = "continued"  # it asked for another attempt itself

@@ -1,0 +1,237 @@
+"""Every error of Leasehold: a code for machines, a sentence for people, the facts as fields.
+
+The class docstring says what happened; `text` is the line a person gets, filled from the facts.
+Handlers raise the three at the end; all others are raised by Leasehold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+
+class LeaseholdError(Exception):
+    """The base of all errors of Leasehold."""
+
+    code: ClassVar[str] = "error"
+    text: ClassVar[str] = ""
+    retryable: ClassVar[bool] = False  # True: the same call may succeed later, unchanged
+
+    def __init__(self, **details: Any) -> None:
+        super().__init__(self.text.format(**details))
+        self.details: dict[str, Any] = details
+
+    @property
+    def message(self) -> str:
+        """The sentence without its code."""
+        return str(self.args[0])
+
+    def __str__(self) -> str:
+        return f"[{self.code}] {self.message}"
+
+
+# -- what is set up wrongly --------------------------------------------------------------------
+
+
+class SettingError(LeaseholdError):
+    """A setting has a value that cannot be used."""
+
+    code = "bad_setting"
+    text = "{name} is {value!r}; allowed: {allowed}."
+
+
+class CatalogError(LeaseholdError):
+    """The catalog of steps and pipelines cannot be used."""
+
+    code = "bad_catalog"
+    text = "LEASEHOLD_CATALOG {catalog!r} cannot be used: {problem}."
+
+
+class DuplicateKeyError(LeaseholdError):
+    """A registry names the same key twice."""
+
+    code = "duplicate_key"
+    text = "The {registry} registry names {key!r} twice; each key may stand there once."
+
+
+class InvalidEntryError(LeaseholdError):
+    """A registry entry has a field that cannot be used."""
+
+    code = "invalid_entry"
+    text = "{field} of {key!r} in the {registry} registry is {value!r}; allowed: {allowed}."
+
+
+class HandlerNotFoundError(LeaseholdError):
+    """A handler path does not lead to a function that takes (ctx, given)."""
+
+    code = "handler_not_found"
+    text = "Handler {handler!r} of step {step!r} does not resolve: {problem}."
+
+
+# -- what a caller asks for --------------------------------------------------------------------
+
+
+class UnknownKeyError(LeaseholdError):
+    """A registry does not have the key that was asked for."""
+
+    code = "unknown_key"
+    text = "{key!r} is not in the {registry} registry; known: {known}."
+
+
+class UnknownPipelineError(LeaseholdError):
+    """No pipeline has that name."""
+
+    code = "unknown_pipeline"
+    text = "Pipeline {pipeline!r} is not known; known: {known}."
+
+
+class UnknownRunError(LeaseholdError):
+    """No run has that id."""
+
+    code = "unknown_run"
+    text = "Run {run_id!r} is not in the store; `leasehold runs` lists those that are."
+
+
+class InvalidInputError(LeaseholdError):
+    """The input of a run does not fit the model of its first step."""
+
+    code = "invalid_input"
+    text = "The input of pipeline {pipeline!r} does not fit {model}: {problem}."
+
+
+class InvalidRequestError(LeaseholdError):
+    """A field of a request has a value that is not allowed."""
+
+    code = "invalid_request"
+    text = "{field} is {value!r}; allowed: {allowed}."
+
+
+class TooLargeError(LeaseholdError):
+    """A value is larger than Leasehold keeps."""
+
+    code = "too_large"
+    text = "{what} has {size} bytes; allowed: at most {limit}. Pass a file's name in its place."
+
+
+class IdempotencyKeyReusedError(LeaseholdError):
+    """The idempotency key belongs to a run that was started with something else."""
+
+    code = "idempotency_key_reused"
+    text = (
+        "Idempotency key {key!r} belongs to run {run_id} of pipeline {pipeline!r}, "
+        "started with another {differs}; use a new key."
+    )
+
+
+class NotAllowedError(LeaseholdError):
+    """The state of the run forbids the operation."""
+
+    code = "not_allowed"
+    text = "Cannot {operation} run {run_id}: it is {state}; allowed when it is {allowed}."
+
+
+# -- leases and the lifecycle ------------------------------------------------------------------
+
+
+class ImpossibleEventError(LeaseholdError):
+    """The lifecycle has no such event in this status."""
+
+    code = "impossible_event"
+    text = "A run that is {status} cannot have {event}."
+
+
+class LeaseLostError(LeaseholdError):
+    """The lease that was shown is not the one that is held."""
+
+    code = "lease_lost"
+    text = "Lease {lease_id} of run {run_id} is not held any more: {known}. Nothing was changed."
+
+
+# -- stores ------------------------------------------------------------------------------------
+
+
+class StoreUnavailableError(LeaseholdError):
+    """The store did not take or give a document."""
+
+    code = "store_unavailable"
+    text = "The store {store} does not answer: {problem}."
+    retryable = True
+
+
+class StoreVersionError(LeaseholdError):
+    """The store was written by a newer version of Leasehold."""
+
+    code = "store_version"
+    text = (
+        "The store {store} has schema version {found}; this Leasehold knows {known} and older. "
+        "Upgrade Leasehold, or choose another LEASEHOLD_STORE."
+    )
+
+
+class VersionConflictError(LeaseholdError):
+    """A document is no longer at the version that was named."""
+
+    code = "version_conflict"
+    text = "{ref} was changed by somebody else; nothing was written."
+    retryable = True
+
+
+class DocumentExistsError(LeaseholdError):
+    """A document that was to be created is there already."""
+
+    code = "document_exists"
+    text = "{ref} exists already; nothing was written."
+
+
+class ArtifactNameError(LeaseholdError):
+    """An artifact name could leave its run or cannot be stored."""
+
+    code = "artifact_name"
+    text = "Artifact name {name!r} is refused: {problem}."
+
+
+class ArtifactNotFoundError(LeaseholdError):
+    """No artifact has that name."""
+
+    code = "artifact_not_found"
+    text = "Artifact {name!r} is not in {store}."
+
+
+# -- what handlers raise -----------------------------------------------------------------------
+
+
+class AgentClientError(Exception):
+    """An agent or its provider failed; the attempt may be repeated.
+
+    Args:
+        message: what failed, for people.
+        code: what failed, for machines, as the provider names it.
+        details: whatever helps to find the cause; plain JSON values, kept with the error.
+    """
+
+    def __init__(
+        self, message: str, *, code: str = "agent_error", details: Sequence[Any] = ()
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = list(details)
+
+
+class PermanentError(Exception):
+    """The step cannot succeed, however often it is repeated.
+
+    Args:
+        message: what failed and what to do about it, for people.
+        code: what failed, for machines.
+    """
+
+    def __init__(self, message: str, *, code: str = "permanent") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class SoftTimeoutError(BaseException):
+    """The soft limit of the step is reached: finish or checkpoint now.
+
+    A `BaseException`, so that a broad `except Exception` does not swallow it.
+    """

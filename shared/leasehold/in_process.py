@@ -1,0 +1,229 @@
+"""The engine in this process: worker threads, a queue rebuilt from the manifests, many runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self
+
+from leasehold.bootstrap import Bundle, boot
+from leasehold.domain import lifecycle
+from leasehold.domain.change import Change, on_run
+from leasehold.domain.lifecycle.start import SHARDS
+from leasehold.domain.manifest import Manifest, run_ref
+from leasehold.domain.task import Task, dispatch_task, wake_task
+from leasehold.domain.trace import TraceEvent
+from leasehold.errors import LeaseholdError
+from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Query, Range
+from leasehold.registry.dispatch import StepDispatchEntry
+from leasehold.registry.pipelines import Catalog, PipelineEntry
+from leasehold.registry.registry import Registry
+from leasehold.services.engine import Engine, follow_up
+from leasehold.services.execute_step import Hint, execute_step
+from leasehold.services.read_runs import get_run, timeline_of
+from leasehold.services.start_run import StartRequest, start_run
+from leasehold.worker.holder import is_gone
+
+_LOG: Final = logging.getLogger("leasehold.in_process")
+_PAGE: Final = 200
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class InProcessEngine:
+    """Runs pipelines with the same services as the functions, without HTTP.
+
+    With `workers=0` nothing runs by itself: `run_until_idle` runs what is due, in the caller's
+    thread, which makes tests with a frozen clock deterministic.
+
+    Args:
+        steps: the dispatch registry; None: that of LEASEHOLD_CATALOG.
+        pipelines: the pipeline registry; given with `steps`.
+        environ: the settings.
+        clock: in place of the machine's.
+        workers: how many steps run at once.
+    """
+
+    def __init__(
+        self,
+        steps: Registry[StepDispatchEntry] | None = None,
+        pipelines: Registry[PipelineEntry] | None = None,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        clock: Clock | None = None,
+        workers: int = 4,
+    ) -> None:
+        catalog = None
+        if steps is not None and pipelines is not None:
+            catalog = Catalog(steps=steps, pipelines=pipelines)
+        self._ended: dict[str, threading.Event] = {}
+        self._bundle: Bundle = boot(environ, catalog=catalog, clock=clock, observe=self._observe)
+        self._queue = self._bundle.queue
+        self.engine: Engine = self._bundle.engine
+        self._threads = [
+            threading.Thread(target=self._work, name=f"worker-{number}", daemon=True)
+            for number in range(workers)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def start(
+        self,
+        pipeline: str,
+        input: Any = None,  # noqa: A002 - the word of the API
+        *,
+        idempotency_key: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Manifest:
+        """Start a run, or find the one the key started before; see `services.start_run`."""
+        request = StartRequest(pipeline, input, idempotency_key, labels or {})
+        return start_run(self.engine, request).manifest
+
+    def adopt(self, run_id: str) -> None:
+        """Take up a run where another process left it.
+
+        A lease whose holder was a process of this host that is gone is ended at once; any other
+        live lease is waited for.
+        """
+        manifest = get_run(self.engine, run_id)
+        lease = manifest.lease
+        if lease is not None and is_gone(lease.holder, host=socket.gethostname()):
+            expire = partial(
+                lifecycle.expire, rules=self.engine.rules, lease_id=lease.lease_id, holder_gone=True
+            )
+            change = self.engine.documents.transact(run_ref(run_id), on_run(run_id, expire))
+            follow_up(self.engine, change.answer)
+        elif lease is not None:
+            self._queue.create(wake_task(manifest, lease))
+        elif manifest.alarm_at is not None:
+            self._queue.create(dispatch_task(manifest))
+
+    def adopt_all(self) -> int:
+        """Take up every live run of the store, as after a restart; return how many."""
+        adopted = 0
+        for run_id in self._live_runs():
+            self.adopt(run_id)
+            adopted += 1
+        return adopted
+
+    def run_until_idle(self) -> int:
+        """Run all that is due now, in this thread; return how many tasks that were."""
+        ran = 0
+        while task := self._queue.take_due():
+            execute_step(self.engine, Hint(task.run_id, task.generation))
+            ran += 1
+        return ran
+
+    def wait(self, run_id: str, timeout: float | None = None) -> Manifest:
+        """Wait until the run is at rest: ended, blocked or paused.
+
+        Raises:
+            TimeoutError: it still moves after `timeout` seconds.
+        """
+        ended = self._ended.setdefault(run_id, threading.Event())
+        try:
+            manifest = self.show(run_id)
+            if manifest.alarm_at is not None and not ended.wait(timeout):
+                raise TimeoutError(run_id)
+        finally:
+            self._ended.pop(run_id, None)
+        return self.show(run_id)
+
+    def show(self, run_id: str) -> Manifest:
+        """Return the manifest, with what running handlers said of their progress since."""
+        manifest = get_run(self.engine, run_id)
+        for held in self._bundle.runner.heartbeat.held_runs():
+            if held.manifest.run_id == run_id and held.progress is not None:
+                step = held.manifest.current_step
+                return manifest.with_(steps=manifest.with_step(step, progress=held.progress))
+        return manifest
+
+    def trace(self, run_id: str) -> list[TraceEvent]:
+        """Return all that happened to the run, oldest first."""
+        return timeline_of(self.engine, run_id)
+
+    def close(self) -> None:
+        """Let running attempts know, wait for them, and close the store."""
+        for held in self._bundle.runner.heartbeat.held_runs():
+            held.ask_to_stop("instance_shutdown")
+        self._queue.close()
+        for thread in self._threads:
+            thread.join()
+        self._bundle.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _work(self) -> None:
+        """Run tasks until the queue closes; what a step owes is exchanged for the next task."""
+        owed = _Owed()
+        engine = replace(self.engine, tasks=owed)
+        done: Task | None = None
+        failures = 0
+        while task := self._queue.exchange(done, owed.drain()):
+            done = task
+            try:
+                execute_step(engine, Hint(task.run_id, task.generation))
+                failures = 0
+            except Exception as error:  # noqa: BLE001 - the thread must outlive any step
+                failures += 1
+                again = self.engine.clock.now() + self.engine.rules.backoff.wait(failures)
+                owed.create(replace(task, name=f"{task.name}-{failures}", not_before=again))
+                log = _LOG.warning if isinstance(error, LeaseholdError) else _LOG.exception
+                log("run %s could not be worked on, again at %s: %s", task.run_id, again, error)
+
+    def _observe(self, change: Change) -> None:
+        if change.manifest.alarm_at is None and (ended := self._ended.get(change.manifest.run_id)):
+            ended.set()
+
+    def _live_runs(self) -> Iterator[str]:
+        for shard in range(SHARDS):
+            after: tuple[Any, str] | None = None
+            while True:
+                page = self.engine.documents.query(
+                    Query(
+                        "runs",
+                        order_by="alarmAt",
+                        equal={"shard": shard},
+                        range=Range("alarmAt", at_least=_EPOCH),
+                        limit=_PAGE,
+                        after=after,
+                    )
+                )
+                yield from (snapshot.ref.id for snapshot in page)
+                if len(page) < _PAGE:
+                    break
+                last = page[-1]
+                after = (datetime.fromisoformat(str(last.document["alarmAt"])), last.ref.id)
+
+
+class _Owed:
+    """A task queue that only notes: what one step owes, until the worker exchanges it."""
+
+    def __init__(self) -> None:
+        self._tasks: list[Task] = []
+
+    def create(self, task: Task) -> None:
+        self._tasks.append(task)
+
+    def exists(self, task: Task) -> bool:
+        return task in self._tasks
+
+    def drain(self) -> list[Task]:
+        tasks, self._tasks = self._tasks, []
+        return tasks

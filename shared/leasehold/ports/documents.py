@@ -1,0 +1,119 @@
+"""The documents port: stores keep, the domain decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, Protocol
+
+from leasehold.domain.document import Answer, DecideDocument, Document, Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A document as it was read or written.
+
+    `version` belongs to the store and means nothing outside it. `read_at` is the store's time
+    then, and `monotonic` this process's, in seconds: together they tell the store's time later
+    without asking it.
+    """
+
+    ref: Ref
+    document: Document
+    version: Any
+    read_at: datetime
+    monotonic: float
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Generic[Answer]):
+    """The answer of a decision whose commit stands, and the document after it (None: none)."""
+
+    answer: Answer
+    snapshot: Snapshot | None
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A half-open range on one field: `at_least <= value < below`; None leaves a side open."""
+
+    field: str
+    at_least: Any = None
+    below: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which documents of a collection, in which order.
+
+    Args:
+        collection: where to look.
+        equal: fields that must have these values.
+        contains: an array field, and a value it must hold.
+        range: one range; where it is given, `order_by` must name its field.
+        order_by: the field to sort by, documents without it left out; ties are sorted by id.
+            None sorts by id alone.
+        descending: the order, of the field and of the ids.
+        limit: how many at most.
+        after: continue behind this document: its value of `order_by`, and its id.
+    """
+
+    collection: str
+    order_by: str | None = None
+    equal: Mapping[str, Any] = field(default_factory=dict)
+    contains: tuple[str, Any] | None = None
+    range: Range | None = None
+    descending: bool = False
+    limit: int = 50
+    after: tuple[Any, str] | None = None
+
+
+class Documents(Protocol):
+    """A store of documents with transactions over one of them and what it creates.
+
+    Times come back as datetimes or as RFC 3339 text, as the store can; models read either.
+    """
+
+    def transact(
+        self, ref: Ref, decide: DecideDocument[Answer], *, if_version: Snapshot | None = None
+    ) -> Committed[Answer]:
+        """Read `ref`, decide, write: one transaction.
+
+        Args:
+            ref: the document to decide on.
+            decide: called with what is stored and the store's time; once more for each time the
+                store repeats the transaction. What it raises is passed on; nothing is written.
+            if_version: decide on this snapshot, without reading, and write only if it is still
+                what is stored.
+
+        Raises:
+            VersionConflictError: `if_version` was given and is no longer what is stored.
+            DocumentExistsError: one of the documents to create is there already.
+            StoreUnavailableError: the transaction did not commit. Retryable.
+        """
+        ...
+
+    def get(self, ref: Ref) -> Snapshot | None:
+        """Return the document, or None.
+
+        Raises:
+            StoreUnavailableError: the store did not answer. Retryable.
+        """
+        ...
+
+    def query(self, query: Query) -> Sequence[Snapshot]:
+        """Return the documents that fit, in the order asked for.
+
+        Raises:
+            StoreUnavailableError: the store did not answer. Retryable.
+        """
+        ...
+
+    def delete(self, ref: Ref) -> None:
+        """Delete the document, if it is there.
+
+        Raises:
+            StoreUnavailableError: the store did not answer. Retryable.
+        """
+        ...

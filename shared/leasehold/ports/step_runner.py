@@ -1,0 +1,63 @@
+"""The step runner port: what runs a handler while its lease is held."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeVar
+
+from leasehold.domain.change import Change, Transition
+from leasehold.domain.lease import Fence
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.result import Result
+from leasehold.ports.documents import Snapshot
+from leasehold.registry.dispatch import StepDispatchEntry
+
+
+class HeldRun(Protocol):
+    """A run under a lease of this worker: renewed while it is held, settled once."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """The run as this worker last wrote or read it."""
+        ...
+
+    @property
+    def fence(self) -> Fence:
+        """What each write under the lease shows."""
+        ...
+
+    def settle(self, transition: Transition) -> Change:
+        """End the attempt; a second call is answered as the first.
+
+        Raises:
+            LeaseLostError: the lease is not held any more; nothing was written.
+            StoreUnavailableError: it could not be committed.
+        """
+        ...
+
+
+Held = TypeVar("Held", bound=HeldRun)
+
+
+class StepRunner(Protocol[Held]):
+    """Knows how to call the handler of a step."""
+
+    def check(self, entry: StepDispatchEntry) -> None:
+        """Resolve the handler.
+
+        Raises:
+            HandlerNotFoundError: its path does not lead to a function that takes (ctx, given).
+        """
+        ...
+
+    def problem_with(self, entry: StepDispatchEntry, given: str) -> tuple[str, str] | None:
+        """Return the name of the handler's model and why this JSON text does not fit; or None."""
+        ...
+
+    def hold(self, acquired: Snapshot, manifest: Manifest) -> AbstractContextManager[Held]:
+        """Hold the lease that the manifest has just got; inside, it is renewed."""
+        ...
+
+    def run(self, held: Held, entry: StepDispatchEntry, given: str) -> Result:
+        """Call the handler with the JSON text `given` and judge what it does; never raises."""
+        ...

@@ -1,0 +1,27 @@
+"""The task queue port: where the next attempt of a step is announced."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from leasehold.domain.task import Task
+
+
+class TaskQueue(Protocol):
+    """Delivers each task to `execute_step`, at least once, not before its time."""
+
+    def create(self, task: Task) -> None:
+        """Take the task; one that has the name of an earlier one is dropped silently.
+
+        Raises:
+            StoreUnavailableError: the queue did not take it. Retryable.
+        """
+        ...
+
+    def exists(self, task: Task) -> bool:
+        """Return whether the task waits in its queue, or is being delivered.
+
+        Raises:
+            StoreUnavailableError: the queue did not answer. Retryable.
+        """
+        ...

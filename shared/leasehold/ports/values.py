@@ -1,0 +1,58 @@
+"""Users' values: JSON text in the manifest, or an artifact where the text is large."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final
+
+from leasehold.domain.manifest import KeptValue
+from leasehold.errors import TooLargeError
+from leasehold.ports.artifacts import Artifacts
+
+#: Larger texts go to the artifact store, by reference.
+INLINE_BYTES: Final = 32 * 1024
+#: No value is larger: an input comes in one HTTP body, an output is read whole by the next step.
+INPUT_BYTES: Final = 1024 * 1024
+OUTPUT_BYTES: Final = 16 * 1024 * 1024
+
+
+def canonical(value: Any) -> str:
+    """Return the JSON text of a value, the same for the same value.
+
+    Raises:
+        ValueError, TypeError: the value is no JSON.
+    """
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    text.encode()  # a lone surrogate is no text
+    return text
+
+
+def digest(text: str) -> str:
+    """Return a name for the text that no other text has."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_size(what: str, text: str, limit: int) -> None:
+    """Refuse a text that is larger than `limit` bytes, with TooLargeError."""
+    size = len(text.encode())
+    if size > limit:
+        raise TooLargeError(what=what, size=size, limit=limit)
+
+
+def keep(artifacts: Artifacts, text: str, name: str) -> KeptValue:
+    """Return the value as a manifest keeps it; a large one is stored as artifact `name`."""
+    data = text.encode()
+    if len(data) <= INLINE_BYTES:
+        return KeptValue(text=text)
+    artifacts.put(name, data)
+    return KeptValue(ref=name)
+
+
+def load(artifacts: Artifacts, kept: KeptValue) -> str:
+    """Return the JSON text of a kept value."""
+    if kept.ref is not None:
+        return artifacts.get(kept.ref).decode()
+    return kept.text if kept.text is not None else "null"

@@ -1,0 +1,1 @@
+"""Registries are data: frozen tables with an index, and no import of a handler."""

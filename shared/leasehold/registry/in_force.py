@@ -1,0 +1,94 @@
+"""The settings in force for a step type: environment over entry, each value with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from leasehold.domain.dispatch import StepSettings
+from leasehold.registry.dispatch import StepDispatchEntry, ladder_problem
+
+_ENTRY: Final = "entry"
+_MAX_DIGITS: Final = 9
+
+
+def settings_in_force(
+    entry: StepDispatchEntry,
+    environ: Mapping[str, str],
+    *,
+    max_retries: int,
+    heartbeat: timedelta | None = None,
+) -> StepSettings:
+    """Resolve the settings of a step type as they are at this moment.
+
+    A value that is no whole number above 0, or that breaks the time ladder, is refused: one
+    sentence in `refused`, and the entry applies.
+
+    Args:
+        entry: the registry entry.
+        environ: the environment now.
+        max_retries: the threshold, for an entry that says nothing.
+        heartbeat: PIPELINE_HEARTBEAT_S where it is set; an entry without heartbeat stays without.
+    """
+    refused: list[str] = []
+    timeout_name, deadline_name = entry.variables.timeout_ms, entry.variables.deadline_s
+    timeout = _whole(environ, timeout_name, timedelta(milliseconds=1), refused)
+    deadline = _whole(environ, deadline_name, timedelta(seconds=1), refused)
+    timeout, deadline = _on_the_ladder(entry, timeout, deadline, refused)
+    sources = {
+        "agentTimeout": _ENTRY if timeout is None else timeout_name,
+        "dispatchDeadline": _ENTRY if deadline is None else deadline_name,
+        "maxRetries": "threshold" if entry.max_retries is None else _ENTRY,
+        "heartbeat": _ENTRY,
+    }
+    interval = entry.heartbeat_interval
+    if interval is not None and heartbeat is not None:
+        interval, sources["heartbeat"] = heartbeat, "PIPELINE_HEARTBEAT_S"
+    return StepSettings(
+        step_type=entry.step_type,
+        agent_timeout=timeout or entry.agent_timeout,
+        dispatch_deadline=deadline or entry.dispatch_deadline,
+        max_retries=max_retries if entry.max_retries is None else entry.max_retries,
+        heartbeat=interval,
+        queue=entry.queue_id,
+        sources=sources,
+        refused=tuple(refused),
+    )
+
+
+def _on_the_ladder(
+    entry: StepDispatchEntry,
+    timeout: timedelta | None,
+    deadline: timedelta | None,
+    refused: list[str],
+) -> tuple[timedelta | None, timedelta | None]:
+    """Return the overrides that hold together with the entry: both, one, or none of them."""
+    names = entry.variables.timeout_ms, entry.variables.deadline_s
+    problem = None
+    for pair in ((timeout, deadline), (timeout, None), (None, deadline), (None, None)):
+        found = ladder_problem(pair[0] or entry.agent_timeout, pair[1] or entry.dispatch_deadline)
+        problem = problem or found
+        if found is None:
+            break
+    if problem is not None:
+        field, value, allowed = problem
+        given = zip(names, (timeout, deadline), pair, strict=True)
+        dropped = [name for name, was, kept in given if was is not None and kept is None]
+        refused.append(
+            f"{' and '.join(dropped)} refused: {field} would be {value}; allowed: {allowed}."
+        )
+    return pair
+
+
+def _whole(
+    environ: Mapping[str, str], name: str, unit: timedelta, refused: list[str]
+) -> timedelta | None:
+    text = environ.get(name)
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS and int(text) > 0:
+        return int(text) * unit
+    words = "seconds" if unit == timedelta(seconds=1) else "milliseconds"
+    refused.append(f"{name} refused: it is {text!r}; allowed: whole {words} above 0.")
+    return None

@@ -1,0 +1,70 @@
+"""The registry mechanism: built whole, never changed, refuses a key twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Generic, Protocol, TypeVar
+
+from leasehold.errors import DuplicateKeyError, UnknownKeyError
+
+
+class Entry(Protocol):
+    """A row of a registry."""
+
+    @property
+    def key(self) -> str:
+        """The name the row is found by."""
+        ...
+
+
+E = TypeVar("E", bound=Entry)
+
+
+class Registry(Generic[E]):
+    """A named table of entries, in the order they were given.
+
+    Args:
+        name: how messages name the registry.
+        entries: the rows.
+
+    Raises:
+        DuplicateKeyError: two rows have the same key.
+    """
+
+    def __init__(self, name: str, entries: Iterable[E]) -> None:
+        self.name = name
+        index: dict[str, E] = {}
+        for entry in entries:
+            if entry.key in index:
+                raise DuplicateKeyError(registry=name, key=entry.key)
+            index[entry.key] = entry
+        self._index: Mapping[str, E] = MappingProxyType(index)
+
+    def __getitem__(self, key: str) -> E:
+        """Return the row, or raise UnknownKeyError that names the known keys."""
+        try:
+            return self._index[key]
+        except KeyError:
+            known = ", ".join(self._index) or "none"
+            raise UnknownKeyError(registry=self.name, key=key, known=known) from None
+
+    def get(self, key: str) -> E | None:
+        """Return the row, or None."""
+        return self._index.get(key)
+
+    def keys(self) -> tuple[str, ...]:
+        """Return all keys, in order."""
+        return tuple(self._index)
+
+    def __iter__(self) -> Iterator[E]:
+        return iter(self._index.values())
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._index
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __repr__(self) -> str:
+        return f"Registry({self.name!r}, {list(self._index)})"

@@ -1,0 +1,161 @@
+"""The settings of a bundle: what each variable means, its default, and what it may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from leasehold.errors import SettingError
+from leasehold.registry.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class SettingEntry:
+    """One variable.
+
+    Args:
+        name: the variable.
+        default: what holds where it is not set.
+        allowed: the values it may have, in words.
+        meaning: what it does, in words.
+        read: gives the value of a text; raises ValueError for one that is not allowed.
+    """
+
+    name: str
+    default: str
+    allowed: str
+    meaning: str
+    read: Callable[[str], Any]
+
+    @property
+    def key(self) -> str:
+        """The name the row is found by."""
+        return self.name
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        value = int(text)
+        if not least <= value <= most:
+            raise ValueError(text)
+        return value
+
+    return read
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= _DAY_S or math.isnan(value):
+        raise ValueError(text)
+    return value
+
+
+def _address(*schemes: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in schemes and not any(
+            text.startswith(scheme) and len(text) > len(scheme)
+            for scheme in schemes
+            if scheme.endswith("/")
+        ):
+            raise ValueError(text)
+        return text
+
+    return read
+
+
+_DAY_S: Final = 86_400.0
+_SECONDS: Final = "seconds above 0, at most 86400"
+
+SETTINGS: Final = Registry(
+    "settings",
+    [
+        SettingEntry(
+            "LEASEHOLD_STORE",
+            "sqlite:///.leasehold/leasehold.db",
+            "sqlite:///PATH",
+            "where runs are kept",
+            _address("sqlite:///"),
+        ),
+        SettingEntry(
+            "LEASEHOLD_TASKS", "in-process", "in-process", "the task queue", _address("in-process")
+        ),
+        SettingEntry(
+            "LEASEHOLD_ARTIFACTS",
+            "file://.leasehold/artifacts",
+            "file://FOLDER",
+            "where large values and the files of handlers are kept",
+            _address("file://"),
+        ),
+        SettingEntry(
+            "LEASEHOLD_CATALOG",
+            "pipelines.catalog",
+            "the name of a module with STEPS and PIPELINES",
+            "what this bundle runs",
+            str,
+        ),
+        SettingEntry(
+            "PIPELINE_MAX_RETRIES",
+            "5",
+            "a whole number from 0 to 1000",
+            "how often a failed attempt is repeated, where the step does not say",
+            _whole(0, 1000),
+        ),
+        SettingEntry(
+            "PIPELINE_MAX_INTERRUPTIONS",
+            "10",
+            "a whole number from 0 to 1000",
+            "how often a step may be interrupted or lose its lease",
+            _whole(0, 1000),
+        ),
+        SettingEntry(
+            "PIPELINE_LEASE_TTL_S", "30", _SECONDS, "how long a lease runs unrenewed", _seconds
+        ),
+        SettingEntry(
+            "PIPELINE_HEARTBEAT_S",
+            "",
+            f"{_SECONDS}, and at most half of PIPELINE_LEASE_TTL_S",
+            "how often a lease is renewed; where it is not set, the step says (10 s)",
+            lambda text: _seconds(text) if text else None,
+        ),
+        SettingEntry(
+            "PIPELINE_MIN_BACKOFF_S", "10", _SECONDS, "the wait after a first failure", _seconds
+        ),
+        SettingEntry(
+            "PIPELINE_MAX_BACKOFF_S", "300", _SECONDS, "the longest wait after a failure", _seconds
+        ),
+        SettingEntry(
+            "PIPELINE_MAX_DOUBLINGS",
+            "5",
+            "a whole number from 0 to 16",
+            "how often the wait doubles",
+            _whole(0, 16),
+        ),
+    ],
+)
+
+
+def read_settings(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the value of each setting, by its variable.
+
+    Raises:
+        SettingError: a variable has a value that is not allowed.
+    """
+    values = {entry.name: _read(entry, environ) for entry in SETTINGS}
+    heartbeat, ttl = values["PIPELINE_HEARTBEAT_S"], values["PIPELINE_LEASE_TTL_S"]
+    if heartbeat is not None and heartbeat > ttl / 2:
+        raise _refused(SETTINGS["PIPELINE_HEARTBEAT_S"], environ["PIPELINE_HEARTBEAT_S"])
+    return values
+
+
+def _read(entry: SettingEntry, environ: Mapping[str, str]) -> Any:
+    text = environ.get(entry.name, entry.default)
+    try:
+        return entry.read(text)
+    except ValueError:
+        raise _refused(entry, text) from None
+
+
+def _refused(entry: SettingEntry, text: str) -> SettingError:
+    return SettingError(name=entry.name, value=text, allowed=entry.allowed)

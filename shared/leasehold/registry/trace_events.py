@@ -1,0 +1,54 @@
+"""The trace events: which are told from the manifest, which are stored, and what each means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from leasehold.domain.trace import TraceType
+from leasehold.registry.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEventEntry:
+    """A kind of event: planned ones are told from the manifest, the others are stored."""
+
+    type: TraceType
+    planned: bool
+    meaning: str
+
+    @property
+    def key(self) -> str:
+        """The name the row is found by."""
+        return self.type.value
+
+
+TRACE_EVENTS: Final = Registry(
+    "trace events",
+    [
+        TraceEventEntry(TraceType.RUN_STARTED, True, "The run was started."),
+        TraceEventEntry(TraceType.STEP_STARTED, True, "The first attempt of a step began."),
+        TraceEventEntry(TraceType.STEP_COMPLETED, True, "A step's output was recorded."),
+        TraceEventEntry(TraceType.STEP_HANDED_OFF, True, "The next step was given the output."),
+        TraceEventEntry(TraceType.RUN_COMPLETED, True, "The last step's output was recorded."),
+        TraceEventEntry(TraceType.STEP_ERROR, False, "An attempt failed; the error is whole."),
+        TraceEventEntry(
+            TraceType.STEP_TERMINATED,
+            False,
+            "An attempt ended without a word of its own; `reason` says how.",
+        ),
+        TraceEventEntry(
+            TraceType.STEP_UNKNOWN, False, "The deploy does not know the step; the run is blocked."
+        ),
+        TraceEventEntry(TraceType.GATE_BLOCKED, False, "A gate refused an output; it is kept."),
+        TraceEventEntry(
+            TraceType.STEP_DEAD_LETTERED, False, "The run was given up; `reason` says why."
+        ),
+        TraceEventEntry(TraceType.RUN_PAUSED, False, "A person paused the run."),
+        TraceEventEntry(TraceType.RUN_RESUMED, False, "A person resumed the run."),
+        TraceEventEntry(TraceType.RUN_CANCELLED, False, "A person cancelled the run."),
+        TraceEventEntry(TraceType.RUN_RETRIED, False, "A person had the step run again."),
+        TraceEventEntry(TraceType.RUN_APPROVED, False, "A person approved the kept output."),
+        TraceEventEntry(TraceType.RUN_RECREATED, False, "A new run was made of this one."),
+    ],
+)

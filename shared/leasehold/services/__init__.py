@@ -1,0 +1,1 @@
+"""What the engine does, one story a file; each takes the engine's parts and one request."""

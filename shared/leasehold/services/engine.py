@@ -1,0 +1,48 @@
+"""The parts that every story needs, and the two things every change is followed by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from leasehold.domain.change import Change
+from leasehold.domain.dispatch import Rules
+from leasehold.ports.artifacts import Artifacts
+from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Documents
+from leasehold.ports.step_runner import StepRunner
+from leasehold.ports.task_queue import TaskQueue
+from leasehold.registry.pipelines import Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """The ports and tables of one bundle, wired by bootstrap.
+
+    Args:
+        observe: told of each change whose commit stands; for displays and logs.
+        holder: how leases name this worker.
+    """
+
+    documents: Documents
+    tasks: TaskQueue
+    artifacts: Artifacts
+    runner: StepRunner[Any]
+    clock: Clock
+    catalog: Catalog
+    rules: Rules
+    holder: str
+    observe: Callable[[Change], None]
+
+
+def follow_up(engine: Engine, change: Change) -> Change:
+    """Do what a committed change owes, and tell of it.
+
+    Raises:
+        StoreUnavailableError: a task could not be created. It is owed still: the manifest says so.
+    """
+    for task in change.owed:
+        engine.tasks.create(task)
+    engine.observe(change)
+    return change

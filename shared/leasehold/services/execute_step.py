@@ -1,0 +1,99 @@
+"""One attempt of one step: arrive, run, settle, and do what the settlement owes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from leasehold.domain import lifecycle
+from leasehold.domain.change import Change, Transition, on_run
+from leasehold.domain.manifest import ErrorRecord, run_ref
+from leasehold.domain.result import Failed, Finished, Result, Stopped
+from leasehold.domain.status import Outcome
+from leasehold.errors import ArtifactNotFoundError, LeaseLostError, TooLargeError, UnknownRunError
+from leasehold.ports.documents import Committed
+from leasehold.ports.step_runner import HeldRun
+from leasehold.ports.values import OUTPUT_BYTES, check_size, keep, load
+from leasehold.services.engine import Engine, follow_up
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What a task says: an attempt of this run is due. It may be wrong, late or said twice."""
+
+    run_id: str
+    generation: int
+
+
+def execute_step(engine: Engine, hint: Hint) -> Outcome:
+    """Run the attempt that the hint names, if it is due and nobody else has it.
+
+    Raises:
+        StoreUnavailableError: the outcome could not be committed, or what it owes not enqueued;
+            the same hint may be given again.
+    """
+    try:
+        arrived = arrive(engine, hint)
+    except UnknownRunError:
+        return Outcome.REJECTED
+    if arrived.answer.outcome is not Outcome.ACQUIRED:
+        return follow_up(engine, arrived.answer).outcome
+    engine.observe(arrived.answer)
+    try:
+        return follow_up(engine, work(engine, arrived)).outcome
+    except LeaseLostError:
+        return Outcome.DUPLICATE  # another attempt has the run now; this one changed nothing
+
+
+def arrive(engine: Engine, hint: Hint) -> Committed[Change]:
+    """Ask for the lease, or learn why there is none to have."""
+    ask = partial(
+        lifecycle.arrive,
+        rules=engine.rules,
+        generation=hint.generation,
+        lease_id=engine.clock.new_id(),
+        holder=engine.holder,
+    )
+    return engine.documents.transact(run_ref(hint.run_id), on_run(hint.run_id, ask))
+
+
+def work(engine: Engine, arrived: Committed[Change]) -> Change:
+    """Run the handler under the lease and settle what came of it."""
+    manifest, acquired = arrived.answer.manifest, arrived.snapshot
+    assert acquired is not None  # noqa: S101 - a lease was just written
+    with engine.runner.hold(acquired, manifest) as held:
+        result = run(engine, held)
+        change: Change = held.settle(settlement(engine, held, result))
+        return change
+
+
+def run(engine: Engine, held: HeldRun) -> Result:
+    """Call the handler of the current step with what it is given."""
+    manifest = held.manifest
+    try:
+        given = load(engine.artifacts, manifest.given)
+    except ArtifactNotFoundError as error:
+        lost = ErrorRecord(type="ArtifactNotFoundError", code=error.code, message=error.message)
+        return Failed(lost, permanent=True)
+    return engine.runner.run(held, engine.catalog.steps[manifest.current_step], given)
+
+
+def settlement(engine: Engine, held: HeldRun, result: Result) -> Transition:
+    """Return the transition that a result calls for."""
+    facts: dict[str, Any] = {"rules": engine.rules, "fence": held.fence}
+    match result:
+        case Finished(output, status):
+            step = held.manifest.current_step
+            try:
+                check_size(f"the output of step {step}", output, OUTPUT_BYTES)
+            except TooLargeError as error:
+                kept = ErrorRecord(type="TooLargeError", code=error.code, message=error.message)
+                return partial(lifecycle.fail, **facts, error=kept, permanent=True)
+            name = f"runs/{held.manifest.run_id}/values/{step}-{held.fence.lease_id}.json"
+            value = keep(engine.artifacts, output, name)
+            return partial(lifecycle.complete, **facts, output=value, output_status=status)
+        case Failed(failure, permanent):
+            return partial(lifecycle.fail, **facts, error=failure, permanent=permanent)
+        case Stopped(reason):
+            return partial(lifecycle.release, **facts, reason=reason)

@@ -1,0 +1,107 @@
+"""The start of a run: everything is checked before anything is written."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from leasehold.domain import lifecycle
+from leasehold.domain.change import Change, on_manifest
+from leasehold.domain.lifecycle import NewRun
+from leasehold.domain.manifest import run_ref
+from leasehold.errors import InvalidInputError, InvalidRequestError
+from leasehold.ports.values import INPUT_BYTES, canonical, check_size, digest, keep
+from leasehold.registry.dispatch import REMOTE
+from leasehold.registry.pipelines import PipelineEntry
+from leasehold.services.engine import Engine, follow_up
+
+MAX_KEY: Final = 256
+MAX_LABELS: Final = 16
+MAX_LABEL: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class StartRequest:
+    """What a caller asks for.
+
+    Args:
+        pipeline: the name of a pipeline.
+        input: JSON values that fit the model of the first step.
+        idempotency_key: the same key and input always name the same run.
+        labels: at most 16, for lists to be filtered by.
+    """
+
+    pipeline: str
+    input: Any
+    idempotency_key: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def start_run(engine: Engine, request: StartRequest) -> Change:
+    """Start the run, or answer with the one that the key started before.
+
+    Raises:
+        UnknownPipelineError, HandlerNotFoundError, InvalidRequestError, InvalidInputError,
+        TooLargeError: nothing was written.
+        IdempotencyKeyReusedError: the key started something else.
+        StoreUnavailableError: the run may be there or not; start it again with the same key.
+    """
+    pipeline = engine.catalog.pipeline(request.pipeline)
+    labels = _labels(request.labels)
+    run_id = _run_id(engine, request.idempotency_key)
+    text = _checked_input(engine, pipeline, request.input)
+    digested = digest(text)
+    new = NewRun(
+        run_id=run_id,
+        pipeline=pipeline.name,
+        plan=pipeline.steps,
+        input=keep(engine.artifacts, text, f"runs/{run_id}/values/input-{digested[:16]}.json"),
+        input_digest=digested,
+        nonce=engine.clock.new_id(),
+        labels=labels,
+        idempotency_key=request.idempotency_key,
+    )
+    started = partial(lifecycle.start, rules=engine.rules, new=new)
+    change = engine.documents.transact(run_ref(run_id), on_manifest(started)).answer
+    return follow_up(engine, change)
+
+
+def _run_id(engine: Engine, key: str | None) -> str:
+    if key is None:
+        return f"r-{engine.clock.new_id()}"
+    if not 0 < len(key) <= MAX_KEY or not key.isprintable():
+        allowed = f"1 to {MAX_KEY} printable characters"
+        raise InvalidRequestError(field="idempotencyKey", value=key[:MAX_KEY], allowed=allowed)
+    return f"r-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+
+
+def _checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
+    entries = [engine.catalog.steps[step] for step in pipeline.steps]
+    local = [entry for entry in entries if entry.handler != REMOTE]
+    for entry in local:
+        engine.runner.check(entry)
+    try:
+        text = canonical(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(pipeline=pipeline.name, model="JSON", problem=str(error)) from None
+    check_size("input", text, INPUT_BYTES)
+    first = entries[0]
+    if first in local and (found := engine.runner.problem_with(first, text)):
+        model, problem = found
+        raise InvalidInputError(pipeline=pipeline.name, model=model, problem=problem)
+    return text
+
+
+def _labels(labels: Mapping[str, str]) -> tuple[str, ...]:
+    if len(labels) > MAX_LABELS:
+        allowed = f"at most {MAX_LABELS} labels"
+        raise InvalidRequestError(field="labels", value=len(labels), allowed=allowed)
+    for key, value in labels.items():
+        fits = 0 < len(key) <= MAX_LABEL and 0 < len(value) <= MAX_LABEL and ":" not in key
+        if not fits or not (key + value).isprintable():
+            allowed = f"key:value of 1 to {MAX_LABEL} printable characters each"
+            raise InvalidRequestError(field="labels", value=f"{key}:{value}"[:200], allowed=allowed)
+    return tuple(f"{key}:{value}" for key, value in labels.items())

@@ -1,0 +1,1 @@
+"""What runs a handler: its context, its lease, and the judgement of what it did."""

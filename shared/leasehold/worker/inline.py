@@ -1,0 +1,115 @@
+"""The inline runner: the handler runs in the worker's own thread. It cannot be killed."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
+
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.manifest import ErrorRecord, Manifest, Progress
+from leasehold.domain.result import OUTPUT_STATUSES, Failed, Finished, Result, StepResult, Stopped
+from leasehold.errors import PermanentError
+from leasehold.ports.artifacts import Artifacts
+from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Documents, Snapshot
+from leasehold.registry.dispatch import StepDispatchEntry
+from leasehold.worker.context import StepContext
+from leasehold.worker.failures import first_problem, record_of, record_of_misfit
+from leasehold.worker.handlers import Handler, handler_of
+from leasehold.worker.heartbeat import Heartbeat
+from leasehold.worker.held_run import HeldRun
+
+
+class InlineRunner:
+    """The step runner port, in threads of this process."""
+
+    def __init__(
+        self, *, documents: Documents, artifacts: Artifacts, rules: Rules, clock: Clock
+    ) -> None:
+        self._documents = documents
+        self._artifacts = artifacts
+        self._rules = rules
+        self._clock = clock
+        self.heartbeat = Heartbeat(clock)
+
+    def check(self, entry: StepDispatchEntry) -> None:
+        """Resolve the handler, or raise HandlerNotFoundError."""
+        handler_of(entry)
+
+    def problem_with(self, entry: StepDispatchEntry, given: str) -> tuple[str, str] | None:
+        """Return the name of the handler's model and why this JSON text does not fit; or None."""
+        handler = handler_of(entry)
+        try:
+            handler.given.validate_json(given)
+        except ValidationError as error:
+            return handler.given_name, first_problem(error)
+        return None
+
+    def hold(self, acquired: Snapshot, manifest: Manifest) -> AbstractContextManager[HeldRun]:
+        """Hold the lease that the manifest has just got; inside, it is renewed."""
+        held = HeldRun(
+            documents=self._documents,
+            rules=self._rules,
+            clock=self._clock,
+            acquired=acquired,
+            manifest=manifest,
+        )
+        return self.heartbeat.keeping(held)
+
+    def run(self, held: HeldRun, entry: StepDispatchEntry, given: str) -> Result:
+        """Call the handler and judge what it does."""
+        try:
+            handler = handler_of(entry)
+            value = handler.given.validate_json(given)
+        except ValidationError as error:
+            what = f"What step {entry.step_type} is given"
+            return Failed(record_of_misfit(error, code="invalid_input", what=what), permanent=True)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is kept with the run
+            return Failed(record_of(error), permanent=True)
+        return self._call(handler, held, value)
+
+    def _call(self, handler: Handler, held: HeldRun, value: object) -> Result:
+        context = StepContext(
+            manifest=held.manifest,
+            artifacts=self._artifacts,
+            monotonic=self._clock.monotonic,
+            stop=held.stop,
+            report=lambda fraction, message: _note(held, fraction, message),
+        )
+        try:
+            answer = handler(context, value)
+        except PermanentError as error:
+            return Failed(record_of(error), permanent=True)
+        except KeyboardInterrupt:
+            return Stopped("instance_shutdown")
+        except BaseException as error:  # noqa: BLE001 - a handler must not take the worker with it
+            if held.stop_reason == "instance_shutdown":
+                return Stopped(held.stop_reason)
+            return Failed(record_of(error))
+        return judged(handler, answer)
+
+
+def judged(handler: Handler, answer: Any) -> Result:
+    """Return the answer of a handler as its model has it, or as the failure it is."""
+    status: str = "SUCCESS"
+    if isinstance(answer, StepResult):
+        answer, status = answer.output, answer.status
+    if status not in OUTPUT_STATUSES:
+        message = f"StepResult.status is {status!r}; allowed: {', '.join(OUTPUT_STATUSES)}."
+        return Failed(ErrorRecord(type="StepResult", code="invalid_output", message=message))
+    try:
+        return Finished(
+            handler.output.dump_json(handler.output.validate_python(answer)).decode(), status
+        )
+    except ValidationError as error:
+        return Failed(record_of_misfit(error, code="invalid_output", what="The output"))
+    except PydanticSerializationError as error:
+        message = f"The output is no JSON: {error}"
+        return Failed(ErrorRecord(type="TypeError", code="invalid_output", message=message))
+
+
+def _note(held: HeldRun, fraction: float, message: str) -> None:
+    held.progress = Progress(fraction=fraction, message=message)
