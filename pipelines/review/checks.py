@@ -20,7 +20,7 @@ from pipelines.review.sentences import CODE_SPAN
 from pipelines.review.vocabulary import NUMBER, numbers, terms
 
 COVERAGE_NEEDED: Final = 0.5  # share of the documents with claims that a digest must cite
-TELLING_WORDS: Final = 5  # that a sentence needs before its numbers can contradict another's
+TELLING_WORDS: Final = 4  # that a sentence needs before its numbers can contradict another's
 TARGET_SHOWN: Final = 120  # characters of a link's target
 MISSING: Final[Mapping[str, str]] = {
     "broken_link": "leads to no file",

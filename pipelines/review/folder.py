@@ -109,18 +109,25 @@ def _walk(found: Found) -> Iterator[Path]:
             continue
         entries += len(children)
         for child in children:
-            if _is_own_folder(child, found):
-                pending.append(Path(child.path))
-            elif Path(child.name).suffix.lower() in SUFFIXES and not child.is_dir():
+            if _is_folder(child):
+                pending += [Path(child.path)] if _is_own(child, found) else []
+            elif Path(child.name).suffix.lower() in SUFFIXES:
                 yield Path(child.path)
         if entries > MAX_ENTRIES and pending:
             found.findings.append(_walk_ended(entries, len(pending)))
             return
 
 
-def _is_own_folder(entry: os.DirEntry[str], found: Found) -> bool:
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself, or to what may not be read
+        return False
+
+
+def _is_own(entry: os.DirEntry[str], found: Found) -> bool:
     """Say whether to enter; a linked folder is not, so that a loop of links ends."""
-    if not entry.is_dir() or entry.name.startswith("."):
+    if entry.name.startswith("."):
         return False
     installed = entry.name in NOT_OWN or entry.name.endswith(".egg-info")
     if installed or entry.is_symlink() or Path(entry.path, "pyvenv.cfg").exists():

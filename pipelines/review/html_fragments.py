@@ -1,5 +1,6 @@
 """What raw HTML in Markdown adds to a document: links, anchors and headings."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
@@ -20,8 +21,9 @@ class Fragment:
 def read_html(html: str, line: int) -> Fragment:
     """Read HTML that begins at `line` of the document; broken HTML is read as far as it goes."""
     reader = _Reader(line)
-    reader.feed(html)
-    reader.close()
+    with suppress(AssertionError):  # how html.parser refuses a malformed declaration
+        reader.feed(html)
+        reader.close()
     return reader.fragment
 
 

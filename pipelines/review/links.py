@@ -71,8 +71,11 @@ class Library:
             yield posixpath.normpath(posixpath.join(posixpath.dirname(document), path))
             return
         below = posixpath.normpath(path.strip("/"))
-        yield from (below + ending for ending in PAGE_ENDINGS)
+        pages = [below + ending for ending in PAGE_ENDINGS]
+        yield from pages
         yield posixpath.join(posixpath.relpath(self._repository, self.root), below)
+        for page in pages:  # the site's own root may lie deeper
+            yield from (each for each in self._by_stem.get(_stem(page), ()) if _ends(each, page))
 
     @cached_property
     def _repository(self) -> Path:
@@ -123,6 +126,10 @@ def _closest(wanted: str, known: Iterable[str], likeness: float) -> list[str]:
 
 def _relative(path: str, document: str) -> str:
     return posixpath.relpath(path, posixpath.dirname(document) or ".")
+
+
+def _ends(path: str, end: str) -> bool:
+    return path.endswith("/" + end)
 
 
 def _stem(path: str) -> str:

@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import Final
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock, reference
 from markdown_it.token import Token
 
 from pipelines.review.anchors import Anchors
@@ -15,7 +16,15 @@ from pipelines.review.inline import Inline, read_inline
 from pipelines.review.models import Section
 from pipelines.review.sentences import split
 
+
+def _reference_but_no_footnote(state: StateBlock, line: int, end: int, silent: bool) -> bool:
+    begin = state.bMarks[line] + state.tShift[line]
+    return not state.src.startswith("[^", begin) and reference(state, line, end, silent)
+
+
 PARSER: Final = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+PARSER.block.ruler.at("reference", _reference_but_no_footnote)
+
 FRONT_MATTER: Final = re.compile(
     r"\A(---|\+\+\+)[ \t]*\n(.*?\n)?(\1|\.\.\.)[ \t]*(\n|\Z)", re.DOTALL
 )

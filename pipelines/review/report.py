@@ -1,10 +1,12 @@
 """Lays out the report that people read."""
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from pipelines.review.escaping import label, prose, row
 from pipelines.review.models import (
@@ -32,17 +34,36 @@ SEVERITIES: Final[dict[Severity, str]] = {
 }
 
 
-def report(run_id: str, extraction: Extraction, digest: Digest, review: Review) -> str:
-    """Return the whole report as Markdown."""
-    return _Report(run_id, extraction, digest, review).render()
+def report(
+    run_id: str,
+    extraction: Extraction,
+    digest: Digest,
+    review: Review,
+    *,
+    folder: Path | None = None,
+) -> str:
+    """Return the whole report as Markdown.
+
+    Its places are links to the documents, relative to the `folder` that the report is put into;
+    without one, as in a bucket, they are plain.
+    """
+    return _Report(run_id, extraction, digest, review, folder).render()
 
 
 class _Report:
-    def __init__(self, run_id: str, extraction: Extraction, digest: Digest, review: Review) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        extraction: Extraction,
+        digest: Digest,
+        review: Review,
+        folder: Path | None,
+    ) -> None:
         self._run_id = run_id
         self._extraction = extraction
         self._digest = digest
         self._review = review
+        self._folder = folder
         self._places: dict[str, str] = {}  # label to address, of all references made
 
     def render(self) -> str:
@@ -87,9 +108,10 @@ class _Report:
             "Documents": f"{len(documents)}, with {_total(documents, 'words')} words in "
             f"{sum(len(document.sections) for document in documents):,} sections",
             "Claims": f"{found:,} found"
-            + ("" if kept == found else f", the {kept:,} weightiest kept"),
+            + ("" if kept == found else f", the weightiest {kept:,} kept"),
             "Citations": f"{review.citations_checked} checked; {review.documents_cited} of "
-            f"{_count(review.documents_citable, 'document')} with claims are cited",
+            f"{_count(review.documents_citable, 'document')} with claims "
+            f"{'is' if review.documents_citable == 1 else 'are'} cited",
             "Links": _links(Counter(link.state for link in links)),
             "Not looked into": ", ".join(f"`{name}`" for name in self._extraction.skipped_folders),
             "Folder": f"`{self._extraction.folder}`",
@@ -168,9 +190,12 @@ class _Report:
 
     def _place(self, document: str, line: int | None = None) -> str:
         """Refer to a place; the address follows at the end, where it does not disturb reading."""
-        address = Path(self._extraction.folder, document).as_uri()
-        name = label(f"{document}:{line}" if line else document)
-        self._places.setdefault(name, f"{address}#L{line}" if line else address)
+        place = f"{document}:{line}" if line else document
+        if self._folder is None:
+            return f"`{place}`"
+        target = os.path.relpath(Path(self._extraction.folder, document), self._folder)
+        name = label(place)
+        self._places[name] = quote(Path(target).as_posix()) + (f"#L{line}" if line else "")
         return f"[{name}]"
 
 

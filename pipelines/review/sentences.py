@@ -45,11 +45,12 @@ def _ends_sentence(masked: str, begin: int, boundary: re.Match[str]) -> bool:
     before = masked[begin : boundary.start()].rsplit(maxsplit=1)
     if not before:
         return False  # a stop that follows nothing
-    word = before[-1].lstrip(OPENING).lower()
+    written = before[-1].lstrip(OPENING)
+    word = written.lower()
     if word in AMBIGUOUS:
         return masked[boundary.end() : boundary.end() + 1].isupper()
     is_list_number = len(before) == 1 and word.rstrip(".").isdigit()
-    is_initial = len(word) == 1 and word.isalpha()
+    is_initial = len(written) == 1 and written.isupper()
     return not (word in ABBREVIATIONS or is_list_number or is_initial)
 
 

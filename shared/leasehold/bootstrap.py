@@ -52,6 +52,7 @@ def boot(
     catalog: Catalog | None = None,
     clock: Clock | None = None,
     observe: Callable[[Change], None] = lambda _: None,
+    goes_on: Callable[[], bool] = lambda: False,
 ) -> Bundle:
     """Wire the engine that the environment describes.
 
@@ -60,6 +61,7 @@ def boot(
         catalog: what to run, in place of LEASEHOLD_CATALOG.
         clock: in place of the machine's.
         observe: told of each change.
+        goes_on: whether a worker that hands a step off may take the next one at once.
 
     Raises:
         SettingError, CatalogError, and the errors of the registries: nothing was written.
@@ -82,6 +84,7 @@ def boot(
         rules=rules,
         holder=holder_name(socket.gethostname(), os.getpid()),
         observe=observe,
+        goes_on=goes_on,
     )
     return Bundle(engine, queue, runner, documents)
 

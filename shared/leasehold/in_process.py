@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -63,8 +63,15 @@ class InProcessEngine:
         catalog = None
         if steps is not None and pipelines is not None:
             catalog = Catalog(steps=steps, pipelines=pipelines)
-        self._ended: dict[str, threading.Event] = {}
-        self._bundle: Bundle = boot(environ, catalog=catalog, clock=clock, observe=self._observe)
+        self._listeners: list[Callable[[Manifest], object]] = []
+        self._stopping = False
+        self._bundle: Bundle = boot(
+            environ,
+            catalog=catalog,
+            clock=clock,
+            observe=self._observe,
+            goes_on=lambda: not self._stopping,
+        )
         self._queue = self._bundle.queue
         self.engine: Engine = self._bundle.engine
         self._threads = [
@@ -121,19 +128,27 @@ class InProcessEngine:
             ran += 1
         return ran
 
+    def on_rest(self, tell: Callable[[Manifest], object]) -> Callable[[], None]:
+        """Have each run that comes to rest told to `tell`; return what ends it.
+
+        At rest is a run that nothing moves any more: ended, blocked or paused.
+        """
+        self._listeners.append(tell)
+        return partial(self._listeners.remove, tell)
+
     def wait(self, run_id: str, timeout: float | None = None) -> Manifest:
-        """Wait until the run is at rest: ended, blocked or paused.
+        """Wait until the run is at rest.
 
         Raises:
             TimeoutError: it still moves after `timeout` seconds.
         """
-        ended = self._ended.setdefault(run_id, threading.Event())
+        rested = threading.Event()
+        forget = self.on_rest(_setting(rested, run_id))
         try:
-            manifest = self.show(run_id)
-            if manifest.alarm_at is not None and not ended.wait(timeout):
-                raise TimeoutError(run_id)
+            if self.show(run_id).alarm_at is not None and not rested.wait(timeout):
+                raise TimeoutError(f"run {run_id} still moves after {timeout} s")
         finally:
-            self._ended.pop(run_id, None)
+            forget()
         return self.show(run_id)
 
     def show(self, run_id: str) -> Manifest:
@@ -151,6 +166,7 @@ class InProcessEngine:
 
     def close(self) -> None:
         """Let running attempts know, wait for them, and close the store."""
+        self._stopping = True
         for held in self._bundle.runner.heartbeat.held_runs():
             held.ask_to_stop("instance_shutdown")
         self._queue.close()
@@ -188,8 +204,9 @@ class InProcessEngine:
                 log("run %s could not be worked on, again at %s: %s", task.run_id, again, error)
 
     def _observe(self, change: Change) -> None:
-        if change.manifest.alarm_at is None and (ended := self._ended.get(change.manifest.run_id)):
-            ended.set()
+        if change.manifest.alarm_at is None:
+            for tell in tuple(self._listeners):
+                tell(change.manifest)
 
     def _live_runs(self) -> Iterator[str]:
         for shard in range(SHARDS):
@@ -210,6 +227,16 @@ class InProcessEngine:
                     break
                 last = page[-1]
                 after = (datetime.fromisoformat(str(last.document["alarmAt"])), last.ref.id)
+
+
+def _setting(event: threading.Event, run_id: str) -> Callable[[Manifest], None]:
+    """Return a listener that sets the event when that run comes to rest."""
+
+    def tell(manifest: Manifest) -> None:
+        if manifest.run_id == run_id:
+            event.set()
+
+    return tell
 
 
 class _Owed:

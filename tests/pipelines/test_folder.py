@@ -88,8 +88,10 @@ def test_files_over_the_bounds_are_left_out_and_reported(tmp_path: Path) -> None
     assert names(found) == ["a.md", "b.md"]
     assert [each.message for each in found.findings] == [
         "The file has 1,001 bytes, more than the 1,000 that are read; it is not reviewed.",
-        "1 of 4 Markdown files are not reviewed: the bounds are 2 files and 20,000,000 bytes in "
-        "all. Those deepest in the folder were left out.",
+        (
+            "1 of 4 Markdown files are not reviewed: the bounds are 2 files and 20,000,000 bytes "
+            "in all. Those deepest in the folder were left out."
+        ),
     ]
 
 
@@ -106,7 +108,7 @@ def test_a_file_that_is_not_utf8_is_reported_and_the_others_are_read(tmp_path: P
 
 
 def test_a_folder_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(PermanentError, match="does not exist; looked for .*/gone") as refusal:
+    with pytest.raises(PermanentError, match=r"does not exist; looked for .*/gone") as refusal:
         found_in(tmp_path / "gone")
 
     assert refusal.value.code == "folder_missing"

@@ -46,6 +46,7 @@ def shelf(tmp_path: Path) -> Library:
         ("../../LICENSE", "file", "ok"),
         ("/LICENSE", "file", "ok"),
         ("/guide/setup", "file", "ok"),
+        ("/setup#on-linux", "file", "ok"),
         ("/guide/setup#gone", "file", "broken_anchor"),
         ("gone.md", "file", "broken_link"),
         ("../../../gone.md", "file", "broken_link"),

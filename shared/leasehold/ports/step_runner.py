@@ -9,7 +9,7 @@ from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.result import Result
-from leasehold.ports.documents import Snapshot
+from leasehold.ports.documents import Committed, Snapshot
 from leasehold.registry.dispatch import StepDispatchEntry
 
 
@@ -26,7 +26,7 @@ class HeldRun(Protocol):
         """What each write under the lease shows."""
         ...
 
-    def settle(self, transition: Transition) -> Change:
+    def settle(self, transition: Transition) -> Committed[Change]:
         """End the attempt; a second call is answered as the first.
 
         Raises:

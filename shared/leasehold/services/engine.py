@@ -23,6 +23,7 @@ class Engine:
     Args:
         observe: told of each change whose commit stands; for displays and logs.
         holder: how leases name this worker.
+        goes_on: asked before a hand-off: may this worker take the next step's lease with it?
     """
 
     documents: Documents
@@ -34,6 +35,7 @@ class Engine:
     rules: Rules
     holder: str
     observe: Callable[[Change], None]
+    goes_on: Callable[[], bool]
 
 
 def follow_up(engine: Engine, change: Change) -> Change:

@@ -15,6 +15,7 @@ from leasehold.errors import ArtifactNotFoundError, LeaseLostError, TooLargeErro
 from leasehold.ports.documents import Committed
 from leasehold.ports.step_runner import HeldRun
 from leasehold.ports.values import OUTPUT_BYTES, check_size, keep, load
+from leasehold.registry.dispatch import REMOTE
 from leasehold.services.engine import Engine, follow_up
 
 
@@ -29,21 +30,24 @@ class Hint:
 def execute_step(engine: Engine, hint: Hint) -> Outcome:
     """Run the attempt that the hint names, if it is due and nobody else has it.
 
+    A worker that may go on runs the steps after it as well, each under a lease of its own.
+
     Raises:
         StoreUnavailableError: the outcome could not be committed, or what it owes not enqueued;
             the same hint may be given again.
     """
     try:
-        arrived = arrive(engine, hint)
+        attempt = arrive(engine, hint)
     except UnknownRunError:
         return Outcome.REJECTED
-    if arrived.answer.outcome is not Outcome.ACQUIRED:
-        return follow_up(engine, arrived.answer).outcome
-    engine.observe(arrived.answer)
+    outcome = follow_up(engine, attempt.answer).outcome
     try:
-        return follow_up(engine, work(engine, arrived)).outcome
+        while has_lease(attempt.answer):
+            attempt = work(engine, attempt)
+            outcome = follow_up(engine, attempt.answer).outcome
     except LeaseLostError:
         return Outcome.DUPLICATE  # another attempt has the run now; this one changed nothing
+    return outcome
 
 
 def arrive(engine: Engine, hint: Hint) -> Committed[Change]:
@@ -58,14 +62,32 @@ def arrive(engine: Engine, hint: Hint) -> Committed[Change]:
     return engine.documents.transact(run_ref(hint.run_id), on_run(hint.run_id, ask))
 
 
-def work(engine: Engine, arrived: Committed[Change]) -> Change:
-    """Run the handler under the lease and settle what came of it."""
-    manifest, acquired = arrived.answer.manifest, arrived.snapshot
-    assert acquired is not None  # noqa: S101 - a lease was just written
-    with engine.runner.hold(acquired, manifest) as held:
-        result = run(engine, held)
-        change: Change = held.settle(settlement(engine, held, result))
-        return change
+def has_lease(change: Change) -> bool:
+    """Return whether the change gave this worker a lease: by its hint, or with a hand-off."""
+    if change.outcome is Outcome.HANDED_OFF:
+        return change.manifest.lease is not None
+    return change.outcome is Outcome.ACQUIRED
+
+
+def work(engine: Engine, acquired: Committed[Change]) -> Committed[Change]:
+    """Run the handler under the lease, settle what came of it, and take the next lease along."""
+    assert acquired.snapshot is not None  # noqa: S101 - a lease was just written
+    with engine.runner.hold(acquired.snapshot, acquired.answer.manifest) as held:
+        settle = settlement(engine, held, run(engine, held))
+        if may_go_on(engine, held):
+            lease_id = engine.clock.new_id()
+            settle = lifecycle.then_arrive(
+                settle, rules=engine.rules, lease_id=lease_id, holder=engine.holder
+            )
+        settled: Committed[Change] = held.settle(settle)
+        return settled
+
+
+def may_go_on(engine: Engine, held: HeldRun) -> bool:
+    """Return whether this worker may run the next step at once, where there is one."""
+    following = held.manifest.next_step
+    entry = None if following is None else engine.catalog.steps.get(following)
+    return entry is not None and entry.handler != REMOTE and engine.goes_on()
 
 
 def run(engine: Engine, held: HeldRun) -> Result:

@@ -13,7 +13,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, Progress
 from leasehold.errors import LeaseLostError, StoreUnavailableError, VersionConflictError
 from leasehold.ports.clock import Clock
-from leasehold.ports.documents import Documents, Snapshot
+from leasehold.ports.documents import Committed, Documents, Snapshot
 
 
 class HeldRun:
@@ -49,7 +49,7 @@ class HeldRun:
         self._clock = clock
         self._known = acquired
         self._writing = threading.Lock()
-        self._settled: Change | None = None
+        self._settled: Committed[Change] | None = None
         self.renew_every = manifest.dispatch.heartbeat_s
         self.renew_at = clock.monotonic() + (self.renew_every or 0.0)
 
@@ -58,7 +58,7 @@ class HeldRun:
         self.stop_reason = self.stop_reason or reason
         self.stop.set()
 
-    def settle(self, transition: Transition) -> Change:
+    def settle(self, transition: Transition) -> Committed[Change]:
         """End the attempt; a second call is answered as the first."""
         with self._writing:
             if self._settled is None:
@@ -84,7 +84,7 @@ class HeldRun:
             except StoreUnavailableError:
                 return
 
-    def _write(self, transition: Transition) -> Change:
+    def _write(self, transition: Transition) -> Committed[Change]:
         ref = self._known.ref
         decide: DecideDocument[Change] = lambda _, now: as_write(transition(self.manifest, now))  # noqa: E731 - the document is the manifest that is known
         try:
@@ -94,4 +94,4 @@ class HeldRun:
         if committed.snapshot is not None:
             self._known = committed.snapshot
         self.manifest = committed.answer.manifest
-        return committed.answer
+        return committed

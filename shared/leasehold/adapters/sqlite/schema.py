@@ -82,6 +82,8 @@ def to_column(value: Any) -> Any:
 
 def same_value(stored: Any, new: Any) -> bool:
     """Return whether a field keeps its value; what was read has its times as text."""
+    if stored is new:
+        return True
     if isinstance(new, datetime) and isinstance(stored, str):
         return datetime.fromisoformat(stored) == new
     return bool(to_column(stored) == to_column(new))

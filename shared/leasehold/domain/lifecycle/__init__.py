@@ -6,6 +6,7 @@ Each takes the manifest as stored, the store's time and the rules, and answers o
 """
 
 from leasehold.domain.lifecycle.attempt import arrive, renew
+from leasehold.domain.lifecycle.eager import then_arrive
 from leasehold.domain.lifecycle.ending import dead_letter
 from leasehold.domain.lifecycle.operate import (
     ALLOWED,
@@ -39,4 +40,5 @@ __all__ = [
     "resume",
     "retry",
     "start",
+    "then_arrive",
 ]

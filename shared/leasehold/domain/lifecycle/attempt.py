@@ -9,7 +9,12 @@ from typing import Any, Final
 from leasehold.domain.change import Change, change_to, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence, held_lease, lease_for
-from leasehold.domain.lifecycle.ending import counted, dead_letter, out_of_interruptions
+from leasehold.domain.lifecycle.ending import (
+    counted,
+    dead_letter,
+    out_of_interruptions,
+    outcome_at_end,
+)
 from leasehold.domain.lifecycle.moving import block_unknown_step
 from leasehold.domain.lifecycle.settle import expire, terminated
 from leasehold.domain.manifest import Lease, Manifest, Progress
@@ -93,11 +98,9 @@ def _refusal(manifest: Manifest, now: datetime, generation: int) -> Change | Non
     """Return the answer to a hint that cannot get the lease, without a change; None if it may."""
     if generation > manifest.dispatch.generation:
         return Change(Outcome.REJECTED, manifest, changed=False)
-    if manifest.cancelled:
-        return unchanged(manifest, Outcome.CANCELLED)
-    if manifest.dead_lettered:
-        return unchanged(manifest, Outcome.DEAD_LETTERED)
-    if generation < manifest.dispatch.generation or manifest.status is RunStatus.COMPLETED:
+    if manifest.is_terminal:
+        return unchanged(manifest, outcome_at_end(manifest))
+    if generation < manifest.dispatch.generation:
         return unchanged(manifest, Outcome.DUPLICATE)
     lease = manifest.lease
     if lease is not None and now < lease.expires_at:

@@ -30,7 +30,7 @@ def dead_letter(
 ) -> Change:
     """Give the run up, for good. A run that is terminal already stays as it is."""
     if manifest.is_terminal:
-        return unchanged(manifest, Outcome.DEAD_LETTERED)
+        return unchanged(manifest, outcome_at_end(manifest))
     told = event_of(
         manifest,
         TraceType.STEP_DEAD_LETTERED,
@@ -59,6 +59,13 @@ def dead_letter(
         dead_letter_reason=reason,
         dead_letter_detail=detail,
     )
+
+
+def outcome_at_end(manifest: Manifest) -> Outcome:
+    """Return what whoever comes to a terminal run is answered."""
+    if manifest.cancelled:
+        return Outcome.CANCELLED
+    return Outcome.DEAD_LETTERED if manifest.dead_lettered else Outcome.DUPLICATE
 
 
 def counted(manifest: Manifest, end: AttemptEnd) -> dict[str, Any]:

@@ -54,10 +54,13 @@ def block_unknown_step(
         remediation="Deploy a catalog that has the step and retry the run, or cancel it.",
     )
     told = event_of(moved, TraceType.STEP_UNKNOWN, now, reason=found.code, detail=found.finding)
-    update["status"] = after(moved.status, RunEvent.STEP_UNKNOWN)
-    return change_to(
-        manifest, now, rules, Outcome.BLOCKED, *events, told, **update, lease=None, block=found
-    )
+    update |= {
+        "status": after(moved.status, RunEvent.STEP_UNKNOWN),
+        "steps": moved.with_step(moved.current_step, status=RunStatus.BLOCKED),
+        "lease": None,
+        "block": found,
+    }
+    return change_to(manifest, now, rules, Outcome.BLOCKED, *events, told, **update)
 
 
 def hand_off(

@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from leasehold.domain.change import Change, change_to
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.lifecycle.ending import counted
 from leasehold.domain.lifecycle.moving import dispatch_next, hand_off
-from leasehold.domain.lifecycle.settle import terminated
+from leasehold.domain.lifecycle.settle import ended_early, terminated
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest, Settlement, StepRecord
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, after
@@ -73,20 +72,21 @@ def pause(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
 def resume(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
     """Dispatch the next generation now; an attempt that still runs goes on."""
     _check(manifest, Operation.RESUME)
-    told = [_told(manifest, TraceType.RUN_RESUMED, now, actor, reason)]
-    update: dict[str, Any] = {"paused": False}
+    told = _told(manifest, TraceType.RUN_RESUMED, now, actor, reason)
     lease = manifest.lease
-    blocked = manifest.status is RunStatus.BLOCKED
-    if blocked or (lease is not None and now < lease.expires_at):
-        update["status"] = after(manifest.status, RunEvent.RESUMED)
-        return change_to(manifest, now, rules, Outcome.RESUMED, *told, **update)
-    if lease is None:
-        update["status"] = after(manifest.status, RunEvent.RESUMED)
-    else:
-        told.insert(0, terminated(manifest, now, lease))
-        update |= counted(manifest, AttemptEnd.EXPIRED)
-        update |= {"status": after(manifest.status, RunEvent.LEASE_EXPIRED), "lease": None}
-    return dispatch_next(manifest, now, rules, Outcome.RESUMED, *told, **update)
+    if lease is not None and lease.expires_at <= now:
+        end = (AttemptEnd.EXPIRED, RunEvent.LEASE_EXPIRED, Outcome.RESUMED)
+        moving = manifest.with_(paused=False)
+        return ended_early(moving, now, rules, end, terminated(manifest, now, lease), told)
+    status = after(manifest.status, RunEvent.RESUMED)
+    update: dict[str, Any] = {
+        "paused": False,
+        "status": status,
+        "steps": manifest.with_step(manifest.current_step, status=status),
+    }
+    if lease is not None or status is RunStatus.BLOCKED:
+        return change_to(manifest, now, rules, Outcome.RESUMED, told, **update)
+    return dispatch_next(manifest, now, rules, Outcome.RESUMED, told, **update)
 
 
 def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
@@ -124,7 +124,12 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
     _check(manifest, Operation.RETRY)
     record = manifest.steps[manifest.current_step]
     cleared = record.with_(
-        status=RunStatus.PENDING, output=None, output_ref=None, output_status=None
+        status=RunStatus.PENDING,
+        completed_at=None,
+        execution_seconds=None,
+        output=None,
+        output_ref=None,
+        output_status=None,
     )
     return dispatch_next(
         manifest,
@@ -168,6 +173,7 @@ def recreate(
     _check(manifest, Operation.RECREATE)
     steps = _kept_steps(manifest, new.plan, from_step)
     settings = rules.known_settings(from_step)
+    new = replace(new, recreated_from=manifest.run_id)
     created = new_manifest(now, rules=rules, settings=settings, new=new, steps=steps)
     told = _told(manifest, TraceType.RUN_RECREATED, now, actor, reason, recreated_as=new.run_id)
     return change_to(
@@ -185,7 +191,9 @@ def _kept_steps(manifest: Manifest, plan: tuple[str, ...], from_step: str) -> di
     fresh = StepRecord(status=RunStatus.PENDING)
     earlier = plan[: plan.index(from_step)] if from_step in plan else plan
     done = {
-        step: record for step, record in manifest.steps.items() if record.kept_output is not None
+        step: record
+        for step, record in manifest.steps.items()
+        if record.status is RunStatus.COMPLETED  # not one whose output a gate refused
     }
     if from_step not in plan or any(step not in done for step in earlier):
         possible = [s for i, s in enumerate(plan) if all(e in done for e in plan[:i])]

@@ -128,7 +128,7 @@ def release(
     lease = held_lease(manifest, now, fence)
     told = _told(manifest, now, lease, reason)
     end = (AttemptEnd.INTERRUPTED, RunEvent.LEASE_RELEASED, Outcome.RELEASED)
-    return _settled(_ended_early(manifest, now, rules, end, told), fence)
+    return _settled(ended_early(manifest, now, rules, end, told), fence)
 
 
 def expire(
@@ -147,7 +147,7 @@ def expire(
         return unchanged(manifest, Outcome.LEASE_HELD)
     told = terminated(manifest, now, lease, holder_gone=holder_gone)
     end = (AttemptEnd.EXPIRED, RunEvent.LEASE_EXPIRED, Outcome.EXPIRED)
-    return _ended_early(manifest, now, rules, end, told)
+    return ended_early(manifest, now, rules, end, told)
 
 
 def terminated(
@@ -178,22 +178,23 @@ def _told(
     )
 
 
-def _ended_early(
+def ended_early(
     manifest: Manifest,
     now: datetime,
     rules: Rules,
     end: tuple[AttemptEnd, RunEvent, Outcome],
-    told: TraceEvent,
+    *told: TraceEvent,
 ) -> Change:
+    """Count an attempt that ended before it was done; dispatch the next, or give the run up."""
     cause, event, outcome = end
     update = counted(manifest, cause)
     if detail := out_of_interruptions(manifest, rules):
         reason = DeadLetterReason.STUCK_IN_PROGRESS
-        return dead_letter(manifest, now, rules, reason, detail, told, **update)
+        return dead_letter(manifest, now, rules, reason, detail, *told, **update)
     record = update["steps"][manifest.current_step].with_(status=RunStatus.PENDING)
     update["steps"] = {**update["steps"], manifest.current_step: record}
     status = after(manifest.status, event)
-    return dispatch_next(manifest, now, rules, outcome, told, **update, status=status, lease=None)
+    return dispatch_next(manifest, now, rules, outcome, *told, **update, status=status, lease=None)
 
 
 def _settled(change: Change, fence: Fence) -> Change:

@@ -1,0 +1,190 @@
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from pipelines.review.models import (
+    Citation,
+    Claim,
+    Digest,
+    Document,
+    Extraction,
+    Finding,
+    Link,
+    Point,
+    Review,
+    Summary,
+    Term,
+)
+from pipelines.review.publish import folder_of
+from pipelines.review.report import report
+
+CLAIM = Claim(
+    id="docs/[a] b.md:3",
+    document="docs/[a] b.md",
+    section="A",
+    line=3,
+    kind="rule",
+    weight=0.8,
+    text="A `lease|hold` must end in *30* s.",
+)
+POINT = Point(
+    text=CLAIM.text,
+    citations=(
+        Citation(claim=CLAIM.id, document=CLAIM.document, line=CLAIM.line, quote=CLAIM.text),
+    ),
+)
+DOCUMENT = Document(
+    path="docs/[a] b.md",
+    title="All | about *a*",
+    lines=9,
+    words=1200,
+    sections=(),
+    links=(Link(line=4, kind="file", target="x.md", state="broken_link"),),
+    claims_found=2,
+    claims=(CLAIM,),
+)
+EXTRACTION = Extraction(
+    folder="/srv/my docs",
+    agent="local",
+    points=12,
+    documents=(DOCUMENT,),
+    skipped_folders=("node_modules/",),
+    findings=(),
+)
+DIGEST = Digest(
+    agent="local",
+    points=(POINT,),
+    summaries=(Summary(document=DOCUMENT.path, points=(POINT,)),),
+    terms=(Term(term="lease", claims=1, documents=1),),
+)
+
+OUT = Path("/srv/my docs/out")
+
+EXPECTED = """\
+# Review of my docs
+
+**Pass with findings.** The digest stands on its sources; \
+the findings below are about the documents. 1 document read, 1 key point, 1 finding.
+
+## At a glance
+
+|  |  |
+| --- | --- |
+| Verdict | **Pass with findings** |
+| Findings | 0 high · 1 medium · 0 low |
+| Documents | 1, with 1,200 words in 0 sections |
+| Claims | 2 found, the weightiest 1 kept |
+| Citations | 2 checked; 1 of 1 document with claims is cited |
+| Links | 1 within the folder checked, 1 of them broken; 0 lead elsewhere and were not followed |
+| Not looked into | `node_modules/` |
+| Folder | `/srv/my docs` |
+| Agent | local |
+| Run | `run-7` |
+
+## Key points
+
+1. A `lease|hold` must end in \\*30\\* s. [docs/\\[a\\] b.md:3]
+
+Terms they turn on, with the number of claims that mention them: lease (1).
+
+## Findings
+
+### Medium: readers lose something (1)
+
+| Where | What | What to do |
+| --- | --- | --- |
+| [docs/\\[a\\] b.md:4] | The link `x\\|y.md` leads to no file. | Correct it \\| remove it. |
+
+## What each document says
+
+### [docs/\\[a\\] b.md] All \\| about \\*a\\*
+
+- A `lease|hold` must end in \\*30\\* s. [docs/\\[a\\] b.md:3]
+
+## Documents
+
+| Document | Title | Words | Sections | Claims | Links | Findings |
+| --- | --- | ---: | ---: | ---: | ---: | ---: |
+| [docs/\\[a\\] b.md] | All \\| about \\*a\\* | 1,200 | 0 | 2 | 1 | 1 |
+
+[docs/\\[a\\] b.md:3]: ../docs/%5Ba%5D%20b.md#L3
+[docs/\\[a\\] b.md:4]: ../docs/%5Ba%5D%20b.md#L4
+[docs/\\[a\\] b.md]: ../docs/%5Ba%5D%20b.md
+"""
+
+
+def reviewed(*findings: Finding) -> Review:
+    return Review(
+        verdict="pass_with_findings" if findings else "pass",
+        citations_checked=2,
+        documents_citable=1,
+        documents_cited=1,
+        findings=findings,
+    )
+
+
+def test_the_report_says_verdict_digest_findings_and_documents() -> None:
+    broken = Finding(
+        severity="medium",
+        code="broken_link",
+        document="docs/[a] b.md",
+        line=4,
+        message="The link `x|y.md` leads to no file.",
+        remediation="Correct it | remove it.",
+    )
+
+    text = report("run-7", EXTRACTION, DIGEST, reviewed(broken), folder=OUT)
+
+    assert text == EXPECTED
+
+
+def test_each_place_in_the_report_is_a_link_to_the_line() -> None:
+    html = (
+        MarkdownIt("commonmark")
+        .enable("table")
+        .render(report("run-7", EXTRACTION, DIGEST, reviewed(), folder=OUT))
+    )
+
+    assert html.count('href="../docs/%5Ba%5D%20b.md#L3"') == 2
+    assert html.count("<td") == 27
+    assert "[docs/" not in html
+
+
+def test_a_report_without_findings_or_claims_says_so() -> None:
+    nothing = Digest(agent="local", points=(), summaries=(), terms=())
+
+    text = report("run-7", EXTRACTION, nothing, reviewed())
+
+    assert "## Key points\n\nThe documents make no claims that could be cited.\n" in text
+    assert "## Findings\n\nNone.\n" in text
+
+
+def test_more_findings_than_a_person_reads_are_counted() -> None:
+    untitled = Finding(severity="low", code="no_title", message="No.", remediation="Do.")
+
+    text = report("run-7", EXTRACTION, DIGEST, reviewed(*[untitled] * 203))
+
+    assert text.count("| the digest | No. | Do. |") == 200
+    assert "And 3 more, which stand in `findings.json`." in text
+
+
+def test_places_are_plain_where_the_report_does_not_lie_in_a_folder() -> None:
+    text = report("run-7", EXTRACTION, DIGEST, reviewed())
+
+    assert "1. A `lease|hold` must end in \\*30\\* s. `docs/[a] b.md:3`\n" in text
+    assert text.endswith("| `docs/[a] b.md` | All \\| about \\*a\\* | 1,200 | 0 | 2 | 1 | 0 |\n")
+
+
+@pytest.mark.parametrize(
+    ("address", "folder"),
+    [
+        ("/srv/runs/1/findings.json", Path("/srv/runs/1")),
+        ("file:///srv/my%20runs/1/findings.json", Path("/srv/my runs/1")),
+        ("gs://bucket/runs/1/findings.json", None),
+    ],
+)
+def test_the_folder_of_an_address_is_known_on_this_machine(
+    address: str, folder: Path | None
+) -> None:
+    assert folder_of(address) == folder

@@ -1,0 +1,258 @@
+from pipelines.review.models import (
+    Citation,
+    Claim,
+    Digest,
+    Document,
+    Extraction,
+    Finding,
+    Link,
+    LinkState,
+    Point,
+    Section,
+)
+from pipelines.review.review import review
+
+RENEW = "A worker must renew `lease_ttl` every 10 seconds or so."
+
+
+def claim(place: str, text: str) -> Claim:
+    document, line = place.split(":")
+    return Claim(
+        id=place,
+        document=document,
+        section="",
+        line=int(line),
+        kind="rule",
+        weight=0.5,
+        text=text,
+    )
+
+
+def document(
+    path: str,
+    *claims: Claim,
+    title: str | None = "Title",
+    words: int = 100,
+    sections: tuple[Section, ...] = (),
+    links: tuple[Link, ...] = (),
+) -> Document:
+    return Document(
+        path=path,
+        title=title,
+        lines=50,
+        words=words,
+        sections=sections,
+        links=links,
+        claims_found=len(claims),
+        claims=claims,
+    )
+
+
+def extraction(*documents: Document, findings: tuple[Finding, ...] = ()) -> Extraction:
+    return Extraction(
+        folder="/docs",
+        agent="test",
+        points=12,
+        documents=documents,
+        skipped_folders=(),
+        findings=findings,
+    )
+
+
+def point(text: str, *cited: Claim) -> Point:
+    return Point(
+        text=text,
+        citations=tuple(
+            Citation(claim=each.id, document=each.document, line=each.line, quote=each.text)
+            for each in cited
+        ),
+    )
+
+
+def digest(*points: Point) -> Digest:
+    return Digest(agent="test", points=points, summaries=(), terms=())
+
+
+def link(line: int, target: str, state: LinkState, hint: str = "") -> Link:
+    return Link(line=line, kind="file", target=target, state=state, hint=hint)
+
+
+def section(line: int, level: int, name: str, *, empty: bool = False) -> Section:
+    return Section(path=(name,), level=level, line=line, anchor=name.lower(), empty=empty)
+
+
+def said(findings: tuple[Finding, ...]) -> list[tuple[str, str | None, int | None]]:
+    return [(finding.code, finding.document, finding.line) for finding in findings]
+
+
+def test_a_digest_that_quotes_its_sources_passes() -> None:
+    renew = claim("a.md:3", RENEW)
+
+    result = review(digest(point(RENEW, renew)), extraction(document("a.md", renew)))
+
+    assert result.verdict == "pass"
+    assert result.findings == ()
+    assert (result.citations_checked, result.documents_citable, result.documents_cited) == (1, 1, 1)
+
+
+def test_a_citation_of_nothing_fails_the_digest() -> None:
+    renew, invented = claim("a.md:3", RENEW), claim("a.md:40", "All is well.")
+
+    result = review(
+        digest(point(RENEW, renew), point("All is well.", invented)),
+        extraction(document("a.md", renew)),
+    )
+
+    assert result.verdict == "fail"
+    assert said(result.findings) == [("citation_unknown", None, None)]
+
+
+def test_a_quotation_that_does_not_stand_at_its_place_fails_the_digest() -> None:
+    renew = claim("a.md:3", RENEW)
+    altered = claim("a.md:3", "A worker may renew `lease_ttl` every 10 seconds or so.")
+
+    result = review(digest(point("It renews.", altered)), extraction(document("a.md", renew)))
+
+    assert result.verdict == "fail"
+    assert said(result.findings) == [("citation_altered", "a.md", 3)]
+
+
+def test_a_point_without_a_citation_fails_the_digest() -> None:
+    renew = claim("a.md:3", RENEW)
+
+    result = review(
+        digest(point(RENEW, renew), point("Trust me.")), extraction(document("a.md", renew))
+    )
+
+    assert said(result.findings) == [("point_uncited", None, None)]
+
+
+def test_a_number_that_no_citation_has_fails_the_digest() -> None:
+    renew = claim("a.md:3", RENEW)
+
+    result = review(
+        digest(point("Leases are renewed every 15 seconds.", renew)),
+        extraction(document("a.md", renew)),
+    )
+
+    assert result.verdict == "fail"
+    assert [finding.message for finding in result.findings] == [
+        (
+            "The digest says 15, which none of its citations says: "
+            "“Leases are renewed every 15 seconds.”"
+        )
+    ]
+
+
+def test_a_digest_of_less_than_half_of_the_documents_fails() -> None:
+    renew = claim("a.md:3", RENEW)
+    others = [claim("b.md:1", "B is a file."), claim("c.md:1", "C is a file.")]
+
+    result = review(
+        digest(point(RENEW, renew)),
+        extraction(
+            document("a.md", renew),
+            document("b.md", others[0]),
+            document("c.md", others[1]),
+            document("claimless.md"),
+        ),
+    )
+
+    assert result.verdict == "fail"
+    assert said(result.findings) == [
+        ("coverage_low", None, None),
+        ("document_uncited", "b.md", None),
+        ("document_uncited", "c.md", None),
+    ]
+
+
+def test_broken_links_are_told_once_for_each_target_with_all_lines() -> None:
+    broken = (
+        link(4, "gone%20x.md", "broken_link", "../x.md"),
+        link(9, "gone%20x.md", "broken_link", "../x.md"),
+        link(5, "b.md#no", "broken_anchor"),
+        link(6, "", "broken_link"),
+        link(7, "b.md", "ok"),
+        link(8, "https://example.org", "unchecked"),
+    )
+
+    result = review(digest(), extraction(document("a.md", links=broken)))
+
+    assert result.verdict == "pass_with_findings"
+    assert [(each.line, each.message, each.remediation) for each in result.findings] == [
+        (
+            4,
+            "The link `gone x.md` leads to no file (also on line 9).",
+            "Did it mean `../x.md`?",
+        ),
+        (
+            5,
+            "The link `b.md#no` leads to no heading or anchor of its page.",
+            "Correct the anchor, or remove it.",
+        ),
+        (6, "The link has no target.", "Correct the target, or remove the link."),
+    ]
+
+
+def test_the_outline_of_each_document_is_checked() -> None:
+    sections = (
+        section(1, 1, "A"),
+        section(3, 3, "B"),
+        section(5, 1, "C", empty=True),
+        section(7, 2, "[Unreleased]", empty=True),
+    )
+
+    result = review(
+        digest(),
+        extraction(
+            document("a.md", sections=sections),
+            document("b.md", title=None),
+            document("c.md", title=None, words=0),
+        ),
+    )
+
+    assert said(result.findings) == [
+        ("level_skipped", "a.md", 3),
+        ("empty_section", "a.md", 5),
+        ("no_title", "b.md", 1),
+        ("document_empty", "c.md", 1),
+    ]
+
+
+def test_documents_that_give_the_same_thing_different_numbers_are_compared() -> None:
+    """Within one document, and where nothing is named, equal words mean different things."""
+    ten = claim("a.md:3", RENEW)
+    twelve = claim("b.md:7", RENEW.replace("10", "12"))
+    changed = claim("CHANGELOG.md:7", RENEW.replace("10", "8"))
+    vague = [
+        claim("a.md:9", "The method returns at most 10 items of the page."),
+        claim("b.md:9", "The method returns at most 20 items of the page."),
+    ]
+
+    result = review(
+        digest(point(RENEW, ten, twelve, changed)),
+        extraction(
+            document("a.md", ten, vague[0]),
+            document("b.md", twelve, vague[1]),
+            document("CHANGELOG.md", changed),
+        ),
+    )
+
+    assert said(result.findings) == [("numbers_differ", "b.md", 7)]
+
+
+def test_what_extraction_left_out_is_a_finding_of_the_review_and_the_gravest_stand_first() -> None:
+    left_out = Finding(
+        severity="medium", code="not_utf8", document="z.md", message="No.", remediation="Do."
+    )
+
+    result = review(
+        digest(point("Trust me.")),
+        extraction(document("a.md", title=None), findings=(left_out,)),
+    )
+
+    assert [finding.code for finding in result.findings] == [
+        "point_uncited",
+        "not_utf8",
+        "no_title",
+    ]
