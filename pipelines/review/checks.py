@@ -21,6 +21,7 @@ from pipelines.review.vocabulary import NUMBER, numbers, terms
 
 COVERAGE_NEEDED: Final = 0.5  # share of the documents with claims that a digest must cite
 TELLING_WORDS: Final = 4  # that a sentence needs before its numbers can contradict another's
+HISTORIES: Final = ("change", "history", "news", "release")  # in paths of what repeats itself
 TARGET_SHOWN: Final = 120  # characters of a link's target
 MISSING: Final[Mapping[str, str]] = {
     "broken_link": "leads to no file",
@@ -56,12 +57,12 @@ def check_agreement(extraction: Extraction) -> Iterator[Finding]:
     """Yield sentences that differ by nothing but their numbers from one of an earlier document.
 
     Only sentences that name something in code are compared, as in “`retries` is 5 by default”:
-    the same words about different things are no contradiction. Changelogs repeat themselves.
+    the same words about different things are no contradiction.
     """
     claims = [
         claim
         for document in extraction.documents
-        if "change" not in document.path.lower()
+        if not any(word in document.path.lower() for word in HISTORIES)
         for claim in document.claims
         if numbers(claim.text) and _tells_what(claim.text)
     ]
@@ -125,7 +126,8 @@ def _check_numbers(point: Point) -> Iterator[Finding]:
 
 def _check_coverage(digest: Digest, extraction: Extraction) -> Iterator[Finding]:
     citable = [document.path for document in extraction.documents if document.claims]
-    uncited = [path for path in citable if path not in documents_cited(digest)]
+    cited = documents_cited(digest)
+    uncited = [path for path in citable if path not in cited]
     share = 1 - len(uncited) / max(1, len(citable))
     if share < COVERAGE_NEEDED:
         yield finding(
@@ -161,7 +163,7 @@ def _check_outline(document: Document) -> Iterator[Finding]:
 def _check_links(document: Document) -> Iterator[Finding]:
     """Yield one finding for each broken target, at its first line."""
     broken = [link for link in document.links if link.state in MISSING]
-    by_target = sorted(broken, key=lambda link: link.target)
+    by_target = sorted(broken, key=lambda link: (link.target, link.image, link.line))
     for _, same in groupby(by_target, key=lambda link: (link.target, link.image)):
         link, *others = same
         also = sorted({other.line for other in others} - {link.line})

@@ -57,7 +57,7 @@ CUES: Final[Sequence[Cue]] = (
 LEANING: Final = re.compile(
     r"(?:th(?:is|at|ese|ose|en|us|erefore)|it|they|he|she|its|their|such|both|so|but|and|or|also"
     r"|however|for example|for instance|e\.g\.|in this case|otherwise|here|there|if so|note"
-    r"|must|can|should|may|will|defaults?|returns?|what|not good)\b",
+    r"|must|can|should|may|will|defaults?|returns?|what|where|as|see|not good)\b",
     re.IGNORECASE,
 )
 

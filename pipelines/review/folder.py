@@ -15,7 +15,6 @@ SUFFIXES: Final = frozenset({".md", ".markdown", ".mkd"})
 #: Folders of things that were installed or built, which are not the reader's own documents.
 NOT_OWN: Final = frozenset(
     {
-        "__pycache__",
         "_build",
         "bower_components",
         "build",
@@ -31,6 +30,7 @@ NOT_OWN: Final = frozenset(
     }
 )
 
+NEVER_TEXT: Final = ("__pycache__", ".egg-info")  # ends of folder names not worth a mention
 MAX_ENTRIES: Final = 200_000  # files and folders looked at, so that `/` ends, too
 
 
@@ -127,10 +127,9 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def _is_own(entry: os.DirEntry[str], found: Found) -> bool:
     """Say whether to enter; a linked folder is not, so that a loop of links ends."""
-    if entry.name.startswith("."):
+    if entry.name.startswith(".") or entry.name.endswith(NEVER_TEXT):
         return False
-    installed = entry.name in NOT_OWN or entry.name.endswith(".egg-info")
-    if installed or entry.is_symlink() or Path(entry.path, "pyvenv.cfg").exists():
+    if entry.name in NOT_OWN or entry.is_symlink() or Path(entry.path, "pyvenv.cfg").exists():
         found.skipped_folders.append(Path(entry.path).relative_to(found.root).as_posix() + "/")
         return False
     return True

@@ -23,7 +23,9 @@ def read_html(html: str, line: int) -> Fragment:
     reader = _Reader(line)
     with suppress(AssertionError):  # how html.parser refuses a malformed declaration
         reader.feed(html)
-        reader.close()
+    unread = reader.rawdata.strip()  # a last text, or a tag without an end: no close(), which
+    if unread and not unread.startswith("<!--"):  # tries it at every `<`, in quadratic time
+        reader.fragment.visible = True
     return reader.fragment
 
 

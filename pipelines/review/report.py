@@ -11,7 +11,6 @@ from urllib.parse import quote
 from pipelines.review.escaping import label, prose, row
 from pipelines.review.models import (
     Digest,
-    Document,
     Extraction,
     Finding,
     LinkState,
@@ -22,6 +21,7 @@ from pipelines.review.models import (
 )
 
 ROWS: Final = 200  # findings of one severity that the report shows
+NAMES: Final = 8  # folders that were not looked into
 VERDICTS: Final[dict[Verdict, str]] = {
     "pass": "Pass",
     "pass_with_findings": "Pass with findings",
@@ -87,6 +87,8 @@ class _Report:
             "the documents.",
             "fail": "Do not rely on the digest before the findings of high severity are resolved.",
         }[review.verdict]
+        if not digest.points and review.verdict != "fail":
+            said = "The documents make no claims, so there is nothing to digest."
         return (
             f"**{VERDICTS[review.verdict]}.** {said} "
             f"{_count(len(self._extraction.documents), 'document')} read, "
@@ -105,7 +107,8 @@ class _Report:
         facts = {
             "Verdict": f"**{VERDICTS[review.verdict]}**",
             "Findings": " · ".join(f"{severities[level]} {level}" for level in SEVERITIES),
-            "Documents": f"{len(documents)}, with {_total(documents, 'words')} words in "
+            "Documents": f"{len(documents)}, with "
+            f"{sum(document.words for document in documents):,} words in "
             f"{sum(len(document.sections) for document in documents):,} sections",
             "Claims": f"{found:,} found"
             + ("" if kept == found else f", the weightiest {kept:,} kept"),
@@ -113,7 +116,7 @@ class _Report:
             f"{_count(review.documents_citable, 'document')} with claims "
             f"{'is' if review.documents_citable == 1 else 'are'} cited",
             "Links": _links(Counter(link.state for link in links)),
-            "Not looked into": ", ".join(f"`{name}`" for name in self._extraction.skipped_folders),
+            "Not looked into": _some(self._extraction.skipped_folders),
             "Folder": f"`{self._extraction.folder}`",
             "Agent": prose(self._digest.agent),
             "Run": f"`{self._run_id}`",
@@ -136,7 +139,8 @@ class _Report:
 
     def _summaries(self) -> Iterator[str]:
         titles = {document.path: document.title for document in self._extraction.documents}
-        yield "## What each document says"
+        if self._digest.summaries:
+            yield "## What each document says"
         for summary in self._digest.summaries:
             title = titles.get(summary.document)
             yield f"### {self._place(summary.document)}" + (f" {prose(title)}" if title else "")
@@ -204,6 +208,11 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[i
     return "\n".join([row(head), row(rule), *(row(cells) for cells in rows)])
 
 
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:NAMES])
+    return shown + (f" and {len(names) - NAMES} more" if len(names) > NAMES else "")
+
+
 def _links(states: Counter[LinkState]) -> str:
     broken = states["broken_link"] + states["broken_anchor"]
     checked = states["ok"] + broken
@@ -215,7 +224,3 @@ def _links(states: Counter[LinkState]) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def _total(documents: Sequence[Document], field: str) -> str:
-    return f"{sum(getattr(document, field) for document in documents):,}"

@@ -38,11 +38,12 @@ def review(digest: Digest, extraction: Extraction) -> Review:
         ],
         key=lambda found: (GRAVITY[found.severity], found.document or "", found.line or 0),
     )
+    citable = {document.path for document in extraction.documents if document.claims}
     return Review(
         verdict=verdict(findings),
         citations_checked=sum(len(point.citations) for point in all_points(digest)),
-        documents_citable=sum(1 for document in extraction.documents if document.claims),
-        documents_cited=len(documents_cited(digest)),
+        documents_citable=len(citable),
+        documents_cited=len(citable & documents_cited(digest)),
         findings=tuple(findings),
     )
 

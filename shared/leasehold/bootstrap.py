@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from leasehold.adapters.absent import AbsentArtifacts, AbsentDocuments
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.folder import FolderArtifacts
 from leasehold.adapters.in_process_tasks import InProcessTasks
@@ -37,7 +38,7 @@ class Bundle:
     engine: Engine
     queue: InProcessTasks
     runner: InlineRunner
-    documents: SqliteDocuments
+    documents: SqliteDocuments | AbsentDocuments
 
     def close(self) -> None:
         """Stop renewing leases and close the store; no attempt may run."""
@@ -53,6 +54,7 @@ def boot(
     clock: Clock | None = None,
     observe: Callable[[Change], None] = lambda _: None,
     goes_on: Callable[[], bool] = lambda: False,
+    absent: bool = False,
 ) -> Bundle:
     """Wire the engine that the environment describes.
 
@@ -62,6 +64,8 @@ def boot(
         clock: in place of the machine's.
         observe: told of each change.
         goes_on: whether a worker that hands a step off may take the next one at once.
+        absent: on stores that hold nothing and keep nothing, in place of those of the settings:
+            to read what is not there yet without making it, and to rehearse a start.
 
     Raises:
         SettingError, CatalogError, and the errors of the registries: nothing was written.
@@ -71,7 +75,7 @@ def boot(
     catalog = catalog or load_catalog(settings["LEASEHOLD_CATALOG"])
     clock = clock or SystemClock()
     rules = rules_of(settings, catalog, environ)
-    documents, artifacts = _open_stores(settings, clock)
+    documents, artifacts = _absent_stores(clock) if absent else _open_stores(settings, clock)
     queue = InProcessTasks(clock)
     runner = InlineRunner(documents=documents, artifacts=artifacts, rules=rules, clock=clock)
     engine = Engine(
@@ -87,6 +91,15 @@ def boot(
         goes_on=goes_on,
     )
     return Bundle(engine, queue, runner, documents)
+
+
+def store_exists(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether there is a store to read, or something in its place that is in the way."""
+    path = Path(read_settings(environ)["LEASEHOLD_STORE"].removeprefix("sqlite:///"))
+    try:
+        return path.exists() or any(parent.is_file() for parent in path.parents)
+    except OSError:
+        return True  # opening it says what is wrong
 
 
 def load_catalog(name: str) -> Catalog:
@@ -138,6 +151,10 @@ def rules_of(settings: Mapping[str, Any], catalog: Catalog, environ: Mapping[str
             doublings=settings["PIPELINE_MAX_DOUBLINGS"],
         ),
     )
+
+
+def _absent_stores(clock: Clock) -> tuple[AbsentDocuments, AbsentArtifacts]:
+    return AbsentDocuments(clock), AbsentArtifacts()
 
 
 def _open_stores(

@@ -15,10 +15,10 @@ from typing import Any, Final, Self
 
 from leasehold.bootstrap import Bundle, boot
 from leasehold.domain import lifecycle
-from leasehold.domain.change import Change, on_run
+from leasehold.domain.change import Change, on_run, owed_tasks
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import Manifest, run_ref
-from leasehold.domain.task import Task, dispatch_task, wake_task
+from leasehold.domain.task import Task, wake_task
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseholdError
 from leasehold.ports.clock import Clock
@@ -109,8 +109,8 @@ class InProcessEngine:
             follow_up(self.engine, change.answer)
         elif lease is not None:
             self._queue.create(wake_task(manifest, lease))
-        elif manifest.alarm_at is not None:
-            self._queue.create(dispatch_task(manifest))
+        for task in owed_tasks(manifest):
+            self._queue.create(task)
 
     def adopt_all(self) -> int:
         """Take up every live run of the store, as after a restart; return how many."""

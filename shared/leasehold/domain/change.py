@@ -24,27 +24,34 @@ class Change:
     Args:
         outcome: the answer for the caller.
         manifest: the run afterwards.
-        owed: tasks to create once the commit stands.
         events: trace events, stored in the same commit.
         created: a further run, stored in the same commit.
+        wake: a task of this change alone: to look again at the end of somebody's lease.
         changed: False where nothing is to be written.
     """
 
     outcome: Outcome
     manifest: Manifest
-    owed: tuple[Task, ...] = ()
     events: tuple[TraceEvent, ...] = ()
     created: Manifest | None = None
+    wake: Task | None = None
     changed: bool = True
+
+    @property
+    def owed(self) -> tuple[Task, ...]:
+        """The tasks to create once the commit stands."""
+        if self.wake is not None:
+            return (self.wake,)
+        return owed_tasks(self.manifest) + (owed_tasks(self.created) if self.created else ())
 
 
 #: A transition with its facts bound: a run and the store's time in, what becomes of it out.
 Transition = Callable[[Manifest, datetime], Change]
 
 
-def unchanged(manifest: Manifest, outcome: Outcome, *owed: Task) -> Change:
+def unchanged(manifest: Manifest, outcome: Outcome, wake: Task | None = None) -> Change:
     """Answer without writing; what the manifest owes is owed still."""
-    return Change(outcome, manifest, owed or owed_tasks(manifest), changed=False)
+    return Change(outcome, manifest, wake=wake, changed=False)
 
 
 def change_to(
@@ -56,18 +63,18 @@ def change_to(
     created: Manifest | None = None,
     **update: Any,
 ) -> Change:
-    """Answer with these fields of the manifest replaced, and its alarm and outbox in order."""
+    """Answer with these fields of the manifest replaced, and its alarm in order."""
     moved = manifest.with_(**update, updated_at=now, traced=manifest.traced + len(events))
     moved = moved.with_(alarm_at=alarm_for(moved, rules.grace))
-    owed = owed_tasks(moved) + (() if created is None else owed_tasks(created))
-    return Change(outcome, moved, owed, events, created)
+    return Change(outcome, moved, events, created)
 
 
 def owed_tasks(manifest: Manifest) -> tuple[Task, ...]:
     """Return the task of a dispatch that waits for a worker and is not known to be enqueued."""
     waits = manifest.status in (RunStatus.PENDING, RunStatus.ERROR)
     at_rest = manifest.is_terminal or manifest.paused
-    if at_rest or not waits or manifest.dispatch.enqueued:
+    dispatch = manifest.dispatch
+    if at_rest or not waits or dispatch.enqueued or dispatch.remote:
         return ()
     return (dispatch_task(manifest),)
 

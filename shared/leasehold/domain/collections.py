@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 
@@ -20,12 +20,11 @@ class Collection:
     name: str
     arrays: tuple[str, ...] = ()
     indexes: tuple[tuple[str, ...], ...] = ()
+    fields: tuple[str, ...] = field(init=False)  # all that a query may name
 
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """All fields a query may name."""
+    def __post_init__(self) -> None:
         named = [field for index in self.indexes for field in index]
-        return tuple(dict.fromkeys([*named, *self.arrays]))
+        object.__setattr__(self, "fields", tuple(dict.fromkeys([*named, *self.arrays])))
 
 
 RUNS: Final = Collection(

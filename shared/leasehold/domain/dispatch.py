@@ -22,6 +22,7 @@ class StepSettings:
         max_retries: how often a failed attempt is repeated.
         heartbeat: how often the lease is renewed; None: never, and the lease runs to its cap.
         queue: the queue its tasks go to.
+        remote: a worker elsewhere claims the step; no task announces it.
         sources: for each field the place of its value: `entry`, `threshold`, a variable's name.
         refused: one sentence for each value that was set but cannot be used.
     """
@@ -32,6 +33,7 @@ class StepSettings:
     max_retries: int
     heartbeat: timedelta | None
     queue: str
+    remote: bool
     sources: Mapping[str, str]
     refused: tuple[str, ...] = ()
 
@@ -78,6 +80,7 @@ def dispatch_of(
         max_retries=settings.max_retries,
         heartbeat_s=None if heartbeat is None else heartbeat.total_seconds(),
         queue=settings.queue,
+        remote=settings.remote,
         sources=settings.sources,
         nonce=nonce,
     )

@@ -76,6 +76,7 @@ class Dispatch(Stored):
     queue: str
     sources: Mapping[str, str]
     nonce: str
+    remote: bool = False  # a worker elsewhere claims it: there is no task
     enqueued: bool = False
 
 

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from leasehold.errors import InvalidEntryError
+from leasehold.registry.settings import SETTINGS
 
 #: Cloud Tasks listens to an HTTP target for at least and at most this long.
 MIN_DEADLINE: Final = timedelta(seconds=15)
 MAX_DEADLINE: Final = timedelta(minutes=30)
 
-#: Middle parts of the engine's own PIPELINE_… variables that a step's could be mistaken for.
-ENGINE_VARIABLES: Final = frozenset({"PIPELINE_STUCK_TIMEOUT_MS"})
+#: The engine's own variables: no step type may be overridden by one of them.
+ENGINE_VARIABLES: Final = frozenset({*SETTINGS.keys(), "PIPELINE_STUCK_TIMEOUT_MS"})
 
 _STEP_TYPE: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,62}")
+_STEP_TYPE_WORDS: Final = "a letter, then up to 62 of a-z A-Z 0-9 _ -"
 _HANDLER: Final = re.compile(r"[\w.]+:[A-Za-z_]\w*")
+_QUEUE: Final = re.compile(r"[a-zA-Z0-9_-]{1,100}")
 REMOTE: Final = "remote"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnvOverrides:
+class EnvOverrides(NamedTuple):
     """The variables that override a step's limits."""
 
     timeout_ms: str
     deadline_s: str
+
+
+_BY_STEP_TYPE: Final = EnvOverrides("", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,32 +61,20 @@ class StepDispatchEntry:
     handler: str
     agent_timeout: timedelta
     dispatch_deadline: timedelta
-    env_overrides: EnvOverrides | None = None
+    env_overrides: EnvOverrides = _BY_STEP_TYPE
     heartbeat_interval: timedelta | None = timedelta(seconds=10)
     isolation: Literal["process", "inline"] = "process"
     cleanup_ttl: timedelta = timedelta(seconds=5)
     max_retries: int | None = None
-    queue: str | None = None
+    queue: str = ""
 
     def __post_init__(self) -> None:
-        if not _STEP_TYPE.fullmatch(self.step_type):
-            self._refuse("step_type", self.step_type, "a letter, then up to 62 of a-z A-Z 0-9 _ -")
-        if self.handler != REMOTE and not _HANDLER.fullmatch(self.handler):
-            self._refuse("handler", self.handler, "'module:function' or 'remote'")
-        if self.isolation not in ("process", "inline"):
-            self._refuse("isolation", self.isolation, "'process' or 'inline'")
-        if self.max_retries is not None and self.max_retries < 0:
-            self._refuse("max_retries", self.max_retries, "0 or more, or None")
-        if self.heartbeat_interval is not None and self.heartbeat_interval <= timedelta():
-            self._refuse("heartbeat_interval", str(self.heartbeat_interval), "above 0, or None")
-        for name in (self.variables.timeout_ms, self.variables.deadline_s):
-            if name in ENGINE_VARIABLES:
-                allowed = f"a name whose variable is not {name}, which is the engine's own"
-                self._refuse("step_type", self.step_type, allowed)
-        problem = ladder_problem(self.agent_timeout, self.dispatch_deadline)
-        if problem is not None:
-            field, value, allowed = problem
-            self._refuse(field, value, allowed)
+        object.__setattr__(self, "env_overrides", self._variables())
+        for usable, field, value, allowed in self._checks():
+            if not usable:
+                self._refuse(field, value, allowed)
+        if problem := ladder_problem(self.agent_timeout, self.dispatch_deadline):
+            self._refuse(*problem)
 
     @property
     def key(self) -> str:
@@ -88,17 +82,34 @@ class StepDispatchEntry:
         return self.step_type
 
     @property
-    def variables(self) -> EnvOverrides:
-        """The variables that override the limits."""
-        if self.env_overrides is not None:
-            return self.env_overrides
-        stem = f"PIPELINE_{self.step_type.upper().replace('-', '_')}"
-        return EnvOverrides(timeout_ms=f"{stem}_TIMEOUT_MS", deadline_s=f"{stem}_DEADLINE_S")
-
-    @property
     def queue_id(self) -> str:
         """The id of the queue, which allows no `_`."""
         return (self.queue or self.step_type).replace("_", "-")
+
+    def _variables(self) -> EnvOverrides:
+        stem = f"PIPELINE_{self.step_type.upper().replace('-', '_')}"
+        timeout_ms, deadline_s = self.env_overrides
+        return EnvOverrides(timeout_ms or f"{stem}_TIMEOUT_MS", deadline_s or f"{stem}_DEADLINE_S")
+
+    def _checks(self) -> Iterator[tuple[bool, str, object, str]]:
+        """Yield whether a field can be used, its name, its value, and what is allowed."""
+        name, heartbeat, retries = self.step_type, self.heartbeat_interval, self.max_retries
+        of_handler = self.handler == REMOTE or _HANDLER.fullmatch(self.handler) is not None
+        of_queue = not self.queue or _QUEUE.fullmatch(self.queue) is not None
+        yield _STEP_TYPE.fullmatch(name) is not None, "step_type", name, _STEP_TYPE_WORDS
+        yield of_handler, "handler", self.handler, "'module:function' or 'remote'"
+        isolated = self.isolation in ("process", "inline")
+        yield isolated, "isolation", self.isolation, "'process' or 'inline'"
+        yield retries is None or retries >= 0, "max_retries", retries, "0 or more, or None"
+        beats = heartbeat is None or heartbeat > timedelta()
+        yield beats, "heartbeat_interval", str(heartbeat), "above 0, or None"
+        yield self.cleanup_ttl > timedelta(), "cleanup_ttl", str(self.cleanup_ttl), "above 0"
+        yield of_queue, "queue", self.queue, "1 to 100 of a-z A-Z 0-9 _ -"
+        for variable in self.env_overrides:
+            allowed = f"a name whose variable is not {variable}, which is the engine's own"
+            yield variable not in ENGINE_VARIABLES, "step_type", name, allowed
+        timeout_ms, deadline_s = self.env_overrides
+        yield timeout_ms != deadline_s, "env_overrides", timeout_ms, "one variable for each limit"
 
     def _refuse(self, field: str, value: object, allowed: str) -> None:
         raise InvalidEntryError(

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from leasehold.domain.dispatch import StepSettings
-from leasehold.registry.dispatch import StepDispatchEntry, ladder_problem
+from leasehold.registry.dispatch import REMOTE, StepDispatchEntry, ladder_problem
 
 _ENTRY: Final = "entry"
 _MAX_DIGITS: Final = 9
@@ -32,7 +32,7 @@ def settings_in_force(
         heartbeat: PIPELINE_HEARTBEAT_S where it is set; an entry without heartbeat stays without.
     """
     refused: list[str] = []
-    timeout_name, deadline_name = entry.variables.timeout_ms, entry.variables.deadline_s
+    timeout_name, deadline_name = entry.env_overrides
     timeout = _whole(environ, timeout_name, timedelta(milliseconds=1), refused)
     deadline = _whole(environ, deadline_name, timedelta(seconds=1), refused)
     timeout, deadline = _on_the_ladder(entry, timeout, deadline, refused)
@@ -52,6 +52,7 @@ def settings_in_force(
         max_retries=max_retries if entry.max_retries is None else entry.max_retries,
         heartbeat=interval,
         queue=entry.queue_id,
+        remote=entry.handler == REMOTE,
         sources=sources,
         refused=tuple(refused),
     )
@@ -64,7 +65,6 @@ def _on_the_ladder(
     refused: list[str],
 ) -> tuple[timedelta | None, timedelta | None]:
     """Return the overrides that hold together with the entry: both, one, or none of them."""
-    names = entry.variables.timeout_ms, entry.variables.deadline_s
     problem = None
     for pair in ((timeout, deadline), (timeout, None), (None, deadline), (None, None)):
         found = ladder_problem(pair[0] or entry.agent_timeout, pair[1] or entry.dispatch_deadline)
@@ -73,7 +73,7 @@ def _on_the_ladder(
             break
     if problem is not None:
         field, value, allowed = problem
-        given = zip(names, (timeout, deadline), pair, strict=True)
+        given = zip(entry.env_overrides, (timeout, deadline), pair, strict=True)
         dropped = [name for name, was, kept in given if was is not None and kept is None]
         refused.append(
             f"{' and '.join(dropped)} refused: {field} would be {value}; allowed: {allowed}."

@@ -44,7 +44,7 @@ class Catalog:
 
     Raises:
         InvalidEntryError: a pipeline names a step type that is not there, or two step types
-            share a variable or a queue.
+            share a variable.
     """
 
     steps: Registry[StepDispatchEntry]
@@ -64,7 +64,7 @@ class Catalog:
                     )
         owners: dict[str, str] = {}
         for entry in self.steps:
-            for name in (entry.variables.timeout_ms, entry.variables.deadline_s):
+            for name in entry.env_overrides:
                 if owners.setdefault(name, entry.key) != entry.key:
                     raise InvalidEntryError(
                         registry="dispatch",

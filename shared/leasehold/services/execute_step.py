@@ -15,7 +15,6 @@ from leasehold.errors import ArtifactNotFoundError, LeaseLostError, TooLargeErro
 from leasehold.ports.documents import Committed
 from leasehold.ports.step_runner import HeldRun
 from leasehold.ports.values import OUTPUT_BYTES, check_size, keep, load
-from leasehold.registry.dispatch import REMOTE
 from leasehold.services.engine import Engine, follow_up
 
 
@@ -74,20 +73,13 @@ def work(engine: Engine, acquired: Committed[Change]) -> Committed[Change]:
     assert acquired.snapshot is not None  # noqa: S101 - a lease was just written
     with engine.runner.hold(acquired.snapshot, acquired.answer.manifest) as held:
         settle = settlement(engine, held, run(engine, held))
-        if may_go_on(engine, held):
+        if engine.goes_on():
             lease_id = engine.clock.new_id()
             settle = lifecycle.then_arrive(
                 settle, rules=engine.rules, lease_id=lease_id, holder=engine.holder
             )
         settled: Committed[Change] = held.settle(settle)
         return settled
-
-
-def may_go_on(engine: Engine, held: HeldRun) -> bool:
-    """Return whether this worker may run the next step at once, where there is one."""
-    following = held.manifest.next_step
-    entry = None if following is None else engine.catalog.steps.get(following)
-    return entry is not None and entry.handler != REMOTE and engine.goes_on()
 
 
 def run(engine: Engine, held: HeldRun) -> Result:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent
-from leasehold.errors import UnknownRunError
+from leasehold.errors import InvalidRequestError, UnknownRunError
 from leasehold.ports.documents import Query
 from leasehold.services.engine import Engine
 
@@ -25,6 +27,14 @@ class RunFilter:
     label: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """Some runs, and where the next ones begin; None: there are no more."""
+
+    runs: list[Manifest]
+    next_page_token: str | None
+
+
 def get_run(engine: Engine, run_id: str) -> Manifest:
     """Return the manifest, or raise UnknownRunError."""
     found = engine.documents.get(run_ref(run_id))
@@ -33,8 +43,14 @@ def get_run(engine: Engine, run_id: str) -> Manifest:
     return Manifest.model_validate(found.document)
 
 
-def list_runs(engine: Engine, wanted: RunFilter, *, limit: int = 50) -> list[Manifest]:
-    """Return the runs that fit, newest first."""
+def list_runs(
+    engine: Engine, wanted: RunFilter, *, limit: int = 50, page_token: str | None = None
+) -> RunPage:
+    """Return the runs that fit, newest first.
+
+    Raises:
+        InvalidRequestError: the page token is none of ours.
+    """
     equal: dict[str, Any] = {
         "status": wanted.status,
         "pipeline": wanted.pipeline,
@@ -46,9 +62,28 @@ def list_runs(engine: Engine, wanted: RunFilter, *, limit: int = 50) -> list[Man
         equal={name: value for name, value in equal.items() if value is not None},
         contains=None if wanted.label is None else ("labels", wanted.label),
         descending=True,
-        limit=limit,
+        limit=limit + 1,  # one more tells whether there is a next page
+        after=None if page_token is None else _place_of(page_token),
     )
-    return [Manifest.model_validate(found.document) for found in engine.documents.query(query)]
+    found = [Manifest.model_validate(one.document) for one in engine.documents.query(query)]
+    runs = found[:limit]
+    return RunPage(runs, _token_of(runs[-1]) if len(found) > limit else None)
+
+
+def _token_of(last: Manifest) -> str:
+    """Return where the next page begins; what is in it is nobody's business but ours."""
+    place = f"{last.created_at.isoformat()} {last.run_id}"
+    return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
+
+
+def _place_of(token: str) -> tuple[datetime, str]:
+    try:
+        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        created_at, run_id = text.decode().split(" ")
+        return datetime.fromisoformat(created_at).astimezone(UTC), run_id
+    except ValueError:
+        allowed = "the nextPageToken of an earlier answer"
+        raise InvalidRequestError(field="pageToken", value=token[:200], allowed=allowed) from None
 
 
 def timeline_of(engine: Engine, run_id: str) -> list[TraceEvent]:

@@ -97,11 +97,16 @@ def renew(
 def _refusal(manifest: Manifest, now: datetime, generation: int) -> Change | None:
     """Return the answer to a hint that cannot get the lease, without a change; None if it may."""
     if generation > manifest.dispatch.generation:
-        return Change(Outcome.REJECTED, manifest, changed=False)
+        return unchanged(manifest, Outcome.REJECTED)
     if manifest.is_terminal:
         return unchanged(manifest, outcome_at_end(manifest))
     if generation < manifest.dispatch.generation:
         return unchanged(manifest, Outcome.DUPLICATE)
+    return _obstacle(manifest, now)
+
+
+def _obstacle(manifest: Manifest, now: datetime) -> Change | None:
+    """Return why the bearer of the current hint cannot have the lease now; None if it can."""
     lease = manifest.lease
     if lease is not None and now < lease.expires_at:
         return unchanged(manifest, Outcome.LEASE_HELD, wake_task(manifest, lease))
@@ -109,6 +114,8 @@ def _refusal(manifest: Manifest, now: datetime, generation: int) -> Change | Non
         return unchanged(manifest, Outcome.PARKED)
     if manifest.status is RunStatus.BLOCKED:
         return unchanged(manifest, Outcome.BLOCKED)
+    if manifest.dispatch.remote:
+        return unchanged(manifest, Outcome.PARKED)
     if lease is None and now + EARLY < manifest.dispatch.not_before:
         return unchanged(manifest, Outcome.RETRY_SCHEDULED, dispatch_task(manifest))
     return None

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from leasehold.domain.alarm import alarm_for
-from leasehold.domain.change import Change, owed_tasks, unchanged
+from leasehold.domain.change import Change, unchanged
 from leasehold.domain.dispatch import Rules, StepSettings, dispatch_of
 from leasehold.domain.manifest import KeptValue, Manifest, StepRecord
 from leasehold.domain.status import Outcome, RunStatus
@@ -45,7 +45,7 @@ def start(current: Manifest | None, now: datetime, *, rules: Rules, new: NewRun)
     steps = {step: StepRecord(status=RunStatus.PENDING) for step in new.plan}
     settings = rules.known_settings(new.plan[0])
     manifest = new_manifest(now, rules=rules, settings=settings, new=new, steps=steps)
-    return Change(Outcome.STARTED, manifest, owed_tasks(manifest))
+    return Change(Outcome.STARTED, manifest)
 
 
 def new_manifest(

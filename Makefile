@@ -1,0 +1,63 @@
+# Each target needs only python3 (3.11 or newer) and make; it makes its own .venv.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+PYTHON ?= python3
+BIN := .venv/bin
+INPUT ?= .
+export PYTHONDONTWRITEBYTECODE ?= 1
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: .venv/.runtime ## run the review pipeline on this repository's documents, or on INPUT=folder
+	@$(BIN)/python -m pipelines.review.demo "$(INPUT)"
+
+.PHONY: test
+test: .venv/.dev ## run the tests
+	@$(BIN)/pytest
+
+.PHONY: check
+check: .venv/.dev ## the whole gate: format, lint, types, import contract, fresh docs, tests
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
+	$(BIN)/pytest
+
+.PHONY: fix
+fix: .venv/.dev ## format, mend what ruff can mend, draw the generated docs
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	$(BIN)/python docs/generate.py
+
+.PHONY: storm
+storm: .venv/.dev ## the property tests with many more examples (minutes)
+	LEASEHOLD_STORM=1 $(BIN)/pytest tests/properties
+
+.PHONY: bench
+bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the same run (minutes)
+	@$(BIN)/python -m bench.durable_steps
+
+.PHONY: clean
+clean: ## delete .venv and the demo's data
+	rm -rf .venv .leasehold bench/out
+
+# What users run needs the run-time dependencies alone; the gate needs the development ones as well.
+.venv/.runtime: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "installing Leasehold into .venv (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+.venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "installing Leasehold and its development tools into .venv (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@ .venv/.runtime
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: Leasehold needs Python 3.11 or newer; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || \
+	  { echo "error: python3 could not make .venv; on Debian and Ubuntu: apt install python3-venv" >&2; rm -rf .venv; exit 1; }

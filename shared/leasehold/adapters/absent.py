@@ -1,0 +1,64 @@
+"""Stores that are not there: nothing is in them, and what is written to them is gone.
+
+To read a store before anything was written, without making it; and to rehearse a start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasehold.domain.document import Answer, DecideDocument, Ref
+from leasehold.errors import ArtifactNotFoundError
+from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Committed, Query, Snapshot
+
+
+class AbsentDocuments:
+    """The documents port on nothing."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def transact(
+        self,
+        ref: Ref,  # noqa: ARG002 - the port's shape
+        decide: DecideDocument[Answer],
+        *,
+        if_version: Snapshot | None = None,  # noqa: ARG002 - the port's shape
+    ) -> Committed[Answer]:
+        """Decide on nothing, and forget what was decided."""
+        return Committed(decide(None, self._clock.now()).answer, None)
+
+    def get(self, ref: Ref) -> Snapshot | None:  # noqa: ARG002 - the port's shape
+        """Return None."""
+        return None
+
+    def query(self, query: Query) -> Sequence[Snapshot]:  # noqa: ARG002 - the port's shape
+        """Return nothing."""
+        return ()
+
+    def delete(self, ref: Ref) -> None:
+        """Do nothing: it is not there."""
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+
+class AbsentArtifacts:
+    """The artifacts port on nothing."""
+
+    def put(self, name: str, data: bytes) -> str:  # noqa: ARG002 - the port's shape
+        """Forget the data."""
+        return name
+
+    def get(self, name: str) -> bytes:
+        """Raise ArtifactNotFoundError."""
+        raise ArtifactNotFoundError(name=name, store="a store that is not there")
+
+    def exists(self, name: str) -> bool:  # noqa: ARG002 - the port's shape
+        """Return False."""
+        return False
+
+    def list(self, prefix: str) -> Sequence[str]:  # noqa: ARG002 - the port's shape
+        """Return nothing."""
+        return ()

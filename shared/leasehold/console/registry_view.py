@@ -1,0 +1,98 @@
+"""`leasehold registry`: what is in force per step type, from where, and what was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+import click
+
+from leasehold.console.answers import Row, answer_json, answer_table
+from leasehold.console.opening import opened
+from leasehold.console.says import warn
+from leasehold.console.words import Styled
+from leasehold.domain.dispatch import StepSettings
+from leasehold.registry.dispatch import StepDispatchEntry
+from leasehold.services.engine import Engine
+
+_COLUMNS: Final = ("STEP", "HANDLER", "TIMEOUT", "DEADLINE", "RETRIES", "HEARTBEAT", "ISOLATION")
+
+
+def registry(*, as_json: bool) -> None:
+    """Answer with both registries as they hold at this moment. No store is needed."""
+    with opened(absent=True) as bundle:
+        engine = bundle.engine
+    if as_json:
+        answer_json(in_force(engine))
+        return
+    answer_table(
+        _COLUMNS, [_row(entry, _settings(engine, entry)) for entry in engine.catalog.steps]
+    )
+    click.echo()
+    pipelines = [(entry.name, " → ".join(entry.steps)) for entry in engine.catalog.pipelines]
+    answer_table(("PIPELINE", "STEPS"), pipelines)
+    for entry in engine.catalog.steps:
+        for sentence in _settings(engine, entry).refused:
+            warn(sentence)
+
+
+def in_force(engine: Engine) -> dict[str, Any]:
+    """Return both registries as JSON values."""
+    return {
+        "steps": [_step(entry, _settings(engine, entry)) for entry in engine.catalog.steps],
+        "pipelines": [
+            {"name": entry.name, "steps": entry.steps} for entry in engine.catalog.pipelines
+        ],
+    }
+
+
+def _settings(engine: Engine, entry: StepDispatchEntry) -> StepSettings:
+    return engine.rules.known_settings(entry.step_type)
+
+
+def _step(entry: StepDispatchEntry, settings: StepSettings) -> dict[str, Any]:
+    return {
+        "stepType": entry.step_type,
+        "handler": entry.handler,
+        "isolation": entry.isolation,
+        "queue": settings.queue,
+        **{
+            name: {"value": value, "source": settings.sources[source]}
+            for name, (value, source) in _values(settings).items()
+        },
+        "refused": settings.refused,
+    }
+
+
+def _values(settings: StepSettings) -> Mapping[str, tuple[float | None, str]]:
+    """Return each value with its unit in the name, and the name of its source."""
+    return {
+        "agentTimeoutMs": (settings.agent_timeout // timedelta(milliseconds=1), "agentTimeout"),
+        "dispatchDeadlineS": (settings.dispatch_deadline.total_seconds(), "dispatchDeadline"),
+        "maxRetries": (settings.max_retries, "maxRetries"),
+        "heartbeatS": (_seconds(settings.heartbeat), "heartbeat"),
+    }
+
+
+def _row(entry: StepDispatchEntry, settings: StepSettings) -> Row:
+    heartbeat = _seconds(settings.heartbeat)
+    return (
+        entry.step_type,
+        entry.handler,
+        _from(settings, f"{settings.agent_timeout.total_seconds():g} s", "agentTimeout"),
+        _from(settings, f"{settings.dispatch_deadline.total_seconds():g} s", "dispatchDeadline"),
+        _from(settings, str(settings.max_retries), "maxRetries"),
+        _from(settings, "none" if heartbeat is None else f"{heartbeat:g} s", "heartbeat"),
+        entry.isolation,
+    )
+
+
+def _from(settings: StepSettings, value: str, source: str) -> Styled:
+    """Return a value with its source; those that do not come from the entry stand out."""
+    where = settings.sources[source]
+    return Styled(f"{value} ({where})", "cyan" if where.isupper() else "")
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()

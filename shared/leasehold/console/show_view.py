@@ -1,0 +1,117 @@
+"""`leasehold show`: one run, whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+import click
+
+from leasehold.console.answers import Cell, Row, answer_facts, answer_json, answer_table
+from leasehold.console.opening import to_read
+from leasehold.console.words import (
+    SKULL,
+    Styled,
+    ago,
+    duration,
+    stamp,
+    state_of,
+    style_of,
+    value_in_short,
+)
+from leasehold.domain.manifest import Attempts, KeptValue, Manifest, StepRecord, to_document
+from leasehold.domain.status import AttemptEnd
+from leasehold.services.read_runs import get_run
+
+_COLUMNS: Final = ("STEP", "STATUS", "TIME", "ATTEMPTS", "OUTPUT")
+
+Fact = tuple[str, Cell]
+
+
+def show(run_id: str, *, as_json: bool) -> None:
+    """Answer with the manifest: as it is, or as an overview for people."""
+    with to_read() as bundle:
+        run = get_run(bundle.engine, run_id)
+        now = bundle.engine.clock.now()
+    if as_json:
+        answer_json(to_document(run))
+        return
+    answer_facts([*_identity(run, now), *_troubles(run, now), *_work(run, now)])
+    click.echo()
+    answer_table(_COLUMNS, [_row(step, run.steps[step], now) for step in run.plan])
+
+
+def _identity(run: Manifest, now: datetime) -> Iterator[Fact]:
+    yield "run", Styled(run.run_id, "bold")
+    yield "pipeline", run.pipeline
+    yield "status", state_of(run)
+    yield "created", _when(run.created_at, now)
+    if run.completed_at is not None:
+        yield (
+            "completed",
+            f"{stamp(run.completed_at)}, in {duration(run.completed_at - run.created_at)}",
+        )
+    if run.labels:
+        yield "labels", ", ".join(run.labels)
+    if run.idempotency_key is not None:
+        yield "idempotency key", run.idempotency_key
+    yield "input", value_in_short(KeptValue(text=run.input, ref=run.input_ref))
+
+
+def _troubles(run: Manifest, now: datetime) -> Iterator[Fact]:
+    if run.dead_letter_reason is not None and run.dead_lettered_at is not None:
+        yield "dead letter", Styled(f"{SKULL} {run.dead_letter_reason}", "bold red")
+        yield "", run.dead_letter_detail or ""
+        yield "", _when(run.dead_lettered_at, now)
+    if run.block is not None:
+        yield "blocked", Styled(f"{run.block.code}: {run.block.finding}", "yellow")
+        yield "", run.block.remediation
+    if run.error is not None:
+        said = f"{run.error.type} ({run.error.code}): {run.error.message}"
+        where = f" at {run.error.origin}" if run.error.origin else ""
+        yield "error", Styled(said, "red")
+        yield "", f"attempt {run.error.attempt} of step {run.error.step}{where}"
+
+
+def _work(run: Manifest, now: datetime) -> Iterator[Fact]:
+    if run.lease is not None:
+        until = ago(run.lease.expires_at, now)
+        yield "lease", f"{run.lease.holder}, token {run.fencing_token}, ends {until}"
+        if run.heartbeat_at is not None:
+            yield "heartbeat", ago(run.heartbeat_at, now)
+    elif run.alarm_at is not None:
+        due = run.dispatch.not_before
+        when = f"at {stamp(due)} ({ago(due, now)})" if due > now else "waits for a worker"
+        yield "next", f"attempt {run.attempt} of step {run.current_step} {when}"
+
+
+def _row(step: str, record: StepRecord, now: datetime) -> Row:
+    began, ended = record.started_at, record.completed_at or now
+    short = value_in_short(record.kept_output)
+    graded = record.output_status not in (None, "SUCCESS")
+    return (
+        step,
+        Styled(record.status.value, style_of(record.status)),
+        "" if began is None else duration(ended - began),
+        "" if began is None else _attempts(record),
+        f"{record.output_status} {short}" if graded else short,
+    )
+
+
+def _attempts(record: StepRecord) -> str:
+    """Return how many attempts were begun, and how those ended that gave no output."""
+    causes = [
+        f"{count} {end.value}" for end in AttemptEnd if (count := _count(record.attempts, end))
+    ]
+    begun = record.attempts.ended + (record.status.value in ("IN_PROGRESS", "COMPLETED"))
+    return f"{begun} ({', '.join(causes)})" if causes else str(begun)
+
+
+def _count(attempts: Attempts, end: AttemptEnd) -> int:
+    count: int = getattr(attempts, end.value)
+    return count
+
+
+def _when(at: datetime, now: datetime) -> str:
+    return f"{stamp(at)} ({ago(at, now)})"

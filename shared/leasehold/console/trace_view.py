@@ -1,0 +1,49 @@
+"""`leasehold trace`: all that happened to a run, oldest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from leasehold.console.answers import Row, answer_json, answer_table
+from leasehold.console.opening import to_read
+from leasehold.console.words import Styled, duration, stamp
+from leasehold.domain.trace import TraceEvent, TraceType
+from leasehold.services.read_runs import timeline_of
+
+_COLUMNS: Final = ("AT", "AFTER", "EVENT", "STEP", "ATTEMPT", "REASON", "DETAIL")
+_STYLES: Final = {
+    TraceType.STEP_ERROR: "red",
+    TraceType.STEP_TERMINATED: "yellow",
+    TraceType.GATE_BLOCKED: "yellow",
+    TraceType.STEP_UNKNOWN: "yellow",
+    TraceType.STEP_DEAD_LETTERED: "bold red",
+    TraceType.RUN_COMPLETED: "green",
+}
+
+
+def trace(run_id: str, *, as_json: bool) -> None:
+    """Answer with the timeline of the run."""
+    with to_read() as bundle:
+        events = timeline_of(bundle.engine, run_id)
+    if as_json:
+        answer_json({"events": events})
+    else:
+        answer_table(_COLUMNS, _rows(events))
+
+
+def _rows(events: Sequence[TraceEvent]) -> list[Row]:
+    return [_row(event, events[0].at) for event in events]
+
+
+def _row(event: TraceEvent, start: datetime) -> Row:
+    return (
+        stamp(event.at),
+        f"+{duration(event.at - start)}",
+        Styled(event.type.value, _STYLES.get(event.type, "")),
+        event.step or "",
+        "" if event.attempt is None else str(event.attempt),
+        event.reason or "",
+        event.detail or "",
+    )

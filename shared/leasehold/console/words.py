@@ -1,0 +1,78 @@
+"""How times, states and values are said in one line."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from leasehold.domain.manifest import KeptValue, Manifest
+from leasehold.domain.status import RunStatus
+
+SKULL: Final = "💀"
+
+_STYLES: Final = {
+    RunStatus.PENDING: "cyan",
+    RunStatus.IN_PROGRESS: "blue",
+    RunStatus.ERROR: "red",
+    RunStatus.BLOCKED: "yellow",
+    RunStatus.COMPLETED: "green",
+}
+_UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_FEW_SECONDS: Final = 10
+
+
+class Styled(NamedTuple):
+    """A text, and how a terminal shows it."""
+
+    text: str
+    style: str = ""
+
+
+def one_line(text: str, limit: int | None = None) -> str:
+    """Return the text without line breaks and control characters, cut at `limit` characters."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if limit is None or len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def duration(passed: timedelta) -> str:
+    """Return a span in at most two units: `0.4 s`, `12 s`, `3 min 5 s`, `2 d 4 h`."""
+    seconds = max(0.0, passed.total_seconds())
+    if seconds < _FEW_SECONDS:
+        return f"{seconds:.1f} s"
+    left, parts = round(seconds), []
+    for size, unit in _UNITS:
+        if (count := left // size) or parts:
+            parts.append((count, unit))
+        left %= size
+    return " ".join(f"{count} {unit}" for count, unit in parts[:2] if count)
+
+
+def ago(at: datetime, now: datetime) -> str:
+    """Return how long ago that was, or how soon it will be."""
+    return f"in {duration(at - now)}" if at > now else f"{duration(now - at)} ago"
+
+
+def stamp(at: datetime) -> str:
+    """Return the time in RFC 3339, UTC, to the millisecond."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def state_of(run: Manifest) -> Styled:
+    """Return where a run stands: its status, and what lies over it."""
+    if run.dead_lettered:
+        return Styled(f"{run.status} dead-lettered", "bold red")
+    overlays = {"cancelled": run.cancelled, "paused": run.paused}
+    words = [run.status.value, *(word for word, holds in overlays.items() if holds)]
+    return Styled(" ".join(words), "dim" if run.cancelled else style_of(run.status))
+
+
+def style_of(status: RunStatus) -> str:
+    """Return how a terminal shows a status."""
+    return _STYLES[status]
+
+
+def value_in_short(kept: KeptValue | None, limit: int = 72) -> str:
+    """Return a user's value, abbreviated; a large one by the name of its artifact."""
+    if kept is None:
+        return ""
+    return f"artifact {kept.ref}" if kept.ref else one_line(kept.text or "null", limit)

@@ -1,0 +1,73 @@
+"""A run in one line: what lists, answers and displays show of a manifest."""
+
+from __future__ import annotations
+
+from pydantic import AwareDatetime
+
+from leasehold.domain.manifest import Attempts, Manifest, Stored
+from leasehold.domain.status import DeadLetterReason, RunStatus
+
+
+class RunProgress(Stored):
+    """How far a run is: whole steps, and a share of 1 that counts what the current step says."""
+
+    steps_done: int
+    steps: int
+    fraction: float
+    message: str
+
+
+class Summary(Stored):
+    """A run without its values; fields mean what they mean in the manifest."""
+
+    run_id: str
+    pipeline: str
+    status: RunStatus
+    current_step: str
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+    completed_at: AwareDatetime | None
+    paused: bool
+    cancelled: bool
+    dead_lettered: bool
+    dead_lettered_at: AwareDatetime | None
+    dead_letter_reason: DeadLetterReason | None
+    attempts: Attempts
+    progress: RunProgress
+    labels: tuple[str, ...]
+
+
+def summary_of(manifest: Manifest) -> Summary:
+    """Return the run in one line."""
+    return Summary(
+        run_id=manifest.run_id,
+        pipeline=manifest.pipeline,
+        status=manifest.status,
+        current_step=manifest.current_step,
+        created_at=manifest.created_at,
+        updated_at=manifest.updated_at,
+        completed_at=manifest.completed_at,
+        paused=manifest.paused,
+        cancelled=manifest.cancelled,
+        dead_lettered=manifest.dead_lettered,
+        dead_lettered_at=manifest.dead_lettered_at,
+        dead_letter_reason=manifest.dead_letter_reason,
+        attempts=manifest.attempts,
+        progress=progress_of(manifest),
+        labels=manifest.labels,
+    )
+
+
+def progress_of(manifest: Manifest) -> RunProgress:
+    """Return how far the run is."""
+    records = [manifest.steps[step] for step in manifest.plan]
+    done = sum(record.status is RunStatus.COMPLETED for record in records)
+    current = manifest.steps[manifest.current_step]
+    said = current.progress if current.status is RunStatus.IN_PROGRESS else None
+    share = done + (0.0 if said is None else said.fraction)
+    return RunProgress(
+        steps_done=done,
+        steps=len(records),
+        fraction=round(share / len(records), 4),
+        message="" if said is None else said.message,
+    )

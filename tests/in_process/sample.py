@@ -1,0 +1,158 @@
+"""Handlers that the tests of the engine run, and the catalog that names them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+from pydantic import BaseModel
+
+from leasehold import (
+    AgentClientError,
+    PermanentError,
+    PipelineEntry,
+    Registry,
+    StepContext,
+    StepDispatchEntry,
+    StepResult,
+)
+
+#: What handlers tell the tests, and what the tests tell them; by run id.
+CALLS: Counter[tuple[str, str]] = Counter()
+ENTERED: dict[str, threading.Event] = {}
+GO_ON: dict[str, threading.Event] = {}
+
+
+class Number(BaseModel):
+    """What most handlers take and give."""
+
+    n: int
+
+
+def add(ctx: StepContext, given: Number) -> Number:
+    """Add one."""
+    CALLS[ctx.run_id, ctx.step_type] += 1
+    return Number(n=given.n + 1)
+
+
+async def add_later(ctx: StepContext, given: Number) -> Number:
+    """Add one, in a coroutine."""
+    await asyncio.sleep(0)
+    return add(ctx, given)
+
+
+def fail_twice(ctx: StepContext, given: Number) -> Number:
+    """Fail on the first two attempts."""
+    if ctx.attempt < 3:
+        raise AgentClientError("the model is busy", code="overloaded", details=[{"status": 529}])
+    return add(ctx, given)
+
+
+def fail(ctx: StepContext, given: Number) -> Number:
+    """Fail on each attempt."""
+    raise ValueError(f"{ctx.step_type} cannot do {given.n}")
+
+
+def refuse(ctx: StepContext, given: Number) -> Number:
+    """Fail for good."""
+    raise PermanentError("the folder is gone", code="folder_missing")
+
+
+def exit_(ctx: StepContext, given: Number) -> Number:
+    """Try to take the worker along."""
+    raise SystemExit(3)
+
+
+def misfit(ctx: StepContext, given: Number) -> Number:
+    """Return what the model refuses."""
+    return {"n": "many"}  # type: ignore[return-value]
+
+
+def large(ctx: StepContext, given: Number) -> dict[str, Any]:
+    """Return more than a manifest keeps."""
+    return {"n": given.n, "text": "é" * 40_000}
+
+
+def half(ctx: StepContext, given: Number) -> StepResult[Number]:
+    """Return an output that is not all there is."""
+    return StepResult(Number(n=given.n), status="PARTIAL")
+
+
+def sum_of_two(ctx: StepContext, given: Any) -> Any:
+    """Use the output of a step before the last."""
+    return {"n": given["n"] + ctx.output_of("add")["n"]}
+
+
+def write_file(ctx: StepContext, given: Number) -> Any:
+    """Store a file of the run."""
+    address = ctx.artifacts.put("notes/one.txt", b"one")
+    return {"n": given.n, "address": address, "files": list(ctx.artifacts.list())}
+
+
+def hold(ctx: StepContext, given: Number) -> Number:
+    """Say that it is there, and wait until it may go on or must stop."""
+    ENTERED[ctx.run_id].set()
+    ctx.progress(0.5, "half way")
+    while not GO_ON[ctx.run_id].wait(0.01):
+        if ctx.shutdown_requested:
+            raise RuntimeError("asked to stop")
+    return add(ctx, given)
+
+
+def _entry(name: str, handler: str, **limits: Any) -> StepDispatchEntry:
+    return StepDispatchEntry(
+        step_type=name,
+        handler=f"tests.in_process.sample:{handler}",
+        agent_timeout=timedelta(minutes=1),
+        dispatch_deadline=timedelta(minutes=2),
+        **limits,
+    )
+
+
+STEPS = Registry(
+    "dispatch",
+    [
+        _entry("add", "add"),
+        _entry("add_again", "add"),
+        _entry("add_later", "add_later"),
+        _entry("fail_twice", "fail_twice"),
+        _entry("fail", "fail", max_retries=2),
+        _entry("refuse", "refuse"),
+        _entry("exit", "exit_", max_retries=0),
+        _entry("misfit", "misfit", max_retries=0),
+        _entry("large", "large"),
+        _entry("half", "half"),
+        _entry("sum_of_two", "sum_of_two"),
+        _entry("write_file", "write_file"),
+        _entry("hold", "hold"),
+        _entry("elsewhere", "no_such_handler"),
+        StepDispatchEntry(
+            step_type="away",
+            handler="remote",
+            agent_timeout=timedelta(minutes=1),
+            dispatch_deadline=timedelta(minutes=2),
+        ),
+    ],
+)
+PIPELINES = Registry(
+    "pipelines",
+    [
+        PipelineEntry(name="three", steps=("add", "add_later", "add_again")),
+        PipelineEntry(name="recovers", steps=("add", "fail_twice")),
+        PipelineEntry(name="fails", steps=("add", "fail")),
+        PipelineEntry(name="refuses", steps=("refuse", "add")),
+        PipelineEntry(name="exits", steps=("exit",)),
+        PipelineEntry(name="misfits", steps=("misfit",)),
+        PipelineEntry(name="large", steps=("large",)),
+        PipelineEntry(name="large_then", steps=("large", "add")),
+        PipelineEntry(name="half", steps=("half",)),
+        PipelineEntry(name="sums", steps=("add", "add_again", "sum_of_two")),
+        PipelineEntry(name="files", steps=("write_file",)),
+        PipelineEntry(name="holds", steps=("hold", "add")),
+        PipelineEntry(name="away", steps=("add", "away")),
+        PipelineEntry(name="elsewhere", steps=("add", "elsewhere")),
+    ],
+)

@@ -1,0 +1,152 @@
+"""The engine with threads and the machine's clock: many runs, restarts, renewals."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from leasehold.domain import lifecycle
+from leasehold.domain.change import on_run
+from leasehold.domain.manifest import run_ref
+from leasehold.testing import InProcessEngine
+from tests.in_process.sample import CALLS, ENTERED, GO_ON
+
+Make = Callable[..., InProcessEngine]
+Hold = Callable[..., Any]
+
+
+def test_many_runs_at_once_complete_with_each_step_run_once(threaded: Make) -> None:
+    with threaded(workers=8) as engine:
+        runs = [engine.start("three", {"n": number}).run_id for number in range(60)]
+        done = [engine.wait(run_id, 60) for run_id in runs]
+
+    assert {run.status for run in done} == {"COMPLETED"}
+    assert [run.steps["add_again"].output for run in done] == [
+        f'{{"n":{number + 3}}}' for number in range(60)
+    ]
+    assert {CALLS[run_id, step] for run_id in runs for step in ("add", "add_again")} == {1}
+
+
+def test_a_restart_takes_up_all_that_is_live(threaded: Make) -> None:
+    """The queue keeps nothing: the manifests say what is due."""
+    with threaded(workers=0) as before:
+        waiting = [before.start("three", {"n": number}).run_id for number in range(5)]
+
+    with threaded(workers=2) as after:
+        assert after.adopt_all() == 5
+        done = [after.wait(run_id, 30).status for run_id in waiting]
+
+    assert done == ["COMPLETED"] * 5
+
+
+def test_a_retry_comes_by_itself(threaded: Make) -> None:
+    with threaded() as engine:
+        run = engine.start("recovers", {"n": 1})
+        done = engine.wait(run.run_id, 30)
+
+    assert done.status == "COMPLETED"
+    assert done.steps["fail_twice"].attempts.failed == 2
+
+
+def test_a_lease_is_renewed_while_its_handler_works(threaded: Make, holding: Hold) -> None:
+    """The handler works for longer than the lease runs; it is not taken from it."""
+    with threaded(PIPELINE_LEASE_TTL_S="0.6", PIPELINE_HEARTBEAT_S="0.1") as engine:
+        run = holding(engine)
+        acquired = engine.show(run.run_id).lease
+        assert acquired is not None
+        poll(lambda: engine.show(run.run_id).heartbeat_at > acquired.expires_at)
+        held = engine.show(run.run_id)
+        GO_ON[run.run_id].set()
+        done = engine.wait(run.run_id, 30)
+
+    assert held.lease is not None
+    assert held.lease.lease_id == acquired.lease_id
+    assert held.fencing_token == 1
+    assert held.steps["hold"].progress is not None
+    assert held.steps["hold"].progress.message == "half way"
+    assert done.status == "COMPLETED"
+    assert done.steps["hold"].attempts.expired == 0
+
+
+def test_a_worker_that_lost_its_lease_stops_and_changes_nothing(
+    threaded: Make, holding: Hold
+) -> None:
+    """Somebody ends the lease under it, as a sweep would; the next generation completes."""
+    with threaded(PIPELINE_LEASE_TTL_S="0.6", PIPELINE_HEARTBEAT_S="0.1") as engine:
+        run = holding(engine)
+        lease = engine.show(run.run_id).lease
+        assert lease is not None
+        ENTERED[run.run_id].clear()
+        end = partial(
+            lifecycle.expire, rules=engine.engine.rules, lease_id=lease.lease_id, holder_gone=True
+        )
+        engine.engine.documents.transact(run_ref(run.run_id), on_run(run.run_id, end))
+        engine.adopt(run.run_id)
+        assert ENTERED[run.run_id].wait(10)
+        GO_ON[run.run_id].set()
+        done = engine.wait(run.run_id, 30)
+
+    assert done.status == "COMPLETED"
+    assert done.fencing_token == 3
+    assert done.attempts.failed == 0
+    assert done.steps["hold"].attempts.expired == 1
+
+
+def test_an_engine_that_closes_gives_its_runs_back(threaded: Make, holding: Hold) -> None:
+    """No retry is burnt: the next engine goes on at once."""
+    with threaded() as engine:
+        run = holding(engine)
+
+    GO_ON[run.run_id].set()
+    with threaded() as engine:
+        left = engine.show(run.run_id)
+        engine.adopt(run.run_id)
+        done = engine.wait(run.run_id, 30)
+
+    assert left.status == "PENDING"
+    assert left.lease is None
+    assert left.attempts.interrupted == 1
+    assert left.attempts.failed == 0
+    assert done.status == "COMPLETED"
+
+
+def test_a_run_held_elsewhere_is_looked_at_again_when_that_lease_is_over(
+    threaded: Make, holding: Hold
+) -> None:
+    """Two engines, one store: the second leaves the lease alone and comes back at its end."""
+    with threaded() as engine, threaded() as other:
+        run = holding(engine)
+        other.adopt(run.run_id)
+        held = other.show(run.run_id)
+        GO_ON[run.run_id].set()
+        done = engine.wait(run.run_id, 30)
+
+    assert held.lease is not None
+    assert held.lease.max_expires_at - held.lease.acquired_at == timedelta(minutes=7)
+    assert done.status == "COMPLETED"
+    assert CALLS[run.run_id, "hold"] == 1
+
+
+def test_waiting_has_an_end(threaded: Make, holding: Hold) -> None:
+    with threaded() as engine:
+        run = holding(engine)
+
+        with pytest.raises(TimeoutError, match="still moves after"):
+            engine.wait(run.run_id, 0.01)
+
+        GO_ON[run.run_id].set()
+        assert engine.wait(run.run_id, 30).status == "COMPLETED"
+
+
+def poll(holds: Callable[[], bool], seconds: float = 10) -> None:
+    """Look again and again until it holds."""
+    never, end = threading.Event(), time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        never.wait(0.01)
