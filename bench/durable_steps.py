@@ -2,7 +2,11 @@
 
 The floor does what no engine can do with less: a thread reads a document as large as a manifest
 and writes it back, twice a step, each time in a transaction with a full sync. The engine does the
-same work with leases, fencing, alarms and the outbox, and one transaction more for each run.
+same work with leases, fencing, alarms and the outbox, and the start of each run besides.
+
+Alone, one thread does it all, like the floor's. Together, there are as many workers as threads of
+the floor. The time of a step is what a caller sees who starts a run and waits for its end, with
+the engine's own thread in between.
 """
 
 from __future__ import annotations
@@ -11,8 +15,8 @@ import argparse
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
@@ -49,30 +53,54 @@ PIPELINES: Final = Registry(
 )
 
 
-def steps_a_second(folder: Path, *, runs: int, at_once: int) -> tuple[float, float, int]:
-    """Return the engine's steps a second, the median step's milliseconds, a manifest's bytes."""
-    slots = threading.Semaphore(at_once)
-    done = threading.Semaphore(0)
+def steps_a_second_alone(folder: Path, runs: int) -> tuple[float, int]:
+    """Return the steps a second of one thread that starts and runs them all, a manifest's bytes."""
+    with _engine(folder, workers=0) as engine:
+        size = _warmed_up(engine)
+        started = time.perf_counter()
+        for number in range(runs):
+            engine.start("no-op", {"number": number})
+            engine.run_until_idle()
+        seconds = time.perf_counter() - started
+    return runs * STEPS_A_RUN / seconds, size
 
-    with _engine(folder, at_once) as engine:
-        run = engine.start("no-op", {"warm": "up"})
-        engine.wait(run.run_id)
-        size = len(engine.show(run.run_id).model_dump_json(exclude_none=True))
+
+def steps_a_second_together(folder: Path, runs: int, at_once: int) -> tuple[float, int]:
+    """Return the steps a second of as many workers as runs at once, and a manifest's bytes."""
+    slots, done = threading.Semaphore(at_once), threading.Semaphore(0)
+    with _engine(folder, workers=at_once) as engine:
+        size = _warmed_up(engine)
         engine.on_rest(lambda _: _release(slots, done))
-        took = []
         started = time.perf_counter()
         for number in range(runs):
             slots.acquire()
+            engine.start("no-op", {"number": number})
+        for _ in range(runs):
+            done.acquire()
+        seconds = time.perf_counter() - started
+    return runs * STEPS_A_RUN / seconds, size
+
+
+def step_milliseconds(folder: Path, runs: int) -> float:
+    """Return the median step's share of a run alone, from its start until a caller is told."""
+    done = threading.Semaphore(0)
+    took = []
+    with _engine(folder, workers=1) as engine:
+        _warmed_up(engine)
+        engine.on_rest(lambda _: done.release())
+        for number in range(runs):
             began = time.perf_counter()
             engine.start("no-op", {"number": number})
-            if at_once == 1:
-                done.acquire()
-                took.append((time.perf_counter() - began) / STEPS_A_RUN)
-        if at_once > 1:
-            for _ in range(runs):
-                done.acquire()
-        seconds = time.perf_counter() - started
-    return runs * STEPS_A_RUN / seconds, median(took or [0.0]) * 1000, size
+            done.acquire()
+            took.append((time.perf_counter() - began) / STEPS_A_RUN)
+    return median(took) * 1000
+
+
+def _warmed_up(engine: InProcessEngine) -> int:
+    """Run one run to its end; return the bytes of its manifest."""
+    run = engine.start("no-op", {"warm": "up"})
+    engine.run_until_idle()
+    return len(engine.wait(run.run_id).model_dump_json(exclude_none=True))
 
 
 def _release(*semaphores: threading.Semaphore) -> None:
@@ -140,27 +168,31 @@ def _engine(folder: Path, workers: int) -> InProcessEngine:
 
 
 def measure(rounds: int, runs: int) -> list[Figure]:
-    """Return the figures of issue and floor, each round one after the other in one folder."""
+    """Return the figures; each round measures engine and floor one after the other."""
     alone, together, latency = [], [], []
+    steps = runs * STEPS_A_RUN
     for _ in range(rounds):
-        with TemporaryDirectory() as name:
-            folder = Path(name)
-            ours, step_ms, size = steps_a_second(folder, runs=runs, at_once=1)
-            floor, floor_ms = floor_steps_a_second(
-                folder, steps=runs * STEPS_A_RUN, threads=1, size=size
-            )
+        with _folder() as folder:
+            ours, size = steps_a_second_alone(folder, runs)
+            floor, floor_ms = floor_steps_a_second(folder, steps=steps, threads=1, size=size)
             alone.append((ours, floor))
-            latency.append((step_ms, floor_ms))
-        with TemporaryDirectory() as name:
-            folder = Path(name)
-            ours, _, size = steps_a_second(folder, runs=runs, at_once=32)
-            floor, _ = floor_steps_a_second(folder, steps=runs * STEPS_A_RUN, threads=32, size=size)
+        with _folder() as folder:
+            latency.append((step_milliseconds(folder, runs), floor_ms))
+        with _folder() as folder:
+            ours, size = steps_a_second_together(folder, runs, at_once=32)
+            floor, _ = floor_steps_a_second(folder, steps=steps, threads=32, size=size)
             together.append((ours, floor))
     return [
         figure("durable steps, 1 run at once", "steps/s", alone, at_least=0.6),
         figure("durable steps, 32 runs at once", "steps/s", together, at_least=1.0),
         figure("engine time of a step, one run alone", "ms", latency, at_most=3.0),
     ]
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with TemporaryDirectory() as name:
+        yield Path(name)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -34,6 +35,9 @@ from leasehold.worker.holder import is_gone
 
 _LOG: Final = logging.getLogger("leasehold.in_process")
 _PAGE: Final = 200
+
+#: Cloud Run kills a process 10 s after SIGTERM; an engine ends in less.
+GRACE_S: Final = 8.0
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -164,15 +168,21 @@ class InProcessEngine:
         """Return all that happened to the run, oldest first."""
         return timeline_of(self.engine, run_id)
 
-    def close(self) -> None:
-        """Let running attempts know, wait for them, and close the store."""
+    def close(self, grace: float = GRACE_S) -> None:
+        """Let running attempts know, wait for them, and close the store.
+
+        A handler that does not end within `grace` seconds is left behind: its thread ends with
+        the process, and the next engine on this host takes its run up.
+        """
         self._stopping = True
         for held in self._bundle.runner.heartbeat.held_runs():
             held.ask_to_stop("instance_shutdown")
         self._queue.close()
+        end = time.monotonic() + grace
         for thread in self._threads:
-            thread.join()
-        self._bundle.close()
+            thread.join(max(0.0, end - time.monotonic()))
+        if not any(thread.is_alive() for thread in self._threads):
+            self._bundle.close()
 
     def __enter__(self) -> Self:
         return self

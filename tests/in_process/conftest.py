@@ -51,7 +51,6 @@ def threaded(environ: dict[str, str]) -> Callable[..., InProcessEngine]:
 @pytest.fixture
 def holding(request: pytest.FixtureRequest) -> Callable[[InProcessEngine], Any]:
     """Starts a run whose first step waits; returns it once its handler is entered."""
-
     key = request.node.name
 
     def start(engine: InProcessEngine) -> Any:

@@ -1,0 +1,69 @@
+"""What the README shows runs as it stands there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A user's folder, with the files that the README has them write."""
+    steps, test = blocks("python")
+    (tmp_path / "steps.py").write_text(steps)
+    (tmp_path / "test_steps.py").write_text(test)
+    return tmp_path
+
+
+def run(folder: Path, *command: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=folder,
+        env=os.environ | environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_pipeline_of_the_readme_runs(folder: Path) -> None:
+    line = next(line for line in "".join(blocks("sh")).splitlines() if "start answers" in line)
+    setting, _, command = line.partition(" .venv/bin/")
+    name, _, value = setting.partition("=")
+    parts = [part.strip("'") for part in re.findall(r"'[^']*'|\S+", command)]
+
+    done = run(folder, *parts, "--json", **{name: value})
+
+    assert done.returncode == 0, done.stderr
+    assert '"status":"COMPLETED"' in done.stdout.replace(" ", "")
+
+
+def test_the_test_of_the_readme_passes(folder: Path) -> None:
+    done = run(folder, "pytest", "-q", "test_steps.py", PYTHONPATH=str(folder))
+
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_files_that_the_docs_link_to_are_there() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    missing = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())
+        if not (page.parent / target).exists()
+    ]
+
+    assert missing == []
