@@ -35,16 +35,16 @@ class FolderArtifacts:
         self._root = root.absolute()
         self._unfinished = self._root / _UNFINISHED
         with self._told(self._root):
-            self._unfinished.mkdir(parents=True, exist_ok=True)
+            _make_folder(self._unfinished)
             with tempfile.TemporaryFile(dir=self._unfinished):
                 pass  # the folder can be written
-        self.sweep(before=clock.now().timestamp() - ORPHAN_AGE_S)
+            self.sweep(before=clock.now().timestamp() - ORPHAN_AGE_S)
 
     def put(self, name: str, data: bytes) -> str:
         """Store `data` whole or not at all; return its path."""
         path = self._path(name)
         with self._told(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(path.parent)
             handle, unfinished = tempfile.mkstemp(dir=self._unfinished)
             try:
                 with os.fdopen(handle, "wb") as file:
@@ -65,12 +65,14 @@ class FolderArtifacts:
         with self._told(path):
             try:
                 return path.read_bytes()
-            except (FileNotFoundError, IsADirectoryError):
+            except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 raise ArtifactNotFoundError(name=name, store=str(self._root)) from None
 
     def exists(self, name: str) -> bool:
         """Return whether something has that name."""
-        return self._path(name).is_file()
+        path = self._path(name)
+        with self._told(path):
+            return path.is_file()
 
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted."""
@@ -108,22 +110,34 @@ class FolderArtifacts:
 
 def _name_problem(name: str) -> str | None:
     """Return why the name is refused, or None."""
-    if not name or len(name) > _MAX_NAME:
-        return f"it must have 1 to {_MAX_NAME} characters"
-    if any(ord(character) < ord(" ") or character in "\x7f\\" for character in name):
-        return "it holds a control character or a backslash"
+    if any(_is_no_text(character) for character in name):
+        return "it holds a control character, a backslash or a lone surrogate"
+    if not 1 <= len(name.encode()) <= _MAX_NAME:
+        return f"it must have 1 to {_MAX_NAME} bytes"
     parts = name.split("/")
     if any(part in ("", ".", "..") for part in parts):
         return "it is no relative path of plain parts"
-    if any(len(part.encode("utf-8", "surrogatepass")) > _MAX_PART for part in parts):
+    if any(len(part.encode()) > _MAX_PART for part in parts):
         return f"a part of it has over {_MAX_PART} bytes"
     if parts[0] == _UNFINISHED:
         return f"{_UNFINISHED} is kept for unfinished writes"
     return None
 
 
+def _is_no_text(character: str) -> bool:
+    return character < " " or character in "\x7f\\" or "\ud800" <= character <= "\udfff"
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folder and those above it that are not there, each of them durable."""
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
+
+
 def _sync_folder(folder: Path) -> None:
-    """Make the rename itself durable."""
+    """Make durable which names the folder has."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

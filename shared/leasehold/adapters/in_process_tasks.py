@@ -6,9 +6,13 @@ import heapq
 import itertools
 import threading
 from collections.abc import Iterable
+from typing import Final
 
 from leasehold.domain.task import Task
 from leasehold.ports.clock import Clock
+
+#: A time of day that jumps, or a machine that slept, is noticed after this long at most.
+_LOOK_AGAIN_S: Final = 60.0
 
 
 class InProcessTasks:
@@ -87,6 +91,7 @@ class InProcessTasks:
         timeout = None
         if self._heap:
             timeout = max(0.0, self._heap[0][0] - self._clock.now().timestamp())
+            timeout = min(timeout, _LOOK_AGAIN_S)
         self._idle += 1
         try:
             self._changed.wait(timeout)

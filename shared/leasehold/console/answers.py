@@ -22,57 +22,34 @@ def answer_json(value: Any) -> None:
 
 def answer_line(line: Cell) -> None:
     """Print one line; a terminal shows it in its style."""
-    text, style = _styled(line)
-    bold, _, colour = style.rpartition(" ")
-    click.secho(text, fg=colour or None, bold=bool(bold))
+    styled = as_styled(line)
+    weight, _, colour = styled.style.rpartition(" ")
+    click.secho(styled.text, fg=colour or None, bold=weight == "bold")
 
 
 def answer_facts(facts: Iterable[tuple[str, Cell]]) -> None:
     """Print names and values, one a line."""
-    if not sys.stdout.isatty():
-        for name, value in facts:
-            click.echo(f"{name}: {one_line(_styled(value).text)}")
+    if sys.stdout.isatty():
+        from leasehold.console.tables import print_facts  # noqa: PLC0415 - rich, for people only
+
+        print_facts((name, as_styled(value)) for name, value in facts)
         return
-    grid = _rich_table(("", ""), header=False)
-    grid.columns[0].style = "dim"
     for name, value in facts:
-        grid.add_row(name, _rich_text(_styled(value)))
-    _print(grid)
+        click.echo(f"{name}: {one_line(as_styled(value).text)}")
 
 
 def answer_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
     """Print a table with its column names first."""
-    if not sys.stdout.isatty():
-        click.echo("\t".join(columns))
-        for row in rows:
-            click.echo("\t".join(one_line(_styled(cell).text) for cell in row))
+    if sys.stdout.isatty():
+        from leasehold.console.tables import print_table  # noqa: PLC0415 - rich, for people only
+
+        print_table(columns, ([as_styled(cell) for cell in row] for row in rows))
         return
-    table = _rich_table(columns, header=True)
+    click.echo("\t".join(columns))
     for row in rows:
-        table.add_row(*map(_rich_text, map(_styled, row)))
-    _print(table)
+        click.echo("\t".join(one_line(as_styled(cell).text) for cell in row))
 
 
-def _styled(cell: Cell) -> Styled:
+def as_styled(cell: Cell) -> Styled:
+    """Return the cell with its style."""
     return cell if isinstance(cell, Styled) else Styled(cell)
-
-
-def _rich_table(columns: Sequence[str], *, header: bool) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, show_header=header, header_style="bold", pad_edge=False, padding=(0, 2))
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
-def _rich_text(cell: Styled) -> Any:
-    from rich.text import Text
-
-    return Text("\n".join(map(one_line, cell.text.split("\n"))), style=cell.style)
-
-
-def _print(*renderables: Any) -> None:
-    from rich.console import Console
-
-    Console(highlight=False).print(*renderables)

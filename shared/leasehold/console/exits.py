@@ -7,15 +7,14 @@ Leasehold or in a catalog; 130 interrupted; 141 nobody reads the answer any more
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable
-from types import FrameType
 from typing import Final
 
 import click
 
+from leasehold.console.interrupts import InterruptedRunError, code_of_interrupt
 from leasehold.console.says import say_error
 from leasehold.errors import LeaseholdError
 
@@ -23,21 +22,7 @@ DONE: Final = 0
 NOT_COMPLETED: Final = 1
 BAD_INPUT: Final = 2
 UNEXPECTED: Final = 70
-INTERRUPTED: Final = 130
 NO_READER: Final = 141
-TERMINATED: Final = 143
-
-
-class InterruptedRunError(Exception):
-    """Somebody stopped the command while it waited for a run; what that means was said."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
-
-
-class TerminatedError(KeyboardInterrupt):
-    """SIGTERM came: the command ends as at Ctrl-C."""
 
 
 def exit_code_of(command: Callable[[], int]) -> int:
@@ -45,40 +30,28 @@ def exit_code_of(command: Callable[[], int]) -> int:
     try:
         code = command()
         sys.stdout.flush()
-    except click.exceptions.Exit as end:
+    except (click.exceptions.Exit, InterruptedRunError) as end:
         return end.exit_code
-    except InterruptedRunError as interrupted:
-        return interrupted.code
     except BrokenPipeError:
         _forget_stdout()
         return NO_READER
     except KeyboardInterrupt as interrupt:
         say_error("interrupted.")
         return code_of_interrupt(interrupt)
-    except (click.ClickException, LeaseholdError) as error:
-        _trace_if_asked()
-        say_error(_sentence(error))
-        return BAD_INPUT
     except Exception as error:  # noqa: BLE001 - the last place that can say it in one line
-        _trace_if_asked()
-        hint = "LEASEHOLD_DEBUG=1 shows the traceback"
-        say_error(f"unexpected {type(error).__name__}: {error} ({hint})")
-        return UNEXPECTED
+        return _told(error)
     return code
 
 
-def end_as_interrupted_on_sigterm() -> None:
-    """Let SIGTERM end the command in order, as Ctrl-C does."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise TerminatedError
-
-    signal.signal(signal.SIGTERM, end)
-
-
-def code_of_interrupt(interrupt: KeyboardInterrupt) -> int:
-    """Return the exit code that shells expect of the signal."""
-    return TERMINATED if isinstance(interrupt, TerminatedError) else INTERRUPTED
+def _told(error: Exception) -> int:
+    if os.environ.get("LEASEHOLD_DEBUG", "") not in ("", "0"):
+        traceback.print_exception(error)
+    if isinstance(error, click.ClickException | LeaseholdError):
+        say_error(_sentence(error))
+        return BAD_INPUT
+    hint = "LEASEHOLD_DEBUG=1 shows the traceback"
+    say_error(f"unexpected {type(error).__name__}: {error} ({hint})")
+    return UNEXPECTED
 
 
 def _sentence(error: click.ClickException | LeaseholdError) -> str:
@@ -88,11 +61,6 @@ def _sentence(error: click.ClickException | LeaseholdError) -> str:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         return f"{sentence} See `{error.ctx.command_path} --help`."
     return sentence
-
-
-def _trace_if_asked() -> None:
-    if os.environ.get("LEASEHOLD_DEBUG", "") not in ("", "0"):
-        traceback.print_exc()
 
 
 def _forget_stdout() -> None:

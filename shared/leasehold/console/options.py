@@ -19,7 +19,7 @@ class GivenInput:
     value: Any
 
 
-class InputType(click.ParamType):
+class InputType(click.ParamType[GivenInput]):
     """JSON text, or the name of a file that holds it."""
 
     name = "JSON|@FILE"
@@ -39,7 +39,7 @@ class InputType(click.ParamType):
             self.fail(f"{value[:60]!r} is not JSON ({error}); {allowed}", param, ctx)
 
 
-class LabelType(click.ParamType):
+class LabelType(click.ParamType[tuple[str, str]]):
     """A label: key and value."""
 
     name = "KEY:VALUE"

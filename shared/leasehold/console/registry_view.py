@@ -16,7 +16,7 @@ from leasehold.domain.dispatch import StepSettings
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.services.engine import Engine
 
-_COLUMNS: Final = ("STEP", "HANDLER", "TIMEOUT", "DEADLINE", "RETRIES", "HEARTBEAT", "ISOLATION")
+_COLUMNS: Final = ("STEP", "HANDLER", "TIMEOUT", "DEADLINE", "RETRIES", "HEARTBEAT")
 
 
 def registry(*, as_json: bool) -> None:
@@ -84,7 +84,6 @@ def _row(entry: StepDispatchEntry, settings: StepSettings) -> Row:
         _from(settings, f"{settings.dispatch_deadline.total_seconds():g} s", "dispatchDeadline"),
         _from(settings, str(settings.max_retries), "maxRetries"),
         _from(settings, "none" if heartbeat is None else f"{heartbeat:g} s", "heartbeat"),
-        entry.isolation,
     )
 
 

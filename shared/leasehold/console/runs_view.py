@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from leasehold.console.answers import Row, answer_json, answer_table
 from leasehold.console.opening import to_read
 from leasehold.console.says import say
-from leasehold.console.words import SKULL, Styled, ago, state_of
+from leasehold.console.words import SKULL, Styled, ago, stamp, state_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import progress_of, summary_of
 from leasehold.services.read_runs import RunFilter, RunPage, list_runs
 
-_COLUMNS = ("RUN", "PIPELINE", "STATUS", "STEP", "DONE", "CREATED", "WHY")
+_COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "DONE", "CREATED")
 
 
 def runs(wanted: RunFilter, *, limit: int, page_token: str | None, as_json: bool) -> None:
@@ -42,20 +43,21 @@ def _row(run: Manifest, now: datetime) -> Row:
     return (
         run.run_id,
         run.pipeline,
-        state_of(run),
+        _state_and_why(run),
         run.current_step,
         f"{progress.steps_done}/{progress.steps}",
-        ago(run.created_at, now),
-        _why(run),
+        Styled(stamp(run.created_at), instead=ago(run.created_at, now)),
     )
 
 
-def _why(run: Manifest) -> Styled:
-    """Return why a run does not move, where it does not."""
+def _state_and_why(run: Manifest) -> Styled:
+    """Return where a run stands, and why it does not move where it does not."""
+    state = state_of(run)
     if run.dead_letter_reason is not None:
-        return Styled(f"{SKULL} {run.dead_letter_reason}", "red")
+        reason = run.dead_letter_reason.value
+        return state._replace(text=f"{state.text} {reason}", instead=f"{SKULL} {reason}")
     if run.block is not None:
-        return Styled(run.block.code, "yellow")
+        return state._replace(text=f"{state.text} {run.block.code}")
     if run.status is RunStatus.ERROR and run.error is not None:
-        return Styled(run.error.code, "red")
-    return Styled("")
+        return state._replace(text=f"{state.text} {run.error.code}")
+    return state

@@ -7,9 +7,9 @@ import click
 from leasehold.console.words import one_line
 
 
-def say(line: str) -> None:
-    """Tell a person something they may want to know."""
-    click.echo(one_line(line), err=True)
+def say(line: str, command: str = "") -> None:
+    """Tell a person something they may want to know, and a command to copy as it is."""
+    click.echo(f"{one_line(line)} {command}".rstrip(), err=True)
 
 
 def warn(line: str) -> None:

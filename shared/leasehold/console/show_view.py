@@ -21,10 +21,12 @@ from leasehold.console.words import (
     value_in_short,
 )
 from leasehold.domain.manifest import Attempts, KeptValue, Manifest, StepRecord, to_document
-from leasehold.domain.status import AttemptEnd
+from leasehold.domain.status import AttemptEnd, RunStatus
 from leasehold.services.read_runs import get_run
 
 _COLUMNS: Final = ("STEP", "STATUS", "TIME", "ATTEMPTS", "OUTPUT")
+
+_HAS_ATTEMPT: Final = (RunStatus.IN_PROGRESS, RunStatus.BLOCKED, RunStatus.COMPLETED)
 
 Fact = tuple[str, Cell]
 
@@ -39,7 +41,8 @@ def show(run_id: str, *, as_json: bool) -> None:
         return
     answer_facts([*_identity(run, now), *_troubles(run, now), *_work(run, now)])
     click.echo()
-    answer_table(_COLUMNS, [_row(step, run.steps[step], now) for step in run.plan])
+    until = now if run.alarm_at is not None else run.updated_at
+    answer_table(_COLUMNS, [_row(step, run.steps[step], until) for step in run.plan])
 
 
 def _identity(run: Manifest, now: datetime) -> Iterator[Fact]:
@@ -48,10 +51,8 @@ def _identity(run: Manifest, now: datetime) -> Iterator[Fact]:
     yield "status", state_of(run)
     yield "created", _when(run.created_at, now)
     if run.completed_at is not None:
-        yield (
-            "completed",
-            f"{stamp(run.completed_at)}, in {duration(run.completed_at - run.created_at)}",
-        )
+        took = duration(run.completed_at - run.created_at)
+        yield "completed", f"{stamp(run.completed_at)}, in {took}"
     if run.labels:
         yield "labels", ", ".join(run.labels)
     if run.idempotency_key is not None:
@@ -62,16 +63,16 @@ def _identity(run: Manifest, now: datetime) -> Iterator[Fact]:
 def _troubles(run: Manifest, now: datetime) -> Iterator[Fact]:
     if run.dead_letter_reason is not None and run.dead_lettered_at is not None:
         yield "dead letter", Styled(f"{SKULL} {run.dead_letter_reason}", "bold red")
-        yield "", run.dead_letter_detail or ""
-        yield "", _when(run.dead_lettered_at, now)
+        yield "detail", run.dead_letter_detail or ""
+        yield "given up", _when(run.dead_lettered_at, now)
     if run.block is not None:
         yield "blocked", Styled(f"{run.block.code}: {run.block.finding}", "yellow")
-        yield "", run.block.remediation
+        yield "remedy", run.block.remediation
     if run.error is not None:
         said = f"{run.error.type} ({run.error.code}): {run.error.message}"
         where = f" at {run.error.origin}" if run.error.origin else ""
         yield "error", Styled(said, "red")
-        yield "", f"attempt {run.error.attempt} of step {run.error.step}{where}"
+        yield "raised", f"attempt {run.error.attempt} of step {run.error.step}{where}"
 
 
 def _work(run: Manifest, now: datetime) -> Iterator[Fact]:
@@ -86,8 +87,8 @@ def _work(run: Manifest, now: datetime) -> Iterator[Fact]:
         yield "next", f"attempt {run.attempt} of step {run.current_step} {when}"
 
 
-def _row(step: str, record: StepRecord, now: datetime) -> Row:
-    began, ended = record.started_at, record.completed_at or now
+def _row(step: str, record: StepRecord, until: datetime) -> Row:
+    began, ended = record.started_at, record.completed_at or until
     short = value_in_short(record.kept_output)
     graded = record.output_status not in (None, "SUCCESS")
     return (
@@ -104,7 +105,7 @@ def _attempts(record: StepRecord) -> str:
     causes = [
         f"{count} {end.value}" for end in AttemptEnd if (count := _count(record.attempts, end))
     ]
-    begun = record.attempts.ended + (record.status.value in ("IN_PROGRESS", "COMPLETED"))
+    begun = record.attempts.ended + (record.status in _HAS_ATTEMPT)
     return f"{begun} ({', '.join(causes)})" if causes else str(begun)
 
 

@@ -12,7 +12,7 @@ from leasehold.console.words import Styled, duration, stamp
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.services.read_runs import timeline_of
 
-_COLUMNS: Final = ("AT", "AFTER", "EVENT", "STEP", "ATTEMPT", "REASON", "DETAIL")
+_COLUMNS: Final = ("AT", "AFTER", "EVENT", "STEP", "ATTEMPT", "WHY")
 _STYLES: Final = {
     TraceType.STEP_ERROR: "red",
     TraceType.STEP_TERMINATED: "yellow",
@@ -39,11 +39,10 @@ def _rows(events: Sequence[TraceEvent]) -> list[Row]:
 
 def _row(event: TraceEvent, start: datetime) -> Row:
     return (
-        stamp(event.at),
+        Styled(at := stamp(event.at), "dim", instead=at.partition("T")[2]),
         f"+{duration(event.at - start)}",
         Styled(event.type.value, _STYLES.get(event.type, "")),
         event.step or "",
         "" if event.attempt is None else str(event.attempt),
-        event.reason or "",
-        event.detail or "",
+        ": ".join(part for part in (event.reason, event.detail) if part),
     )

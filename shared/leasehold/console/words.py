@@ -22,10 +22,16 @@ _FEW_SECONDS: Final = 10
 
 
 class Styled(NamedTuple):
-    """A text, and how a terminal shows it."""
+    """A text, and how a terminal shows it: in which style, and in which other words."""
 
     text: str
     style: str = ""
+    instead: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The words of a terminal."""
+        return self.text if self.instead is None else self.instead
 
 
 def one_line(text: str, limit: int | None = None) -> str:
@@ -34,22 +40,23 @@ def one_line(text: str, limit: int | None = None) -> str:
     return line if limit is None or len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-def duration(passed: timedelta) -> str:
-    """Return a span in at most two units: `0.4 s`, `12 s`, `3 min 5 s`, `2 d 4 h`."""
+def duration(passed: timedelta, units: int = 2) -> str:
+    """Return a span in at most so many units: `0.4 s`, `12 s`, `3 min 5 s`, `2 d 4 h`."""
     seconds = max(0.0, passed.total_seconds())
     if seconds < _FEW_SECONDS:
         return f"{seconds:.1f} s"
-    left, parts = round(seconds), []
+    left = round(seconds)
+    parts: list[tuple[int, str]] = []
     for size, unit in _UNITS:
         if (count := left // size) or parts:
             parts.append((count, unit))
         left %= size
-    return " ".join(f"{count} {unit}" for count, unit in parts[:2] if count)
+    return " ".join(f"{count} {unit}" for count, unit in parts[:units] if count)
 
 
 def ago(at: datetime, now: datetime) -> str:
     """Return how long ago that was, or how soon it will be."""
-    return f"in {duration(at - now)}" if at > now else f"{duration(now - at)} ago"
+    return f"in {duration(at - now, 1)}" if at > now else f"{duration(now - at, 1)} ago"
 
 
 def stamp(at: datetime) -> str:
@@ -60,7 +67,7 @@ def stamp(at: datetime) -> str:
 def state_of(run: Manifest) -> Styled:
     """Return where a run stands: its status, and what lies over it."""
     if run.dead_lettered:
-        return Styled(f"{run.status} dead-lettered", "bold red")
+        return Styled(f"{run.status} dead-lettered", "bold red", f"{SKULL} dead-lettered")
     overlays = {"cancelled": run.cancelled, "paused": run.paused}
     words = [run.status.value, *(word for word, holds in overlays.items() if holds)]
     return Styled(" ".join(words), "dim" if run.cancelled else style_of(run.status))

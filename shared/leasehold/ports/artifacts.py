@@ -7,7 +7,11 @@ from typing import Protocol
 
 
 class Artifacts(Protocol):
-    """Named byte strings; a name is a relative path of plain parts: `runs/r-1/report.md`."""
+    """Named byte strings; a name is a relative path of plain parts: `runs/r-1/report.md`.
+
+    A name that is a folder of other names (`runs/r-1`) should have no data of its own: not every
+    store can keep both.
+    """
 
     def put(self, name: str, data: bytes) -> str:
         """Store `data` whole or not at all, in place of what was there; return its address.
@@ -28,9 +32,17 @@ class Artifacts(Protocol):
         ...
 
     def exists(self, name: str) -> bool:
-        """Return whether something has that name."""
+        """Return whether something has that name.
+
+        Raises:
+            ArtifactNameError, StoreUnavailableError: as above.
+        """
         ...
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the names below the folder `prefix`, sorted."""
+        """Return the names below the folder `prefix`, sorted; all names where it is empty.
+
+        Raises:
+            ArtifactNameError, StoreUnavailableError: as above.
+        """
         ...

@@ -56,7 +56,8 @@ class Query:
             None sorts by id alone.
         descending: the order, of the field and of the ids.
         limit: how many at most.
-        after: continue behind this document: its value of `order_by`, and its id.
+        after: continue behind this document: its value of `order_by`, as it came or as a
+            datetime, and its id.
     """
 
     collection: str
@@ -88,9 +89,12 @@ class Documents(Protocol):
                 what is stored.
 
         Raises:
-            VersionConflictError: `if_version` was given and is no longer what is stored.
-            DocumentExistsError: one of the documents to create is there already.
-            StoreUnavailableError: the transaction did not commit. Retryable.
+            VersionConflictError: `if_version` was given and is no longer what is stored; nothing
+                was written. This comes before DocumentExistsError: creates that were decided on
+                an old snapshot may collide because it is old.
+            DocumentExistsError: one of the documents to create is there already; nothing was
+                written.
+            StoreUnavailableError: the transaction is not known to have committed. Retryable.
         """
         ...
 

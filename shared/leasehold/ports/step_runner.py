@@ -10,7 +10,20 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.result import Result
 from leasehold.ports.documents import Committed, Snapshot
-from leasehold.registry.dispatch import StepDispatchEntry
+
+
+class StepHandler(Protocol):
+    """A step type, as far as a runner needs to know it."""
+
+    @property
+    def step_type(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def handler(self) -> str:
+        """The path of its handler: `module:function`."""
+        ...
 
 
 class HeldRun(Protocol):
@@ -42,7 +55,7 @@ Held = TypeVar("Held", bound=HeldRun)
 class StepRunner(Protocol[Held]):
     """Knows how to call the handler of a step."""
 
-    def check(self, entry: StepDispatchEntry) -> None:
+    def check(self, step: StepHandler) -> None:
         """Resolve the handler.
 
         Raises:
@@ -50,7 +63,7 @@ class StepRunner(Protocol[Held]):
         """
         ...
 
-    def problem_with(self, entry: StepDispatchEntry, given: str) -> tuple[str, str] | None:
+    def problem_with(self, step: StepHandler, given: str) -> tuple[str, str] | None:
         """Return the name of the handler's model and why this JSON text does not fit; or None."""
         ...
 
@@ -58,6 +71,6 @@ class StepRunner(Protocol[Held]):
         """Hold the lease that the manifest has just got; inside, it is renewed."""
         ...
 
-    def run(self, held: Held, entry: StepDispatchEntry, given: str) -> Result:
+    def run(self, held: Held, step: StepHandler, given: str) -> Result:
         """Call the handler with the JSON text `given` and judge what it does; never raises."""
         ...

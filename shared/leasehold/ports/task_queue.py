@@ -11,7 +11,9 @@ class TaskQueue(Protocol):
     """Delivers each task to `execute_step`, at least once, not before its time."""
 
     def create(self, task: Task) -> None:
-        """Take the task; one that has the name of an earlier one is dropped silently.
+        """Take the task; one that has the name of one that `exists` is dropped silently.
+
+        A queue may remember names for longer than that.
 
         Raises:
             StoreUnavailableError: the queue did not take it. Retryable.

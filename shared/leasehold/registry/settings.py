@@ -65,6 +65,13 @@ def _address(*schemes: str) -> Callable[[str], str]:
     return read
 
 
+def _file_address(text: str) -> str:
+    """SQLite takes `:memory:` for a database of each connection's own: runs would be lost."""
+    if ":memory:" in text:
+        raise ValueError(text)
+    return _address("sqlite:///")(text)
+
+
 _DAY_S: Final = 86_400.0
 _SECONDS: Final = "seconds above 0, at most 86400"
 
@@ -76,7 +83,7 @@ SETTINGS: Final = Registry(
             "sqlite:///.leasehold/leasehold.db",
             "sqlite:///PATH",
             "where runs are kept",
-            _address("sqlite:///"),
+            _file_address,
         ),
         SettingEntry(
             "LEASEHOLD_TASKS", "in-process", "in-process", "the task queue", _address("in-process")

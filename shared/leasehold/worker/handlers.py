@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from leasehold.domain.result import StepResult
 from leasehold.errors import HandlerNotFoundError
-from leasehold.registry.dispatch import StepDispatchEntry
+from leasehold.ports.step_runner import StepHandler
 from leasehold.worker.context import StepContext
 
 
@@ -35,17 +35,17 @@ class Handler:
         return self.function(ctx, given)
 
 
-def handler_of(entry: StepDispatchEntry) -> Handler:
+def handler_of(step: StepHandler) -> Handler:
     """Import the handler of a step.
 
     Raises:
         HandlerNotFoundError: the path does not lead to a function that takes (ctx, given).
     """
     try:
-        return _resolve(entry.handler)
+        return _resolve(step.handler)
     except _UnresolvedError as error:
         raise HandlerNotFoundError(
-            handler=entry.handler, step=entry.step_type, problem=str(error)
+            handler=step.handler, step=step.step_type, problem=str(error)
         ) from error.__cause__
 
 

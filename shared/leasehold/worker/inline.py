@@ -15,7 +15,7 @@ from leasehold.errors import PermanentError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents, Snapshot
-from leasehold.registry.dispatch import StepDispatchEntry
+from leasehold.ports.step_runner import StepHandler
 from leasehold.worker.context import StepContext
 from leasehold.worker.failures import first_problem, record_of, record_of_misfit
 from leasehold.worker.handlers import Handler, handler_of
@@ -35,13 +35,13 @@ class InlineRunner:
         self._clock = clock
         self.heartbeat = Heartbeat(clock)
 
-    def check(self, entry: StepDispatchEntry) -> None:
+    def check(self, step: StepHandler) -> None:
         """Resolve the handler, or raise HandlerNotFoundError."""
-        handler_of(entry)
+        handler_of(step)
 
-    def problem_with(self, entry: StepDispatchEntry, given: str) -> tuple[str, str] | None:
+    def problem_with(self, step: StepHandler, given: str) -> tuple[str, str] | None:
         """Return the name of the handler's model and why this JSON text does not fit; or None."""
-        handler = handler_of(entry)
+        handler = handler_of(step)
         try:
             handler.given.validate_json(given)
         except ValidationError as error:
@@ -59,13 +59,13 @@ class InlineRunner:
         )
         return self.heartbeat.keeping(held)
 
-    def run(self, held: HeldRun, entry: StepDispatchEntry, given: str) -> Result:
+    def run(self, held: HeldRun, step: StepHandler, given: str) -> Result:
         """Call the handler and judge what it does."""
         try:
-            handler = handler_of(entry)
+            handler = handler_of(step)
             value = handler.given.validate_json(given)
         except ValidationError as error:
-            what = f"What step {entry.step_type} is given"
+            what = f"What step {step.step_type} is given"
             return Failed(record_of_misfit(error, code="invalid_input", what=what), permanent=True)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is kept with the run
             return Failed(record_of(error), permanent=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import sqlite3
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import pydantic_core
 
 from leasehold.adapters.sqlite.group_commit import GroupCommit
 from leasehold.adapters.sqlite.querying import select
-from leasehold.adapters.sqlite.schema import prepare, same_value, split, to_body, to_column
+from leasehold.adapters.sqlite.schema import prepare, same_value, to_body, to_column
 from leasehold.domain.collections import COLLECTIONS, Collection
 from leasehold.domain.document import Answer, DecideDocument, Document, Ref
 from leasehold.errors import DocumentExistsError, StoreUnavailableError, VersionConflictError
@@ -26,7 +26,7 @@ BUSY_TIMEOUT_S: Final = 30.0
 
 
 class SqliteDocuments:
-    """A store in one file. Its time is the machine's clock.
+    """A store in one file. Its time is the machine's clock. A forked process opens its own.
 
     Args:
         path: the file; it and its folder are made if they are not there.
@@ -44,14 +44,20 @@ class SqliteDocuments:
         self._path = path
         self._clock = clock
         self._collections = collections
-        self._local = threading.local()
         self._open: list[sqlite3.Connection] = []
-        with self._told():
+        self._idle: list[sqlite3.Connection] = []
+        try:
             path.parent.mkdir(parents=True, exist_ok=True)
             writer = self._connect()
             prepare(writer, str(path), collections)
             writer.execute("BEGIN IMMEDIATE")  # fails here where the file cannot be written
             writer.execute("ROLLBACK")
+        except (sqlite3.Error, OSError) as error:
+            self.close()
+            raise self._refusal(error) from error
+        except BaseException:
+            self.close()
+            raise
         self._commits = GroupCommit(writer, str(path))
 
     def transact(
@@ -62,21 +68,21 @@ class SqliteDocuments:
 
     def get(self, ref: Ref) -> Snapshot | None:
         """Return the document, or None."""
-        with self._told():
-            return self._read(self._reader(), ref)
+        with self._reading() as connection:
+            return self._read(connection, ref)
 
     def query(self, query: Query) -> Sequence[Snapshot]:
         """Return the documents that fit, in the order asked for."""
-        table, parent = split(query.collection)
-        sql, values = select(query, self._collections[table], parent)
-        with self._told():
-            rows = self._reader().execute(sql, values).fetchall()
+        kind, parent = self._place(query.collection)
+        sql, values = select(query, kind, parent)
+        with self._reading() as connection:
+            rows = connection.execute(sql, values).fetchall()
         return [self._snapshot(Ref(query.collection, id_), *row) for id_, *row in rows]
 
     def delete(self, ref: Ref) -> None:
         """Delete the document, if it is there."""
-        table, parent = split(ref.collection)
-        sql = f'DELETE FROM "{table}" WHERE parent = ? AND id = ?'  # noqa: S608 - a known table
+        kind, parent = self._place(ref.collection)
+        sql = f'DELETE FROM "{kind.name}" WHERE parent = ? AND id = ?'  # noqa: S608 - a known table
         self._commits.run(lambda connection: connection.execute(sql, (parent, ref.id)).close())
 
     def close(self) -> None:
@@ -93,39 +99,55 @@ class SqliteDocuments:
     ) -> Committed[Answer]:
         current = known or self._read(connection, ref)
         write = decide(None if current is None else current.document, self._clock.now())
+        snapshot = current
+        if write.document is not None:
+            snapshot = self._store(connection, ref, current, write.document)
+        elif write.creates and known and self._version(connection, ref) != known.version:
+            raise VersionConflictError(ref=str(ref))
         for created, document in (write.creates or {}).items():
             self._insert(connection, created, document)
-        if write.document is None:
-            return Committed(write.answer, current)
+        return Committed(write.answer, snapshot)
+
+    def _store(
+        self,
+        connection: sqlite3.Connection,
+        ref: Ref,
+        current: Snapshot | None,
+        document: Document,
+    ) -> Snapshot:
         if current is None:
-            version = self._insert(connection, ref, write.document)
+            version = self._insert(connection, ref, document)
         else:
-            version = self._update(connection, current, write.document)
-        return Committed(write.answer, self._stamped(ref, write.document, version))
+            version = self._update(connection, current, document)
+        return self._stamped(ref, document, version)
 
     def _insert(self, connection: sqlite3.Connection, ref: Ref, document: Document) -> int:
-        table, parent = split(ref.collection)
-        fields = {f: to_column(document.get(f)) for f in self._collections[table].fields}
-        names = "".join(f', "{field}"' for field in fields)
-        marks = ", ?" * len(fields)
-        sql = f'INSERT INTO "{table}" (parent, id, version, body{names}) VALUES (?, ?, 1, ?{marks})'  # noqa: S608
+        kind, parent = self._place(ref.collection)
+        names = "".join(f', "{field}"' for field in kind.fields)
+        marks = ", ?" * len(kind.fields)
+        sql = (
+            f'INSERT INTO "{kind.name}" (parent, id, version, body{names}) '  # noqa: S608
+            f"VALUES (?, ?, ?, ?{marks})"
+        )
+        version = random.getrandbits(62)  # not one that a deleted document of this id had
+        columns = [to_column(document.get(field)) for field in kind.fields]
         try:
-            connection.execute(sql, (parent, ref.id, to_body(document), *fields.values()))
+            connection.execute(sql, (parent, ref.id, version, to_body(document), *columns))
         except sqlite3.IntegrityError as error:
             raise DocumentExistsError(ref=str(ref)) from error
-        return 1
+        return version
 
     def _update(self, connection: sqlite3.Connection, known: Snapshot, document: Document) -> int:
         """Write the body and the columns that change, so that only their indexes are touched."""
-        table, parent = split(known.ref.collection)
+        kind, parent = self._place(known.ref.collection)
         changed = {
             field: to_column(document.get(field))
-            for field in self._collections[table].fields
+            for field in kind.fields
             if not same_value(known.document.get(field), document.get(field))
         }
         names = "".join(f', "{field}" = ?' for field in changed)
         sql = (
-            f'UPDATE "{table}" SET version = version + 1, body = ?{names} '  # noqa: S608
+            f'UPDATE "{kind.name}" SET version = version + 1, body = ?{names} '  # noqa: S608
             "WHERE parent = ? AND id = ? AND version = ?"
         )
         values = (to_body(document), *changed.values(), parent, known.ref.id, known.version)
@@ -134,10 +156,14 @@ class SqliteDocuments:
         return int(known.version) + 1
 
     def _read(self, connection: sqlite3.Connection, ref: Ref) -> Snapshot | None:
-        table, parent = split(ref.collection)
-        sql = f'SELECT version, body FROM "{table}" WHERE parent = ? AND id = ?'  # noqa: S608
+        kind, parent = self._place(ref.collection)
+        sql = f'SELECT version, body FROM "{kind.name}" WHERE parent = ? AND id = ?'  # noqa: S608
         row = connection.execute(sql, (parent, ref.id)).fetchone()
         return None if row is None else self._snapshot(ref, *row)
+
+    def _version(self, connection: sqlite3.Connection, ref: Ref) -> int | None:
+        found = self._read(connection, ref)
+        return None if found is None else found.version
 
     def _snapshot(self, ref: Ref, version: int, body: str) -> Snapshot:
         return self._stamped(ref, pydantic_core.from_json(body), version)
@@ -145,25 +171,36 @@ class SqliteDocuments:
     def _stamped(self, ref: Ref, document: Document, version: int) -> Snapshot:
         return Snapshot(ref, document, version, self._clock.now(), self._clock.monotonic())
 
-    def _reader(self) -> sqlite3.Connection:
-        """Return this thread's own connection: readers never wait for the writer."""
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = self._connect()
-        return connection
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-        )
-        self._open.append(connection)
-        connection.execute("PRAGMA synchronous = FULL")
-        return connection
+    def _place(self, collection: str) -> tuple[Collection, str]:
+        """Return kind and parent: `runs/r-1/trace` is (TRACE, `runs/r-1`); or raise KeyError."""
+        parent, _, name = collection.rpartition("/")
+        return self._collections[name], parent
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """Tell what SQLite or the system refuses as the port's error."""
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection: readers wait neither for the writer nor for each other."""
+        self._commits.check_process()
         try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise StoreUnavailableError(store=str(self._path), problem=str(error)) from error
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connect()
+        try:
+            yield connection
+        except sqlite3.Error as error:
+            raise self._refusal(error) from error
+        finally:
+            self._idle.append(connection)
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(
+                self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+            self._open.append(connection)
+            connection.execute("PRAGMA synchronous = FULL")
+        except sqlite3.Error as error:
+            raise self._refusal(error) from error
+        return connection
+
+    def _refusal(self, error: Exception) -> StoreUnavailableError:
+        return StoreUnavailableError(store=str(self._path), problem=str(error))

@@ -6,6 +6,8 @@ their result when they get it. A thread that is alone commits alone, without any
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -17,23 +19,27 @@ T = TypeVar("T")
 
 
 class _Job(Generic[T]):
-    """One change, and what became of it."""
+    """One change, and what became of it: nothing durable, until that is known."""
 
-    __slots__ = ("error", "finished", "result", "work")
+    __slots__ = ("durable", "error", "result", "taken", "work")
 
     def __init__(self, work: Callable[[sqlite3.Connection], T]) -> None:
         self.work = work
         self.result: T | None = None
         self.error: BaseException | None = None
-        self.finished = False
+        self.taken = False
+        self.durable = False
 
-    def run(self, connection: sqlite3.Connection) -> None:
+    def run(self, connection: sqlite3.Connection) -> bool:
+        """Return whether what it wrote is to be kept."""
         try:
             self.result = self.work(connection)
         except sqlite3.Error:
             raise  # the transaction itself is in doubt, not this change alone
         except Exception as error:  # noqa: BLE001 - it is raised again in the thread it belongs to
             self.error = error
+            return False
+        return True
 
 
 class GroupCommit:
@@ -47,6 +53,7 @@ class GroupCommit:
     def __init__(self, connection: sqlite3.Connection, store: str) -> None:
         self._connection = connection
         self._store = store
+        self._process = os.getpid()
         self._writer = threading.Lock()
         self._waiting: list[_Job[Any]] = []
         self._arrival = threading.Lock()
@@ -57,54 +64,68 @@ class GroupCommit:
         What `work` raises undoes what it wrote, and nothing of its neighbours.
 
         Raises:
-            StoreUnavailableError: the transaction did not commit.
+            StoreUnavailableError: the transaction is not known to have committed.
         """
+        self.check_process()
         job = _Job(work)
         with self._arrival:
             self._waiting.append(job)
         with self._writer:
-            if not job.finished:
-                with self._arrival:
-                    batch, self._waiting = self._waiting, []
-                self._commit(batch)
+            if not job.taken:
+                self._commit(self._take())
         if job.error is not None:
             raise job.error
+        if not job.durable:
+            raise StoreUnavailableError(store=self._store, problem="the writer was interrupted")
         return cast("T", job.result)
+
+    def check_process(self) -> None:
+        """Refuse to work in a forked child: SQLite's locks do not follow a connection there."""
+        if os.getpid() != self._process:
+            problem = f"process {self._process} opened it; a forked process must open its own"
+            raise StoreUnavailableError(store=self._store, problem=problem)
+
+    def _take(self) -> list[_Job[Any]]:
+        with self._arrival:
+            batch, self._waiting = self._waiting, []
+        for job in batch:
+            job.taken = True
+        return batch
 
     def _commit(self, batch: list[_Job[Any]]) -> None:
         connection = self._connection
         try:
             connection.execute("BEGIN IMMEDIATE")
-            for job in batch:
-                self._run_one(job, alone=len(batch) == 1)
-            if connection.in_transaction:
-                connection.execute("COMMIT")
+            keep = batch[0].run(connection) if len(batch) == 1 else self._run_each(batch)
+            connection.execute("COMMIT" if keep else "ROLLBACK")
         except BaseException as error:
             self._refuse(batch, error)
             if not isinstance(error, sqlite3.Error):
                 raise
-        finally:
-            for job in batch:
-                job.finished = True
-
-    def _run_one(self, job: _Job[Any], *, alone: bool) -> None:
-        connection = self._connection
-        if alone:
-            job.run(connection)
-            if job.error is not None:
-                connection.execute("ROLLBACK")
             return
-        connection.execute("SAVEPOINT change")
-        job.run(connection)
-        if job.error is not None:
-            connection.execute("ROLLBACK TO change")
-        connection.execute("RELEASE change")
+        for job in batch:
+            job.durable = True
+
+    def _run_each(self, batch: list[_Job[Any]]) -> bool:
+        """Run the changes so that one of them can be undone without the others."""
+        connection = self._connection
+        keep = False
+        for job in batch:
+            connection.execute("SAVEPOINT change")
+            if job.run(connection):
+                keep = True
+            else:
+                connection.execute("ROLLBACK TO change")
+            connection.execute("RELEASE change")
+        return keep
 
     def _refuse(self, batch: list[_Job[Any]], error: BaseException) -> None:
-        """Nothing of the batch is durable: each of its changes is told so."""
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+        """Nothing of the batch is known to be durable: each of its changes is told so."""
+        problem = str(error) or type(error).__name__
         for job in batch:
-            refusal = StoreUnavailableError(store=self._store, problem=str(error))
+            refusal = StoreUnavailableError(store=self._store, problem=problem)
             refusal.__cause__ = error
             job.error = job.error or refusal
+        with contextlib.suppress(sqlite3.Error):  # what fails here fails the next BEGIN as well
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -18,6 +20,12 @@ from leasehold.errors import StoreVersionError
 
 SCHEMA_VERSION: Final = 1
 
+#: Some five seconds in all; whoever is in the way needs milliseconds.
+_WAL_TRIES: Final = 200
+
+#: How long RFC 3339 texts in UTC are, as `to_body` writes them: without and with microseconds.
+_TIME_LENGTHS: Final = (len("2026-01-01T00:00:00Z"), len("2026-01-01T00:00:00.000000Z"))
+
 
 def prepare(
     connection: sqlite3.Connection, store: str, collections: Mapping[str, Collection]
@@ -27,18 +35,40 @@ def prepare(
     Raises:
         StoreVersionError: a newer Leasehold wrote the file; nothing was changed.
     """
-    found = connection.execute("PRAGMA user_version").fetchone()[0]
+    if _version(connection, store) == SCHEMA_VERSION:
+        return
+    _enter_wal(connection)
+    connection.execute("BEGIN IMMEDIATE")
+    if _version(connection, store) < SCHEMA_VERSION:
+        for collection in collections.values():
+            for statement in _tables(collection):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute("COMMIT")
+
+
+def _version(connection: sqlite3.Connection, store: str) -> int:
+    found: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if found > SCHEMA_VERSION:
         raise StoreVersionError(store=store, found=found, known=SCHEMA_VERSION)
-    if found == SCHEMA_VERSION:
-        return
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("BEGIN IMMEDIATE")
-    for collection in collections.values():
-        for statement in _tables(collection):
-            connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    connection.execute("COMMIT")
+    return found
+
+
+def _enter_wal(connection: sqlite3.Connection) -> None:
+    """Switch the file to WAL.
+
+    Where several do so at once SQLite answers "locked" without waiting, whatever the timeout:
+    each of them holds what the others need.
+    """
+    for tries_left in reversed(range(_WAL_TRIES)):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or not tries_left:
+                raise
+            time.sleep(random.uniform(0.0, 0.05))  # noqa: S311 - no secret
+        else:
+            return
 
 
 def _tables(collection: Collection) -> list[str]:
@@ -60,30 +90,34 @@ def _index(table: str, fields: tuple[str, ...]) -> str:
     )
 
 
-def split(collection: str) -> tuple[str, str]:
-    """Return table and parent of a collection's path: `runs/r-1/trace` is (`trace`, `runs/r-1`)."""
-    parent, _, table = collection.rpartition("/")
-    return table, parent
-
-
 def to_body(document: Document) -> str:
     """Return the document as JSON text; times as RFC 3339."""
     return pydantic_core.to_json(document).decode()
 
 
 def to_column(value: Any) -> Any:
-    """Return a field's value as an index compares it."""
+    """Return a field's value as an index compares it; a time that was read is one again."""
+    if isinstance(value, str):
+        value = _as_time(value)
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds")
-    if isinstance(value, list | tuple):
-        return pydantic_core.to_json(value).decode()
-    return value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return pydantic_core.to_json(value).decode()
 
 
 def same_value(stored: Any, new: Any) -> bool:
     """Return whether a field keeps its value; what was read has its times as text."""
-    if stored is new:
+    if stored == new or _as_time(stored) == _as_time(new):
         return True
-    if isinstance(new, datetime) and isinstance(stored, str):
-        return datetime.fromisoformat(stored) == new
     return bool(to_column(stored) == to_column(new))
+
+
+def _as_time(value: Any) -> Any:
+    """Return the time that a text of `to_body` stands for, and any other value as it is."""
+    if isinstance(value, str) and value[-1:] == "Z" and len(value) in _TIME_LENGTHS:
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            return value
+    return value

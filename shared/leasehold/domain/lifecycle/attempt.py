@@ -164,5 +164,7 @@ def _acquire(
         heartbeat_at=now,
         step_started_at=manifest.step_started_at or now,
         dispatch=manifest.dispatch.with_(enqueued=True),  # its task came: it was created
-        steps=manifest.with_step(step, status=RunStatus.IN_PROGRESS, started_at=started_at),
+        steps=manifest.with_step(
+            step, status=RunStatus.IN_PROGRESS, started_at=started_at, progress=None
+        ),
     )

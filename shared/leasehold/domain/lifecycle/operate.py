@@ -11,7 +11,7 @@ from typing import Any, Final
 from leasehold.domain.change import Change, change_to
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lifecycle.moving import dispatch_next, hand_off
-from leasehold.domain.lifecycle.settle import ended_early, terminated
+from leasehold.domain.lifecycle.settle import ended_early, terminated, termination
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest, Settlement, StepRecord
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, after
@@ -96,11 +96,7 @@ def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
     update: dict[str, Any] = {}
     lease = manifest.lease
     if lease is not None:
-        told.append(
-            event_of(
-                manifest, TraceType.STEP_TERMINATED, now, reason="cancelled", holder=lease.holder
-            )
-        )
+        told.append(termination(manifest, now, lease, "cancelled"))
         update["last_settlement"] = Settlement(lease_id=lease.lease_id, outcome=Outcome.CANCELLED)
     return change_to(
         manifest,

@@ -126,7 +126,7 @@ def release(
     if repeated := _repeated(manifest, fence):
         return repeated
     lease = held_lease(manifest, now, fence)
-    told = _told(manifest, now, lease, reason)
+    told = termination(manifest, now, lease, reason)
     end = (AttemptEnd.INTERRUPTED, RunEvent.LEASE_RELEASED, Outcome.RELEASED)
     return _settled(ended_early(manifest, now, rules, end, told), fence)
 
@@ -156,16 +156,18 @@ def terminated(
     """Return the event that says how an attempt ended that can no longer speak for itself."""
     deadline = lease.acquired_at + timedelta(seconds=manifest.dispatch.deadline_s)
     if holder_gone:
-        return _told(manifest, now, lease, "lease_expired", detail="The holder's process is gone.")
+        return termination(
+            manifest, now, lease, "lease_expired", detail="The holder's process is gone."
+        )
     past_deadline = deadline <= lease.expires_at
-    return _told(
-        manifest, now, lease, "dispatch_deadline_exceeded" if past_deadline else "lease_expired"
-    )
+    reason = "dispatch_deadline_exceeded" if past_deadline else "lease_expired"
+    return termination(manifest, now, lease, reason)
 
 
-def _told(
+def termination(
     manifest: Manifest, now: datetime, lease: Lease, reason: str, detail: str | None = None
 ) -> TraceEvent:
+    """Return the event that says an attempt was cut short, with all that is known of it."""
     return event_of(
         manifest,
         TraceType.STEP_TERMINATED,

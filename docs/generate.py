@@ -1,0 +1,246 @@
+"""Draws the parts of the docs that are told from the code, between markers in the Markdown files.
+
+`python docs/generate.py` writes them; `--check` writes nothing, prints a line for each file that
+is stale, and exits 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from leasehold import errors
+from leasehold.domain.lifecycle import ALLOWED, Operation
+from leasehold.domain.status import NEXT, AttemptEnd, RunEvent, RunStatus
+from leasehold.registry.settings import SETTINGS
+from leasehold.registry.trace_events import TRACE_EVENTS
+
+FOLDER: Final = Path(__file__).parent
+_BLOCK: Final = re.compile(
+    r"(?P<begin><!-- generated: (?P<name>[a-z-]+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL
+)
+
+STATUS_WORDS: Final[Mapping[RunStatus, str]] = {
+    RunStatus.PENDING: "An attempt is dispatched and waits for a worker.",
+    RunStatus.IN_PROGRESS: "A worker holds the lease. It is never in progress without one.",
+    RunStatus.ERROR: "An attempt failed. The next one is scheduled, unless the run is given up.",
+    RunStatus.BLOCKED: "A person has to decide; `block` says what was found and what can be done.",
+    RunStatus.COMPLETED: "The output of the last step is recorded.",
+}
+
+OVERLAY_WORDS: Final[Mapping[str, str]] = {
+    "paused": "A person holds the run. An attempt that runs may end; nothing more is dispatched.",
+    "cancelled": "A person ended the run. It never moves again.",
+    "deadLettered": "The engine gave the run up, and says why. It never moves again.",
+}
+
+_WORKER: Final = "a worker"
+_ENGINE: Final = "the engine"
+_PERSON: Final = "a person"
+
+#: Who makes an event happen, and what has happened then.
+EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
+    RunEvent.LEASE_ACQUIRED: (_WORKER, "It took the waiting step; the fencing token grew."),
+    RunEvent.LEASE_TAKEN_OVER: (
+        _WORKER,
+        "It took the step from one whose lease was over; the fencing token grew.",
+    ),
+    RunEvent.LEASE_RENEWED: (_WORKER, "It still works; the lease runs on, at most to its cap."),
+    RunEvent.LEASE_RELEASED: (
+        _WORKER,
+        "It was shut down and gave the lease back; the next attempt is dispatched at once.",
+    ),
+    RunEvent.LEASE_EXPIRED: (
+        _ENGINE,
+        "The time of the lease was over; the next attempt is dispatched at once.",
+    ),
+    RunEvent.STEP_HANDED_OFF: (
+        _WORKER,
+        "It delivered the output, and the next step is dispatched, in one commit.",
+    ),
+    RunEvent.LAST_STEP_DONE: (
+        f"{_WORKER}, or {_PERSON} who approves",
+        "The output of the last step stands; the run is over.",
+    ),
+    RunEvent.ATTEMPT_FAILED: (
+        _WORKER,
+        "The error is kept whole; the next attempt waits for its backoff.",
+    ),
+    RunEvent.GATE_FAILED: (_WORKER, "A check refused the output, which is kept for a person."),
+    RunEvent.STEP_UNKNOWN: (
+        _ENGINE,
+        "The code that is deployed does not know the step; the run waits for one that does.",
+    ),
+    RunEvent.PAUSED: (_PERSON, "Nothing more is dispatched."),
+    RunEvent.RESUMED: (
+        _PERSON,
+        "The next attempt is dispatched at once; one that still runs simply goes on.",
+    ),
+    RunEvent.RETRIED: (_PERSON, "The step is dispatched again, without waiting for its backoff."),
+    RunEvent.APPROVED: (_PERSON, "The output that was kept is handed off."),
+    RunEvent.CANCELLED: (_PERSON, "The run is over; what a worker still delivers is discarded."),
+    RunEvent.DEAD_LETTERED: (_ENGINE, "The run is over; nothing tries it again."),
+}
+
+END_WORDS: Final[Mapping[AttemptEnd, str]] = {
+    AttemptEnd.FAILED: "Its handler raised, or returned what does not fit. Counts as a retry.",
+    AttemptEnd.INTERRUPTED: "Its worker was shut down and said so. Counts as an interruption.",
+    AttemptEnd.EXPIRED: "Its worker went silent: the lease ran out. Counts as an interruption.",
+    AttemptEnd.CONTINUED: "It asked for another attempt itself. Counts as neither.",
+}
+
+OPERATION_WORDS: Final[Mapping[Operation, str]] = {
+    Operation.PAUSE: "A running attempt ends and is recorded; nothing more is dispatched.",
+    Operation.RESUME: "The next attempt is dispatched at once, without waiting for its backoff.",
+    Operation.CANCEL: "The run is over. An attempt that still runs has lost its lease.",
+    Operation.RETRY: "The step runs again, at once; an output that was kept is dropped.",
+    Operation.APPROVE: "The output that was kept is handed off to the next step.",
+    Operation.RECREATE: "A new run begins at a step you name; outputs before it are taken along.",
+}
+
+#: What people and the engine lay over a status; the diagram shows what workers do.
+_OVERLAID: Final = frozenset(
+    {RunEvent.PAUSED, RunEvent.RESUMED, RunEvent.CANCELLED, RunEvent.DEAD_LETTERED}
+)
+
+
+def lifecycle() -> str:
+    """Return the state machine, drawn and as a table: each event, in each status."""
+    moves: dict[tuple[RunStatus, RunStatus], list[str]] = {}
+    for (before, event), then in NEXT.items():
+        if before is not then and event not in _OVERLAID:
+            moves.setdefault((before, then), []).append(event.value)
+    drawn = [f"    {a} --> {b}: {', '.join(events)}" for (a, b), events in moves.items()]
+    diagram = ["```mermaid", "stateDiagram-v2", "    [*] --> PENDING", *drawn]
+    rows = [
+        [event.value, *(NEXT.get((status, event), "") for status in RunStatus)]
+        for event in RunEvent
+    ]
+    heads = ["event", *(f"in `{status}`" for status in RunStatus)]
+    return "\n".join([*diagram, "    COMPLETED --> [*]", "```", "", _table(heads, rows)])
+
+
+def statuses() -> str:
+    """Return what each status means."""
+    return _table(["status", "meaning"], [[f"`{s}`", STATUS_WORDS[s]] for s in RunStatus])
+
+
+def overlays() -> str:
+    """Return what each overlay means."""
+    rows = [[f"`{overlay}`", words] for overlay, words in OVERLAY_WORDS.items()]
+    return _table(["overlay", "meaning"], rows)
+
+
+def run_events() -> str:
+    """Return what can happen to a run, and who does it."""
+    rows = [[event.value, *EVENT_WORDS[event]] for event in RunEvent]
+    return _table(["event", "by", "what then"], rows)
+
+
+def attempt_ends() -> str:
+    """Return how an attempt can end without an output."""
+    rows = [[f"`{end.value}`", END_WORDS[end]] for end in AttemptEnd]
+    return _table(["end", "meaning"], rows)
+
+
+def operations() -> str:
+    """Return what people may do, and when."""
+    rows = [[f"`{op.value}`", f"{ALLOWED[op][0]}", OPERATION_WORDS[op]] for op in Operation]
+    return _table(["operation", "allowed when the run is", "what then"], rows)
+
+
+def error_codes() -> str:
+    """Return the errors of Leasehold, in the order of `errors.py`."""
+    rows = [
+        [f"`{error.code}`", _first_line(error), "yes" if error.retryable else "no"]
+        for error in vars(errors).values()
+        if isinstance(error, type)
+        and issubclass(error, errors.LeaseholdError)
+        and error is not errors.LeaseholdError
+    ]
+    return _table(["code", "meaning", "retryable"], rows)
+
+
+def handler_errors() -> str:
+    """Return what handlers raise."""
+    raised = (errors.AgentClientError, errors.PermanentError, errors.SoftTimeoutError)
+    rows = [[f"`{error.__name__}`", _first_line(error)] for error in raised]
+    return _table(["class", "meaning"], rows)
+
+
+def trace_events() -> str:
+    """Return the trace events."""
+    rows = [
+        [f"`{event.key}`", "told from the manifest" if event.planned else "stored", event.meaning]
+        for event in TRACE_EVENTS
+    ]
+    return _table(["event", "kept", "meaning"], rows)
+
+
+def settings() -> str:
+    """Return the settings of a bundle."""
+    rows = [
+        [f"`{s.name}`", f"`{s.default}`" if s.default else "", s.meaning, s.allowed]
+        for s in SETTINGS
+    ]
+    return _table(["variable", "default", "meaning", "allowed"], rows)
+
+
+GENERATED: Final[Mapping[str, Callable[[], str]]] = {
+    "lifecycle": lifecycle,
+    "statuses": statuses,
+    "overlays": overlays,
+    "run-events": run_events,
+    "attempt-ends": attempt_ends,
+    "operations": operations,
+    "errors": error_codes,
+    "handler-errors": handler_errors,
+    "events": trace_events,
+    "settings": settings,
+}
+
+
+def fresh(text: str) -> str:
+    """Return the text of a Markdown file with each generated part as the code has it now."""
+    return _BLOCK.sub(
+        lambda block: f"{block['begin']}{GENERATED[block['name']]()}\n{block['end']}", text
+    )
+
+
+def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
+    """Write what is stale, or with `--check` say what is; return the exit code."""
+    if list(arguments) not in ([], ["--check"]):
+        sys.stderr.write("usage: python docs/generate.py [--check]\n")
+        return 2
+    stale = 0
+    for path in sorted(folder.glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        if (drawn := fresh(text)) == text:
+            continue
+        if arguments:
+            stale += 1
+            sys.stdout.write(f"{path.name} is stale; run: python docs/generate.py\n")
+        else:
+            path.write_text(drawn, encoding="utf-8")
+            sys.stdout.write(f"{path.name} written\n")
+    return 1 if stale else 0
+
+
+def _first_line(documented: type) -> str:
+    return (documented.__doc__ or "").strip().splitlines()[0]
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,175 @@
+"""Wrong usage and bad input: exit 2, one line that says what is allowed, and nothing written."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Shell, only_line
+
+ORDER = ("start", "order", "--input", '{"amount": 3}')
+ORDER_HERE = (*ORDER, "--in-process")
+
+ENTRY = """
+from datetime import timedelta
+from leasehold import PipelineEntry, Registry, StepDispatchEntry
+
+def step(name):
+    minute = timedelta(minutes=1)
+    return StepDispatchEntry(
+        step_type=name, handler="shop:reserve", agent_timeout=minute, dispatch_deadline=2 * minute
+    )
+
+"""
+
+
+def assert_refused(shell: Shell, words: tuple[str, ...], *told: str, **settings: str) -> None:
+    refused = shell.run(*words, **settings)
+
+    line = only_line(refused.stderr)
+    assert line.startswith("error: ")
+    for part in told:
+        assert part in line
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert shell.files() == ["shop.py"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("start", "ordr"), ("'ordr'", "order, doomed, broken, deaf")),
+        (("start", "order", "--input", '{"amount": "x"}'), ("Order", "amount: Input should be")),
+        (("start", "order"), ("Order", "amount: Field required")),
+        (("start", "order", "--input", "{amount}"), ("--input", "not JSON", "@FILE")),
+        (("start", "order", "--input", "NaN"), ("'order'", "JSON")),
+        (("start", "order", "--input", "@none.json"), ("--input", "'@none.json'", "No such file")),
+        ((*ORDER, "--label", "plain"), ("--label", "'plain'", "key:value")),
+        ((*ORDER, "--label", "a:1", "--label", "a:2"), ("--label", "'a'", "once")),
+        ((*ORDER, "--label", "a:"), ("labels", "'a:'", "1 to 64")),
+        ((*ORDER, "--idempotency-key", ""), ("idempotencyKey", "1 to 256")),
+        (("start", "broken", "--input", '{"amount": 3}'), ("'shop:nowhere'", "'lost'")),
+        (("start",), ("PIPELINE", "leasehold start --help")),
+        (("strt",), ("'strt'", "start, trace")),
+        (("runs", "--status", "DONE"), ("--status", "'DONE'", "completed")),
+        (("runs", "--limit", "0"), ("--limit", "1<=x<=1000")),
+        (("runs", "--page-token", "?"), ("pageToken", "'?'", "nextPageToken")),
+        (("show", "r-none"), ("'r-none'", "leasehold runs")),
+        (("trace", "r-none"), ("'r-none'", "leasehold runs")),
+    ],
+)
+def test_wrong_words_are_refused(
+    shell: Shell, words: tuple[str, ...], told: tuple[str, ...]
+) -> None:
+    assert_refused(shell, words, *told)
+
+
+def test_an_input_over_a_mebibyte_is_refused(shell: Shell) -> None:
+    large = shell.folder.with_name("large.json")
+    large.write_text(json.dumps({"amount": 3, "padding": "x" * 1024 * 1024}))
+
+    assert_refused(shell, ("start", "order", "--input", f"@{large}"), "input", "at most 1048576")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "allowed"),
+    [
+        ("LEASEHOLD_STORE", "postgres://here", "sqlite:///PATH"),
+        ("LEASEHOLD_TASKS", "kafka", "in-process"),
+        ("PIPELINE_MAX_RETRIES", "many", "a whole number from 0 to 1000"),
+        ("PIPELINE_LEASE_TTL_S", "0", "seconds above 0, at most 86400"),
+        ("LEASEHOLD_CATALOG", "nowhere.catalog", "No module named 'nowhere'"),
+        ("LEASEHOLD_CATALOG", "json", "it has no STEPS"),
+    ],
+)
+def test_a_bad_setting_is_refused(shell: Shell, setting: str, value: str, allowed: str) -> None:
+    assert_refused(shell, ORDER, setting, repr(value), allowed, **{setting: value})
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        (
+            "STEPS = Registry('dispatch', [step('a'), step('a')])",
+            ("dispatch", "'a' twice", "each key may stand there once"),
+        ),
+        (
+            "PIPELINES = Registry('pipelines', [PipelineEntry(name='order', steps=())])",
+            ("steps of 'order'", "at least one step"),
+        ),
+        (
+            "PIPELINES = Registry('p', [PipelineEntry(name='order', steps=('a', 'b', 'a'))])",
+            ("steps of 'order'", "each step once; 'a' makes a cycle"),
+        ),
+        (
+            """
+STEPS = Registry('dispatch', [step('a')])
+PIPELINES = Registry('pipelines', [PipelineEntry(name='order', steps=('b',))])
+""",
+            ("steps of 'order'", "'b'", "steps of the dispatch registry: a"),
+        ),
+    ],
+)
+def test_a_catalog_that_cannot_be_used_is_refused(
+    shell: Shell, tmp_path_factory: pytest.TempPathFactory, tables: str, told: tuple[str, ...]
+) -> None:
+    folder = tmp_path_factory.mktemp("elsewhere")
+    (folder / "catalog.py").write_text(ENTRY + tables)
+    shell.settings |= {"PYTHONPATH": str(folder), "LEASEHOLD_CATALOG": "catalog"}
+
+    for words in (ORDER_HERE, ("registry",)):
+        assert_refused(shell, words, *told)
+
+
+@pytest.mark.parametrize("setting", ["LEASEHOLD_STORE", "LEASEHOLD_ARTIFACTS"])
+def test_a_data_folder_that_cannot_be_written_is_refused(shell: Shell, setting: str) -> None:
+    scheme = "sqlite:///" if setting == "LEASEHOLD_STORE" else "file://"
+    settings = {
+        "LEASEHOLD_STORE": f"sqlite:///{shell.folder.parent}/runs.db",
+        setting: f"{scheme}{shell.folder}/shop.py/data",
+    }
+
+    for words in (ORDER, ORDER_HERE):
+        assert_refused(shell, words, setting, "shop.py/data", "that can be written", **settings)
+
+
+@pytest.mark.parametrize("words", [ORDER, ORDER_HERE, ("runs",), ("show", "r-1")])
+def test_a_store_of_a_newer_version_is_refused_and_left_alone(
+    shell: Shell, tmp_path_factory: pytest.TempPathFactory, words: tuple[str, ...]
+) -> None:
+    store = tmp_path_factory.mktemp("newer") / "newer.db"
+    newer(store)
+    before = store.read_bytes()
+
+    assert_refused(shell, words, "version 99", "Upgrade", LEASEHOLD_STORE=f"sqlite:///{store}")
+
+    assert store.read_bytes() == before
+
+
+def test_a_key_that_started_something_else_is_refused(shell: Shell) -> None:
+    shell.run(*ORDER, "--idempotency-key", "k")
+
+    refused = shell.run("start", "order", "--input", '{"amount": 4}', "--idempotency-key", "k")
+
+    assert refused.returncode == 2
+    assert "'k' belongs to run" in only_line(refused.stderr)
+    assert len(shell.json("runs")["runs"]) == 1
+
+
+def test_an_unexpected_error_is_one_line_and_a_traceback_for_who_asks(shell: Shell) -> None:
+    """A file that is no text in place of the catalog's own code is nobody's plan."""
+    (shell.folder / "shop.py").write_text("raise SystemError('odd')")
+
+    plain = shell.run(*ORDER)
+    asked = shell.run(*ORDER, LEASEHOLD_DEBUG="1")
+
+    assert "SystemError: odd" in only_line(plain.stderr)
+    assert "Traceback" in asked.stderr
+
+
+def newer(store: Path) -> None:
+    with sqlite3.connect(store) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()

@@ -1,0 +1,137 @@
+"""A run outlives the process that ran it: killed, interrupted, terminated, or busy elsewhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.cli.shell import LEASEHOLD, Shell, until
+
+ORDER = ("start", "order", "--input", '{"amount": 3}', "--idempotency-key", "k", "--in-process")
+
+
+@pytest.fixture
+def charging(shell: Shell) -> subprocess.Popen[str]:
+    """A command in the middle of step 2."""
+    (shell.folder / "hold").touch()
+    process = shell.begin(*ORDER)
+    until((shell.folder / "charging").exists)
+    return process
+
+
+def test_a_killed_run_is_completed_by_the_same_command_at_once(
+    shell: Shell, charging: subprocess.Popen[str]
+) -> None:
+    charging.kill()
+    charging.communicate()
+    (shell.folder / "hold").unlink()
+    began = time.monotonic()
+
+    again = shell.run(*ORDER)
+
+    assert time.monotonic() - began < 5  # the lease would have held for 30 s
+    assert again.returncode == 0
+    (run,) = shell.json("runs")["runs"]
+    assert run["status"] == "COMPLETED"
+    story = shell.story(run["runId"])
+    assert story.count("step_handed_off reserve") == 1
+    assert story.count("step_handed_off charge") == 1
+    assert story.count("step_completed ship") == 1
+    assert story.count("step_terminated charge") == 1
+    attempts = shell.json("show", run["runId"])["steps"]["charge"]["attempts"]
+    assert attempts == {"failed": 0, "interrupted": 0, "expired": 1, "continued": 0}
+    assert (shell.folder / "charging").read_text() == "2"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_command_says_how_the_run_goes_on(
+    shell: Shell, charging: subprocess.Popen[str], number: signal.Signals, code: int
+) -> None:
+    charging.send_signal(number)
+    stdout, stderr = charging.communicate(timeout=10)
+
+    assert (charging.returncode, stdout) == (code, "")
+    (said,) = [line for line in stderr.splitlines() if line.startswith("interrupted: ")]
+    assert "is durable" in said
+    assert said.endswith(
+        "leasehold start order --input '{\"amount\": 3}' --idempotency-key k --in-process"
+    )
+    assert "Traceback" not in stderr
+    (shell.folder / "hold").unlink()
+    assert shell.run(*ORDER).returncode == 0
+    (run,) = shell.json("runs")["runs"]
+    attempts = shell.json("show", run["runId"])["steps"]["charge"]["attempts"]
+    assert attempts == {"failed": 0, "interrupted": 1, "expired": 0, "continued": 0}
+
+
+def test_a_second_interrupt_leaves_a_handler_that_does_not_stop(shell: Shell) -> None:
+    (shell.folder / "hold").touch()
+    process = shell.begin("start", "deaf", "--input", '{"amount": 1}', "--in-process")
+    assert process.stderr is not None
+    until((shell.folder / "charging").exists)
+
+    process.send_signal(signal.SIGINT)
+    until(lambda: "interrupted: " in process.stderr.readline())  # type: ignore[union-attr] # as asserted above
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=10)
+
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+
+
+def test_a_run_that_another_process_works_on_is_waited_for(
+    shell: Shell, charging: subprocess.Popen[str]
+) -> None:
+    second = shell.begin(*ORDER)
+    assert second.stderr is not None
+    said = second.stderr.readline()
+    (shell.folder / "hold").unlink()
+    stdout, _ = second.communicate(timeout=10)
+    charging.communicate(timeout=10)
+
+    assert f"is worked on by {os.uname().nodename}/{charging.pid}@" in said
+    assert "its lease ends at 20" in said
+    assert (second.returncode, charging.returncode) == (0, 0)
+    assert "COMPLETED" in stdout
+    assert (shell.folder / "charging").read_text() == "1"
+
+
+def test_an_interrupt_of_somebody_who_only_waits_leaves_the_run_alone(
+    shell: Shell, charging: subprocess.Popen[str]
+) -> None:
+    waiting = shell.begin(*ORDER[:-1], "--wait")
+    assert waiting.stderr is not None
+    until(lambda: "step charge started" in waiting.stderr.readline())  # type: ignore[union-attr] # as asserted above
+
+    waiting.send_signal(signal.SIGINT)
+    _, stderr = waiting.communicate(timeout=10)
+
+    assert waiting.returncode == 130
+    assert "is durable and goes on; look at it with: " in stderr
+    assert "-m leasehold show r-" in stderr
+    (shell.folder / "hold").unlink()
+    charging.communicate(timeout=10)
+    assert charging.returncode == 0
+
+
+def test_a_reader_that_goes_away_is_no_error(shell: Shell) -> None:
+    for amount in range(3):
+        shell.run("start", "order", "--input", f'{{"amount": {amount}}}')
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    listed = subprocess.run(
+        [*LEASEHOLD, "runs", "--json"],
+        cwd=shell.folder,
+        env=shell.settings,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writer)
+
+    assert (listed.returncode, listed.stderr) == (141, b"")

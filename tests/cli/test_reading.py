@@ -1,0 +1,136 @@
+"""`runs`, `show`, `trace`, `registry`: what can be asked, of a store that may not be there."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.shell import Shell
+
+ORDER = ("start", "order", "--input", '{"amount": 3}')
+
+
+def test_a_store_that_is_not_there_is_read_as_empty_and_not_made(shell: Shell) -> None:
+    assert shell.json("runs") == {"runs": [], "nextPageToken": None}
+    assert shell.run("runs").stderr == "no runs\n"
+    assert shell.run("show", "r-1").returncode == 2
+    assert shell.json("registry")["pipelines"][0]["name"] == "order"
+    assert shell.files() == ["shop.py"]
+
+
+def test_runs_are_listed_newest_first_page_by_page(shell: Shell) -> None:
+    started = [json.loads(shell.run(*ORDER, "--json").stdout)["runId"] for _ in range(3)]
+
+    page = shell.json("runs", "--limit", "2")
+    rest = shell.json("runs", "--limit", "2", "--page-token", page["nextPageToken"])
+
+    listed = [run["runId"] for run in page["runs"] + rest["runs"]]
+    assert listed == started[::-1]
+    assert rest["nextPageToken"] is None
+
+
+def test_runs_are_found_by_status_pipeline_label_and_dead_letter(shell: Shell) -> None:
+    waiting = json.loads(shell.run(*ORDER, "--label", "env:test", "--json").stdout)["runId"]
+    doomed = ("start", "doomed", "--input", '{"amount": 1}', "--in-process", "--json")
+    dead = json.loads(shell.run(*doomed).stdout)["runId"]
+
+    for words, expected in (
+        (("--status", "pending"), [waiting]),
+        (("--status", "ERROR"), [dead]),
+        (("--pipeline", "order"), [waiting]),
+        (("--label", "env:test"), [waiting]),
+        (("--label", "env:live"), []),
+        (("--dead-lettered",), [dead]),
+        ((), [dead, waiting]),
+    ):
+        assert [run["runId"] for run in shell.json("runs", *words)["runs"]] == expected
+
+
+def test_a_pipe_gets_one_plain_line_a_run(shell: Shell) -> None:
+    doomed = ("start", "doomed", "--input", '{"amount": 1}', "--in-process", "--json")
+    summary = json.loads(shell.run(*doomed).stdout)
+
+    head, line = shell.run("runs").stdout.splitlines()
+
+    assert head.split("\t") == ["RUN", "PIPELINE", "STATUS", "STEP", "DONE", "CREATED"]
+    created = summary["createdAt"][:23] + "Z"
+    status = "ERROR dead-lettered PERMANENT_FAILURE"
+    assert line.split("\t") == [summary["runId"], "doomed", status, "refuse", "1/2", created]
+
+
+def test_show_tells_people_why_and_machines_everything(shell: Shell) -> None:
+    doomed = ("start", "doomed", "--input", '{"amount": 1}', "--in-process", "--json")
+    run_id = json.loads(shell.run(*doomed).stdout)["runId"]
+
+    told = shell.run("show", run_id).stdout
+    manifest = shell.json("show", run_id)
+
+    assert "status: ERROR dead-lettered\n" in told
+    assert "dead letter: 💀 PERMANENT_FAILURE\n" in told
+    assert "error: PermanentError (unlucky): 13 is refused; choose another amount\n" in told
+    assert "raised: attempt 1 of step refuse at shop.py:" in told
+    assert "reserve\tCOMPLETED\t" in told
+    assert manifest["steps"]["reserve"]["output"] == '{"amount":1}'
+    assert manifest["error"]["code"] == "unlucky"
+    assert "lease" not in manifest
+
+
+def test_trace_tells_all_events_oldest_first(shell: Shell) -> None:
+    (shell.folder / "busy").touch()
+    run_id = json.loads(shell.run(*ORDER, "--in-process", "--json").stdout)["runId"]
+
+    events = shell.json("trace", run_id)["events"]
+
+    assert [event["type"] for event in events if event["step"] == "charge"] == [
+        "step_started",
+        "step_error",
+        "step_completed",
+        "step_handed_off",
+    ]
+    (error,) = [event for event in events if event["type"] == "step_error"]
+    assert error["errorCode"] == "provider_busy"
+    assert (error["reason"], error["attempt"]) == ("AgentClientError", 1)
+    assert [event["at"] for event in events] == sorted(event["at"] for event in events)
+    assert (
+        "step_error\tcharge\t1\tAgentClientError: the provider" in shell.run("trace", run_id).stdout
+    )
+
+
+def test_runs_can_be_read_without_their_catalog(shell: Shell) -> None:
+    shell.run(*ORDER)
+    (shell.folder / "shop.py").unlink()
+
+    assert len(shell.json("runs")["runs"]) == 1
+
+
+def test_registry_names_the_source_of_each_value_and_what_was_refused(shell: Shell) -> None:
+    shell.settings |= {
+        "PIPELINE_CHARGE_TIMEOUT_MS": "15000",
+        "PIPELINE_CHARGE_DEADLINE_S": "9",
+        "PIPELINE_MAX_RETRIES": "2",
+    }
+
+    steps = {step["stepType"]: step for step in shell.json("registry")["steps"]}
+
+    assert steps["charge"]["agentTimeoutMs"] == {
+        "value": 15000,
+        "source": "PIPELINE_CHARGE_TIMEOUT_MS",
+    }
+    assert steps["charge"]["dispatchDeadlineS"] == {"value": 60.0, "source": "entry"}
+    assert steps["charge"]["maxRetries"] == {"value": 2, "source": "threshold"}
+    (refused,) = steps["charge"]["refused"]
+    assert refused.startswith("PIPELINE_CHARGE_DEADLINE_S refused")
+    assert steps["ship"]["refused"] == []
+    told = shell.run("registry")
+    assert "15 s (PIPELINE_CHARGE_TIMEOUT_MS)" in told.stdout
+    assert "order\treserve → charge → ship" in told.stdout
+    assert told.stderr.startswith("warning: PIPELINE_CHARGE_DEADLINE_S refused")
+
+
+def test_help_comes_fast_with_an_example_and_version_is_the_packages(shell: Shell) -> None:
+    for command in ("start", "runs", "show", "trace", "registry"):
+        help_text = shell.run(command, "--help").stdout
+        assert f"leasehold {command}" in help_text.partition("Example")[2]
+
+    assert shell.run("--version").stdout == "leasehold 0.1.0\n"
+    loaded = shell.run("--help", PYTHONPROFILEIMPORTTIME="1").stderr
+    assert not [name for name in ("rich", "sqlite3", "leasehold.bootstrap") if name in loaded]

@@ -1,0 +1,146 @@
+"""`leasehold start`, from the first word to the exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from tests.cli.shell import LEASEHOLD, Shell, only_line, until
+
+PROGRAM = " ".join(LEASEHOLD)
+ORDER = ("start", "order", "--input", '{"amount": 3}')
+
+
+def test_a_run_in_this_process_is_told_line_by_line_and_answered_in_one(shell: Shell) -> None:
+    done = shell.run(*ORDER, "--in-process")
+
+    assert done.returncode == 0
+    assert re.fullmatch(r"run r-[0-9a-f]{16} COMPLETED in \S+ s\n", done.stdout)
+    told = [re.sub(r"^\d{4}-.*?Z ", "", line) for line in done.stderr.splitlines()]
+    run_id = done.stdout.split()[1]
+    assert [line for line in told if line != "reserving"] == [
+        "run started: order",
+        "step reserve started",
+        "step reserve completed",
+        "step charge started",
+        "step charge completed",
+        "step ship started",
+        "step ship completed",
+        "run completed",
+        'output: {"amount":3}',
+        f"next: {PROGRAM} show {run_id} · {PROGRAM} trace {run_id}",
+    ]
+
+
+def test_with_json_the_answer_is_the_summary_and_nothing_else(shell: Shell) -> None:
+    done = shell.run(*ORDER, "--in-process", "--json", "--label", "env:test")
+
+    summary = json.loads(done.stdout)
+    assert done.stderr.splitlines() == ["reserving", "reserving"]
+    assert set(summary) == {
+        *("runId", "pipeline", "status", "currentStep", "createdAt", "updatedAt", "completedAt"),
+        *("paused", "cancelled", "deadLettered", "deadLetteredAt", "deadLetterReason"),
+        *("attempts", "progress", "labels"),
+    }
+    assert summary["status"] == "COMPLETED"
+    assert summary["labels"] == ["env:test"]
+    assert summary["completedAt"].endswith("Z")
+    assert summary["progress"] == {"stepsDone": 3, "steps": 3, "fraction": 1.0, "message": ""}
+
+
+def test_an_input_comes_from_a_file_or_from_stdin(shell: Shell) -> None:
+    (shell.folder / "order.json").write_text('{"amount": 5}')
+
+    of_file = shell.run("start", "order", "--input", "@order.json", "--in-process", "--json")
+    of_stdin = shell.run(
+        "start", "order", "--input", "@-", "--in-process", "--json", stdin='{"amount": 6}'
+    )
+
+    for done, given in ((of_file, '{"amount":5}'), (of_stdin, '{"amount":6}')):
+        assert shell.json("show", json.loads(done.stdout)["runId"])["input"] == given
+
+
+def test_a_recorded_run_waits_for_a_worker_and_the_command_it_names_runs_it(shell: Shell) -> None:
+    recorded = shell.run("start", "order", "--input", '{"amount":  3}')
+
+    assert recorded.returncode == 0
+    run_id = recorded.stdout.split()[1]
+    assert recorded.stdout == f"run {run_id} PENDING\n"
+    said, _, command = only_line(recorded.stderr).partition(": ")
+    assert said == "It waits for a worker; this command runs it here"
+    words = re.fullmatch(
+        r".* -m leasehold (start order) --input '(.*)' --idempotency-key (\S+) --in-process", command
+    )
+    assert words is not None
+    _, given, key = words.groups()
+    done = shell.run("start", "order", "--input", given, "--idempotency-key", key, "--in-process")
+    assert done.stdout.startswith(f"run {run_id} COMPLETED")
+
+
+def test_waiting_ends_when_another_process_has_run_it(shell: Shell) -> None:
+    words = (*ORDER, "--idempotency-key", "k")
+    waiting = shell.begin(*words, "--wait")
+    until(lambda: shell.json("runs")["runs"])
+
+    worker = shell.run(*words, "--in-process")
+    stdout, _ = waiting.communicate(timeout=10)
+
+    assert (worker.returncode, waiting.returncode) == (0, 0)
+    assert "COMPLETED" in stdout
+
+
+def test_the_same_key_gives_the_same_run_and_its_steps_run_once(shell: Shell) -> None:
+    first = shell.run(*ORDER, "--idempotency-key", "k", "--in-process")
+    again = shell.run(*ORDER, "--idempotency-key", "k", "--in-process")
+
+    assert again.stdout == first.stdout
+    assert len(shell.json("runs")["runs"]) == 1
+
+
+def test_a_run_that_is_given_up_exits_with_1_and_says_why(shell: Shell) -> None:
+    done = shell.run("start", "doomed", "--input", '{"amount": 13}', "--in-process")
+
+    assert done.returncode == 1
+    assert "💀 dead-lettered, PERMANENT_FAILURE" in done.stdout
+    assert "at step refuse: PermanentError: 13 is refused; choose another amount" in done.stdout
+    assert f"leasehold trace {done.stdout.split()[1]}" in done.stderr
+
+
+def test_a_failed_attempt_is_told_with_its_error_and_its_next_time(shell: Shell) -> None:
+    (shell.folder / "busy").touch()
+
+    done = shell.run(*ORDER, "--in-process")
+
+    assert done.returncode == 0
+    assert "step charge failed, attempt 1: AgentClientError: the provider is busy" in done.stderr
+    assert "step charge is due again, attempt 2" in done.stderr
+
+
+def test_a_run_that_waits_for_a_person_exits_with_1_and_says_for_what(shell: Shell) -> None:
+    """Its step is gone from the catalog that goes on with it."""
+    shell.run(*ORDER, "--idempotency-key", "k")
+    catalog = (shell.folder / "shop.py").read_text()
+    renamed = catalog.replace('step("reserve"', 'step("book"').replace('=("reserve"', '=("book"')
+    (shell.folder / "shop.py").write_text(renamed)
+
+    done = shell.run(*ORDER, "--idempotency-key", "k", "--in-process")
+
+    assert done.returncode == 1
+    assert "BLOCKED" in done.stdout
+    assert "UNKNOWN_STEP: This deploy knows no step 'reserve'. Deploy a catalog" in done.stdout
+
+
+def test_a_refused_override_is_said_once_and_the_entry_holds(shell: Shell) -> None:
+    done = shell.run(
+        *ORDER,
+        "--in-process",
+        "--json",
+        PIPELINE_CHARGE_TIMEOUT_MS="soon",
+        PIPELINE_REFUSE_TIMEOUT_MS="never",
+    )
+
+    assert done.returncode == 0
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    (warning,) = warnings
+    assert warning.startswith("warning: PIPELINE_CHARGE_TIMEOUT_MS refused: it is 'soon'")
+    assert warning.endswith("allowed: whole milliseconds above 0.")

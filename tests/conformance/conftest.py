@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasehold.domain.document import Ref
+from leasehold.ports.artifacts import Artifacts
+from leasehold.ports.documents import Documents
+from tests.conformance.stores import ARTIFACTS, DOCUMENTS
+
+
+@pytest.fixture(scope="module", params=DOCUMENTS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """The store that is asked to keep its promises."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(scope="module")
+def documents(kind: str, folder: Path) -> Iterator[Documents]:
+    with DOCUMENTS[kind](folder) as documents:
+        yield documents
+
+
+@pytest.fixture(scope="module", params=ARTIFACTS)
+def artifacts(request: pytest.FixtureRequest, folder: Path) -> Iterator[Artifacts]:
+    with ARTIFACTS[request.param](folder) as artifacts:
+        yield artifacts
+
+
+@pytest.fixture
+def unique() -> str:
+    """A name that no other test has: they share the store, as a cloud project is shared."""
+    return f"t-{secrets.token_hex(8)}"
+
+
+@pytest.fixture
+def ref(unique: str) -> Ref:
+    return Ref("runs", unique)

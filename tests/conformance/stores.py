@@ -1,0 +1,69 @@
+"""The stores that must keep the ports' promises, and what a further process does with one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.folder import FolderArtifacts
+from leasehold.adapters.sqlite import SqliteDocuments
+from leasehold.domain.document import DecideDocument, Document, Ref, Write
+from leasehold.ports.artifacts import Artifacts
+from leasehold.ports.documents import Documents
+
+
+@contextlib.contextmanager
+def sqlite_documents(folder: Path) -> Iterator[Documents]:
+    documents = SqliteDocuments(folder / "runs.db", SystemClock())
+    try:
+        yield documents
+    finally:
+        documents.close()
+
+
+@contextlib.contextmanager
+def folder_artifacts(folder: Path) -> Iterator[Artifacts]:
+    yield FolderArtifacts(folder / "artifacts", SystemClock())
+
+
+#: Each opens a store of its own for the folder; the same folder leads to the same store.
+DOCUMENTS: Final[Mapping[str, Callable[[Path], AbstractContextManager[Documents]]]] = {
+    "sqlite": sqlite_documents
+}
+ARTIFACTS: Final[Mapping[str, Callable[[Path], AbstractContextManager[Artifacts]]]] = {
+    "folder": folder_artifacts
+}
+
+
+def put(document: Document) -> DecideDocument[None]:
+    """Decide that the document is to be stored, whatever is there."""
+    return lambda _, __: Write(None, document)
+
+
+def one_more(document: Document | None, _: datetime) -> Write[int]:
+    """Decide that the count is one higher; the answer is the new count."""
+    count = (document or {"count": 0})["count"] + 1
+    return Write(count, {"count": count})
+
+
+def count_up(kind: str, folder: Path, ref: Ref, times: int) -> None:
+    """Count up in a process of its own."""
+    with DOCUMENTS[kind](folder) as documents:
+        for _ in range(times):
+            documents.transact(ref, one_more)
+
+
+def with_times_of(expected: Any, found: Any) -> Any:
+    """Return what was found with its times as datetimes, wherever a datetime is expected."""
+    if isinstance(expected, datetime) and isinstance(found, str):
+        return datetime.fromisoformat(found)
+    if isinstance(expected, Mapping) and isinstance(found, Mapping):
+        return {key: with_times_of(expected.get(key), value) for key, value in found.items()}
+    if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        return [with_times_of(*pair) for pair in zip(expected, found, strict=True)]
+    return found

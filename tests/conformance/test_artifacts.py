@@ -1,0 +1,195 @@
+"""The artifacts port: named bytes, whole or not there."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from leasehold.errors import ArtifactNameError, ArtifactNotFoundError
+from leasehold.ports.artifacts import Artifacts
+
+CONTENTS = {
+    "nothing": b"",
+    "a line": b"a line\n",
+    "line ends": b"\r\n\n\r\x1a\x00",
+    "every byte": bytes(range(256)) * 16,
+    "no text": b"\xff\xfe\xc3\x28",
+    "a megabyte": b"0123456789abcdef" * 65_536,
+}
+
+REFUSED = {
+    "empty": "",
+    "absolute": "/etc/passwd",
+    "up": "../secret",
+    "up in the middle": "runs/../../secret",
+    "only up": "..",
+    "here": "runs/./a",
+    "an empty part": "runs//a",
+    "an empty end": "runs/a/",
+    "a backslash": "runs\\a",
+    "a line end": "runs/a\nb",
+    "a zero": "runs/a\x00b",
+    "delete": "runs/a\x7f",
+    "a part too long": "runs/" + "x" * 201,
+    "a wide part too long": "runs/" + "東" * 67,
+    "too long": "/".join(["x" * 100] * 10),
+    "a wide name too long": "/".join(["東" * 60] * 6),
+    "a lone surrogate": "runs/\ud800",
+    "a byte that is no text": "runs/\udcff",
+    "the folder of unfinished writes": ".unfinished/a",
+}
+
+ALLOWED = {
+    "one part": "report.md",
+    "deep": "runs/r-1/values/extract-0123456789abcdef.json",
+    "dots": "runs/..a/.b./...",
+    "unicode": "runs/Zürich 東京/🙂.md",
+    "odd characters": "runs/a b/'quoted' \"double\" #1?&%20:*|<>.md",
+    "a long part": "runs/" + "x" * 200,
+    "a long name": "/".join(["x" * 100] * 9 + ["x" * 91]),
+    "unfinished elsewhere": "runs/.unfinished/a",
+}
+
+
+@pytest.mark.parametrize("data", CONTENTS.values(), ids=CONTENTS)
+def test_what_is_put_comes_back_byte_for_byte(
+    artifacts: Artifacts, unique: str, data: bytes
+) -> None:
+    artifacts.put(f"runs/{unique}/a", data)
+
+    assert artifacts.get(f"runs/{unique}/a") == data
+
+
+def test_put_answers_the_address(artifacts: Artifacts, unique: str) -> None:
+    """People follow it: it names the artifact."""
+    address = artifacts.put(f"runs/{unique}/report.md", b"# Report")
+
+    assert address.endswith(f"runs/{unique}/report.md")
+
+
+def test_what_is_put_again_takes_the_place_of_what_was_there(
+    artifacts: Artifacts, unique: str
+) -> None:
+    artifacts.put(f"runs/{unique}/a", b"the first, which is longer")
+
+    artifacts.put(f"runs/{unique}/a", b"the second")
+
+    assert artifacts.get(f"runs/{unique}/a") == b"the second"
+    assert list(artifacts.list(f"runs/{unique}")) == [f"runs/{unique}/a"]
+
+
+def test_what_has_a_name_exists(artifacts: Artifacts, unique: str) -> None:
+    artifacts.put(f"runs/{unique}/a", b"")
+
+    assert artifacts.exists(f"runs/{unique}/a")
+    assert not artifacts.exists(f"runs/{unique}/b")
+    assert not artifacts.exists(f"runs/{unique}/a/b")
+    assert not artifacts.exists(f"runs/{unique}")
+
+
+@pytest.mark.parametrize(
+    "name", ["b", "a/b", "a/b/c", ""], ids=["beside", "below", "deep", "folder"]
+)
+def test_what_is_not_there_is_told(artifacts: Artifacts, unique: str, name: str) -> None:
+    artifacts.put(f"runs/{unique}/a", b"")
+    wanted = f"runs/{unique}/{name}".removesuffix("/")
+
+    with pytest.raises(ArtifactNotFoundError) as raised:
+        artifacts.get(wanted)
+
+    assert raised.value.details["name"] == wanted
+
+
+@pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
+def test_a_name_that_could_leave_its_run_is_refused(artifacts: Artifacts, name: str) -> None:
+    with pytest.raises(ArtifactNameError):
+        artifacts.put(name, b"")
+    with pytest.raises(ArtifactNameError):
+        artifacts.get(name)
+    with pytest.raises(ArtifactNameError):
+        artifacts.exists(name)
+
+
+@pytest.mark.parametrize("name", ["..", "runs/..", "/", "runs/", "runs\\r-1", ".unfinished/x"])
+def test_a_prefix_that_could_leave_the_store_is_refused(artifacts: Artifacts, name: str) -> None:
+    with pytest.raises(ArtifactNameError):
+        artifacts.list(name)
+
+
+@pytest.mark.parametrize("name", ALLOWED.values(), ids=ALLOWED)
+def test_a_name_of_plain_parts_is_taken(artifacts: Artifacts, unique: str, name: str) -> None:
+    assert len(name.encode()) <= 1000
+
+    artifacts.put(name, unique.encode())
+
+    assert artifacts.get(name) == unique.encode()
+    assert artifacts.exists(name)
+    assert name in artifacts.list("")
+
+
+def test_names_below_a_folder_are_listed_whole_and_sorted(
+    artifacts: Artifacts, unique: str
+) -> None:
+    run = f"runs/{unique}"
+    for name in ("b", "a/z", "a/b/c", "a.md", "a-1", "ä", "B"):
+        artifacts.put(f"{run}/{name}", b"")
+
+    found = artifacts.list(run)
+
+    expected = ["B", "a-1", "a.md", "a/b/c", "a/z", "b", "ä"]
+    assert list(found) == [f"{run}/{name}" for name in expected]
+
+
+def test_a_folder_is_listed_without_those_that_begin_as_it_does(
+    artifacts: Artifacts, unique: str
+) -> None:
+    for run in (unique, f"{unique}0", f"{unique}.old"):
+        artifacts.put(f"runs/{run}/a", b"")
+
+    assert list(artifacts.list(f"runs/{unique}")) == [f"runs/{unique}/a"]
+
+
+def test_a_folder_that_is_not_there_lists_nothing(artifacts: Artifacts, unique: str) -> None:
+    assert list(artifacts.list(f"runs/{unique}")) == []
+
+
+def test_many_names_are_all_listed(artifacts: Artifacts, unique: str) -> None:
+    names = [f"runs/{unique}/{number // 20:02d}/{number:04d}" for number in range(200)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda name: artifacts.put(name, b""), names))
+
+    assert list(artifacts.list(f"runs/{unique}")) == names
+
+
+def test_a_reader_never_sees_half_of_what_is_put(artifacts: Artifacts, unique: str) -> None:
+    """Two contents of different lengths: whatever is read is one of them, whole."""
+    name = f"runs/{unique}/a"
+    contents = [b"a" * 300_000, b"b" * 100_000]
+    artifacts.put(name, contents[0])
+    done = threading.Event()
+
+    def read() -> int:
+        reads = 0
+        while not done.is_set():
+            assert artifacts.get(name) in contents
+            assert list(artifacts.list(f"runs/{unique}")) == [name]
+            reads += 1
+        return reads
+
+    with ThreadPoolExecutor(2) as threads:
+        reading = [threads.submit(read) for _ in range(2)]
+        try:
+            for number in range(60):
+                artifacts.put(name, contents[number % 2])
+        finally:
+            done.set()
+
+    assert all(each.result() > 0 for each in reading)
+
+
+def test_of_those_that_put_at_once_one_is_there_whole(artifacts: Artifacts, unique: str) -> None:
+    contents = [bytes([number]) * 50_000 for number in range(16)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda data: artifacts.put(f"runs/{unique}/a", data), contents))
+
+    assert artifacts.get(f"runs/{unique}/a") in contents

@@ -1,0 +1,361 @@
+"""query: which documents, in which order, page by page."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from leasehold.domain.document import Document, Ref
+from leasehold.ports.documents import Documents, Query, Range, Snapshot
+from tests.conformance.stores import put
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+
+#: Stores these documents of a test, by the last part of their ids; all have its pipeline.
+Keep = Callable[..., None]
+
+
+def minute(number: int) -> datetime:
+    return START + timedelta(minutes=number)
+
+
+@pytest.fixture
+def keep(documents: Documents, unique: str) -> Keep:
+    def keep(**kept: Document) -> None:
+        for name, document in kept.items():
+            documents.transact(
+                Ref("runs", f"{unique}-{name}"), put({"pipeline": unique, **document})
+            )
+
+    return keep
+
+
+def names(found: Iterable[Snapshot]) -> list[str]:
+    """Return the last part of each id."""
+    return [snapshot.ref.id.rpartition("-")[2] for snapshot in found]
+
+
+def pages(documents: Documents, query: Callable[[Any], Query]) -> list[Sequence[Snapshot]]:
+    """Return all pages, the empty one at the end too; each continues behind the one before."""
+    found = [documents.query(query(None))]
+    while found[-1]:
+        last = found[-1][-1]
+        order_by = query(None).order_by
+        value = None if order_by is None else last.document[order_by]
+        found.append(documents.query(query((value, last.ref.id))))
+    return found
+
+
+def test_a_query_answers_whole_documents(documents: Documents, keep: Keep, unique: str) -> None:
+    keep(a={"createdAt": minute(1), "nested": {"list": [1, "two"]}})
+
+    (found,) = documents.query(Query("runs", order_by="createdAt", equal={"pipeline": unique}))
+
+    assert found.ref == Ref("runs", f"{unique}-a")
+    assert found.document["nested"] == {"list": [1, "two"]}
+    assert found.read_at.utcoffset() == timedelta(0)
+
+
+def test_nothing_that_fits_is_an_empty_answer(documents: Documents, unique: str) -> None:
+    found = documents.query(Query("runs", order_by="createdAt", equal={"pipeline": unique}))
+
+    assert list(found) == []
+
+
+def test_the_order_goes_up_or_down(documents: Documents, keep: Keep, unique: str) -> None:
+    keep(b={"createdAt": minute(3)}, c={"createdAt": minute(1)}, a={"createdAt": minute(2)})
+    mine = {"pipeline": unique}
+
+    up = documents.query(Query("runs", order_by="createdAt", equal=mine))
+    down = documents.query(Query("runs", order_by="createdAt", equal=mine, descending=True))
+
+    assert names(up) == ["c", "a", "b"]
+    assert names(down) == ["b", "a", "c"]
+
+
+def test_ties_are_in_the_order_of_their_ids(documents: Documents, keep: Keep, unique: str) -> None:
+    keep(b={"createdAt": START}, c={"createdAt": START}, a={"createdAt": START})
+    mine = {"pipeline": unique}
+
+    up = documents.query(Query("runs", order_by="createdAt", equal=mine))
+    down = documents.query(Query("runs", order_by="createdAt", equal=mine, descending=True))
+
+    assert names(up) == ["a", "b", "c"]
+    assert names(down) == ["c", "b", "a"]
+
+
+def test_times_are_ordered_to_the_microsecond(
+    documents: Documents, keep: Keep, unique: str
+) -> None:
+    """Times with and without a fraction, which differ as texts, are still in their order."""
+    keep(
+        d={"createdAt": START + timedelta(seconds=1)},
+        c={"createdAt": START + timedelta(microseconds=500_000)},
+        b={"createdAt": START + timedelta(microseconds=1)},
+        a={"createdAt": START},
+    )
+
+    found = documents.query(Query("runs", order_by="createdAt", equal={"pipeline": unique}))
+
+    assert names(found) == ["a", "b", "c", "d"]
+
+
+def test_documents_without_the_ordered_field_are_left_out(
+    documents: Documents, keep: Keep, unique: str
+) -> None:
+    """A run at rest has no alarm, and no place in the order of alarms."""
+    keep(a={"createdAt": minute(1)}, b={"other": 1}, c={"createdAt": minute(2)})
+
+    found = documents.query(Query("runs", order_by="createdAt", equal={"pipeline": unique}))
+
+    assert names(found) == ["a", "c"]
+
+
+def test_a_document_that_loses_the_ordered_field_leaves_the_order(
+    documents: Documents, keep: Keep, unique: str
+) -> None:
+    query = Query("runs", order_by="createdAt", equal={"pipeline": unique})
+    keep(a={"createdAt": minute(1)}, b={"createdAt": minute(2)})
+    keep(a={})
+
+    assert names(documents.query(query)) == ["b"]
+
+    keep(a={"createdAt": minute(3)})
+
+    assert names(documents.query(query)) == ["b", "a"]
+
+
+def test_fields_must_be_equal(documents: Documents, keep: Keep, unique: str) -> None:
+    keep(
+        a={"createdAt": minute(1), "status": "PENDING", "deadLettered": False},
+        b={"createdAt": minute(2), "status": "ERROR", "deadLettered": True},
+        c={"createdAt": minute(3), "status": "PENDING", "deadLettered": True},
+        d={"createdAt": minute(4)},
+    )
+
+    def found(**equal: Any) -> list[str]:
+        wanted = {"pipeline": unique, **equal}
+        return names(documents.query(Query("runs", order_by="createdAt", equal=wanted)))
+
+    assert found(status="PENDING") == ["a", "c"]
+    assert found(deadLettered=True) == ["b", "c"]
+    assert found(deadLettered=False) == ["a"]
+    assert found(status="PENDING", deadLettered=True) == ["c"]
+    assert found(status="COMPLETED") == []
+
+
+def test_a_field_that_changes_is_found_by_its_new_value(
+    documents: Documents, keep: Keep, unique: str
+) -> None:
+    keep(a={"createdAt": START, "status": "PENDING"})
+    keep(a={"createdAt": START, "status": "ERROR"})
+
+    def found(status: str) -> list[str]:
+        wanted = {"pipeline": unique, "status": status}
+        return names(documents.query(Query("runs", order_by="createdAt", equal=wanted)))
+
+    assert found("ERROR") == ["a"]
+    assert found("PENDING") == []
+
+
+def test_a_document_written_back_as_it_was_read_keeps_its_place(
+    documents: Documents, keep: Keep, unique: str
+) -> None:
+    """Its times may come back as text; they are times all the same."""
+    query = Query("runs", order_by="createdAt", equal={"pipeline": unique})
+    keep(a={"createdAt": START}, b={"createdAt": START + timedelta(microseconds=1)})
+    copied = documents.get(Ref("runs", f"{unique}-a"))
+    assert copied is not None
+
+    documents.transact(Ref("runs", f"{unique}-c"), put(copied.document))
+    documents.transact(copied.ref, put(copied.document))
+
+    assert names(documents.query(query)) == ["a", "c", "b"]
+
+
+def test_a_label_is_one_of_the_list(documents: Documents, keep: Keep, unique: str) -> None:
+    keep(
+        a={"createdAt": minute(1), "labels": ["team:a", "env:prod"]},
+        b={"createdAt": minute(2), "labels": ["team:b"]},
+        c={"createdAt": minute(3), "labels": ["env:prod"]},
+        d={"createdAt": minute(4), "labels": []},
+        e={"createdAt": minute(5)},
+        f={"createdAt": minute(6), "labels": ["env:production"]},
+    )
+    query = Query(
+        "runs",
+        order_by="createdAt",
+        equal={"pipeline": unique},
+        contains=("labels", "env:prod"),
+        descending=True,
+    )
+
+    assert names(documents.query(query)) == ["c", "a"]
+
+
+@pytest.mark.parametrize("label", ['say:"hi"', "path:a\\b", "ä:ö", "mood:🙂", "half:'", "all:%_*"])
+def test_a_label_can_be_any_text(documents: Documents, keep: Keep, unique: str, label: str) -> None:
+    keep(a={"createdAt": START, "labels": [label]}, b={"createdAt": START, "labels": ["other"]})
+    query = Query(
+        "runs", order_by="createdAt", equal={"pipeline": unique}, contains=("labels", label)
+    )
+
+    assert names(documents.query(query)) == ["a"]
+
+
+def test_a_range_has_its_lower_end_and_not_its_upper(
+    documents: Documents, keep: Keep, unique: str
+) -> None:
+    """What is due at a moment itself is found by asking below the next microsecond."""
+    keep(**{name: {"createdAt": minute(number)} for number, name in enumerate("abcde")})
+
+    def found(range_: Range) -> list[str]:
+        query = Query("runs", order_by="createdAt", equal={"pipeline": unique}, range=range_)
+        return names(documents.query(query))
+
+    assert found(Range("createdAt", at_least=minute(1), below=minute(3))) == ["b", "c"]
+    assert found(Range("createdAt", at_least=minute(3))) == ["d", "e"]
+    assert found(Range("createdAt", below=minute(2))) == ["a", "b"]
+    assert found(Range("createdAt", below=minute(1) + timedelta(microseconds=1))) == ["a", "b"]
+    assert found(Range("createdAt", at_least=minute(3), below=minute(3))) == []
+    assert found(Range("createdAt")) == ["a", "b", "c", "d", "e"]
+
+
+def test_the_alarms_of_a_shard_are_found(documents: Documents, keep: Keep, unique: str) -> None:
+    """The query of the sweep; a shard of its own keeps the test by itself."""
+    shard = int(unique.removeprefix("t-")[:12], 16)
+    keep(
+        late={"shard": shard, "alarmAt": minute(1)},
+        due={"shard": shard, "alarmAt": minute(2)},
+        early={"shard": shard, "alarmAt": minute(9)},
+        rest={"shard": shard},
+        else_={"shard": shard + 1, "alarmAt": minute(1)},
+    )
+    query = Query(
+        "runs",
+        order_by="alarmAt",
+        equal={"shard": shard},
+        range=Range("alarmAt", below=minute(5)),
+    )
+
+    assert names(documents.query(query)) == ["late", "due"]
+
+
+def test_no_more_come_than_the_limit(documents: Documents, keep: Keep, unique: str) -> None:
+    keep(**{name: {"createdAt": minute(number)} for number, name in enumerate("abcde")})
+
+    found = documents.query(
+        Query("runs", order_by="createdAt", equal={"pipeline": unique}, limit=3)
+    )
+
+    assert names(found) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+def test_pages_are_complete_and_without_doubles_even_with_ties(
+    documents: Documents, keep: Keep, unique: str, limit: int, descending: bool
+) -> None:
+    kept = {name: {"createdAt": minute(number // 3)} for number, name in enumerate("abcdefgh")}
+    keep(**kept, without={})
+
+    found = pages(
+        documents,
+        lambda after: Query(
+            "runs",
+            order_by="createdAt",
+            equal={"pipeline": unique},
+            descending=descending,
+            limit=limit,
+            after=after,
+        ),
+    )
+
+    expected = list("hgfedcba") if descending else list("abcdefgh")
+    assert names(snapshot for page in found for snapshot in page) == expected
+    assert all(len(page) <= limit for page in found)
+
+
+def test_a_page_can_begin_behind_a_datetime(documents: Documents, keep: Keep, unique: str) -> None:
+    keep(a={"createdAt": minute(1)}, b={"createdAt": minute(1)}, c={"createdAt": minute(2)})
+
+    found = documents.query(
+        Query(
+            "runs",
+            order_by="createdAt",
+            equal={"pipeline": unique},
+            after=(minute(1), f"{unique}-a"),
+        )
+    )
+
+    assert names(found) == ["b", "c"]
+
+
+def test_a_page_can_begin_behind_a_document_that_is_gone(
+    documents: Documents, keep: Keep, unique: str
+) -> None:
+    keep(a={"createdAt": minute(1)}, b={"createdAt": minute(2)}, c={"createdAt": minute(3)})
+    documents.delete(Ref("runs", f"{unique}-b"))
+
+    found = documents.query(
+        Query(
+            "runs",
+            order_by="createdAt",
+            equal={"pipeline": unique},
+            after=(minute(2), f"{unique}-b"),
+        )
+    )
+
+    assert names(found) == ["c"]
+
+
+def test_without_a_field_the_order_is_that_of_the_ids(documents: Documents, ref: Ref) -> None:
+    """Ids are compared as text, so numbers in them are padded."""
+    for name in ("10", "2", "a", "A", "ä", "01"):
+        documents.transact(Ref(f"{ref}/trace", name), put({}))
+
+    up = documents.query(Query(f"{ref}/trace"))
+    down = documents.query(Query(f"{ref}/trace", descending=True))
+
+    assert [found.ref.id for found in up] == ["01", "10", "2", "A", "a", "ä"]
+    assert [found.ref.id for found in down] == ["ä", "a", "A", "2", "10", "01"]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_pages_go_on_by_id(documents: Documents, ref: Ref, descending: bool) -> None:
+    for number in range(7):
+        documents.transact(Ref(f"{ref}/trace", f"{number:06d}"), put({"number": number}))
+
+    found = pages(
+        documents,
+        lambda after: Query(f"{ref}/trace", descending=descending, limit=3, after=after),
+    )
+
+    assert [len(page) for page in found] == [3, 3, 1, 0]
+    numbers = [snapshot.document["number"] for page in found for snapshot in page]
+    assert numbers == ([6, 5, 4, 3, 2, 1, 0] if descending else [0, 1, 2, 3, 4, 5, 6])
+
+
+def test_a_nested_collection_is_its_parents_own(documents: Documents, unique: str) -> None:
+    """The trace of r-1 is not that of r-10, nor of the run below."""
+    for run in (unique, f"{unique}0", f"{unique}/trace/x"):
+        documents.transact(Ref(f"runs/{run}/trace", "000000"), put({"run": run}))
+
+    (found,) = documents.query(Query(f"runs/{unique}/trace"))
+    other = documents.get(Ref(f"runs/{unique}0/trace", "000000"))
+
+    assert found.ref == Ref(f"runs/{unique}/trace", "000000")
+    assert found.document == {"run": unique}
+    assert other is not None
+    assert other.document == {"run": f"{unique}0"}
+
+
+def test_a_query_sees_what_was_committed_before_it(
+    documents: Documents, keep: Keep, unique: str
+) -> None:
+    query = Query("runs", order_by="createdAt", equal={"pipeline": unique})
+
+    for number, name in enumerate("abc"):
+        keep(**{name: {"createdAt": minute(number)}})
+        assert len(documents.query(query)) == number + 1

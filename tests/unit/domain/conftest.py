@@ -1,0 +1,52 @@
+"""What the tests of the lifecycle begin with: rules, a time, and runs in each state."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from leasehold.domain.dispatch import Rules, StepSettings
+from tests.unit.domain.runs import At, Runs
+
+START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def at() -> At:
+    """The time so many seconds after the start."""
+    return lambda seconds: START + timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def rules() -> Rules:
+    """Two repeats, two interruptions, leases of 30 s, a grace of 60 s; draft and send are known."""
+    steps = {
+        "draft": StepSettings(
+            step_type="draft",
+            agent_timeout=timedelta(seconds=120),
+            dispatch_deadline=timedelta(seconds=180),
+            max_retries=2,
+            heartbeat=timedelta(seconds=10),
+            queue="draft",
+            remote=False,
+            sources={"agentTimeout": "entry"},
+        ),
+        "send": StepSettings(
+            step_type="send",
+            agent_timeout=timedelta(seconds=10),
+            dispatch_deadline=timedelta(seconds=20),
+            max_retries=2,
+            heartbeat=None,
+            queue="mail",
+            remote=False,
+            sources={"agentTimeout": "PIPELINE_SEND_TIMEOUT_MS"},
+        ),
+    }
+    return Rules(settings_for=steps.get, max_interruptions=2)
+
+
+@pytest.fixture
+def runs(rules: Rules, at: At) -> Runs:
+    """Runs in each state."""
+    return Runs(rules, at)

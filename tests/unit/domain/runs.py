@@ -1,0 +1,139 @@
+"""Runs in each state, made as they come to be: by the lifecycle itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from leasehold.domain import lifecycle
+from leasehold.domain.change import Change
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.lease import Fence
+from leasehold.domain.lifecycle import NewRun
+from leasehold.domain.manifest import Block, ErrorRecord, KeptValue, Manifest
+
+#: The time so many seconds after the start.
+At = Callable[[float], datetime]
+#: A transition that has most of its facts.
+Bound = Callable[..., Change]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A run of the steps draft and send, started at second 0; its leases are called lease-N."""
+
+    rules: Rules
+    at: At
+
+    def pending(self) -> Manifest:
+        """A run that waits for a worker since second 0."""
+        return lifecycle.start(None, self.at(0), rules=self.rules, new=self.new()).manifest
+
+    def new(self, run_id: str = "r-1", **update: object) -> NewRun:
+        facts: dict[str, object] = {
+            "run_id": run_id,
+            "pipeline": "letters",
+            "plan": ("draft", "send"),
+            "input": KeptValue(text='{"to":"ada"}'),
+            "input_digest": "digest-1",
+            "nonce": "nonce-1",
+        }
+        return NewRun(**(facts | update))
+
+    def leased(
+        self, run: Manifest | None = None, *, at: float = 0, lease_id: str = "lease-1"
+    ) -> Manifest:
+        """The run with a lease, by default from second 0 to second 30."""
+        run = run or self.pending()
+        return lifecycle.arrive(
+            run,
+            self.at(at),
+            rules=self.rules,
+            generation=run.dispatch.generation,
+            lease_id=lease_id,
+            holder="host-a",
+        ).manifest
+
+    def handed_off(self) -> Manifest:
+        """A run that waits at its second step since second 5."""
+        return self.with_output(self.leased(), at=5)
+
+    def with_output(self, run: Manifest, *, at: float) -> Manifest:
+        return lifecycle.complete(
+            run,
+            self.at(at),
+            rules=self.rules,
+            fence=self.fence(run),
+            output=KeptValue(text='"Dear Ada"'),
+        ).manifest
+
+    def completed(self) -> Manifest:
+        """A run whose last output was recorded at second 9."""
+        return self.with_output(self.leased(self.handed_off(), at=6, lease_id="lease-2"), at=9)
+
+    def failed(self, run: Manifest | None = None, *, at: float = 5) -> Manifest:
+        """A run whose first attempt failed at second 5."""
+        run = run or self.leased()
+        return lifecycle.fail(
+            run, self.at(at), rules=self.rules, fence=self.fence(run), error=self.error()
+        ).manifest
+
+    def error(self) -> ErrorRecord:
+        return ErrorRecord(type="AgentClientError", code="overloaded", message="Try later.")
+
+    def blocked(self, run: Manifest | None = None) -> Manifest:
+        """A run whose first output a gate refused at second 5."""
+        run = run or self.leased()
+        return lifecycle.block(
+            run,
+            self.at(5),
+            rules=self.rules,
+            fence=self.fence(run),
+            output=KeptValue(text='"Hi"'),
+            output_status="PARTIAL",
+            found=self.found(),
+        ).manifest
+
+    def found(self) -> Block:
+        return Block(code="TOO_SHORT", finding="2 letters", remediation="Approve or retry.")
+
+    def unknown(self) -> Manifest:
+        """A run whose step a deploy does not know."""
+        return lifecycle.arrive(
+            self.pending(),
+            self.at(1),
+            rules=self.knowing_nothing(),
+            generation=1,
+            lease_id="lease-1",
+            holder="host-a",
+        ).manifest
+
+    def knowing_nothing(self) -> Rules:
+        return Rules(settings_for=lambda _: None)
+
+    def paused(self, run: Manifest) -> Manifest:
+        return lifecycle.pause(
+            run, self.at(6), rules=self.rules, actor="ada", reason="wait"
+        ).manifest
+
+    def cancelled(self, run: Manifest) -> Manifest:
+        return lifecycle.cancel(
+            run, self.at(7), rules=self.rules, actor="ada", reason="wrong"
+        ).manifest
+
+    def dead_lettered(self) -> Manifest:
+        """A run that failed for good at second 5."""
+        run = self.leased()
+        return lifecycle.fail(
+            run,
+            self.at(5),
+            rules=self.rules,
+            fence=self.fence(run),
+            error=self.error(),
+            permanent=True,
+        ).manifest
+
+    def fence(self, run: Manifest) -> Fence:
+        assert run.lease is not None
+        return Fence(run.lease.lease_id, run.fencing_token)

@@ -1,0 +1,47 @@
+"""The alarm: who is looked after, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.domain.runs import At, Runs
+
+
+@pytest.mark.parametrize(
+    ("state", "second"),
+    [("pending", 60), ("handed_off", 65), ("failed", 75), ("leased", 30)],
+)
+def test_a_live_run_is_looked_at_when_what_it_waits_for_is_late(
+    runs: Runs, at: At, state: str, second: int
+) -> None:
+    """A grace of 60 s after a task is due; the end of the lease where somebody works."""
+    run = getattr(runs, state)()
+
+    assert run.alarm_at == at(second)
+
+
+@pytest.mark.parametrize("state", ["blocked", "unknown", "completed", "dead_lettered"])
+def test_a_run_that_is_over_or_waits_for_a_person_has_no_alarm(runs: Runs, state: str) -> None:
+    run = getattr(runs, state)()
+
+    assert run.alarm_at is None
+
+
+@pytest.mark.parametrize("state", ["pending", "failed", "blocked", "handed_off"])
+def test_a_paused_run_has_no_alarm(runs: Runs, state: str) -> None:
+    run = runs.paused(getattr(runs, state)())
+
+    assert run.alarm_at is None
+
+
+def test_a_paused_run_is_looked_at_while_its_attempt_runs(runs: Runs, at: At) -> None:
+    """It is not at rest yet: should its worker die, somebody must take the lease away."""
+    run = runs.paused(runs.leased())
+
+    assert run.alarm_at == at(30)
+
+
+def test_a_cancelled_run_has_no_alarm(runs: Runs) -> None:
+    run = runs.cancelled(runs.leased())
+
+    assert run.alarm_at is None

@@ -1,0 +1,235 @@
+"""A hint arrives: it gets the lease, or the reason why not."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from leasehold.domain import lifecycle
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.lease import Fence
+from leasehold.domain.manifest import Progress
+from leasehold.domain.status import Outcome, RunStatus
+from leasehold.errors import LeaseLostError
+from tests.unit.domain.runs import At, Bound, Runs
+
+
+@pytest.fixture
+def arrive(runs: Runs) -> Bound:
+    """A hint for generation 1 that would become lease-9 of host-b."""
+    return partial(
+        lifecycle.arrive, rules=runs.rules, generation=1, lease_id="lease-9", holder="host-b"
+    )
+
+
+def test_the_bearer_of_a_current_hint_gets_the_lease(runs: Runs, arrive: Bound, at: At) -> None:
+    change = arrive(runs.pending(), at(3))
+
+    run = change.manifest
+    assert change.outcome is Outcome.ACQUIRED
+    assert (run.status, run.fencing_token) == ("IN_PROGRESS", 1)
+    assert (run.lease.lease_id, run.lease.holder) == ("lease-9", "host-b")
+    assert (run.heartbeat_at, run.step_started_at, run.alarm_at) == (at(3), at(3), at(33))
+    assert run.dispatch.enqueued
+    assert run.steps["draft"].status is RunStatus.IN_PROGRESS
+    assert run.steps["draft"].started_at == at(3)
+    assert (change.owed, change.events) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("state", "generation", "outcome"),
+    [
+        ("pending", 2, Outcome.REJECTED),
+        ("handed_off", 1, Outcome.DUPLICATE),
+        ("leased", 1, Outcome.LEASE_HELD),
+        ("failed", 2, Outcome.RETRY_SCHEDULED),
+        ("blocked", 1, Outcome.BLOCKED),
+        ("completed", 2, Outcome.DUPLICATE),
+        ("completed", 1, Outcome.DUPLICATE),
+        ("dead_lettered", 1, Outcome.DEAD_LETTERED),
+    ],
+)
+def test_a_hint_that_cannot_have_the_lease_hears_why_and_changes_nothing(
+    runs: Runs, arrive: Bound, at: At, state: str, generation: int, outcome: Outcome
+) -> None:
+    run = getattr(runs, state)()
+
+    change = arrive(run, at(6), generation=generation)
+
+    assert (change.outcome, change.manifest, change.changed) == (outcome, run, False)
+
+
+@pytest.mark.parametrize("state", ["pending", "failed", "blocked"])
+def test_a_paused_run_is_parked_for_every_hint(
+    runs: Runs, arrive: Bound, at: At, state: str
+) -> None:
+    run = runs.paused(getattr(runs, state)())
+
+    change = arrive(run, at(100), generation=run.dispatch.generation)
+
+    assert (change.outcome, change.changed, change.owed) == (Outcome.PARKED, False, ())
+
+
+def test_a_cancelled_run_answers_cancelled_to_old_hints_too(
+    runs: Runs, arrive: Bound, at: At
+) -> None:
+    change = arrive(runs.cancelled(runs.handed_off()), at(9))
+
+    assert (change.outcome, change.changed) == (Outcome.CANCELLED, False)
+
+
+def test_an_old_hint_finishes_what_the_run_owes(runs: Runs, arrive: Bound, at: At) -> None:
+    """The commit of a hand-off may stand although its worker died before the task was there."""
+    change = arrive(runs.handed_off(), at(6))
+
+    assert change.outcome is Outcome.DUPLICATE
+    assert [task.generation for task in change.owed] == [2]
+
+
+def test_a_hint_for_a_run_that_somebody_holds_asks_to_be_woken(
+    runs: Runs, arrive: Bound, at: At
+) -> None:
+    """The wake task is the only sign of life should that worker die."""
+    change = arrive(runs.leased(), at(29))
+
+    assert change.outcome is Outcome.LEASE_HELD
+    assert [(task.generation, task.not_before) for task in change.owed] == [(1, at(32))]
+
+
+@pytest.mark.parametrize(
+    ("second", "outcome"), [(12.9, Outcome.RETRY_SCHEDULED), (13, Outcome.ACQUIRED)]
+)
+def test_a_hint_may_be_two_seconds_early(
+    runs: Runs, arrive: Bound, at: At, second: float, outcome: Outcome
+) -> None:
+    """The clocks of a queue and a store differ a little; the backoff ends at second 15."""
+    change = arrive(runs.failed(), at(second), generation=2)
+
+    assert change.outcome is outcome
+
+
+def test_a_lease_that_is_over_passes_on_with_a_higher_token(
+    runs: Runs, arrive: Bound, at: At
+) -> None:
+    """The token tells what the first worker still writes from what the second one writes."""
+    change = arrive(runs.leased(), at(30))
+
+    run = change.manifest
+    assert change.outcome is Outcome.ACQUIRED
+    assert (run.lease.lease_id, run.fencing_token) == ("lease-9", 2)
+    assert (run.dispatch.generation, run.attempts.expired, run.attempt) == (1, 1, 2)
+    assert run.steps["draft"].attempts.expired == 1
+    assert run.steps["draft"].started_at == at(0)
+    (told,) = change.events
+    assert told.model_dump(exclude_none=True) == {
+        "type": "step_terminated",
+        "at": at(30),
+        "step": "draft",
+        "trial": 1,
+        "attempt": 1,
+        "reason": "lease_expired",
+        "holder": "host-a",
+        "lastHeartbeatAt": at(0),
+        "leaseExpiresAt": at(30),
+    }
+
+
+def test_one_expiry_too_many_gives_the_run_up(runs: Runs, arrive: Bound, at: At) -> None:
+    run = runs.leased()
+    run = run.with_(attempts=run.attempts.with_(interrupted=1, expired=1))
+
+    change = arrive(run, at(30))
+
+    assert change.outcome is Outcome.DEAD_LETTERED
+    assert change.manifest.dead_letter_reason == "STUCK_IN_PROGRESS"
+    assert change.manifest.dead_letter_detail == (
+        "Step draft was interrupted or lost its lease 3 times; at most 2 are allowed."
+    )
+    assert [told.type for told in change.events] == ["step_terminated", "step_dead_lettered"]
+
+
+def test_the_expired_attempt_of_a_paused_run_ends_and_nothing_is_dispatched(
+    runs: Runs, arrive: Bound, at: At
+) -> None:
+    change = arrive(runs.paused(runs.leased()), at(30))
+
+    run = change.manifest
+    assert change.outcome is Outcome.PARKED
+    assert (run.status, run.paused, run.lease, run.alarm_at) == ("PENDING", True, None, None)
+    assert (run.dispatch.generation, change.owed) == (1, ())
+
+
+def test_a_step_that_the_deploy_does_not_know_blocks_the_run(
+    runs: Runs, arrive: Bound, at: At
+) -> None:
+    """It is not the run's fault: a deploy that has the step again can go on."""
+    change = arrive(runs.pending(), at(1), rules=runs.knowing_nothing())
+
+    run = change.manifest
+    assert change.outcome is Outcome.BLOCKED
+    assert (run.status, run.block.code, run.alarm_at) == ("BLOCKED", "UNKNOWN_STEP", None)
+    assert run.block.finding == "This deploy knows no step 'draft'."
+    assert run.steps["draft"].status is RunStatus.BLOCKED
+    assert [told.type for told in change.events] == ["step_unknown"]
+
+
+def test_an_expired_attempt_of_an_unknown_step_ends_and_blocks_the_run(
+    runs: Runs, arrive: Bound, at: At
+) -> None:
+    change = arrive(runs.leased(), at(30), rules=runs.knowing_nothing())
+
+    run = change.manifest
+    assert (change.outcome, run.status, run.lease) == (Outcome.BLOCKED, "BLOCKED", None)
+    assert run.attempts.expired == 1
+    assert [told.type for told in change.events] == ["step_terminated", "step_unknown"]
+
+
+def test_a_renewed_lease_runs_on_from_now_and_notes_the_progress(
+    runs: Runs, rules: Rules, at: At
+) -> None:
+    progress = Progress(fraction=0.5, message="page 3")
+
+    change = lifecycle.renew(
+        runs.leased(), at(20), rules=rules, fence=Fence("lease-1", 1), progress=progress
+    )
+
+    run = change.manifest
+    assert change.outcome is Outcome.RENEWED
+    assert (run.lease.expires_at, run.alarm_at, run.heartbeat_at) == (at(50), at(50), at(20))
+    assert run.steps["draft"].progress == progress
+
+
+def test_a_lease_is_renewed_at_most_to_its_cap(runs: Runs, rules: Rules, at: At) -> None:
+    """A handler that hangs while its heartbeat beats does not hold the run for ever."""
+    run = runs.leased()
+    run = run.with_(lease=run.lease.with_(expires_at=at(475)))
+
+    change = lifecycle.renew(run, at(470), rules=rules, fence=Fence("lease-1", 1))
+
+    assert change.manifest.lease.expires_at == at(480)
+
+
+def test_a_renewal_never_makes_a_lease_shorter(runs: Runs, rules: Rules, at: At) -> None:
+    """A step without heartbeat has its whole time from the start."""
+    run = runs.leased(runs.handed_off(), at=5)
+
+    change = lifecycle.renew(run, at(6), rules=rules, fence=Fence("lease-1", 2))
+
+    assert change.manifest.lease.expires_at == at(5 + 20 + 300)
+
+
+def test_a_lease_that_is_over_is_not_renewed(runs: Runs, rules: Rules, at: At) -> None:
+    with pytest.raises(LeaseLostError):
+        lifecycle.renew(runs.leased(), at(30), rules=rules, fence=Fence("lease-1", 1))
+
+
+def test_no_task_announces_a_step_that_a_worker_elsewhere_claims(
+    runs: Runs, arrive: Bound, at: At
+) -> None:
+    run = runs.pending()
+    run = run.with_(dispatch=run.dispatch.with_(remote=True))
+
+    change = arrive(run, at(1))
+
+    assert (change.outcome, change.changed, change.owed) == (Outcome.PARKED, False, ())

@@ -1,0 +1,49 @@
+"""Giving a run up: once, for good."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasehold.domain import lifecycle
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.status import DeadLetterReason, Outcome
+from tests.unit.domain.runs import At, Runs
+
+NEVER = DeadLetterReason.NEVER_STARTED
+
+
+@pytest.mark.parametrize("state", ["pending", "leased", "failed", "blocked", "handed_off"])
+def test_a_live_run_is_given_up_and_owes_nothing(
+    runs: Runs, rules: Rules, at: At, state: str
+) -> None:
+    run = runs.paused(getattr(runs, state)())
+
+    change = lifecycle.dead_letter(run, at(20), rules, NEVER, "its tasks ran out")
+
+    run = change.manifest
+    assert (change.outcome, run.status, run.dead_lettered) == ("dead_lettered", "ERROR", True)
+    assert (run.dead_lettered_at, run.dead_letter_reason) == (at(20), "NEVER_STARTED")
+    assert run.dead_letter_detail == "its tasks ran out"
+    assert (run.lease, run.paused, run.block, run.alarm_at) == (None, False, None, None)
+    assert run.steps[run.current_step].status == "ERROR"
+    assert change.owed == ()
+    assert [told.type for told in change.events] == ["step_dead_lettered"]
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome"),
+    [
+        ("dead_lettered", Outcome.DEAD_LETTERED),
+        ("cancelled", Outcome.CANCELLED),
+        ("completed", Outcome.DUPLICATE),
+    ],
+)
+def test_a_run_that_is_over_stays_as_it_is(
+    runs: Runs, rules: Rules, at: At, state: str, outcome: Outcome
+) -> None:
+    """Who counts dead letters must not count a run that somebody completed meanwhile."""
+    run = runs.cancelled(runs.pending()) if state == "cancelled" else getattr(runs, state)()
+
+    change = lifecycle.dead_letter(run, at(20), rules, NEVER, "its tasks ran out")
+
+    assert (change.outcome, change.changed, change.manifest) == (outcome, False, run)

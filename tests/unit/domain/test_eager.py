@@ -1,0 +1,72 @@
+"""The eager hand-off: the next lease in the commit of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from leasehold.domain import lifecycle
+from leasehold.domain.change import Transition
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.lease import Fence
+from leasehold.domain.manifest import KeptValue
+from leasehold.domain.status import Outcome
+from tests.unit.domain.runs import At, Bound, Runs
+
+
+@pytest.fixture
+def complete(rules: Rules) -> Bound:
+    return partial(
+        lifecycle.complete,
+        rules=rules,
+        fence=Fence("lease-1", 1),
+        output=KeptValue(text='"Dear Ada"'),
+    )
+
+
+@pytest.fixture
+def eagerly(rules: Rules) -> Callable[[Transition], Transition]:
+    return partial(lifecycle.then_arrive, rules=rules, lease_id="lease-2", holder="host-a")
+
+
+def test_who_hands_a_step_off_has_the_next_one_in_the_same_commit(
+    runs: Runs, complete: Bound, eagerly: Callable[[Transition], Transition], at: At
+) -> None:
+    change = eagerly(complete)(runs.leased(), at(5))
+
+    run = change.manifest
+    assert (change.outcome, run.status, run.current_step) == ("handed_off", "IN_PROGRESS", "send")
+    assert (run.lease.lease_id, run.fencing_token, run.dispatch.generation) == ("lease-2", 2, 2)
+    assert (run.steps["draft"].handed_off_at, run.steps["send"].started_at) == (at(5), at(5))
+    assert (run.last_settlement.lease_id, change.owed) == ("lease-1", ())
+
+
+def test_a_run_that_was_paused_is_handed_off_and_left(
+    runs: Runs, complete: Bound, eagerly: Callable[[Transition], Transition], at: At
+) -> None:
+    change = eagerly(complete)(runs.paused(runs.leased()), at(9))
+
+    assert (change.outcome, change.manifest.lease) == (Outcome.HANDED_OFF, None)
+
+
+def test_the_last_step_has_nothing_after_it(
+    runs: Runs, complete: Bound, eagerly: Callable[[Transition], Transition], at: At
+) -> None:
+    run = runs.leased(runs.handed_off(), at=6, lease_id="lease-2")
+
+    change = eagerly(partial(complete, fence=Fence("lease-2", 2)))(run, at(9))
+
+    assert (change.outcome, change.manifest.lease) == (Outcome.COMPLETED, None)
+
+
+def test_a_repeated_settlement_takes_no_second_lease(
+    runs: Runs, complete: Bound, eagerly: Callable[[Transition], Transition], at: At
+) -> None:
+    """The task of the next step is owed, and may have been followed by another worker."""
+    first = complete(runs.leased(), at(5)).manifest
+
+    again = eagerly(complete)(first, at(6))
+
+    assert (again.outcome, again.changed, again.manifest) == (Outcome.HANDED_OFF, False, first)

@@ -1,0 +1,81 @@
+"""The manifest as it is stored."""
+
+from __future__ import annotations
+
+import json
+
+import pydantic_core
+import pytest
+
+from leasehold.domain.manifest import KeptValue, Manifest, to_document
+from tests.unit.domain.runs import At, Runs
+
+STATES = ["pending", "leased", "failed", "blocked", "unknown", "completed", "dead_lettered"]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_manifest_comes_back_from_json_as_it_was(runs: Runs, state: str) -> None:
+    run = getattr(runs, state)()
+
+    text = pydantic_core.to_json(to_document(run))
+
+    assert Manifest.model_validate(json.loads(text)) == run
+
+
+def test_fields_are_stored_in_lower_camel_case_and_without_nothings(runs: Runs) -> None:
+    """It is what a person sees who opens the document."""
+    document = to_document(runs.pending())
+
+    assert sorted(document) == [
+        "alarmAt",
+        "attempts",
+        "cancelled",
+        "createdAt",
+        "currentStep",
+        "deadLettered",
+        "dispatch",
+        "fencingToken",
+        "input",
+        "inputDigest",
+        "labels",
+        "paused",
+        "pipeline",
+        "plan",
+        "recreatedAs",
+        "runId",
+        "shard",
+        "status",
+        "steps",
+        "traced",
+        "trial",
+        "updatedAt",
+    ]
+
+
+def test_fields_of_a_later_version_are_kept(runs: Runs, at: At) -> None:
+    """An older worker of a rolling deploy must not lose what a newer one wrote."""
+    stored = {**to_document(runs.pending()), "laterField": {"deep": [1]}}
+
+    run = runs.leased(Manifest.model_validate(stored))
+
+    assert to_document(run)["laterField"] == {"deep": [1]}
+
+
+def test_the_first_step_is_given_the_input_of_the_run(runs: Runs) -> None:
+    assert runs.pending().given == KeptValue(text='{"to":"ada"}')
+
+
+def test_a_later_step_is_given_the_output_before_it_by_reference_too(runs: Runs) -> None:
+    run = runs.handed_off()
+    run = run.with_(steps=run.with_step("draft", output=None, output_ref="runs/r-1/values/x"))
+
+    assert run.given == KeptValue(ref="runs/r-1/values/x")
+
+
+def test_replacing_fields_leaves_the_original_alone(runs: Runs) -> None:
+    run = runs.pending()
+
+    paused = run.with_(paused=True)
+
+    assert (run.paused, paused.paused) == (False, True)
+    assert paused == run.model_copy(update={"paused": True})

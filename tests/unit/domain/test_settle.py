@@ -1,0 +1,391 @@
+"""An attempt's ways out: one commit each, fenced, and answered twice the same."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from leasehold.domain import lifecycle
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.lease import Fence
+from leasehold.domain.manifest import KeptValue
+from leasehold.domain.status import Outcome, RunStatus
+from leasehold.errors import LeaseLostError
+from tests.unit.domain.runs import At, Bound, Runs
+
+FENCE = Fence("lease-1", 1)
+
+
+@pytest.fixture
+def complete(rules: Rules) -> Bound:
+    return partial(
+        lifecycle.complete, rules=rules, fence=FENCE, output=KeptValue(text='"Dear Ada"')
+    )
+
+
+@pytest.fixture
+def block(runs: Runs, rules: Rules) -> Bound:
+    return partial(
+        lifecycle.block,
+        rules=rules,
+        fence=FENCE,
+        output=KeptValue(ref="runs/r-1/values/draft.json"),
+        output_status="PARTIAL",
+        found=runs.found(),
+    )
+
+
+@pytest.fixture
+def fail(runs: Runs, rules: Rules) -> Bound:
+    return partial(lifecycle.fail, rules=rules, fence=FENCE, error=runs.error())
+
+
+@pytest.fixture
+def release(rules: Rules) -> Bound:
+    return partial(lifecycle.release, rules=rules, fence=FENCE, reason="instance_shutdown")
+
+
+@pytest.fixture
+def settlements(
+    complete: Bound,
+    block: Bound,
+    fail: Bound,
+    release: Bound,
+) -> dict[str, Bound]:
+    return {"complete": complete, "block": block, "fail": fail, "release": release}
+
+
+# -- complete ----------------------------------------------------------------------------------
+
+
+def test_an_output_and_the_hand_off_of_the_next_step_are_one_change(
+    runs: Runs, complete: Bound, at: At
+) -> None:
+    change = complete(runs.leased(), at(5), output_status="PARTIAL")
+
+    run = change.manifest
+    assert change.outcome is Outcome.HANDED_OFF
+    assert (run.status, run.current_step, run.lease) == ("PENDING", "send", None)
+    assert (run.dispatch.generation, run.dispatch.step) == (2, "send")
+    assert (run.dispatch.not_before, run.alarm_at) == (at(5), at(65))
+    assert [(task.generation, task.queue) for task in change.owed] == [(2, "mail")]
+    assert run.steps["draft"].model_dump(exclude_none=True) == {
+        "status": "COMPLETED",
+        "startedAt": at(0),
+        "completedAt": at(5),
+        "handedOffAt": at(5),
+        "executionSeconds": 5.0,
+        "output": '"Dear Ada"',
+        "outputStatus": "PARTIAL",
+        "attempts": {"failed": 0, "interrupted": 0, "expired": 0, "continued": 0},
+    }
+    assert run.given == KeptValue(text='"Dear Ada"')
+    assert (run.last_settlement.lease_id, run.last_settlement.outcome) == ("lease-1", "handed_off")
+
+
+def test_the_counts_and_the_error_of_a_step_end_with_it(
+    runs: Runs, complete: Bound, at: At
+) -> None:
+    """The next step has all its repeats; how often this one failed stays with its record."""
+    run = runs.leased(runs.failed(), at=15, lease_id="lease-2")
+
+    done = complete(run, at(20), fence=Fence("lease-2", 2)).manifest
+
+    assert (done.attempts.failed, done.attempt, done.error, done.error_at) == (0, 1, None, None)
+    assert done.steps["draft"].attempts.failed == 1
+
+
+def test_the_last_output_completes_the_run(runs: Runs, complete: Bound, at: At) -> None:
+    run = runs.leased(runs.handed_off(), at=6, lease_id="lease-2")
+
+    change = complete(run, at(9), fence=Fence("lease-2", 2))
+
+    done = change.manifest
+    assert (change.outcome, done.status, done.completed_at) == ("completed", "COMPLETED", at(9))
+    assert (done.lease, done.alarm_at, done.is_terminal) == (None, None, True)
+    assert done.steps["send"].handed_off_at is None
+    assert change.owed == ()
+
+
+def test_the_output_of_a_paused_run_is_recorded_and_nothing_is_dispatched(
+    runs: Runs, complete: Bound, at: At
+) -> None:
+    change = complete(runs.paused(runs.leased()), at(9))
+
+    run = change.manifest
+    assert (change.outcome, run.status, run.current_step) == ("handed_off", "PENDING", "send")
+    assert (run.paused, run.dispatch.generation, run.alarm_at) == (True, 1, None)
+    assert change.owed == ()
+
+
+def test_the_last_output_ends_a_pause(runs: Runs, complete: Bound, at: At) -> None:
+    run = runs.paused(runs.leased(runs.handed_off(), at=6, lease_id="lease-2"))
+
+    done = complete(run, at(9), fence=Fence("lease-2", 2)).manifest
+
+    assert (done.status, done.paused) == ("COMPLETED", False)
+
+
+def test_an_output_is_kept_although_the_deploy_does_not_know_the_next_step(
+    runs: Runs, complete: Bound, at: At
+) -> None:
+    change = complete(runs.leased(), at(5), rules=runs.knowing_nothing())
+
+    run = change.manifest
+    assert (change.outcome, run.status, run.current_step) == ("blocked", "BLOCKED", "send")
+    assert (run.block.code, run.steps["draft"].output) == ("UNKNOWN_STEP", '"Dear Ada"')
+    assert run.steps["send"].status is RunStatus.BLOCKED
+    assert run.last_settlement.outcome is Outcome.BLOCKED
+
+
+# -- block -------------------------------------------------------------------------------------
+
+
+def test_a_gate_keeps_the_output_and_waits_for_a_person(runs: Runs, block: Bound, at: At) -> None:
+    change = block(runs.leased(), at(5))
+
+    run = change.manifest
+    assert (change.outcome, run.status, run.current_step) == ("blocked", "BLOCKED", "draft")
+    assert (run.lease, run.alarm_at, change.owed) == (None, None, ())
+    assert run.block == runs.found()
+    record = run.steps["draft"]
+    assert (record.status, record.output_ref) == ("BLOCKED", "runs/r-1/values/draft.json")
+    assert record.output_status == "PARTIAL"
+    (told,) = change.events
+    assert (told.type, told.reason, told.detail) == ("gate_blocked", "TOO_SHORT", "2 letters")
+
+
+# -- fail --------------------------------------------------------------------------------------
+
+
+def test_a_failure_is_kept_whole_and_repeated_after_its_backoff(
+    runs: Runs, fail: Bound, at: At
+) -> None:
+    issues = ({"path": "to", "message": "missing", "input": "{}"},)
+    error = runs.error().with_(validation_issues=issues)
+
+    change = fail(runs.leased(), at(5), error=error)
+
+    run = change.manifest
+    assert (change.outcome, run.status, run.lease) == ("retry_scheduled", "ERROR", None)
+    assert (run.dispatch.generation, run.dispatch.not_before) == (2, at(15))
+    assert (run.alarm_at, run.error_at) == (at(75), at(5))
+    assert (run.attempts.failed, run.attempt) == (1, 2)
+    assert (run.error.message, run.error.step, run.error.attempt) == ("Try later.", "draft", 1)
+    assert [(task.generation, task.not_before) for task in change.owed] == [(2, at(15))]
+    (told,) = change.events
+    assert told.model_dump(exclude_none=True) == {
+        "type": "step_error",
+        "at": at(5),
+        "step": "draft",
+        "trial": 1,
+        "attempt": 1,
+        "reason": "AgentClientError",
+        "detail": "Try later.",
+        "errorCode": "overloaded",
+        "validationIssues": issues,
+    }
+
+
+def test_the_second_failure_waits_longer(runs: Runs, fail: Bound, at: At) -> None:
+    run = runs.leased(runs.failed(), at=15, lease_id="lease-2")
+
+    change = fail(run, at(20), fence=Fence("lease-2", 2))
+
+    assert change.manifest.dispatch.not_before == at(40)
+
+
+def test_one_failure_more_than_the_repeats_gives_the_run_up(
+    runs: Runs, fail: Bound, at: At
+) -> None:
+    """Two repeats are three attempts."""
+    run = runs.leased()
+    run = run.with_(attempts=run.attempts.with_(failed=2))
+
+    change = fail(run, at(5))
+
+    run = change.manifest
+    assert (change.outcome, run.status, run.dead_lettered) == ("dead_lettered", "ERROR", True)
+    assert (run.dead_letter_reason, run.dead_lettered_at) == ("RETRIES_EXHAUSTED", at(5))
+    assert run.dead_letter_detail == (
+        "Step draft failed 3 of 3 times; last: AgentClientError: Try later."
+    )
+    assert (run.attempts.failed, run.lease, run.alarm_at, change.owed) == (3, None, None, ())
+    assert [told.type for told in change.events] == ["step_error", "step_dead_lettered"]
+    assert change.events[1].model_dump()["retryCount"] == 2
+
+
+def test_a_permanent_failure_is_not_repeated(runs: Runs, fail: Bound, at: At) -> None:
+    change = fail(runs.leased(), at(5), permanent=True)
+
+    run = change.manifest
+    assert (change.outcome, run.dead_letter_reason) == ("dead_lettered", "PERMANENT_FAILURE")
+    assert run.dead_letter_detail == "AgentClientError: Try later."
+    assert change.events[1].model_dump()["retryCount"] == 0
+
+
+def test_a_failure_of_a_paused_run_waits_for_nothing_but_the_person(
+    runs: Runs, fail: Bound, at: At
+) -> None:
+    change = fail(runs.paused(runs.leased()), at(9))
+
+    run = change.manifest
+    assert (change.outcome, run.status, run.paused) == ("retry_scheduled", "ERROR", True)
+    assert (run.dispatch.generation, run.alarm_at, change.owed) == (1, None, ())
+
+
+def test_a_failure_of_a_step_that_is_not_known_any_more_blocks_the_run(
+    runs: Runs, fail: Bound, at: At
+) -> None:
+    change = fail(runs.leased(), at(5), rules=runs.knowing_nothing())
+
+    run = change.manifest
+    assert (change.outcome, run.status, run.block.code) == ("blocked", "BLOCKED", "UNKNOWN_STEP")
+    assert (run.error.message, run.attempts.failed) == ("Try later.", 1)
+    assert [told.type for told in change.events] == ["step_error", "step_unknown"]
+
+
+def test_how_often_a_step_is_repeated_was_decided_when_it_was_dispatched(
+    runs: Runs, fail: Bound, at: At
+) -> None:
+    """A deploy that changes the limit does not change an attempt that runs."""
+    run = runs.leased()
+    run = run.with_(dispatch=run.dispatch.with_(max_retries=0))
+
+    assert fail(run, at(5)).outcome is Outcome.DEAD_LETTERED
+
+
+# -- release and expire ------------------------------------------------------------------------
+
+
+def test_a_lease_that_is_given_back_costs_no_repeat_and_no_wait(
+    runs: Runs, release: Bound, at: At
+) -> None:
+    change = release(runs.leased(), at(5))
+
+    run = change.manifest
+    assert (change.outcome, run.status, run.lease) == ("released", "PENDING", None)
+    assert (run.dispatch.generation, run.dispatch.not_before) == (2, at(5))
+    assert (run.attempts.interrupted, run.attempts.failed) == (1, 0)
+    assert run.steps["draft"].status is RunStatus.PENDING
+    assert [(told.type, told.reason) for told in change.events] == [
+        ("step_terminated", "instance_shutdown")
+    ]
+
+
+def test_interruptions_are_bounded(runs: Runs, release: Bound, at: At) -> None:
+    run = runs.leased()
+    run = run.with_(attempts=run.attempts.with_(interrupted=2))
+
+    change = release(run, at(5))
+
+    assert change.outcome is Outcome.DEAD_LETTERED
+    assert change.manifest.dead_letter_reason == "STUCK_IN_PROGRESS"
+    assert change.manifest.attempts.interrupted == 3
+    assert change.manifest.last_settlement.outcome is Outcome.DEAD_LETTERED
+
+
+@pytest.mark.parametrize(
+    ("lease_id", "second", "gone", "outcome"),
+    [
+        ("lease-1", 30, False, Outcome.EXPIRED),
+        ("lease-1", 29, True, Outcome.EXPIRED),
+        ("lease-1", 29, False, Outcome.LEASE_HELD),
+        ("lease-0", 30, True, Outcome.DUPLICATE),
+    ],
+    ids=["over", "its holder is gone", "not over", "another lease"],
+)
+def test_a_lease_ends_when_its_time_is_over_or_its_holder_is_gone(
+    runs: Runs, rules: Rules, at: At, lease_id: str, second: int, gone: bool, outcome: Outcome
+) -> None:
+    change = lifecycle.expire(
+        runs.leased(), at(second), rules=rules, lease_id=lease_id, holder_gone=gone
+    )
+
+    assert change.outcome is outcome
+    assert change.changed is (outcome is Outcome.EXPIRED)
+    assert (change.manifest.lease is None) is (outcome is Outcome.EXPIRED)
+
+
+def test_an_expired_attempt_is_followed_by_the_next_generation(
+    runs: Runs, rules: Rules, at: At
+) -> None:
+    change = lifecycle.expire(runs.leased(), at(31), rules=rules, lease_id="lease-1")
+
+    run = change.manifest
+    assert (run.status, run.dispatch.generation, run.dispatch.not_before) == ("PENDING", 2, at(31))
+    assert (run.attempts.expired, run.last_settlement) == (1, None)
+    assert [task.generation for task in change.owed] == [2]
+
+
+@pytest.mark.parametrize(
+    ("expires_at", "gone", "reason", "detail"),
+    [
+        (179, False, "lease_expired", None),
+        (180, False, "dispatch_deadline_exceeded", None),
+        (180, True, "lease_expired", "The holder's process is gone."),
+    ],
+)
+def test_the_trace_says_what_ended_an_attempt_that_went_silent(
+    runs: Runs, rules: Rules, at: At, expires_at: int, gone: bool, reason: str, detail: str | None
+) -> None:
+    """A handler that hung past its deadline is another problem than a machine that died."""
+    run = runs.leased()
+    run = run.with_(lease=run.lease.with_(expires_at=at(expires_at)))
+
+    change = lifecycle.expire(run, at(200), rules=rules, lease_id="lease-1", holder_gone=gone)
+
+    assert [(told.reason, told.detail) for told in change.events] == [(reason, detail)]
+
+
+# -- fencing and repetition --------------------------------------------------------------------
+
+SETTLEMENTS = ["complete", "block", "fail", "release"]
+
+
+@pytest.mark.parametrize("name", SETTLEMENTS)
+def test_a_settlement_that_is_repeated_gets_its_first_answer(
+    runs: Runs,
+    settlements: dict[str, Bound],
+    complete: Bound,
+    at: At,
+    name: str,
+) -> None:
+    """The commit stood, but its answer was lost: whatever is said now, that was the outcome."""
+    first = complete(runs.leased(), at(5)).manifest
+
+    again = settlements[name](first, at(300))
+
+    assert (again.outcome, again.changed, again.manifest) == (Outcome.HANDED_OFF, False, first)
+    assert [task.generation for task in again.owed] == [2]
+
+
+@pytest.mark.parametrize("name", SETTLEMENTS)
+def test_an_expired_lease_cannot_settle_even_if_nobody_took_it_over(
+    runs: Runs, settlements: dict[str, Bound], at: At, name: str
+) -> None:
+    with pytest.raises(LeaseLostError):
+        settlements[name](runs.leased(), at(30))
+
+
+@pytest.mark.parametrize("name", SETTLEMENTS)
+def test_a_worker_that_was_replaced_cannot_settle(
+    runs: Runs, settlements: dict[str, Bound], at: At, name: str
+) -> None:
+    taken = runs.leased(runs.leased(), at=30, lease_id="lease-2")
+
+    with pytest.raises(LeaseLostError):
+        settlements[name](taken, at(31))
+
+
+@pytest.mark.parametrize("name", SETTLEMENTS)
+def test_what_a_worker_delivers_to_a_cancelled_run_is_discarded(
+    runs: Runs, settlements: dict[str, Bound], at: At, name: str
+) -> None:
+    """It hears why, so that it need not take it for an error."""
+    run = runs.cancelled(runs.leased())
+
+    change = settlements[name](run, at(8))
+
+    assert (change.outcome, change.changed, change.owed) == (Outcome.CANCELLED, False, ())

@@ -1,0 +1,58 @@
+"""The whole state machine, cell by cell."""
+
+import itertools
+
+import pytest
+
+from leasehold.domain.status import NEXT, RunEvent, RunStatus, after
+from leasehold.errors import ImpossibleEventError
+
+#: Rows are events, columns the status before, cells the status after; `-` cannot happen.
+TABLE = """
+event             PENDING      IN_PROGRESS  ERROR        BLOCKED    COMPLETED
+lease_acquired    IN_PROGRESS  -            IN_PROGRESS  -          -
+lease_taken_over  -            IN_PROGRESS  -            -          -
+lease_renewed     -            IN_PROGRESS  -            -          -
+lease_released    -            PENDING      -            -          -
+lease_expired     -            PENDING      -            -          -
+step_handed_off   -            PENDING      -            -          -
+last_step_done    -            COMPLETED    -            COMPLETED  -
+attempt_failed    -            ERROR        -            -          -
+gate_failed       -            BLOCKED      -            -          -
+step_unknown      BLOCKED      -            BLOCKED      -          -
+paused            PENDING      IN_PROGRESS  ERROR        BLOCKED    -
+resumed           PENDING      IN_PROGRESS  PENDING      BLOCKED    -
+retried           -            -            PENDING      PENDING    -
+approved          -            -            -            PENDING    -
+cancelled         PENDING      PENDING      ERROR        BLOCKED    -
+dead_lettered     ERROR        ERROR        ERROR        ERROR      -
+"""
+HEADS, *ROWS = [line.split() for line in TABLE.strip().splitlines()]
+CELLS = [
+    (RunStatus[status], RunEvent[row[0].upper()], cell)
+    for row in ROWS
+    for status, cell in zip(HEADS[1:], row[1:], strict=True)
+]
+
+
+def test_the_table_above_has_every_pair() -> None:
+    pairs = {(status, event) for status, event, _ in CELLS}
+
+    assert pairs == set(itertools.product(RunStatus, RunEvent))
+
+
+@pytest.mark.parametrize(("status", "event", "then"), CELLS)
+def test_each_event_leads_where_it_should_or_cannot_happen(
+    status: RunStatus, event: RunEvent, then: str
+) -> None:
+    if then == "-":
+        with pytest.raises(ImpossibleEventError) as refused:
+            after(status, event)
+        assert refused.value.details == {"status": status.value, "event": event.value}
+    else:
+        assert after(status, event) is RunStatus[then]
+
+
+def test_a_completed_run_has_no_events() -> None:
+    """What is over stays over: this is the row that dead letters and lineage rely on."""
+    assert [event for status, event in NEXT if status is RunStatus.COMPLETED] == []
