@@ -7,38 +7,33 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
 from leasehold.bootstrap import Bundle, boot
-from leasehold.domain import lifecycle
-from leasehold.domain.change import Change, on_run, owed_tasks
-from leasehold.domain.lifecycle.start import SHARDS
-from leasehold.domain.manifest import Manifest, run_ref
-from leasehold.domain.task import Task, wake_task
+from leasehold.domain.change import Change
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.task import Task
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseholdError
 from leasehold.ports.clock import Clock
-from leasehold.ports.documents import Query, Range
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
 from leasehold.registry.registry import Registry
-from leasehold.services.engine import Engine, follow_up
+from leasehold.services.adopt_runs import adopt_run, live_runs
+from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.holder import is_gone
 
 _LOG: Final = logging.getLogger("leasehold.in_process")
-_PAGE: Final = 200
 
 #: Cloud Run kills a process 10 s after SIGTERM; an engine ends in less.
 GRACE_S: Final = 8.0
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class InProcessEngine:
@@ -103,26 +98,15 @@ class InProcessEngine:
         A lease whose holder was a process of this host that is gone is ended at once; any other
         live lease is waited for.
         """
-        manifest = get_run(self.engine, run_id)
-        lease = manifest.lease
-        if lease is not None and is_gone(lease.holder, host=socket.gethostname()):
-            expire = partial(
-                lifecycle.expire, rules=self.engine.rules, lease_id=lease.lease_id, holder_gone=True
-            )
-            change = self.engine.documents.transact(run_ref(run_id), on_run(run_id, expire))
-            follow_up(self.engine, change.answer)
-        elif lease is not None:
-            self._queue.create(wake_task(manifest, lease))
-        for task in owed_tasks(manifest):
-            self._queue.create(task)
+        adopt_run(self.engine, run_id, is_gone=partial(is_gone, host=socket.gethostname()))
 
     def adopt_all(self) -> int:
         """Take up every live run of the store, as after a restart; return how many."""
-        adopted = 0
-        for run_id in self._live_runs():
+        adopted = set()
+        for run_id in live_runs(self.engine):
             self.adopt(run_id)
-            adopted += 1
-        return adopted
+            adopted.add(run_id)
+        return len(adopted)
 
     def run_until_idle(self) -> int:
         """Run all that is due now, in this thread; return how many tasks that were."""
@@ -217,26 +201,6 @@ class InProcessEngine:
         if change.manifest.alarm_at is None:
             for tell in tuple(self._listeners):
                 tell(change.manifest)
-
-    def _live_runs(self) -> Iterator[str]:
-        for shard in range(SHARDS):
-            after: tuple[Any, str] | None = None
-            while True:
-                page = self.engine.documents.query(
-                    Query(
-                        "runs",
-                        order_by="alarmAt",
-                        equal={"shard": shard},
-                        range=Range("alarmAt", at_least=_EPOCH),
-                        limit=_PAGE,
-                        after=after,
-                    )
-                )
-                yield from (snapshot.ref.id for snapshot in page)
-                if len(page) < _PAGE:
-                    break
-                last = page[-1]
-                after = (datetime.fromisoformat(str(last.document["alarmAt"])), last.ref.id)
 
 
 def _setting(event: threading.Event, run_id: str) -> Callable[[Manifest], None]:

@@ -44,6 +44,7 @@ def pages(documents: Documents, query: Callable[[Any], Query]) -> list[Sequence[
         order_by = query(None).order_by
         value = None if order_by is None else last.document[order_by]
         found.append(documents.query(query((value, last.ref.id))))
+        assert len(found) < 50, "the pages do not end"
     return found
 
 

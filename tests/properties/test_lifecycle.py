@@ -128,7 +128,7 @@ class World(RuleBasedStateMachine):
             grace=GRACE,
         )
         self.ids = 0
-        self.runs: dict[str, str] = {}  # JSON text, as a store would keep it
+        self.runs: dict[str, Manifest] = {}
         self.known: dict[str, Known] = {}
         self.tasks: list[Task] = []
         self.workers: list[Worker] = []
@@ -143,18 +143,16 @@ class World(RuleBasedStateMachine):
     def nth_run(self, recent: int) -> str:
         return list(self.runs)[-1 - recent % len(self.runs)]
 
-    def manifest(self, run_id: str) -> Manifest:
-        return Manifest.model_validate(json.loads(self.runs[run_id]))
-
     def is_known(self, step: str) -> bool:
         return step in self.catalog
 
     def commit(self, run_id: str, transition: Transition) -> Change:
         """Do as a store does: read, decide, write; and check what holds for every change."""
-        before = self.manifest(run_id)
+        before = self.runs[run_id]
+        text = _text(before)
         change = transition(before, self.now)
         assert transition(before, self.now) == change, "a transition is pure"
-        assert _text(before) == self.runs[run_id], "a transition leaves its argument alone"
+        assert _text(before) == text, "a transition leaves its argument alone"
         _check_change(before, change, self.now)
         write = as_write(change)
         for ref in write.creates or ():
@@ -162,21 +160,21 @@ class World(RuleBasedStateMachine):
             self.traced.add(str(ref))
         if change.changed:
             assert write.document == to_document(change.manifest)
-            self.runs[run_id] = _text(change.manifest)
+            self.runs[run_id] = _from_store(change.manifest)
         if change.created is not None:
             self.add_run(change.created)
         self.tasks += change.owed
         return change
 
     def add_run(self, manifest: Manifest) -> None:
-        self.runs[manifest.run_id] = _text(manifest)
+        self.runs[manifest.run_id] = _from_store(manifest)
         kept = {s: r.output for s, r in manifest.steps.items() if r.output is not None}
         self.known[manifest.run_id] = Known(handed_off=kept)
 
     def refused(self, run_id: str, transition: Transition, error: type[LeaseholdError]) -> None:
         """Check that the transition is refused; a store then writes nothing."""
         with pytest.raises(error):
-            transition(self.manifest(run_id), self.now)
+            transition(self.runs[run_id], self.now)
 
     def leased(self, run_id: str, change: Change, lease_id: str) -> None:
         """Note the lease that the change gave."""
@@ -192,7 +190,7 @@ class World(RuleBasedStateMachine):
 
     def after_early_end(self, run_id: str, outcome: Outcome) -> Outcome:
         """Return what an attempt that was cut short should answer, instead of `outcome`."""
-        manifest, known = self.manifest(run_id), self.known[run_id]
+        manifest, known = self.runs[run_id], self.known[run_id]
         if known.interruptions() + 1 > MAX_INTERRUPTIONS:
             return Outcome.DEAD_LETTERED
         if not manifest.paused and not self.is_known(manifest.current_step):
@@ -201,7 +199,7 @@ class World(RuleBasedStateMachine):
 
     def after_output(self, run_id: str, outcome: Outcome) -> Outcome:
         """Return what an output that goes on should answer, instead of `outcome`."""
-        manifest = self.manifest(run_id)
+        manifest = self.runs[run_id]
         place = PLAN.index(manifest.current_step) + 1
         if place == len(PLAN):
             return Outcome.COMPLETED
@@ -243,7 +241,7 @@ class World(RuleBasedStateMachine):
     def by_the_book(self, what: str) -> None:
         """The latest run's task comes when it should, and its worker does the next thing."""
         run_id = self.nth_run(0)
-        dispatch, workers = self.manifest(run_id).dispatch, len(self.workers)
+        dispatch, workers = self.runs[run_id].dispatch, len(self.workers)
         self.now = max(self.now, dispatch.not_before)
         self.hint(run_id, dispatch.generation)
         if len(self.workers) > workers and what != "nothing":
@@ -259,7 +257,7 @@ class World(RuleBasedStateMachine):
             release=3,
             block=3,
             renew=2,
-            renew_at_the_last_moment=3,
+            hang=2,
             lease_is_over=2,
             fail_for_good=1,
             holder_is_gone=1,
@@ -306,17 +304,17 @@ class World(RuleBasedStateMachine):
     # -- hints ---------------------------------------------------------------------------------
 
     def old_hint(self, run_id: str) -> None:
-        self.hint(run_id, self.manifest(run_id).dispatch.generation - 1)
+        self.hint(run_id, self.runs[run_id].dispatch.generation - 1)
 
     def forged_hint(self, run_id: str) -> None:
-        self.hint(run_id, self.manifest(run_id).dispatch.generation + 1)
+        self.hint(run_id, self.runs[run_id].dispatch.generation + 1)
 
     def sweep_in_time(self, run_id: str) -> None:
-        self.now = max(self.now, self.manifest(run_id).alarm_at or self.now)
+        self.now = max(self.now, self.runs[run_id].alarm_at or self.now)
         self.sweep(run_id)
 
     def sweep(self, run_id: str) -> None:
-        manifest = self.manifest(run_id)
+        manifest = self.runs[run_id]
         if manifest.alarm_at is None or self.now < manifest.alarm_at:
             return
         if manifest.lease is None:
@@ -351,7 +349,7 @@ class World(RuleBasedStateMachine):
             ]
 
     def answer_to_hint(self, run_id: str, generation: int) -> Outcome:
-        manifest, known = self.manifest(run_id), self.known[run_id]
+        manifest, known = self.runs[run_id], self.known[run_id]
         if generation > manifest.dispatch.generation:
             return Outcome.REJECTED
         if manifest.cancelled or manifest.dead_lettered:
@@ -386,16 +384,18 @@ class World(RuleBasedStateMachine):
         assert change.outcome is Outcome.RENEWED
         known.ends_at = max(known.ends_at, min(self.now + TTL, known.cap))
 
-    def renew_at_the_last_moment(self, worker: Worker) -> None:
-        if self.holds(worker):
-            self.now = self.known[worker.run_id].ends_at - timedelta(microseconds=1)
-        self.renew(worker)
+    def hang(self, worker: Worker) -> None:
+        """Beat on and on, each time at the last moment, towards the cap of the lease."""
+        for _ in range(3):
+            if self.holds(worker):
+                self.now = self.known[worker.run_id].ends_at - timedelta(microseconds=1)
+            self.renew(worker)
 
     def complete_and_go_on(self, worker: Worker) -> None:
         self.complete(worker, goes_on=True)
 
     def complete(self, worker: Worker, goes_on: bool = False) -> None:
-        run_id, step = worker.run_id, self.manifest(worker.run_id).current_step
+        run_id, step = worker.run_id, self.runs[worker.run_id].current_step
         output = _output(worker)
         complete: Transition = partial(
             lifecycle.complete,
@@ -438,7 +438,7 @@ class World(RuleBasedStateMachine):
 
     def fail(self, worker: Worker, permanent: bool = False) -> None:
         run_id, known = worker.run_id, self.known[worker.run_id]
-        manifest = self.manifest(run_id)
+        manifest = self.runs[run_id]
         fail = partial(
             lifecycle.fail,
             rules=self.in_force,
@@ -518,13 +518,13 @@ class World(RuleBasedStateMachine):
     # -- people -----------------------------------------------------------------------------------
 
     def pause(self, run_id: str) -> None:
-        manifest = self.manifest(run_id)
+        manifest = self.runs[run_id]
         allowed = not manifest.is_terminal and not manifest.paused
 
         self.operate(run_id, lifecycle.pause, allowed, Outcome.PAUSED)
 
     def resume(self, run_id: str) -> None:
-        manifest, known = self.manifest(run_id), self.known[run_id]
+        manifest, known = self.runs[run_id], self.known[run_id]
         at_work = known.holder is not None and self.now < known.ends_at
         cut_short = known.holder is not None and not at_work
         expected = Outcome.RESUMED
@@ -540,7 +540,7 @@ class World(RuleBasedStateMachine):
             known.ends["expired"] += 1
 
     def cancel(self, run_id: str) -> None:
-        manifest, known = self.manifest(run_id), self.known[run_id]
+        manifest, known = self.runs[run_id], self.known[run_id]
 
         change = self.operate(run_id, lifecycle.cancel, not manifest.is_terminal, Outcome.CANCELLED)
 
@@ -549,7 +549,7 @@ class World(RuleBasedStateMachine):
             known.let_go()
 
     def retry(self, run_id: str) -> None:
-        manifest = self.manifest(run_id)
+        manifest = self.runs[run_id]
         waits = manifest.status in (RunStatus.ERROR, RunStatus.BLOCKED)
         expected = Outcome.RETRIED
         if not manifest.paused:
@@ -561,7 +561,7 @@ class World(RuleBasedStateMachine):
             self.known[run_id].kept = None
 
     def approve(self, run_id: str) -> None:
-        manifest, known = self.manifest(run_id), self.known[run_id]
+        manifest, known = self.runs[run_id], self.known[run_id]
         kept, step = known.kept, manifest.current_step
         allowed = kept is not None and not manifest.is_terminal
         expected = self.after_output(run_id, Outcome.APPROVED)
@@ -571,11 +571,11 @@ class World(RuleBasedStateMachine):
         if change is not None and kept is not None:
             self.went_on(run_id, step, kept)
 
-    @precondition(lambda self: len(self.runs) < 4 and self.manifest(self.nth_run(0)).is_terminal)
+    @precondition(lambda self: len(self.runs) < 4 and self.runs[self.nth_run(0)].is_terminal)
     @rule(recent=RECENT, from_step=st.sampled_from([*PLAN, "nowhere"]))
     def recreate(self, recent: int, from_step: str) -> None:
         run_id = self.nth_run(recent)
-        manifest, known = self.manifest(run_id), self.known[run_id]
+        manifest, known = self.runs[run_id], self.known[run_id]
         new = _new_run(f"r-{len(self.runs) + 1}")
         recreate = partial(lifecycle.recreate, from_step=from_step, new=new)
         earlier = PLAN[: PLAN.index(from_step)] if from_step in PLAN else PLAN
@@ -599,7 +599,7 @@ class World(RuleBasedStateMachine):
         assert change.manifest.recreated_as[-1] == new.run_id
 
     def give_up(self, run_id: str) -> None:
-        manifest = self.manifest(run_id)
+        manifest = self.runs[run_id]
         expected = Outcome.DUPLICATE if manifest.completed_at else Outcome.DEAD_LETTERED
         expected = Outcome.CANCELLED if manifest.cancelled else expected
 
@@ -635,8 +635,7 @@ class World(RuleBasedStateMachine):
     @invariant()
     def every_run_is_in_order(self) -> None:
         for run_id, known in self.known.items():
-            manifest = self.manifest(run_id)
-            assert _text(manifest) == self.runs[run_id]
+            manifest = self.runs[run_id]
             _check_lease(manifest, known)
             _check_alarm(manifest)
             _check_owed(manifest)
@@ -646,7 +645,7 @@ class World(RuleBasedStateMachine):
     @invariant()
     def only_the_holder_of_a_lease_is_let_in(self) -> None:
         for run_id in self.runs:
-            manifest = self.manifest(run_id)
+            manifest = self.runs[run_id]
             mine = [worker for worker in self.workers if worker.run_id == run_id]
             let_in = [worker for worker in mine if _is_let_in(manifest, self.now, worker)]
             assert len(let_in) <= 1
@@ -658,7 +657,7 @@ class World(RuleBasedStateMachine):
         """Whatever was reached, a run that is not parked comes to an end."""
         self.catalog.update(CATALOG)
         for run_id in self.runs:
-            manifest = self.manifest(run_id)
+            manifest = self.runs[run_id]
             if manifest.alarm_at is None or manifest.paused:
                 continue
             for habit in HABITS:
@@ -682,10 +681,14 @@ def _output(worker: Worker) -> str:
 
 
 def _text(manifest: Manifest) -> str:
-    """Return the run as JSON, and check that it comes back as it was."""
-    text = pydantic_core.to_json(to_document(manifest)).decode()
-    assert Manifest.model_validate(json.loads(text)) == manifest, "a manifest survives its store"
-    return text
+    return pydantic_core.to_json(to_document(manifest)).decode()
+
+
+def _from_store(manifest: Manifest) -> Manifest:
+    """Return the run as it comes back from a store, and check that it is the same."""
+    stored = Manifest.model_validate(json.loads(_text(manifest)))
+    assert stored == manifest, "a manifest survives its store"
+    return stored
 
 
 def _check_change(before: Manifest, change: Change, now: datetime) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -47,18 +46,14 @@ def _whole(least: int, most: int) -> Callable[[str], int]:
 
 def _seconds(text: str) -> float:
     value = float(text)
-    if not 0 < value <= _DAY_S or math.isnan(value):
+    if not 0 < value <= _DAY_S:  # nor a NaN
         raise ValueError(text)
     return value
 
 
-def _address(*schemes: str) -> Callable[[str], str]:
+def _address(scheme: str) -> Callable[[str], str]:
     def read(text: str) -> str:
-        if text not in schemes and not any(
-            text.startswith(scheme) and len(text) > len(scheme)
-            for scheme in schemes
-            if scheme.endswith("/")
-        ):
+        if not text.startswith(scheme) or text == scheme:
             raise ValueError(text)
         return text
 
@@ -70,6 +65,15 @@ def _file_address(text: str) -> str:
     if ":memory:" in text:
         raise ValueError(text)
     return _address("sqlite:///")(text)
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError(text)
+        return text
+
+    return read
 
 
 _DAY_S: Final = 86_400.0
@@ -86,7 +90,7 @@ SETTINGS: Final = Registry(
             _file_address,
         ),
         SettingEntry(
-            "LEASEHOLD_TASKS", "in-process", "in-process", "the task queue", _address("in-process")
+            "LEASEHOLD_TASKS", "in-process", "in-process", "the task queue", _one_of("in-process")
         ),
         SettingEntry(
             "LEASEHOLD_ARTIFACTS",

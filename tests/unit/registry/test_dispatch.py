@@ -1,0 +1,159 @@
+"""Step types: what an entry says, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from leasehold.errors import InvalidEntryError
+from leasehold.registry.dispatch import EnvOverrides, StepDispatchEntry, soft_limit
+
+Entry = Callable[..., StepDispatchEntry]
+S = timedelta(seconds=1)
+
+
+def test_an_entry_needs_four_fields(entry: Entry) -> None:
+    extraction = entry()
+
+    assert extraction.key == "extraction"
+    assert extraction.heartbeat_interval == 10 * S
+    assert (extraction.isolation, extraction.cleanup_ttl) == ("process", 5 * S)
+    assert extraction.max_retries is None
+
+
+@pytest.mark.parametrize(
+    ("step_type", "timeout_ms", "deadline_s"),
+    [
+        ("extraction", "PIPELINE_EXTRACTION_TIMEOUT_MS", "PIPELINE_EXTRACTION_DEADLINE_S"),
+        ("deep-read_2", "PIPELINE_DEEP_READ_2_TIMEOUT_MS", "PIPELINE_DEEP_READ_2_DEADLINE_S"),
+    ],
+)
+def test_the_variables_of_a_step_are_named_after_it(
+    entry: Entry, step_type: str, timeout_ms: str, deadline_s: str
+) -> None:
+    assert entry(step_type).env_overrides == (timeout_ms, deadline_s)
+
+
+def test_variables_can_be_named_in_the_entry(entry: Entry) -> None:
+    named = EnvOverrides(timeout_ms="EXTRACT_MS", deadline_s="EXTRACT_S")
+
+    assert entry(env_overrides=named).env_overrides == ("EXTRACT_MS", "EXTRACT_S")
+
+
+@pytest.mark.parametrize(
+    ("step_type", "queue", "queue_id"),
+    [("deep_read", "", "deep-read"), ("read", "slow_steps", "slow-steps"), ("a-b", "", "a-b")],
+)
+def test_a_queue_id_has_no_underscore(
+    entry: Entry, step_type: str, queue: str, queue_id: str
+) -> None:
+    """Queues may not be named with one."""
+    assert entry(step_type, queue=queue).queue_id == queue_id
+
+
+@pytest.mark.parametrize("step_type", ["", "2nd", "-a", "with space", "ä", "a" * 64, "a.b", "a\n"])
+def test_a_step_type_is_a_plain_name(entry: Entry, step_type: str) -> None:
+    with pytest.raises(InvalidEntryError) as refused:
+        entry(step_type)
+
+    assert refused.value.details["field"] == "step_type"
+    assert refused.value.details["allowed"] == "a letter, then up to 62 of a-z A-Z 0-9 _ -"
+
+
+@pytest.mark.parametrize("step_type", ["a", "A9", "a" * 63, "deep_read-2"])
+def test_plain_names_are_taken(entry: Entry, step_type: str) -> None:
+    assert entry(step_type).key == step_type
+
+
+@pytest.mark.parametrize("handler", ["", "letters.steps", "letters:", ":extract", "a:b:c", "a:1b"])
+def test_a_handler_is_a_path_or_remote(entry: Entry, handler: str) -> None:
+    with pytest.raises(InvalidEntryError, match="allowed: 'module:function' or 'remote'"):
+        entry(handler=handler)
+
+
+def test_a_handler_may_be_elsewhere(entry: Entry) -> None:
+    assert entry(handler="remote").handler == "remote"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said", "allowed"),
+    [
+        ("isolation", "thread", "'thread'", "'process' or 'inline'"),
+        ("max_retries", -1, "-1", "0 or more, or None"),
+        ("heartbeat_interval", 0 * S, "'0:00:00'", "above 0, or None"),
+        ("cleanup_ttl", 0 * S, "'0:00:00'", "above 0"),
+        ("queue", "my queue", "'my queue'", "1 to 100 of a-z A-Z 0-9 _ -"),
+        ("queue", "q" * 101, f"'{'q' * 101}'", "1 to 100 of a-z A-Z 0-9 _ -"),
+    ],
+)
+def test_a_field_that_cannot_be_used_is_named_with_what_is_allowed(
+    entry: Entry, field: str, value: object, said: str, allowed: str
+) -> None:
+    with pytest.raises(InvalidEntryError) as refused:
+        entry(**{field: value})
+
+    assert refused.value.message == (
+        f"{field} of 'extraction' in the dispatch registry is {said}; allowed: {allowed}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("timeout", "deadline", "field", "allowed"),
+    [
+        (0, 900, "agent_timeout", "above 0"),
+        (600, 600, "agent_timeout", "below the dispatch deadline (0:10:00)"),
+        (601, 600, "agent_timeout", "below the dispatch deadline (0:10:00)"),
+        (5, 14.9, "dispatch_deadline", "15 s to 1800 s"),
+        (600, 1801, "dispatch_deadline", "15 s to 1800 s"),
+    ],
+)
+def test_limits_that_break_the_time_ladder_are_refused(
+    entry: Entry, timeout: float, deadline: float, field: str, allowed: str
+) -> None:
+    """A queue that stops listening before the handler is stopped would start it twice."""
+    with pytest.raises(InvalidEntryError) as refused:
+        entry(agent_timeout=timeout * S, dispatch_deadline=deadline * S)
+
+    assert (refused.value.details["field"], refused.value.details["allowed"]) == (field, allowed)
+
+
+@pytest.mark.parametrize(("timeout", "deadline"), [(14.999, 15), (1799.999, 1800), (0.001, 15)])
+def test_limits_at_the_ends_of_the_ladder_are_taken(
+    entry: Entry, timeout: float, deadline: float
+) -> None:
+    taken = entry(agent_timeout=timeout * S, dispatch_deadline=deadline * S)
+
+    assert taken.dispatch_deadline == deadline * S
+
+
+@pytest.mark.parametrize(
+    ("timeout", "cleanup", "soft"), [(600, 5, 595), (8, 5, 4), (10, 5, 5), (1, 60, 0.5)]
+)
+def test_the_soft_limit_leaves_time_to_clean_up_but_at_most_half(
+    timeout: float, cleanup: float, soft: float
+) -> None:
+    assert soft_limit(timeout * S, cleanup * S) == soft * S
+
+
+def test_stuck_is_no_step_type(entry: Entry) -> None:
+    """Its variable would be PIPELINE_STUCK_TIMEOUT_MS, the engine's threshold for all steps."""
+    with pytest.raises(InvalidEntryError) as refused:
+        entry("stuck")
+
+    assert refused.value.details["allowed"] == (
+        "a name whose variable is not PIPELINE_STUCK_TIMEOUT_MS, which is the engine's own"
+    )
+
+
+@pytest.mark.parametrize("variable", ["PIPELINE_MAX_RETRIES", "LEASEHOLD_STORE"])
+def test_an_entry_cannot_name_a_variable_of_the_engine(entry: Entry, variable: str) -> None:
+    with pytest.raises(InvalidEntryError, match="which is the engine's own"):
+        entry(env_overrides=EnvOverrides(timeout_ms=variable, deadline_s="EXTRACT_S"))
+
+
+def test_one_variable_cannot_be_both_limits(entry: Entry) -> None:
+    """One is in milliseconds, the other in seconds."""
+    with pytest.raises(InvalidEntryError, match="one variable for each limit"):
+        entry(env_overrides=EnvOverrides(timeout_ms="EXTRACT", deadline_s="EXTRACT"))

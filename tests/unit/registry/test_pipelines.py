@@ -1,0 +1,89 @@
+"""Pipelines, and the catalog that holds them with their steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from leasehold.errors import InvalidEntryError, UnknownPipelineError
+from leasehold.registry.dispatch import EnvOverrides, StepDispatchEntry
+from leasehold.registry.pipelines import Catalog, PipelineEntry
+from leasehold.registry.registry import Registry
+
+Entry = Callable[..., StepDispatchEntry]
+
+
+def catalog(steps: list[StepDispatchEntry], *pipelines: PipelineEntry) -> Catalog:
+    return Catalog(steps=Registry("dispatch", steps), pipelines=Registry("pipelines", pipelines))
+
+
+def test_a_pipeline_without_steps_is_refused() -> None:
+    with pytest.raises(InvalidEntryError, match="allowed: at least one step"):
+        PipelineEntry(name="letters", steps=())
+
+
+def test_a_pipeline_that_comes_back_to_a_step_is_refused() -> None:
+    """A run knows where it is by the name of its step."""
+    with pytest.raises(InvalidEntryError, match="each step once; 'draft' makes a cycle"):
+        PipelineEntry(name="letters", steps=("draft", "send", "draft"))
+
+
+def test_a_pipeline_is_found_by_its_name(entry: Entry) -> None:
+    letters = PipelineEntry(name="letters", steps=("draft",))
+
+    assert catalog([entry("draft")], letters).pipeline("letters") == letters
+
+
+def test_an_unknown_pipeline_is_answered_with_the_known_ones(entry: Entry) -> None:
+    known = catalog([entry("draft")], PipelineEntry(name="letters", steps=("draft",)))
+
+    with pytest.raises(UnknownPipelineError) as unknown:
+        known.pipeline("reports")
+
+    assert unknown.value.message == "Pipeline 'reports' is not known; known: letters."
+
+
+def test_a_catalog_without_pipelines_says_so(entry: Entry) -> None:
+    with pytest.raises(UnknownPipelineError, match="known: none"):
+        catalog([entry("draft")]).pipeline("letters")
+
+
+def test_a_step_that_no_entry_describes_is_refused_with_those_there_are(entry: Entry) -> None:
+    with pytest.raises(InvalidEntryError) as refused:
+        catalog(
+            [entry("draft"), entry("send")], PipelineEntry(name="letters", steps=("draft", "sent"))
+        )
+
+    assert refused.value.message == (
+        "steps of 'letters' in the pipelines registry is 'sent'; "
+        "allowed: steps of the dispatch registry: draft, send."
+    )
+
+
+@pytest.mark.parametrize(("one", "other"), [("a-b", "a_b"), ("read", "READ")])
+def test_two_steps_that_would_share_a_variable_are_refused(
+    entry: Entry, one: str, other: str
+) -> None:
+    """To set one would silently set the other."""
+    with pytest.raises(InvalidEntryError) as refused:
+        catalog([entry(one), entry(other)])
+
+    stem = one.upper().replace("-", "_")
+    assert (refused.value.details["key"], refused.value.details["allowed"]) == (
+        other,
+        f"a name whose variable PIPELINE_{stem}_TIMEOUT_MS is not that of {one!r}",
+    )
+
+
+def test_two_steps_that_name_the_same_variable_are_refused(entry: Entry) -> None:
+    shared = EnvOverrides(timeout_ms="", deadline_s="SLOW_DEADLINE_S")
+
+    with pytest.raises(InvalidEntryError, match="SLOW_DEADLINE_S is not that of 'draft'"):
+        catalog([entry("draft", env_overrides=shared), entry("send", env_overrides=shared)])
+
+
+def test_two_steps_may_share_a_queue(entry: Entry) -> None:
+    both = catalog([entry("draft", queue="slow"), entry("send", queue="slow")])
+
+    assert [step.queue_id for step in both.steps] == ["slow", "slow"]

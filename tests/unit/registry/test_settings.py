@@ -1,0 +1,91 @@
+"""The settings of a bundle, as they are read once when a process starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasehold.errors import SettingError
+from leasehold.registry.settings import SETTINGS, read_settings
+
+
+def test_without_an_environment_the_defaults_hold() -> None:
+    assert read_settings({}) == {
+        "LEASEHOLD_STORE": "sqlite:///.leasehold/leasehold.db",
+        "LEASEHOLD_TASKS": "in-process",
+        "LEASEHOLD_ARTIFACTS": "file://.leasehold/artifacts",
+        "LEASEHOLD_CATALOG": "pipelines.catalog",
+        "PIPELINE_MAX_RETRIES": 5,
+        "PIPELINE_MAX_INTERRUPTIONS": 10,
+        "PIPELINE_LEASE_TTL_S": 30.0,
+        "PIPELINE_HEARTBEAT_S": None,
+        "PIPELINE_MIN_BACKOFF_S": 10.0,
+        "PIPELINE_MAX_BACKOFF_S": 300.0,
+        "PIPELINE_MAX_DOUBLINGS": 5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("LEASEHOLD_STORE", "sqlite:////data/runs.db", "sqlite:////data/runs.db"),
+        ("LEASEHOLD_ARTIFACTS", "file:///data", "file:///data"),
+        ("PIPELINE_MAX_RETRIES", "0", 0),
+        ("PIPELINE_MAX_RETRIES", "1000", 1000),
+        ("PIPELINE_LEASE_TTL_S", "0.5", 0.5),
+        ("PIPELINE_LEASE_TTL_S", "86400", 86400.0),
+        ("PIPELINE_HEARTBEAT_S", "15", 15.0),
+        ("PIPELINE_HEARTBEAT_S", "", None),
+        ("PIPELINE_MAX_DOUBLINGS", "16", 16),
+    ],
+)
+def test_a_variable_goes_over_its_default(name: str, text: str, value: object) -> None:
+    assert read_settings({name: text})[name] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("LEASEHOLD_STORE", ""),
+        ("LEASEHOLD_STORE", "sqlite:///"),
+        ("LEASEHOLD_STORE", "sqlite:///:memory:"),
+        ("LEASEHOLD_STORE", "postgres://host/db"),
+        ("LEASEHOLD_TASKS", "cloud"),
+        ("LEASEHOLD_ARTIFACTS", "file://"),
+        ("PIPELINE_MAX_RETRIES", ""),
+        ("PIPELINE_MAX_RETRIES", "-1"),
+        ("PIPELINE_MAX_RETRIES", "1001"),
+        ("PIPELINE_MAX_RETRIES", "five"),
+        ("PIPELINE_MAX_INTERRUPTIONS", "1.5"),
+        ("PIPELINE_LEASE_TTL_S", "0"),
+        ("PIPELINE_LEASE_TTL_S", "-30"),
+        ("PIPELINE_LEASE_TTL_S", "nan"),
+        ("PIPELINE_LEASE_TTL_S", "inf"),
+        ("PIPELINE_LEASE_TTL_S", "86401"),
+        ("PIPELINE_HEARTBEAT_S", "often"),
+        ("PIPELINE_MAX_DOUBLINGS", "17"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_refused_with_what_is(name: str, text: str) -> None:
+    """A process that starts with a wrong setting would do wrong things all day."""
+    with pytest.raises(SettingError) as refused:
+        read_settings({name: text})
+
+    allowed = SETTINGS[name].allowed
+    assert refused.value.message == f"{name} is {text!r}; allowed: {allowed}."
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"PIPELINE_HEARTBEAT_S": "15.1"},
+        {"PIPELINE_HEARTBEAT_S": "6", "PIPELINE_LEASE_TTL_S": "10"},
+    ],
+)
+def test_a_heartbeat_that_could_miss_its_lease_is_refused(environ: dict[str, str]) -> None:
+    """One late beat must not lose the lease."""
+    with pytest.raises(SettingError, match="at most half of PIPELINE_LEASE_TTL_S"):
+        read_settings(environ)
+
+
+def test_variables_of_others_are_left_alone() -> None:
+    assert "HOME" not in read_settings({"HOME": "/root", "PIPELINE_DRAFT_TIMEOUT_MS": "1"})
