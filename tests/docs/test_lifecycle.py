@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate import EVENT_WORDS, GENERATED, OVERLAY_WORDS, fresh, lifecycle, main
+from docs.generate import (
+    EVENT_WORDS,
+    GENERATED,
+    OVERLAY_WORDS,
+    error_codes,
+    fresh,
+    lifecycle,
+    main,
+)
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import NEXT, RunEvent, RunStatus
 
@@ -128,3 +136,11 @@ def test_drawing_twice_is_drawing_once() -> None:
 def test_other_arguments_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--write"]) == 2
     assert capsys.readouterr().err == "usage: python docs/generate.py [--check]\n"
+
+
+def test_each_error_has_a_code_of_its_own() -> None:
+    """Programs tell errors apart by it."""
+    codes = [line.split("|")[1].strip() for line in error_codes().splitlines()[2:]]
+
+    assert sorted(set(codes)) == sorted(codes)
+    assert "`error`" not in codes

@@ -77,7 +77,12 @@ class Documents(Protocol):
     """
 
     def transact(
-        self, ref: Ref, decide: DecideDocument[Answer], *, if_version: Snapshot | None = None
+        self,
+        ref: Ref,
+        decide: DecideDocument[Answer],
+        *,
+        if_version: Snapshot | None = None,
+        locked: bool = False,
     ) -> Committed[Answer]:
         """Read `ref`, decide, write: one transaction.
 
@@ -87,6 +92,8 @@ class Documents(Protocol):
                 store repeats the transaction. What it raises is passed on; nothing is written.
             if_version: decide on this snapshot, without reading, and write only if it is still
                 what is stored.
+            locked: read under a lock, where the store has a choice: for a change that many may
+                ask for at once and one shall get, as a lease.
 
         Raises:
             VersionConflictError: `if_version` was given and is no longer what is stored; nothing

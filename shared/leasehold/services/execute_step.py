@@ -58,7 +58,8 @@ def arrive(engine: Engine, hint: Hint) -> Committed[Change]:
         lease_id=engine.clock.new_id(),
         holder=engine.holder,
     )
-    return engine.documents.transact(run_ref(hint.run_id), on_run(hint.run_id, ask))
+    decide = on_run(hint.run_id, ask)
+    return engine.documents.transact(run_ref(hint.run_id), decide, locked=True)
 
 
 def has_lease(change: Change) -> bool:

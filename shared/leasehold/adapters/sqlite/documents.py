@@ -61,7 +61,12 @@ class SqliteDocuments:
         self._commits = GroupCommit(writer, str(path))
 
     def transact(
-        self, ref: Ref, decide: DecideDocument[Answer], *, if_version: Snapshot | None = None
+        self,
+        ref: Ref,
+        decide: DecideDocument[Answer],
+        *,
+        if_version: Snapshot | None = None,
+        locked: bool = False,  # noqa: ARG002 - SQLite has one writer at a time in any case
     ) -> Committed[Answer]:
         """Read `ref`, decide, write: one transaction, shared with whoever comes at once."""
         return self._commits.run(partial(self._change, ref, decide, if_version))

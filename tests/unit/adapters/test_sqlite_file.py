@@ -1,0 +1,225 @@
+"""The file a SQLite store lies in: how it is opened, and when it is refused."""
+
+import multiprocessing
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.sqlite import SqliteDocuments
+from leasehold.domain.document import Ref
+from leasehold.errors import StoreUnavailableError, StoreVersionError
+from leasehold.ports.documents import Query
+from tests.unit.adapters.processes import put
+
+REF = Ref("runs", "r-1")
+
+
+def open_files(path: Path) -> int:
+    """Return how many files of the store this process has open."""
+    return sum(
+        str(link.readlink()).startswith(str(path))
+        for link in Path("/proc/self/fd").iterdir()
+        if link.is_symlink()
+    )
+
+
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="open files are seen in /proc alone"
+)
+
+
+def test_a_store_is_made_with_its_folders(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "runs.db"
+
+    SqliteDocuments(path, SystemClock()).close()
+
+    assert path.is_file()
+
+
+def test_a_store_is_there_again_when_it_is_opened_again(path: Path) -> None:
+    first = SqliteDocuments(path, SystemClock())
+    first.transact(REF, put({"count": 1}))
+    first.close()
+
+    second = SqliteDocuments(path, SystemClock())
+    found = second.get(REF)
+    second.close()
+
+    assert found is not None
+    assert found.document == {"count": 1}
+
+
+def test_a_commit_is_synced_to_a_log_ahead(documents: SqliteDocuments, path: Path) -> None:
+    """WAL, and synchronous=FULL on each connection: that one is not kept in the file."""
+    documents.get(REF)
+
+    found = [
+        (
+            connection.execute("PRAGMA journal_mode").fetchone()[0],
+            connection.execute("PRAGMA synchronous").fetchone()[0],
+        )
+        for connection in documents._open  # noqa: SLF001 - a connection of ours shows ours alone
+    ]
+
+    assert found == [("wal", 2), ("wal", 2)]
+    assert path.with_name("runs.db-wal").exists()
+
+
+def test_a_file_of_a_newer_version_is_refused_and_not_touched(path: Path) -> None:
+    newer = sqlite3.connect(path)
+    newer.execute("PRAGMA journal_mode = WAL")
+    newer.execute("CREATE TABLE runs (of_a_later_shape)")
+    newer.execute("PRAGMA user_version = 1000")
+    newer.close()
+    before = path.read_bytes()
+
+    with pytest.raises(StoreVersionError) as raised:
+        SqliteDocuments(path, SystemClock())
+
+    assert raised.value.details["found"] == 1000
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == ["runs.db"]
+
+
+@needs_proc
+def test_a_file_that_is_refused_is_closed(path: Path) -> None:
+    newer = sqlite3.connect(path)
+    newer.execute("PRAGMA user_version = 1000")
+    newer.close()
+
+    with pytest.raises(StoreVersionError) as raised:
+        SqliteDocuments(path, SystemClock())
+
+    assert raised.value.__traceback__ is not None  # it still holds what was opened
+    assert open_files(path) == 0
+
+
+def test_a_file_that_is_no_database_is_refused_and_not_touched(path: Path) -> None:
+    path.write_bytes(b"# Notes\n" * 1000)
+
+    with pytest.raises(StoreUnavailableError) as raised:
+        SqliteDocuments(path, SystemClock())
+
+    assert raised.value.details["store"] == str(path)
+    assert path.read_bytes() == b"# Notes\n" * 1000
+
+
+def test_an_empty_file_becomes_a_store(path: Path) -> None:
+    path.touch()
+
+    documents = SqliteDocuments(path, SystemClock())
+    documents.transact(REF, put({}))
+    documents.close()
+
+    assert path.stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    "place", [lambda path: path / "runs.db", lambda path: path / "a" / "b" / "runs.db"]
+)
+def test_a_place_below_a_regular_file_is_refused(path: Path, place: Callable[[Path], Path]) -> None:
+    path.touch()
+
+    with pytest.raises(StoreUnavailableError):
+        SqliteDocuments(place(path), SystemClock())
+
+
+def test_a_folder_in_place_of_the_file_is_refused(path: Path) -> None:
+    path.mkdir()
+
+    with pytest.raises(StoreUnavailableError):
+        SqliteDocuments(path, SystemClock())
+
+
+def test_what_sqlite_refuses_later_is_the_ports_error(
+    documents: SqliteDocuments, path: Path
+) -> None:
+    """Somebody dropped a table: neither a read nor a write tells of it in SQLite's own words."""
+    vandal = sqlite3.connect(path)
+    vandal.execute("DROP TABLE runs")
+    vandal.close()
+
+    with pytest.raises(StoreUnavailableError):
+        documents.get(REF)
+    with pytest.raises(StoreUnavailableError):
+        documents.query(Query("runs"))
+    with pytest.raises(StoreUnavailableError):
+        documents.transact(REF, put({}))
+    with pytest.raises(StoreUnavailableError):
+        documents.delete(REF)
+
+
+def test_a_collection_that_is_not_kept_is_a_mistake(documents: SqliteDocuments) -> None:
+    """Not an error of the store: asking again would not help."""
+    with pytest.raises(KeyError):
+        documents.get(Ref("walks", "r-1"))
+    with pytest.raises(KeyError):
+        documents.transact(Ref("walks", "r-1"), put({}))
+
+
+def test_a_query_that_no_index_serves_is_a_mistake(documents: SqliteDocuments) -> None:
+    with pytest.raises(ValueError, match="cannot be asked"):
+        documents.query(Query("runs", order_by="updatedAt"))
+
+
+@needs_proc
+def test_threads_that_ended_leave_no_file_open(documents: SqliteDocuments, path: Path) -> None:
+    """A server may use a new thread for each request."""
+    documents.get(REF)
+    before = open_files(path)
+
+    for _ in range(20):
+        thread = threading.Thread(target=documents.get, args=(REF,))
+        thread.start()
+        thread.join()
+
+    assert open_files(path) == before
+
+
+@needs_proc
+def test_close_leaves_no_file_open(documents: SqliteDocuments, path: Path) -> None:
+    documents.transact(REF, put({}))
+    documents.get(REF)
+
+    documents.close()
+
+    assert open_files(path) == 0
+    assert [file.name for file in path.parent.iterdir()] == ["runs.db"]
+
+
+def test_a_change_waits_for_the_one_of_another_process(
+    documents: SqliteDocuments, path: Path
+) -> None:
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    thread = threading.Thread(target=documents.transact, args=(REF, put({"count": 1})))
+    thread.start()
+    assert documents.get(REF) is None
+
+    other.execute("COMMIT")
+    thread.join(10)
+
+    assert documents.get(REF) is not None
+    other.close()
+
+
+def test_a_forked_process_is_refused(documents: SqliteDocuments) -> None:
+    """SQLite's locks do not follow into it: what it wrote could destroy the file."""
+    documents.transact(REF, put({"count": 1}))
+
+    def use() -> None:
+        with pytest.raises(StoreUnavailableError, match="must open its own"):
+            documents.get(REF)
+        with pytest.raises(StoreUnavailableError, match="must open its own"):
+            documents.transact(REF, put({"count": 2}))
+
+    child = multiprocessing.get_context("fork").Process(target=use)
+    child.start()
+    child.join()
+
+    assert child.exitcode == 0
+    assert documents.get(REF) is not None

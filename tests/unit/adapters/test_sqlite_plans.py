@@ -1,0 +1,136 @@
+"""Each query the code asks is served by an index, and an update touches few of them."""
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold.adapters.sqlite import SqliteDocuments
+from leasehold.adapters.sqlite.querying import select
+from leasehold.domain.collections import RUNS, TRACE
+from leasehold.domain.document import Document, Ref
+from leasehold.ports.documents import Query, Range
+from tests.unit.adapters.processes import put
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+BEHIND = (NOW, "r-1")
+
+NEWEST_FIRST: dict[str, Any] = {"collection": "runs", "order_by": "createdAt", "descending": True}
+ALARMS: dict[str, Any] = {"collection": "runs", "order_by": "alarmAt", "equal": {"shard": 3}}
+
+SERVED_BY = {
+    "all runs": (Query(**NEWEST_FIRST), "runs_createdAt"),
+    "all runs, the next page": (Query(**NEWEST_FIRST, after=BEHIND), "runs_createdAt"),
+    "runs by label": (
+        Query(**NEWEST_FIRST, contains=("labels", "a:b"), after=BEHIND),
+        "runs_createdAt",
+    ),
+    "runs by status": (
+        Query(**NEWEST_FIRST, equal={"status": "ERROR"}, after=BEHIND),
+        "runs_status_createdAt",
+    ),
+    "runs by pipeline": (
+        Query(**NEWEST_FIRST, equal={"pipeline": "review"}, after=BEHIND),
+        "runs_pipeline_createdAt",
+    ),
+    "dead-lettered runs": (
+        Query(**NEWEST_FIRST, equal={"deadLettered": True}, after=BEHIND),
+        "runs_deadLettered_createdAt",
+    ),
+    "alarms that are due": (
+        Query(**ALARMS, range=Range("alarmAt", below=NOW)),
+        "runs_shard_alarmAt",
+    ),
+    "live runs": (
+        Query(**ALARMS, range=Range("alarmAt", at_least=NOW), after=BEHIND),
+        "runs_shard_alarmAt",
+    ),
+}
+
+RUN: Document = {
+    "pipeline": "review",
+    "labels": ["a:b"],
+    "status": "PENDING",
+    "deadLettered": False,
+    "createdAt": NOW,
+    "alarmAt": NOW,
+    "shard": 3,
+}
+
+
+@pytest.fixture
+def reader(documents: SqliteDocuments, path: Path) -> Iterator[sqlite3.Connection]:  # noqa: ARG001 - they make the file
+    reader = sqlite3.connect(path)
+    yield reader
+    reader.close()
+
+
+def plan(reader: sqlite3.Connection, sql: str, values: list[Any]) -> list[str]:
+    return [row[3] for row in reader.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+
+
+@pytest.mark.parametrize(("query", "index"), SERVED_BY.values(), ids=SERVED_BY)
+def test_a_query_is_searched_in_its_index_and_not_sorted(
+    reader: sqlite3.Connection, query: Query, index: str
+) -> None:
+    steps = plan(reader, *select(query, RUNS, ""))
+
+    assert steps[0].startswith(f"SEARCH runs USING INDEX {index} (parent=?")
+    assert not any("SCAN runs" in step or "TEMP B-TREE" in step for step in steps)
+
+
+@pytest.mark.parametrize("after", [None, (None, "000004")])
+def test_the_trace_of_a_run_is_searched_by_its_ids(
+    reader: sqlite3.Connection, after: tuple[Any, str] | None
+) -> None:
+    steps = plan(reader, *select(Query("runs/r-1/trace", after=after), TRACE, "runs/r-1"))
+
+    assert len(steps) == 1
+    assert steps[0].startswith("SEARCH trace USING INDEX sqlite_autoindex_trace_1 (parent=?")
+
+
+def test_a_range_of_alarms_ends_the_search(reader: sqlite3.Connection) -> None:
+    """Runs whose alarm is not due are not looked at."""
+    steps = plan(reader, *select(*SERVED_BY["alarms that are due"][:1], RUNS, ""))
+
+    assert steps == [
+        "SEARCH runs USING INDEX runs_shard_alarmAt (parent=? AND shard=? AND alarmAt<?)"
+    ]
+
+
+def columns_written(documents: SqliteDocuments, change: Document) -> set[str]:
+    """Return the columns an update of RUN writes: SQLite asks for leave to write each."""
+    written: set[str] = set()
+    ref = Ref("runs", "r-1")
+    documents.transact(ref, put(RUN))
+
+    def note(action: int, _: str | None, column: str | None, *__: str | None) -> int:
+        if action == sqlite3.SQLITE_UPDATE and column is not None:
+            written.add(column)
+        return sqlite3.SQLITE_OK
+
+    documents._open[0].set_authorizer(note)  # noqa: SLF001 - the writer
+    documents.transact(ref, put({**RUN, **change}))
+    return written
+
+
+@pytest.mark.parametrize(
+    ("change", "columns"),
+    [
+        ({}, set()),
+        ({"heartbeatAt": NOW}, set()),
+        ({"labels": ("a:b",)}, set()),
+        ({"status": "ERROR"}, {"status"}),
+        ({"alarmAt": NOW.replace(microsecond=1)}, {"alarmAt"}),
+        ({"alarmAt": None}, {"alarmAt"}),
+        ({"labels": ["a:b", "c:d"], "deadLettered": True}, {"labels", "deadLettered"}),
+    ],
+)
+def test_an_update_writes_only_the_columns_that_change(
+    documents: SqliteDocuments, change: Document, columns: set[str]
+) -> None:
+    """So that a heartbeat costs no index: times that were read as text are the same times."""
+    assert columns_written(documents, change) == {"version", "body"} | columns
