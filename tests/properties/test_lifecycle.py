@@ -456,6 +456,9 @@ class World(RuleBasedStateMachine):
 
         if change is not None:
             known.ends["failed"] += 1
+            if change.owed:
+                wait = timedelta(seconds=10 * 2 ** (known.ends["failed"] - 1))
+                assert change.manifest.dispatch.not_before == self.now + wait
 
     def release(self, worker: Worker) -> None:
         release = partial(
@@ -705,6 +708,7 @@ def _check_change(before: Manifest, change: Change, now: datetime) -> None:
     same = after.dispatch == before.dispatch.with_(enqueued=after.dispatch.enqueued)
     new = not same or after.dispatch.enqueued < before.dispatch.enqueued
     assert after.dispatch.generation == before.dispatch.generation + new
+    assert not (new and after.paused), "a paused run is not dispatched"
     new_lease = _lease_id(after) not in (None, _lease_id(before))
     assert after.fencing_token == before.fencing_token + new_lease
     was, is_ = PLAN.index(before.current_step), PLAN.index(after.current_step)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -15,6 +14,7 @@ from leasehold.console.words import Styled
 from leasehold.domain.dispatch import StepSettings
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.services.engine import Engine
+from leasehold.services.in_force import everything_in_force
 
 _COLUMNS: Final = ("STEP", "HANDLER", "TIMEOUT", "DEADLINE", "RETRIES", "HEARTBEAT")
 
@@ -24,7 +24,7 @@ def registry(*, as_json: bool) -> None:
     with opened(absent=True) as bundle:
         engine = bundle.engine
     if as_json:
-        answer_json(in_force(engine))
+        answer_json(everything_in_force(engine))
         return
     answer_table(
         _COLUMNS, [_row(entry, _settings(engine, entry)) for entry in engine.catalog.steps]
@@ -37,42 +37,8 @@ def registry(*, as_json: bool) -> None:
             warn(sentence)
 
 
-def in_force(engine: Engine) -> dict[str, Any]:
-    """Return both registries as JSON values."""
-    return {
-        "steps": [_step(entry, _settings(engine, entry)) for entry in engine.catalog.steps],
-        "pipelines": [
-            {"name": entry.name, "steps": entry.steps} for entry in engine.catalog.pipelines
-        ],
-    }
-
-
 def _settings(engine: Engine, entry: StepDispatchEntry) -> StepSettings:
     return engine.rules.known_settings(entry.step_type)
-
-
-def _step(entry: StepDispatchEntry, settings: StepSettings) -> dict[str, Any]:
-    return {
-        "stepType": entry.step_type,
-        "handler": entry.handler,
-        "isolation": entry.isolation,
-        "queue": settings.queue,
-        **{
-            name: {"value": value, "source": settings.sources[source]}
-            for name, (value, source) in _values(settings).items()
-        },
-        "refused": settings.refused,
-    }
-
-
-def _values(settings: StepSettings) -> Mapping[str, tuple[float | None, str]]:
-    """Return each value with its unit in the name, and the name of its source."""
-    return {
-        "agentTimeoutMs": (settings.agent_timeout // timedelta(milliseconds=1), "agentTimeout"),
-        "dispatchDeadlineS": (settings.dispatch_deadline.total_seconds(), "dispatchDeadline"),
-        "maxRetries": (settings.max_retries, "maxRetries"),
-        "heartbeatS": (_seconds(settings.heartbeat), "heartbeat"),
-    }
 
 
 def _row(entry: StepDispatchEntry, settings: StepSettings) -> Row:

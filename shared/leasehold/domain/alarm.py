@@ -19,4 +19,5 @@ def alarm_for(manifest: Manifest, grace: timedelta) -> datetime | None:
         return manifest.lease.expires_at
     if manifest.paused or manifest.status is RunStatus.BLOCKED:
         return None
-    return manifest.dispatch.not_before + grace
+    dispatch = manifest.dispatch
+    return max(dispatch.not_before, dispatch.seen_at or dispatch.not_before) + grace

@@ -77,6 +77,7 @@ class Dispatch(Stored):
     sources: Mapping[str, str]
     nonce: str
     remote: bool = False  # a worker elsewhere claims it: there is no task
+    seen_at: AwareDatetime | None = None  # when the sweep last found the task in its queue
     enqueued: bool = False
 
 

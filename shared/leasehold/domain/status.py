@@ -95,6 +95,7 @@ class Outcome(StrEnum):
     ACQUIRED = "acquired"
     RENEWED = "renewed"
     EXPIRED = "expired"
+    REDISPATCHED = "redispatched"
     HANDED_OFF = "handed_off"
     COMPLETED = "completed"
     DUPLICATE = "duplicate"

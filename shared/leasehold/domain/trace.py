@@ -23,6 +23,7 @@ class TraceType(StrEnum):
 
     STEP_ERROR = "step_error"
     STEP_TERMINATED = "step_terminated"
+    STEP_REDISPATCHED = "step_redispatched"
     STEP_UNKNOWN = "step_unknown"
     GATE_BLOCKED = "gate_blocked"
     STEP_DEAD_LETTERED = "step_dead_lettered"

@@ -38,6 +38,9 @@ TRACE_EVENTS: Final = Registry(
             "An attempt ended without a word of its own; `reason` says how.",
         ),
         TraceEventEntry(
+            TraceType.STEP_REDISPATCHED, False, "The task of a step was lost; it got a new one."
+        ),
+        TraceEventEntry(
             TraceType.STEP_UNKNOWN, False, "The deploy does not know the step; the run is blocked."
         ),
         TraceEventEntry(TraceType.GATE_BLOCKED, False, "A gate refused an output; it is kept."),

@@ -47,6 +47,7 @@ def test_the_settings_in_force_are_frozen_into_the_dispatch(runs: Runs) -> None:
         "remote": False,
         "sources": {"agentTimeout": "entry"},
         "nonce": "nonce-1",
+        "seenAt": None,
         "enqueued": False,
     }
 

@@ -18,6 +18,7 @@ from leasehold.domain.lifecycle.operate import (
     resume,
     retry,
 )
+from leasehold.domain.lifecycle.redispatch import redispatch
 from leasehold.domain.lifecycle.settle import block, complete, expire, fail, release
 from leasehold.domain.lifecycle.start import NewRun, start
 
@@ -35,6 +36,7 @@ __all__ = [
     "fail",
     "pause",
     "recreate",
+    "redispatch",
     "release",
     "renew",
     "resume",

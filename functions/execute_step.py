@@ -1,0 +1,24 @@
+"""Cloud Function execute-step: runs one attempt of one step.
+
+Called by: Cloud Tasks, one queue a step type, with an OIDC token.
+Body:      {"runId", "generation"}.
+Answers:   200 {"outcome"}: what was decided is committed and what it owes is enqueued.
+           400 the body is malformed (200 "rejected" for Cloud Tasks, which would come again).
+           500 nothing could be committed, or not enqueued: Cloud Tasks comes again.
+Settings:  docs/settings.md.
+Story:     leasehold.services.execute_step.
+"""
+
+import flask
+import functions_framework
+
+from leasehold.web.execute_step import answer_task
+from leasehold.web.opening import Opening
+
+opening = Opening()  # a wrong setting or catalog fails here, at cold start
+
+
+@functions_framework.http
+def execute_step(request: flask.Request) -> flask.Response:
+    """Run the attempt that the task names."""
+    return answer_task(opening, request)

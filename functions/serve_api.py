@@ -1,0 +1,23 @@
+"""Cloud Function serve-api: the runs API.
+
+Called by: people and programs.
+Routes:    POST /runs · GET /runs · GET /runs/{id} · GET /runs/{id}/trace · GET /registry ·
+           GET /health.
+Answers:   2xx, or {"error": {"code", "message", "details"}} with 400, 404, 405, 409, 413, 503.
+Settings:  docs/settings.md.
+Story:     leasehold.services.start_run, leasehold.services.read_runs.
+"""
+
+import flask
+import functions_framework
+
+from leasehold.web.api import answer_api
+from leasehold.web.opening import Opening
+
+opening = Opening()  # a wrong setting or catalog fails here, at cold start
+
+
+@functions_framework.http
+def serve_api(request: flask.Request) -> flask.Response:
+    """Answer one request."""
+    return answer_api(opening, request)

@@ -1,0 +1,23 @@
+"""Cloud Function sweep-dead-letters: looks at each run whose alarm is due.
+
+Called by: Cloud Scheduler, every minute.
+Body:      none.
+Answers:   200 {"deadLettered", "recovered", "redispatched", "documentsRead", "more", …}.
+           503 the store or the queue does not answer: the next tick comes anyway.
+Settings:  docs/settings.md.
+Story:     leasehold.services.sweep.
+"""
+
+import flask
+import functions_framework
+
+from leasehold.web.opening import Opening
+from leasehold.web.sweep import answer_sweep
+
+opening = Opening()  # a wrong setting or catalog fails here, at cold start
+
+
+@functions_framework.http
+def sweep_dead_letters(request: flask.Request) -> flask.Response:
+    """Sweep once."""
+    return answer_sweep(opening, request)

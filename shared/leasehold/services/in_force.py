@@ -1,0 +1,49 @@
+"""What is in force per step type at this moment, with the source of each value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from leasehold.domain.dispatch import StepSettings
+from leasehold.registry.dispatch import StepDispatchEntry
+from leasehold.services.engine import Engine
+
+
+def everything_in_force(engine: Engine) -> dict[str, Any]:
+    """Return both registries as JSON values."""
+    return {
+        "steps": [
+            _step(entry, engine.rules.known_settings(entry.step_type))
+            for entry in engine.catalog.steps
+        ],
+        "pipelines": [
+            {"name": entry.name, "steps": entry.steps} for entry in engine.catalog.pipelines
+        ],
+    }
+
+
+def _step(entry: StepDispatchEntry, settings: StepSettings) -> dict[str, Any]:
+    return {
+        "stepType": entry.step_type,
+        "handler": entry.handler,
+        "isolation": entry.isolation,
+        "queue": settings.queue,
+        **{
+            name: {"value": value, "source": settings.sources[source]}
+            for name, (value, source) in _values(settings).items()
+        },
+        "refused": settings.refused,
+    }
+
+
+def _values(settings: StepSettings) -> Mapping[str, tuple[float | None, str]]:
+    """Return each value with its unit in the name, and the name of its source."""
+    heartbeat = settings.heartbeat
+    return {
+        "agentTimeoutMs": (settings.agent_timeout // timedelta(milliseconds=1), "agentTimeout"),
+        "dispatchDeadlineS": (settings.dispatch_deadline.total_seconds(), "dispatchDeadline"),
+        "maxRetries": (settings.max_retries, "maxRetries"),
+        "heartbeatS": (None if heartbeat is None else heartbeat.total_seconds(), "heartbeat"),
+    }

@@ -1,0 +1,1 @@
+"""HTTP: what the functions answer. Parsing and answering only; the stories are services."""

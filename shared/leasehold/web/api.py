@@ -1,0 +1,153 @@
+"""The runs API: a table of routes, each a few lines over a service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import flask
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.routing import Map, Rule
+
+from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.summary import summary_of
+from leasehold.errors import InvalidRequestError
+from leasehold.services.engine import Engine
+from leasehold.services.in_force import everything_in_force
+from leasehold.services.read_runs import RunFilter, get_run, list_runs, timeline_of
+from leasehold.services.start_run import StartRequest, start_run
+from leasehold.web.answers import answer, guarded, json_body, refusal
+from leasehold.web.opening import Opening
+
+MAX_LIMIT: Final = 500
+_START_FIELDS: Final = ("pipeline", "input", "idempotencyKey", "labels")
+_LIST_FIELDS: Final = ("status", "pipeline", "deadLettered", "label", "limit", "pageToken")
+
+_ROUTES: Final = Map(
+    [
+        Rule("/runs", methods=["POST"], endpoint="start"),
+        Rule("/runs", methods=["GET"], endpoint="list"),
+        Rule("/runs/<run_id>", methods=["GET"], endpoint="show"),
+        Rule("/runs/<run_id>/trace", methods=["GET"], endpoint="trace"),
+        Rule("/registry", methods=["GET"], endpoint="registry"),
+        Rule("/health", methods=["GET"], endpoint="health"),
+    ],
+    strict_slashes=False,
+)
+
+
+def answer_api(opening: Opening, request: flask.Request) -> flask.Response:
+    """Answer a request to the runs API."""
+    try:
+        endpoint, values = _ROUTES.bind_to_environ(request.environ).match()
+    except MethodNotAllowed as error:
+        allowed = ", ".join(sorted(set(error.valid_methods or ()) - {"HEAD"}))
+        refused = refusal(405, "method_not_allowed", f"{request.path} takes {allowed}.")
+        refused.headers["Allow"] = allowed
+        return refused
+    except HTTPException:
+        known = ", ".join(sorted({rule.rule for rule in _ROUTES.iter_rules()}))
+        return refusal(404, "not_found", f"{request.path} is not served here; known: {known}.")
+    return guarded(lambda: _ANSWERS[endpoint](opening, request, **values))
+
+
+def start(opening: Opening, request: flask.Request) -> flask.Response:
+    """`POST /runs`: 201 with the summary, 200 with that of the run the key started before."""
+    change = start_run(opening.engine, start_request(json_body(request)))
+    status = 201 if change.outcome is Outcome.STARTED else 200
+    return answer(summary_of(change.manifest), status)
+
+
+def start_request(body: Mapping[str, Any]) -> StartRequest:
+    """Return the request of a body, or raise InvalidRequestError that names the field."""
+    _known_fields(body, _START_FIELDS)
+    pipeline = body.get("pipeline")
+    if not isinstance(pipeline, str):
+        raise InvalidRequestError(field="pipeline", value=pipeline, allowed="the name of one")
+    key = body.get("idempotencyKey")
+    if key is not None and not isinstance(key, str):
+        raise InvalidRequestError(field="idempotencyKey", value=key, allowed="a string")
+    labels = body.get("labels") or {}
+    if not isinstance(labels, dict) or not all(isinstance(v, str) for v in labels.values()):
+        raise InvalidRequestError(field="labels", value=labels, allowed='{"key": "value"}')
+    return StartRequest(pipeline, body.get("input", {}), key, labels)
+
+
+def list_(opening: Opening, request: flask.Request) -> flask.Response:
+    """`GET /runs`: the summaries of a page, newest first."""
+    asked = request.args
+    _known_fields(asked, _LIST_FIELDS)
+    wanted = RunFilter(
+        status=_one_of("status", asked.get("status"), [s.value for s in RunStatus]),
+        pipeline=asked.get("pipeline"),
+        dead_lettered=_flag("deadLettered", asked.get("deadLettered")),
+        label=asked.get("label"),
+    )
+    limit = _limit(asked.get("limit", "50"))
+    page = list_runs(opening.engine, wanted, limit=limit, page_token=asked.get("pageToken"))
+    runs = [summary_of(run) for run in page.runs]
+    return answer({"runs": runs, "nextPageToken": page.next_page_token})
+
+
+def show(opening: Opening, request: flask.Request, run_id: str) -> flask.Response:  # noqa: ARG001
+    """`GET /runs/{id}`: the manifest."""
+    return answer(get_run(opening.engine, run_id))
+
+
+def trace(opening: Opening, request: flask.Request, run_id: str) -> flask.Response:  # noqa: ARG001
+    """`GET /runs/{id}/trace`: the whole timeline, oldest first."""
+    events = timeline_of(opening.engine, run_id)
+    return answer({"events": [event.model_dump(exclude_none=True) for event in events]})
+
+
+def registry(opening: Opening, request: flask.Request) -> flask.Response:  # noqa: ARG001
+    """`GET /registry`: what is in force per step type, with the source of each value."""
+    return answer(everything_in_force(opening.engine))
+
+
+def health(opening: Opening, request: flask.Request) -> flask.Response:  # noqa: ARG001
+    """`GET /health`: the function runs, and its store answers."""
+    _probe(opening.engine)
+    return answer({"status": "ok"})
+
+
+_ANSWERS: Final[Mapping[str, Callable[..., flask.Response]]] = {
+    "start": start,
+    "list": list_,
+    "show": show,
+    "trace": trace,
+    "registry": registry,
+    "health": health,
+}
+
+
+def _probe(engine: Engine) -> None:
+    list_runs(engine, RunFilter(), limit=1)
+
+
+def _known_fields(given: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise InvalidRequestError(field=unknown[0], value=given[unknown[0]], allowed=_words(known))
+
+
+def _words(known: tuple[str, ...]) -> str:
+    return f"one of the fields {', '.join(known)}"
+
+
+def _one_of(field: str, value: str | None, known: list[str]) -> str | None:
+    if value is not None and value not in known:
+        raise InvalidRequestError(field=field, value=value, allowed=", ".join(known))
+    return value
+
+
+def _flag(field: str, value: str | None) -> bool | None:
+    found = _one_of(field, value, ["true", "false"])
+    return None if found is None else found == "true"
+
+
+def _limit(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:6]) <= MAX_LIMIT):
+        allowed = f"a whole number from 1 to {MAX_LIMIT}"
+        raise InvalidRequestError(field="limit", value=text[:50], allowed=allowed)
+    return int(text)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import functions_framework
+import pytest
+from flask.testing import FlaskClient
+
+from leasehold.testing import InProcessEngine
+from tests.in_process.sample import PIPELINES, STEPS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The settings of the functions and of the engine beside them: one store."""
+    settings = {
+        "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db",
+        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
+        "LEASEHOLD_CATALOG": "tests.in_process.sample",
+        "PIPELINE_LEASE_TTL_S": "0.5",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    return settings
+
+
+@pytest.fixture
+def engine(environ: dict[str, str]) -> Iterator[InProcessEngine]:
+    """Sees the store from outside, and starts what the functions run."""
+    with InProcessEngine(STEPS, PIPELINES, environ=environ, workers=0) as engine:
+        yield engine
+
+
+class Function:
+    """An entry file under the real framework."""
+
+    def __init__(self, name: str) -> None:
+        app = functions_framework.create_app(name, str(ROOT / "functions" / f"{name}.py"))
+        self.client: FlaskClient = app.test_client()
+        self.opening: Any = sys.modules[name].opening
+
+    def post(self, path: str = "/", json: Any = None, **options: Any) -> tuple[int, Any]:
+        answer = self.client.post(path, json=json, **options)
+        return answer.status_code, answer.get_json()
+
+    def get(self, path: str) -> tuple[int, Any]:
+        answer = self.client.get(path)
+        return answer.status_code, answer.get_json()
+
+
+def _function(name: str) -> Iterator[Function]:
+    function = Function(name)
+    yield function
+    function.opening.close()
+    del sys.modules[name]
+
+
+@pytest.fixture
+def execute_step(environ: dict[str, str]) -> Iterator[Function]:
+    yield from _function("execute_step")
+
+
+@pytest.fixture
+def serve_api(environ: dict[str, str]) -> Iterator[Function]:
+    yield from _function("serve_api")
+
+
+@pytest.fixture
+def sweep_dead_letters(environ: dict[str, str]) -> Iterator[Function]:
+    yield from _function("sweep_dead_letters")

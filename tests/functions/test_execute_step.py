@@ -1,0 +1,133 @@
+"""Each answer of execute_step, as its docstring says it."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasehold.testing import InProcessEngine
+from tests.functions.conftest import Function
+
+QUEUE = {"X-CloudTasks-QueueName": "add"}
+
+
+def test_an_attempt_is_run_and_handed_off(engine: InProcessEngine, execute_step: Function) -> None:
+    run = engine.start("three", {"n": 1})
+
+    answer = execute_step.post(json={"runId": run.run_id, "generation": 1}, headers=QUEUE)
+
+    moved = engine.show(run.run_id)
+    assert answer == (200, {"outcome": "handed_off"})
+    assert moved.current_step == "add_later"
+    assert moved.dispatch.generation == 2
+    assert moved.status == "PENDING"
+
+
+def test_the_last_step_completes_the_run(engine: InProcessEngine, execute_step: Function) -> None:
+    run = engine.start("three", {"n": 1})
+
+    outcomes = [
+        execute_step.post(json={"runId": run.run_id, "generation": generation})[1]["outcome"]
+        for generation in (1, 2, 3, 3)
+    ]
+
+    assert outcomes == ["handed_off", "handed_off", "completed", "duplicate"]
+    assert engine.show(run.run_id).steps["add_again"].output == '{"n":4}'
+
+
+def test_an_older_generation_is_a_duplicate(
+    engine: InProcessEngine, execute_step: Function
+) -> None:
+    run = engine.start("three", {"n": 1})
+    execute_step.post(json={"runId": run.run_id, "generation": 1})
+
+    answer = execute_step.post(json={"runId": run.run_id, "generation": 1}, headers=QUEUE)
+
+    assert answer == (200, {"outcome": "duplicate"})
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "outcome"),
+    [("recovers", "handed_off"), ("refuses", "dead_lettered"), ("half", "completed")],
+)
+def test_outcomes_are_told(
+    engine: InProcessEngine, execute_step: Function, pipeline: str, outcome: str
+) -> None:
+    run = engine.start(pipeline, {"n": 1})
+
+    answer = execute_step.post(json={"runId": run.run_id, "generation": 1})
+
+    assert answer == (200, {"outcome": outcome})
+
+
+def test_a_failed_attempt_says_that_a_retry_is_scheduled(
+    engine: InProcessEngine, execute_step: Function
+) -> None:
+    run = engine.start("recovers", {"n": 1})
+    execute_step.post(json={"runId": run.run_id, "generation": 1})
+
+    answer = execute_step.post(json={"runId": run.run_id, "generation": 2})
+
+    assert answer == (200, {"outcome": "retry_scheduled"})
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({}, "runId"),
+        ({"runId": 7, "generation": 1}, "runId"),
+        ({"runId": "a/b", "generation": 1}, "runId"),
+        ({"runId": "r-1"}, "generation"),
+        ({"runId": "r-1", "generation": True}, "generation"),
+        ({"runId": "r-1", "generation": 0}, "generation"),
+        ({"runId": "r-1", "generation": "1"}, "generation"),
+        ([1], "body"),
+        ("text", "body"),
+        ({"runId": "r-unknown", "generation": 1}, "a run that is there"),
+    ],
+)
+def test_what_is_malformed_is_rejected_to_cloud_tasks_and_refused_to_others(
+    execute_step: Function, body: object, says: str
+) -> None:
+    """To Cloud Tasks any answer but 2xx means "again", which cannot help."""
+    from_queue = execute_step.post(json=body, headers=QUEUE)
+    from_others = execute_step.post(json=body)
+
+    assert from_queue[0] == 200
+    assert from_queue[1]["outcome"] == "rejected"
+    assert says in from_queue[1]["reason"]
+    assert from_others[0] == 400
+    assert says in from_others[1]["error"]["message"]
+
+
+def test_a_generation_from_the_future_is_rejected_and_changes_nothing(
+    engine: InProcessEngine, execute_step: Function
+) -> None:
+    run = engine.start("three", {"n": 1})
+
+    answer = execute_step.post(json={"runId": run.run_id, "generation": 2}, headers=QUEUE)
+
+    assert answer[1]["outcome"] == "rejected"
+    assert engine.show(run.run_id) == run
+
+
+def test_a_body_that_is_no_json_or_too_large_is_refused(execute_step: Function) -> None:
+    no_json = execute_step.client.post("/", data=b"\xff{", content_type="application/json")
+    large = execute_step.client.post("/", data=b"x" * 1_200_000)
+
+    assert (no_json.status_code, no_json.get_json()["error"]["code"]) == (400, "invalid_request")
+    assert (large.status_code, large.get_json()["error"]["code"]) == (413, "too_large")
+
+
+def test_other_methods_are_refused(execute_step: Function) -> None:
+    assert execute_step.get("/")[0] == 405
+
+
+def test_a_store_that_cannot_be_written_is_a_500_so_that_the_task_comes_again(
+    environ: dict[str, str], execute_step: Function, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEASEHOLD_STORE", "sqlite:////proc/nowhere/runs.db")
+
+    status, body = execute_step.post(json={"runId": "r-1", "generation": 1}, headers=QUEUE)
+
+    assert status == 500
+    assert body["error"]["code"] == "bad_setting"

@@ -1,0 +1,156 @@
+"""Each answer of the runs API."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasehold.testing import InProcessEngine
+from tests.functions.conftest import Function
+
+START = {"pipeline": "three", "input": {"n": 1}}
+SUMMARY = {
+    "runId",
+    "pipeline",
+    "status",
+    "currentStep",
+    "createdAt",
+    "updatedAt",
+    "completedAt",
+    "paused",
+    "cancelled",
+    "deadLettered",
+    "deadLetteredAt",
+    "deadLetterReason",
+    "attempts",
+    "progress",
+    "labels",
+}
+
+
+def test_a_start_answers_201_with_the_summary(serve_api: Function) -> None:
+    status, run = serve_api.post("/runs", START | {"labels": {"team": "a"}})
+
+    assert status == 201
+    assert set(run) == SUMMARY
+    assert (run["status"], run["currentStep"], run["labels"]) == ("PENDING", "add", ["team:a"])
+
+
+def test_the_same_key_answers_200_with_the_earlier_run(serve_api: Function) -> None:
+    first = serve_api.post("/runs", START | {"idempotencyKey": "k"})
+
+    again = serve_api.post("/runs", START | {"idempotencyKey": "k"})
+    other = serve_api.post("/runs", START | {"idempotencyKey": "k", "input": {"n": 2}})
+
+    assert again == (200, first[1])
+    assert (other[0], other[1]["error"]["code"]) == (409, "idempotency_key_reused")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "says"),
+    [
+        ({"pipeline": "nope"}, 404, "unknown_pipeline", "known: three"),
+        ({}, 400, "invalid_request", "pipeline"),
+        ({"pipeline": "three", "input": {"n": "x"}}, 400, "invalid_input", "n: Input should be"),
+        (START | {"inptu": 1}, 400, "invalid_request", "inptu"),
+        (START | {"idempotencyKey": 7}, 400, "invalid_request", "idempotencyKey"),
+        (START | {"labels": ["a"]}, 400, "invalid_request", "labels"),
+        (START | {"labels": {"a": 1}}, 400, "invalid_request", "labels"),
+        ({"pipeline": "elsewhere", "input": {"n": 1}}, 400, "handler_not_found", "elsewhere"),
+        ({"pipeline": "three", "input": {"n": 1, "x": "y" * 1_060_000}}, 413, "too_large", "input"),
+        ({"pipeline": "three", "input": {"x": "y" * 1_200_000}}, 413, "too_large", "the body"),
+    ],
+)
+def test_a_bad_start_names_the_field_and_starts_nothing(
+    serve_api: Function, body: object, status: int, code: str, says: str
+) -> None:
+    answered, error = serve_api.post("/runs", body)
+
+    assert (answered, error["error"]["code"]) == (status, code)
+    assert says in error["error"]["message"]
+    assert serve_api.get("/runs")[1] == {"runs": [], "nextPageToken": None}
+
+
+def test_lists_are_filtered_and_paged_newest_first(
+    serve_api: Function, engine: InProcessEngine
+) -> None:
+    ids = [serve_api.post("/runs", START)[1]["runId"] for _ in range(3)]
+    dead = serve_api.post("/runs", {"pipeline": "refuses", "input": {"n": 1}})[1]["runId"]
+    engine.adopt(dead)
+    engine.run_until_idle()
+
+    first = serve_api.get("/runs?pipeline=three&limit=2")[1]
+    second = serve_api.get(f"/runs?pipeline=three&limit=2&pageToken={first['nextPageToken']}")[1]
+
+    assert [run["runId"] for run in first["runs"] + second["runs"]] == ids[::-1]
+    assert second["nextPageToken"] is None
+    assert [r["runId"] for r in serve_api.get("/runs?deadLettered=true")[1]["runs"]] == [dead]
+    assert len(serve_api.get("/runs?status=PENDING")[1]["runs"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("status=DONE", "PENDING, IN_PROGRESS, ERROR, BLOCKED, COMPLETED"),
+        ("deadLettered=yes", "true, false"),
+        ("limit=0", "1 to 500"),
+        ("limit=x", "1 to 500"),
+        ("pageToken=x", "nextPageToken"),
+        ("colour=red", "colour"),
+    ],
+)
+def test_a_bad_filter_is_refused_with_what_is_known(
+    serve_api: Function, query: str, says: str
+) -> None:
+    status, error = serve_api.get(f"/runs?{query}")
+
+    assert (status, error["error"]["code"]) == (400, "invalid_request")
+    assert says in error["error"]["message"]
+
+
+def test_a_run_and_its_timeline_can_be_read(serve_api: Function, engine: InProcessEngine) -> None:
+    run_id = serve_api.post("/runs", START)[1]["runId"]
+    engine.adopt(run_id)
+    engine.run_until_idle()
+
+    manifest = serve_api.get(f"/runs/{run_id}")[1]
+    events = serve_api.get(f"/runs/{run_id}/trace")[1]["events"]
+
+    assert manifest["status"] == "COMPLETED"
+    assert manifest["steps"]["add_again"]["output"] == '{"n":4}'
+    assert [event["type"] for event in events][:2] == ["run_started", "step_started"]
+    assert events[-1]["type"] == "run_completed"
+    assert events[1]["at"].endswith("Z")
+
+
+@pytest.mark.parametrize("path", ["/runs/r-none", "/runs/r-none/trace"])
+def test_an_unknown_run_is_a_404(serve_api: Function, path: str) -> None:
+    status, error = serve_api.get(path)
+
+    assert (status, error["error"]["code"]) == (404, "unknown_run")
+
+
+def test_the_registry_tells_each_value_with_its_source(
+    serve_api: Function, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIPELINE_ADD_TIMEOUT_MS", "30000")
+    monkeypatch.setenv("PIPELINE_FAIL_TIMEOUT_MS", "soon")
+
+    steps = {step["stepType"]: step for step in serve_api.get("/registry")[1]["steps"]}
+
+    assert steps["add"]["agentTimeoutMs"] == {"value": 30000, "source": "PIPELINE_ADD_TIMEOUT_MS"}
+    assert steps["fail"]["agentTimeoutMs"] == {"value": 60000, "source": "entry"}
+    assert "PIPELINE_FAIL_TIMEOUT_MS" in steps["fail"]["refused"][0]
+
+
+def test_health_says_that_the_store_answers(serve_api: Function) -> None:
+    assert serve_api.get("/health") == (200, {"status": "ok"})
+
+
+def test_wrong_methods_and_paths_are_told_what_is_right(serve_api: Function) -> None:
+    wrong_method = serve_api.client.delete("/runs")
+    wrong_path = serve_api.get("/run")
+
+    assert wrong_method.status_code == 405
+    assert wrong_method.headers["Allow"] == "GET, POST"
+    assert wrong_path[0] == 404
+    assert "/runs" in wrong_path[1]["error"]["message"]

@@ -1,0 +1,154 @@
+"""Artifacts in a folder: what writes that were cut leave behind, and what the system refuses."""
+
+import multiprocessing
+import os
+import resource
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.folder import FolderArtifacts
+from leasehold.errors import StoreUnavailableError
+from leasehold.testing import FrozenClock
+from tests.unit.adapters.processes import stop_in_the_middle_of_put
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "artifacts"
+
+
+@pytest.fixture
+def artifacts(root: Path) -> FolderArtifacts:
+    return FolderArtifacts(root, SystemClock())
+
+
+def unfinished(root: Path) -> list[str]:
+    return sorted(file.name for file in (root / ".unfinished").iterdir())
+
+
+def leave(root: Path, name: str, age: timedelta) -> None:
+    """Leave a half-written file that is this old for a frozen clock."""
+    file = root / ".unfinished" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"half")
+    at = (FrozenClock().now() - age).timestamp()
+    os.utime(file, (at, at))
+
+
+def test_what_cut_writes_left_an_hour_ago_is_swept_at_open(root: Path) -> None:
+    leave(root, "old", timedelta(hours=1, seconds=1))
+    leave(root, "older", timedelta(days=30))
+
+    FolderArtifacts(root, FrozenClock())
+
+    assert unfinished(root) == []
+
+
+def test_what_is_being_written_is_not_swept(root: Path) -> None:
+    """Another process may be in the middle of it."""
+    leave(root, "just now", timedelta(seconds=0))
+    leave(root, "a while ago", timedelta(minutes=59))
+
+    FolderArtifacts(root, FrozenClock())
+
+    assert unfinished(root) == ["a while ago", "just now"]
+
+
+def test_a_sweep_tells_how_many_it_found(root: Path) -> None:
+    artifacts = FolderArtifacts(root, FrozenClock())
+    leave(root, "a", timedelta(hours=2))
+    leave(root, "b", timedelta(hours=3))
+    leave(root, "c", timedelta(hours=0))
+
+    assert artifacts.sweep(before=FrozenClock().now().timestamp() - 3600) == 2
+
+
+def test_what_is_put_leaves_nothing_unfinished(artifacts: FolderArtifacts, root: Path) -> None:
+    artifacts.put("runs/r-1/a", b"whole")
+
+    assert unfinished(root) == []
+    assert (root / "runs" / "r-1" / "a").read_bytes() == b"whole"
+
+
+def test_the_address_is_the_path_of_the_file(artifacts: FolderArtifacts, root: Path) -> None:
+    assert artifacts.put("runs/r-1/a", b"") == str(root / "runs" / "r-1" / "a")
+
+
+def test_unfinished_writes_are_not_listed(artifacts: FolderArtifacts, root: Path) -> None:
+    leave(root, "half", timedelta(0))
+    artifacts.put("runs/r-1/a", b"whole")
+
+    assert list(artifacts.list("")) == ["runs/r-1/a"]
+
+
+def test_kill_9_in_the_middle_of_put_leaves_what_was_there(
+    artifacts: FolderArtifacts, root: Path
+) -> None:
+    """The data was written, but had no name yet; what is left of it is swept an hour later."""
+    artifacts.put("runs/r-1/a", b"old")
+    receiver, sender = SPAWN.Pipe(duplex=False)
+    process = SPAWN.Process(target=stop_in_the_middle_of_put, args=(root, "runs/r-1/a", sender))
+    process.start()
+    assert receiver.recv() == "written"
+
+    process.kill()
+    process.join()
+
+    assert artifacts.get("runs/r-1/a") == b"old"
+    assert list(artifacts.list("")) == ["runs/r-1/a"]
+    assert len(unfinished(root)) == 1
+    FolderArtifacts(root, FrozenClock(SystemClock().now() + timedelta(hours=2)))
+    assert unfinished(root) == []
+    assert artifacts.get("runs/r-1/a") == b"old"
+
+
+def test_a_full_disk_leaves_what_was_there(artifacts: FolderArtifacts, root: Path) -> None:
+    """A write that fails is told, and takes its half with it."""
+    artifacts.put("runs/r-1/a", b"old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+    try:
+        with pytest.raises(StoreUnavailableError) as raised:
+            artifacts.put("runs/r-1/a", b"x" * 2_000_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert raised.value.retryable
+    assert artifacts.get("runs/r-1/a") == b"old"
+    assert unfinished(root) == []
+
+
+def test_a_place_below_a_regular_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(StoreUnavailableError):
+        FolderArtifacts(tmp_path / "file", SystemClock())
+    with pytest.raises(StoreUnavailableError):
+        FolderArtifacts(tmp_path / "file" / "a" / "b", SystemClock())
+
+
+def test_a_name_that_is_a_folder_here_is_told(artifacts: FolderArtifacts, root: Path) -> None:
+    """Where a file is there can be no folder, and the other way round; nothing is lost by it."""
+    artifacts.put("runs/r-1/a", b"kept")
+
+    with pytest.raises(StoreUnavailableError):
+        artifacts.put("runs/r-1", b"in place of a folder")
+    with pytest.raises(StoreUnavailableError):
+        artifacts.put("runs/r-1/a/b", b"below a file")
+
+    assert artifacts.get("runs/r-1/a") == b"kept"
+    assert unfinished(root) == []
+
+
+def test_a_folder_that_somebody_deleted_is_told(artifacts: FolderArtifacts, root: Path) -> None:
+    (root / ".unfinished").rmdir()
+
+    with pytest.raises(StoreUnavailableError) as raised:
+        artifacts.put("runs/r-1/a", b"")
+
+    assert raised.value.details["store"] == str(root)
