@@ -20,6 +20,9 @@ from leasehold.domain.status import RunStatus
 _MAX_LIMIT: Final = 1000
 _STATUSES: Final = click.Choice([status.value for status in RunStatus], case_sensitive=False)
 
+_url = click.option(
+    "--url", metavar="URL", help="A server, in place of the store of the environment."
+)
 _as_json = click.option("--json", "as_json", is_flag=True, help="Answer with JSON on stdout.")
 
 
@@ -101,6 +104,7 @@ def commands(context: click.Context) -> None:
 )
 @click.option("--wait", is_flag=True, help="Wait until the run rests.")
 @click.option("--in-process", is_flag=True, help="Run it in this process, and wait for it.")
+@_url
 @_as_json
 def start(
     pipeline: str, given: GivenInput, labels: tuple[tuple[str, str], ...], **words: Any
@@ -122,6 +126,8 @@ def start(
     from leasehold.console.starting import start as answer
     from leasehold.services.start_run import StartRequest
 
+    if words["url"] is not None and words["in_process"]:
+        raise click.UsageError("--in-process runs the run here; --url has a server run it.")
     key = words.pop("idempotency_key")
     request = StartRequest(pipeline, given.value, key, as_mapping(labels))
     return answer(Start(request, given.words, **words))
@@ -141,6 +147,7 @@ def start(
     help="How many at most.",
 )
 @click.option("--page-token", metavar="TOKEN", help="Continue behind an earlier answer.")
+@_url
 @_as_json
 def runs(
     status: str | None,
@@ -169,8 +176,9 @@ def runs(
 
 @commands.command()
 @click.argument("run_id", metavar="RUN")
+@_url
 @_as_json
-def show(run_id: str, as_json: bool) -> None:
+def show(run_id: str, url: str | None, as_json: bool) -> None:
     """Show one run: where it stands, and why.
 
     \b
@@ -179,13 +187,14 @@ def show(run_id: str, as_json: bool) -> None:
     """  # noqa: D301
     from leasehold.console.show_view import show as answer
 
-    answer(run_id, as_json=as_json)
+    answer(run_id, url=url, as_json=as_json)
 
 
 @commands.command()
 @click.argument("run_id", metavar="RUN")
+@_url
 @_as_json
-def trace(run_id: str, as_json: bool) -> None:
+def trace(run_id: str, url: str | None, as_json: bool) -> None:
     """Tell all that happened to a run, oldest first.
 
     \b
@@ -194,7 +203,7 @@ def trace(run_id: str, as_json: bool) -> None:
     """  # noqa: D301
     from leasehold.console.trace_view import trace as answer
 
-    answer(run_id, as_json=as_json)
+    answer(run_id, url=url, as_json=as_json)
 
 
 @commands.command()

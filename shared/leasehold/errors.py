@@ -183,6 +183,21 @@ class DocumentExistsError(LeaseholdError):
     text = "{ref} exists already; nothing was written."
 
 
+class ServerUnreachableError(LeaseholdError):
+    """The server that was named does not answer."""
+
+    code = "server_unreachable"
+    text = "The server --url {url} does not answer: {problem}. Is `leasehold dev` running there?"
+    retryable = True
+
+
+class ServerRefusedError(LeaseholdError):
+    """The server that was named answered with an error."""
+
+    code = "server_refused"
+    text = "{message}"
+
+
 class ArtifactNameError(LeaseholdError):
     """An artifact name could leave its run or cannot be stored."""
 

@@ -4,6 +4,8 @@ import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from leasehold.domain.document import Ref, Write
 from leasehold.errors import DocumentExistsError, VersionConflictError
 from leasehold.ports.documents import Documents, Query
@@ -16,10 +18,15 @@ def count_of(documents: Documents, ref: Ref) -> int:
     return int(found.document["count"])
 
 
-def test_threads_lose_no_update(documents: Documents, ref: Ref) -> None:
+@pytest.mark.parametrize("locked", [False, True])
+def test_threads_lose_no_update(documents: Documents, ref: Ref, locked: bool) -> None:
     """Each answer is there once: no two of them decided on the same document."""
+
+    def count(_: int) -> int:
+        return documents.transact(ref, one_more, locked=locked).answer
+
     with ThreadPoolExecutor(8) as threads:
-        answers = threads.map(lambda _: documents.transact(ref, one_more).answer, range(400))
+        answers = list(threads.map(count, range(400)))
 
     assert sorted(answers) == list(range(1, 401))
     assert count_of(documents, ref) == 400

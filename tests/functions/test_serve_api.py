@@ -24,6 +24,8 @@ SUMMARY = {
     "attempts",
     "progress",
     "labels",
+    "errorCode",
+    "blockCode",
 }
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from leasehold.console.answers import answer_json, answer_line
 from leasehold.console.exits import DONE, NOT_COMPLETED
-from leasehold.console.program import shown
+from leasehold.console.program import at, shown
 from leasehold.console.says import say
 from leasehold.console.words import SKULL, Styled, duration, one_line, state_of, value_in_short
 from leasehold.domain.manifest import Manifest
@@ -16,7 +16,7 @@ from leasehold.domain.summary import summary_of
 _MAX_OUTPUT: Final = 200
 
 
-def tell_ending(run: Manifest, *, as_json: bool) -> int:
+def tell_ending(run: Manifest, *, as_json: bool, url: str | None = None) -> int:
     """Answer with the run at rest; return the exit code that says whether it completed."""
     if as_json:
         answer_json(summary_of(run))
@@ -25,7 +25,8 @@ def tell_ending(run: Manifest, *, as_json: bool) -> int:
         if run.status is RunStatus.COMPLETED:
             output = run.steps[run.current_step].kept_output
             say(f"output: {value_in_short(output, _MAX_OUTPUT)}")
-        say("next:", f"{shown('show', run.run_id)} · {shown('trace', run.run_id)}")
+        there = (run.run_id, *at(url))
+        say("next:", f"{shown('show', *there)} · {shown('trace', *there)}")
     return DONE if run.status is RunStatus.COMPLETED else NOT_COMPLETED
 
 

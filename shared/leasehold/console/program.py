@@ -27,6 +27,11 @@ def shown(*words: str) -> str:
     return shlex.join([*program(), *words])
 
 
+def at(url: str | None) -> tuple[str, ...]:
+    """Return the words that name the same server again."""
+    return () if url is None else ("--url", url)
+
+
 def _near(path: Path) -> str:
     relative = os.path.relpath(path.absolute())
     return str(path) if relative.startswith("..") else relative

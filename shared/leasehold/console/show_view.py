@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from leasehold.console.answers import Cell, Row, answer_facts, answer_json, answer_table
-from leasehold.console.opening import to_read
+from leasehold.console.sources import source_at
 from leasehold.console.words import (
     SKULL,
     Styled,
@@ -22,7 +22,6 @@ from leasehold.console.words import (
 )
 from leasehold.domain.manifest import Attempts, KeptValue, Manifest, StepRecord, to_document
 from leasehold.domain.status import AttemptEnd, RunStatus
-from leasehold.services.read_runs import get_run
 
 _COLUMNS: Final = ("STEP", "STATUS", "TIME", "ATTEMPTS", "OUTPUT")
 
@@ -31,11 +30,10 @@ _HAS_ATTEMPT: Final = (RunStatus.IN_PROGRESS, RunStatus.BLOCKED, RunStatus.COMPL
 Fact = tuple[str, Cell]
 
 
-def show(run_id: str, *, as_json: bool) -> None:
+def show(run_id: str, *, url: str | None, as_json: bool) -> None:
     """Answer with the manifest: as it is, or as an overview for people."""
-    with to_read() as bundle:
-        run = get_run(bundle.engine, run_id)
-        now = bundle.engine.clock.now()
+    with source_at(url) as source:
+        run, now = source.get(run_id), source.now()
     if as_json:
         answer_json(to_document(run))
         return

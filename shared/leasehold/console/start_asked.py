@@ -22,6 +22,7 @@ class Start:
         wait: wait until the run rests.
         in_process: run it in this process, and wait.
         as_json: answer with JSON, and show nothing on the way.
+        url: a server that starts and runs it, in place of the store of the environment.
     """
 
     request: StartRequest
@@ -29,6 +30,7 @@ class Start:
     wait: bool = False
     in_process: bool = False
     as_json: bool = False
+    url: str | None = None
 
     @property
     def command(self) -> str:

@@ -14,9 +14,10 @@ from leasehold.console.ending import tell_ending
 from leasehold.console.exits import DONE
 from leasehold.console.interrupts import telling_interrupts
 from leasehold.console.opening import opened
-from leasehold.console.program import shown
+from leasehold.console.program import at, shown
 from leasehold.console.running_here import run_here
 from leasehold.console.says import say, warn
+from leasehold.console.sources import ServerSource, Source, StoreSource
 from leasehold.console.start_asked import Start
 from leasehold.console.watch import LOOK_EVERY_S, View, watch
 from leasehold.console.words import Styled, state_of
@@ -24,13 +25,13 @@ from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.domain.summary import summary_of
-from leasehold.services.engine import Engine
-from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import start_run
 
 
 def start(asked: Start) -> int:
     """Start the run; return the exit code."""
+    if asked.url is not None:
+        return start_there(asked, ServerSource(asked.url))
     asked, run_id = rehearsed(asked)
     return run_here(asked, run_id) if asked.in_process else record(asked)
 
@@ -62,7 +63,8 @@ def record(asked: Start) -> int:
         if not asked.as_json:
             tell_recorded(asked, change)
         if asked.wait:
-            ended = wait_for(bundle.engine, change.manifest, quiet=asked.as_json)
+            source = StoreSource(bundle.engine)
+            ended = wait_for(source, change.manifest.run_id, quiet=asked.as_json)
             return tell_ending(ended, as_json=asked.as_json)
     if asked.as_json:
         answer_json(summary_of(change.manifest))
@@ -81,14 +83,31 @@ def tell_recorded(asked: Start, change: Change) -> None:
         say("It waits for a worker; this command runs it here:", asked.command)
 
 
-def wait_for(engine: Engine, run: Manifest, *, quiet: bool) -> Manifest:
+def start_there(asked: Start, server: ServerSource) -> int:
+    """Have a server start the run; wait for it where that was asked for."""
+    is_new, run = server.start(asked.request)
+    if asked.wait:
+        ended = wait_for(server, run.run_id, quiet=asked.as_json, url=asked.url)
+        return tell_ending(ended, as_json=asked.as_json, url=asked.url)
+    if asked.as_json:
+        answer_json(run)
+        return DONE
+    state, style, _ = state_of(run)
+    answer_line(Styled(f"run {run.run_id} {state}", style))
+    if not is_new:
+        say("It was started before with the same idempotency key.")
+    say("look at it with:", shown("show", run.run_id, "--url", server.url))
+    return DONE
+
+
+def wait_for(source: Source, run_id: str, *, quiet: bool, url: str | None = None) -> Manifest:
     """Wait until the run rests, whoever works on it."""
     view = View(
-        show=partial(get_run, engine, run.run_id),
-        trace=partial(timeline_of, engine, run.run_id),
+        show=partial(source.get, run_id),
+        trace=partial(source.trace, run_id),
         pause=partial(time.sleep, LOOK_EVERY_S),
-        now=engine.clock.now,
+        now=source.now,
     )
-    meaning = f"run {run.run_id} is durable and goes on; look at it with:"
-    with telling_interrupts(meaning, shown("show", run.run_id)):
+    meaning = f"run {run_id} is durable and goes on; look at it with:"
+    with telling_interrupts(meaning, shown("show", run_id, *at(url))):
         return watch(view, display_for(view, quiet=quiet))

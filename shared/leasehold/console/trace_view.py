@@ -7,10 +7,9 @@ from datetime import datetime
 from typing import Final
 
 from leasehold.console.answers import Row, answer_json, answer_table
-from leasehold.console.opening import to_read
+from leasehold.console.sources import source_at
 from leasehold.console.words import Styled, duration, stamp
 from leasehold.domain.trace import TraceEvent, TraceType
-from leasehold.services.read_runs import timeline_of
 
 _COLUMNS: Final = ("AT", "AFTER", "EVENT", "STEP", "ATTEMPT", "WHY")
 _STYLES: Final = {
@@ -23,10 +22,10 @@ _STYLES: Final = {
 }
 
 
-def trace(run_id: str, *, as_json: bool) -> None:
+def trace(run_id: str, *, url: str | None, as_json: bool) -> None:
     """Answer with the timeline of the run."""
-    with to_read() as bundle:
-        events = timeline_of(bundle.engine, run_id)
+    with source_at(url) as source:
+        events = source.trace(run_id)
     if as_json:
         answer_json({"events": events})
     else:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from leasehold.domain.manifest import KeptValue, Manifest
 from leasehold.domain.status import RunStatus
+from leasehold.domain.summary import Summary
 
 SKULL: Final = "💀"
 
@@ -64,7 +65,7 @@ def stamp(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def state_of(run: Manifest) -> Styled:
+def state_of(run: Manifest | Summary) -> Styled:
     """Return where a run stands: its status, and what lies over it."""
     if run.dead_lettered:
         return Styled(f"{run.status} dead-lettered", "bold red", f"{SKULL} dead-lettered")

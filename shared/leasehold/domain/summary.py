@@ -35,6 +35,8 @@ class Summary(Stored):
     attempts: Attempts
     progress: RunProgress
     labels: tuple[str, ...]
+    error_code: str | None = None  # what failed last
+    block_code: str | None = None  # why it is BLOCKED
 
 
 def summary_of(manifest: Manifest) -> Summary:
@@ -55,6 +57,8 @@ def summary_of(manifest: Manifest) -> Summary:
         attempts=manifest.attempts,
         progress=progress_of(manifest),
         labels=manifest.labels,
+        error_code=None if manifest.error is None else manifest.error.code,
+        block_code=None if manifest.block is None else manifest.block.code,
     )
 
 

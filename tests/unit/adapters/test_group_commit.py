@@ -89,19 +89,6 @@ def test_changes_that_wait_share_one_commit(
     assert kept(path) == list(range(32))
 
 
-def test_changes_of_many_threads_need_fewer_commits_than_changes(
-    commits: GroupCommit, connection: sqlite3.Connection, path: Path
-) -> None:
-    statements: list[str] = []
-    connection.set_trace_callback(statements.append)
-
-    with ThreadPoolExecutor(32) as threads:
-        list(threads.map(lambda number: commits.run(insert(number)), range(640)))
-
-    assert kept(path) == list(range(640))
-    assert statements.count("COMMIT") < 320
-
-
 def test_a_change_that_is_alone_needs_three_statements(
     commits: GroupCommit, connection: sqlite3.Connection
 ) -> None:

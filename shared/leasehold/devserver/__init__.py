@@ -1,0 +1,1 @@
+"""What stands in for Google Cloud on one machine."""
