@@ -14,14 +14,16 @@ from typing import Any
 
 from leasehold.adapters.absent import AbsentArtifacts, AbsentDocuments
 from leasehold.adapters.clock import SystemClock
-from leasehold.adapters.folder import FolderArtifacts
 from leasehold.adapters.in_process_tasks import InProcessTasks
-from leasehold.adapters.sqlite import SqliteDocuments
+from leasehold.adapters.opening import open_artifacts, open_documents, open_tasks
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.retry import Backoff
 from leasehold.errors import CatalogError, LeaseholdError, SettingError, StoreUnavailableError
+from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Documents
+from leasehold.ports.task_queue import TaskQueue
 from leasehold.registry.in_force import settings_in_force
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
@@ -36,15 +38,12 @@ class Bundle:
     """A wired engine, and its parts that somebody has to drive or close."""
 
     engine: Engine
-    queue: InProcessTasks
     runner: InlineRunner
-    documents: SqliteDocuments | AbsentDocuments
 
     def close(self) -> None:
         """Stop renewing leases and close the store; no attempt may run."""
-        self.queue.close()
         self.runner.heartbeat.close()
-        self.documents.close()
+        self.engine.documents.close()
 
 
 def boot(
@@ -54,6 +53,7 @@ def boot(
     clock: Clock | None = None,
     observe: Callable[[Change], None] = lambda _: None,
     goes_on: Callable[[], bool] = lambda: False,
+    tasks: TaskQueue | None = None,
     absent: bool = False,
 ) -> Bundle:
     """Wire the engine that the environment describes.
@@ -64,6 +64,7 @@ def boot(
         clock: in place of the machine's.
         observe: told of each change.
         goes_on: whether a worker that hands a step off may take the next one at once.
+        tasks: in place of the queue of LEASEHOLD_TASKS.
         absent: on stores that hold nothing and keep nothing, in place of those of the settings:
             to read what is not there yet without making it, and to rehearse a start.
 
@@ -75,12 +76,15 @@ def boot(
     catalog = catalog or load_catalog(settings["LEASEHOLD_CATALOG"])
     clock = clock or SystemClock()
     rules = rules_of(settings, catalog, environ)
-    documents, artifacts = _absent_stores(clock) if absent else _open_stores(settings, clock)
-    queue = InProcessTasks(clock)
+    documents, artifacts = (
+        (AbsentDocuments(clock), AbsentArtifacts()) if absent else _open_stores(settings, clock)
+    )
+    if tasks is None:
+        tasks = InProcessTasks(clock) if absent else open_tasks(settings, clock)
     runner = InlineRunner(documents=documents, artifacts=artifacts, rules=rules, clock=clock)
     engine = Engine(
         documents=documents,
-        tasks=queue,
+        tasks=tasks,
         artifacts=artifacts,
         runner=runner,
         clock=clock,
@@ -90,12 +94,15 @@ def boot(
         observe=observe,
         goes_on=goes_on,
     )
-    return Bundle(engine, queue, runner, documents)
+    return Bundle(engine, runner)
 
 
 def store_exists(environ: Mapping[str, str] = os.environ) -> bool:
     """Return whether there is a store to read, or something in its place that is in the way."""
-    path = Path(read_settings(environ)["LEASEHOLD_STORE"].removeprefix("sqlite:///"))
+    address = read_settings(environ)["LEASEHOLD_STORE"]
+    if not address.startswith("sqlite:"):
+        return True
+    path = Path(address.removeprefix("sqlite:///"))
     try:
         return path.exists() or any(parent.is_file() for parent in path.parents)
     except OSError:
@@ -127,8 +134,9 @@ def load_catalog(name: str) -> Catalog:
 
 def rules_of(settings: Mapping[str, Any], catalog: Catalog, environ: Mapping[str, str]) -> Rules:
     """Return what transitions need to know, with the limits of steps read at each dispatch."""
-    heartbeat = settings["PIPELINE_HEARTBEAT_S"]
     ttl = timedelta(seconds=settings["PIPELINE_LEASE_TTL_S"])
+    heartbeat = settings["PIPELINE_HEARTBEAT_S"]
+    beat = None if heartbeat is None else timedelta(seconds=heartbeat)
 
     def settings_for(step_type: str) -> StepSettings | None:
         entry = catalog.steps.get(step_type)
@@ -138,12 +146,14 @@ def rules_of(settings: Mapping[str, Any], catalog: Catalog, environ: Mapping[str
             entry,
             environ,
             max_retries=settings["PIPELINE_MAX_RETRIES"],
-            heartbeat=None if heartbeat is None else timedelta(seconds=heartbeat),
+            heartbeat=beat,
+            longest_heartbeat=ttl / 3,
         )
 
     return Rules(
         settings_for=settings_for,
         lease_ttl=ttl,
+        grace=timedelta(seconds=settings["PIPELINE_DISPATCH_GRACE_S"]),
         max_interruptions=settings["PIPELINE_MAX_INTERRUPTIONS"],
         backoff=Backoff(
             minimum=timedelta(seconds=settings["PIPELINE_MIN_BACKOFF_S"]),
@@ -153,19 +163,13 @@ def rules_of(settings: Mapping[str, Any], catalog: Catalog, environ: Mapping[str
     )
 
 
-def _absent_stores(clock: Clock) -> tuple[AbsentDocuments, AbsentArtifacts]:
-    return AbsentDocuments(clock), AbsentArtifacts()
-
-
-def _open_stores(
-    settings: Mapping[str, Any], clock: Clock
-) -> tuple[SqliteDocuments, FolderArtifacts]:
+def _open_stores(settings: Mapping[str, Any], clock: Clock) -> tuple[Documents, Artifacts]:
     """Open both stores, or say which setting leads nowhere."""
     name = "LEASEHOLD_STORE"
     try:
-        documents = SqliteDocuments(Path(settings[name].removeprefix("sqlite:///")), clock)
+        documents = open_documents(settings[name], clock)
         name = "LEASEHOLD_ARTIFACTS"
-        artifacts = FolderArtifacts(Path(settings[name].removeprefix("file://")), clock)
+        artifacts = open_artifacts(settings[name], clock)
     except StoreUnavailableError as error:
         allowed = f"{SETTINGS[name].allowed} that can be written ({error.details['problem']})"
         raise SettingError(name=name, value=settings[name], allowed=allowed) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -220,3 +221,44 @@ def registry(as_json: bool) -> None:
     from leasehold.console.registry_view import registry as answer
 
     answer(as_json=as_json)
+
+
+@commands.command()
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=8080,
+    show_default=True,
+    metavar="PORT",
+    help="Where the runs API listens, on the loopback interface.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="Server processes that run steps.",
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".leasehold"),
+    show_default=True,
+    metavar="DIR",
+    help="Where store and artifacts lie, unless the environment says otherwise.",
+)
+def dev(**words: Any) -> int:
+    """Serve the whole bundle on this machine, until Ctrl-C.
+
+    The real functions under the real framework's server; Cloud Tasks and Cloud Scheduler are
+    played. Prints `ready URL` when it serves; other commands reach it with --url.
+
+    \b
+    Example:
+      leasehold dev --port 8080
+      leasehold start review --input '{"folder": "docs"}' --url http://127.0.0.1:8080 --wait
+    """  # noqa: D301
+    from leasehold.console.dev import dev as answer
+
+    return answer(**words)

@@ -13,6 +13,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.bootstrap import Bundle, boot
 from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
@@ -64,14 +66,16 @@ class InProcessEngine:
             catalog = Catalog(steps=steps, pipelines=pipelines)
         self._listeners: list[Callable[[Manifest], object]] = []
         self._stopping = False
+        clock = clock or SystemClock()
+        self._queue = InProcessTasks(clock)
         self._bundle: Bundle = boot(
             environ,
             catalog=catalog,
             clock=clock,
+            tasks=self._queue,
             observe=self._observe,
             goes_on=lambda: not self._stopping,
         )
-        self._queue = self._bundle.queue
         self.engine: Engine = self._bundle.engine
         self._threads = [
             threading.Thread(target=self._work, name=f"worker-{number}", daemon=True)

@@ -10,6 +10,7 @@ from leasehold.domain.document import Ref
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
 from tests.conformance.stores import ARTIFACTS, DOCUMENTS
+from tests.emulators import need_firestore
 
 
 @pytest.fixture(scope="module", params=DOCUMENTS)
@@ -25,6 +26,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def documents(kind: str, folder: Path) -> Iterator[Documents]:
+    if kind == "firestore":
+        need_firestore()
     with DOCUMENTS[kind](folder) as documents:
         yield documents
 

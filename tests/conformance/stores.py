@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -10,16 +12,35 @@ from pathlib import Path
 from typing import Any, Final
 
 from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.adapters.folder import FolderArtifacts
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain.document import DecideDocument, Document, Ref, Write
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
+from tests.emulators import environment, firestore_host
 
 
 @contextlib.contextmanager
 def sqlite_documents(folder: Path) -> Iterator[Documents]:
     documents = SqliteDocuments(folder / "runs.db", SystemClock())
+    try:
+        yield documents
+    finally:
+        documents.close()
+
+
+@contextlib.contextmanager
+def firestore_documents(folder: Path) -> Iterator[Documents]:
+    """Open a project that is the folder's own; it is noted there for other processes."""
+    note = folder / "firestore.json"
+    if not note.exists():
+        place = {"host": firestore_host(), "project": f"p-{secrets.token_hex(8)}"}
+        note.write_text(json.dumps(place))
+    place = json.loads(note.read_text())
+    documents = FirestoreDocuments(place["project"], SystemClock())
+    with environment(FIRESTORE_EMULATOR_HOST=place["host"]):
+        documents.get(Ref("runs", "the-first-call-connects"))
     try:
         yield documents
     finally:
@@ -33,7 +54,8 @@ def folder_artifacts(folder: Path) -> Iterator[Artifacts]:
 
 #: Each opens a store of its own for the folder; the same folder leads to the same store.
 DOCUMENTS: Final[Mapping[str, Callable[[Path], AbstractContextManager[Documents]]]] = {
-    "sqlite": sqlite_documents
+    "sqlite": sqlite_documents,
+    "firestore": firestore_documents,
 }
 ARTIFACTS: Final[Mapping[str, Callable[[Path], AbstractContextManager[Artifacts]]]] = {
     "folder": folder_artifacts

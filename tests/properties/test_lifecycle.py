@@ -276,6 +276,7 @@ class World(RuleBasedStateMachine):
             approve=2,
             retry=2,
             sweep=1,
+            sweep_of_long_ago=1,
             old_hint=1,
             forged_hint=1,
             give_up=1,
@@ -318,9 +319,36 @@ class World(RuleBasedStateMachine):
         if manifest.alarm_at is None or self.now < manifest.alarm_at:
             return
         if manifest.lease is None:
-            self.hint(run_id, manifest.dispatch.generation)
+            generation = manifest.dispatch.generation
+            in_queue = any((t.run_id, t.generation) == (run_id, generation) for t in self.tasks)
+            self.redispatch(run_id, generation, in_queue=in_queue)
         else:
             self.expire(run_id, manifest.lease.lease_id, gone=False)
+
+    def sweep_of_long_ago(self, run_id: str) -> None:
+        """A sweep that read the run a while ago, and finds it moved."""
+        generation = self.runs[run_id].dispatch.generation
+        self.redispatch(run_id, generation - 1, in_queue=False)
+        self.redispatch(run_id, generation, in_queue=False)
+
+    def redispatch(self, run_id: str, generation: int, *, in_queue: bool) -> None:
+        manifest = self.runs[run_id]
+        waits = manifest.alarm_at is not None and manifest.lease is None
+        late = waits and manifest.alarm_at <= self.now
+        expected = Outcome.DUPLICATE
+        if late and generation == manifest.dispatch.generation:
+            expected = self.blocked_or(manifest.current_step, Outcome.REDISPATCHED)
+            expected = Outcome.PARKED if in_queue else expected
+        redispatch = partial(
+            lifecycle.redispatch, rules=self.in_force, generation=generation, in_queue=in_queue
+        )
+
+        change = self.commit(run_id, redispatch)
+
+        assert change.outcome is expected
+        assert change.changed is (expected is not Outcome.DUPLICATE)
+        if change.outcome is Outcome.REDISPATCHED:
+            assert [task.not_before for task in change.owed] == [self.now]
 
     def hint(self, run_id: str, generation: int) -> None:
         expected = self.answer_to_hint(run_id, generation)
@@ -705,7 +733,8 @@ def _check_change(before: Manifest, change: Change, now: datetime) -> None:
     if before.is_terminal:
         assert after.with_(**{name: getattr(before, name) for name in LINEAGE}) == before
         return
-    same = after.dispatch == before.dispatch.with_(enqueued=after.dispatch.enqueued)
+    seen = {"enqueued": after.dispatch.enqueued, "seen_at": after.dispatch.seen_at}
+    same = after.dispatch == before.dispatch.with_(**seen)
     new = not same or after.dispatch.enqueued < before.dispatch.enqueued
     assert after.dispatch.generation == before.dispatch.generation + new
     assert not (new and after.paused), "a paused run is not dispatched"
@@ -745,7 +774,8 @@ def _check_alarm(manifest: Manifest) -> None:
     elif any(ends) or manifest.paused or manifest.status is RunStatus.BLOCKED:
         assert manifest.alarm_at is None
     else:
-        assert manifest.alarm_at == manifest.dispatch.not_before + GRACE
+        known_until = manifest.dispatch.seen_at or manifest.dispatch.not_before
+        assert manifest.alarm_at == max(known_until, manifest.dispatch.not_before) + GRACE
 
 
 def _check_owed(manifest: Manifest) -> None:
@@ -754,8 +784,9 @@ def _check_owed(manifest: Manifest) -> None:
     owed = [(task.generation, task.not_before, task.queue) for task in owed_tasks(manifest)]
     dispatch = manifest.dispatch
     if waits:
-        assert not dispatch.enqueued, "what waits has a task that nobody has seen yet"
         assert dispatch.step == manifest.current_step
+        assert dispatch.enqueued is (dispatch.seen_at is not None), "only a sweep can know"
+    if waits and not dispatch.enqueued:
         assert owed == [(dispatch.generation, dispatch.not_before, manifest.current_step)]
     else:
         assert owed == []
@@ -806,34 +837,41 @@ HABITS: dict[str, tuple[str, ...]] = {
     "moody": ("die", "fail", "release", "complete"),
 }
 
-#: Each step may fail, be interrupted and succeed; each attempt takes a hint and an end.
-BOUND = 2 * len(PLAN) * (MAX_RETRIES + 1 + MAX_INTERRUPTIONS + 1 + 1)
+#: Each step may fail, be interrupted and succeed; an attempt takes a sweep, a hint and an end.
+BOUND = 3 * len(PLAN) * (MAX_RETRIES + 1 + MAX_INTERRUPTIONS + 1 + 1)
 
 
 def _comes_to_an_end(
     manifest: Manifest, now: datetime, rules: Rules, habit: str, *, by_hints: bool
 ) -> None:
-    """Check that hints alone, or alarms alone, bring the run to its end."""
+    """Check that the run ends by its tasks, or where each first task is lost, by its alarms."""
+    replaced = False
     for attempt in range(BOUND):
         if manifest.is_terminal:
             assert habit != "failing" or manifest.dead_lettered
             return
         assert manifest.alarm_at is not None
         owed = owed_tasks(manifest)
-        due = owed[0].not_before if by_hints and owed else manifest.alarm_at
-        now = max(now, due)
-        if manifest.lease is not None and not by_hints:
-            lease_id = manifest.lease.lease_id
-            change = lifecycle.expire(manifest, now, rules=rules, lease_id=lease_id)
-        else:
+        comes = (by_hints or replaced) and owed
+        now = max(now, owed[0].not_before if comes else manifest.alarm_at)
+        generation = manifest.dispatch.generation
+        if comes or (by_hints and manifest.lease is not None):
             change = lifecycle.arrive(
                 manifest,
                 now,
                 rules=rules,
-                generation=manifest.dispatch.generation,
+                generation=generation,
                 lease_id=f"proof-{attempt}",
                 holder="proof",
             )
+        elif manifest.lease is not None:
+            lease_id = manifest.lease.lease_id
+            change = lifecycle.expire(manifest, now, rules=rules, lease_id=lease_id)
+        else:
+            change = lifecycle.redispatch(
+                manifest, now, rules=rules, generation=generation, in_queue=False
+            )
+        replaced = change.outcome is Outcome.REDISPATCHED
         manifest = change.manifest
         if change.outcome is Outcome.ACQUIRED:
             deed = HABITS[habit][attempt % len(HABITS[habit])]

@@ -128,3 +128,7 @@ class Documents(Protocol):
             StoreUnavailableError: the store did not answer. Retryable.
         """
         ...
+
+    def close(self) -> None:
+        """Let go of what is open; no other call may run or follow."""
+        ...

@@ -19,6 +19,7 @@ def settings_in_force(
     *,
     max_retries: int,
     heartbeat: timedelta | None = None,
+    longest_heartbeat: timedelta = timedelta.max,
 ) -> StepSettings:
     """Resolve the settings of a step type as they are at this moment.
 
@@ -30,6 +31,7 @@ def settings_in_force(
         environ: the environment now.
         max_retries: the threshold, for an entry that says nothing.
         heartbeat: PIPELINE_HEARTBEAT_S where it is set; an entry without heartbeat stays without.
+        longest_heartbeat: a third of PIPELINE_LEASE_TTL_S: a lease must outlast a lost renewal.
     """
     refused: list[str] = []
     timeout_name, deadline_name = entry.env_overrides
@@ -45,6 +47,8 @@ def settings_in_force(
     interval = entry.heartbeat_interval
     if interval is not None and heartbeat is not None:
         interval, sources["heartbeat"] = heartbeat, "PIPELINE_HEARTBEAT_S"
+    elif interval is not None and interval > longest_heartbeat:
+        interval, sources["heartbeat"] = longest_heartbeat, "PIPELINE_LEASE_TTL_S"
     return StepSettings(
         step_type=entry.step_type,
         agent_timeout=timeout or entry.agent_timeout,

@@ -51,29 +51,41 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _address(scheme: str) -> Callable[[str], str]:
+def _address(*schemes: str) -> Callable[[str], str]:
     def read(text: str) -> str:
-        if not text.startswith(scheme) or text == scheme:
+        if text in schemes or not text.startswith(schemes):
             raise ValueError(text)
         return text
 
     return read
 
 
-def _file_address(text: str) -> str:
+def _store_address(text: str) -> str:
     """SQLite takes `:memory:` for a database of each connection's own: runs would be lost."""
     if ":memory:" in text:
         raise ValueError(text)
-    return _address("sqlite:///")(text)
+    return _pair("firestore://")(text) if "firestore:" in text else _address("sqlite:///")(text)
 
 
-def _one_of(*words: str) -> Callable[[str], str]:
+def _tasks_address(text: str) -> str:
+    return text if text == "in-process" else _pair("cloud-tasks://")(text)
+
+
+def _pair(scheme: str) -> Callable[[str], str]:
+    """Two names behind a scheme: `cloud-tasks://PROJECT/LOCATION`."""
+
     def read(text: str) -> str:
-        if text not in words:
+        names = text.removeprefix(scheme).split("/")
+        if not text.startswith(scheme) or len(names) != 2 or not all(names):  # noqa: PLR2004
             raise ValueError(text)
         return text
 
     return read
+
+
+def _maybe(read: Callable[[str], str]) -> Callable[[str], str | None]:
+    """Allow a setting to be unset."""
+    return lambda text: read(text) if text else None
 
 
 _DAY_S: Final = 86_400.0
@@ -85,19 +97,45 @@ SETTINGS: Final = Registry(
         SettingEntry(
             "LEASEHOLD_STORE",
             "sqlite:///.leasehold/leasehold.db",
-            "sqlite:///PATH",
-            "where runs are kept",
-            _file_address,
+            "sqlite:///PATH, or firestore://PROJECT/DATABASE",
+            "where runs are kept; FIRESTORE_EMULATOR_HOST is honoured",
+            _store_address,
         ),
         SettingEntry(
-            "LEASEHOLD_TASKS", "in-process", "in-process", "the task queue", _one_of("in-process")
+            "LEASEHOLD_TASKS",
+            "in-process",
+            "in-process, or cloud-tasks://PROJECT/LOCATION",
+            "the task queue",
+            _tasks_address,
         ),
         SettingEntry(
             "LEASEHOLD_ARTIFACTS",
             "file://.leasehold/artifacts",
-            "file://FOLDER",
-            "where large values and the files of handlers are kept",
-            _address("file://"),
+            "file://FOLDER, or gs://BUCKET/PREFIX",
+            "where large values and the files of handlers are kept; "
+            "STORAGE_EMULATOR_HOST is honoured",
+            _address("file://", "gs://"),
+        ),
+        SettingEntry(
+            "CLOUD_TASKS_EMULATOR_URL",
+            "",
+            "http://HOST:PORT",
+            "a local server that plays Cloud Tasks; the dev server sets it",
+            _maybe(_address("http://", "https://")),
+        ),
+        SettingEntry(
+            "LEASEHOLD_FUNCTION_URL",
+            "",
+            "http://… or https://…",
+            "where tasks are sent: the address of execute_step",
+            _maybe(_address("http://", "https://")),
+        ),
+        SettingEntry(
+            "LEASEHOLD_TASK_ACCOUNT",
+            "",
+            "the email of a service account",
+            "whose OIDC token tasks carry",
+            str,
         ),
         SettingEntry(
             "LEASEHOLD_CATALOG",
@@ -119,6 +157,13 @@ SETTINGS: Final = Registry(
             "a whole number from 0 to 1000",
             "how often a step may be interrupted or lose its lease",
             _whole(0, 1000),
+        ),
+        SettingEntry(
+            "PIPELINE_DISPATCH_GRACE_S",
+            "60",
+            _SECONDS,
+            "how long after its time a task may still come before the sweep looks for it",
+            _seconds,
         ),
         SettingEntry(
             "PIPELINE_LEASE_TTL_S", "30", _SECONDS, "how long a lease runs unrenewed", _seconds
@@ -157,6 +202,8 @@ def read_settings(environ: Mapping[str, str]) -> dict[str, Any]:
     heartbeat, ttl = values["PIPELINE_HEARTBEAT_S"], values["PIPELINE_LEASE_TTL_S"]
     if heartbeat is not None and heartbeat > ttl / 2:
         raise _refused(SETTINGS["PIPELINE_HEARTBEAT_S"], environ["PIPELINE_HEARTBEAT_S"])
+    if values["LEASEHOLD_TASKS"] != "in-process" and values["LEASEHOLD_FUNCTION_URL"] is None:
+        raise _refused(SETTINGS["LEASEHOLD_FUNCTION_URL"], "")
     return values
 
 

@@ -1,0 +1,202 @@
+"""One change of a document: read, decide, commit, and learn what became of the commit.
+
+Each commit names itself in what it writes. So a commit whose answer was lost is known by what a
+later read finds, and sending it twice stores it once: its preconditions hold one time only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Generic
+
+from google.cloud.firestore_v1.types import write as types
+
+from leasehold.adapters.firestore.connection import COMMIT_FIELD, Connection, Found
+from leasehold.adapters.firestore.retrying import RPC_TIMEOUT_S, AnotherTryError, Tries
+from leasehold.adapters.firestore.values import (
+    encode_fields,
+    from_version,
+    to_datetime,
+    to_version,
+)
+from leasehold.domain.document import Answer, DecideDocument, Document, Ref, Write
+from leasehold.errors import DocumentExistsError, VersionConflictError
+from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Committed, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent(Generic[Answer]):
+    """A commit that was sent: its name, what it was decided on, and what it writes."""
+
+    id: str
+    known: Snapshot | None
+    write: Write[Answer]
+
+
+class Change(Generic[Answer]):
+    """One call of `transact`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        clock: Clock,
+        tries: Tries,
+        ref: Ref,
+        decide: DecideDocument[Answer],
+    ) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._tries = tries
+        self._ref = ref
+        self._decide = decide
+        self._sent: dict[str, _Sent[Answer]] = {}
+        self._failed = b""  # the last transaction that came to nothing
+
+    def on_what_is_read(self) -> Committed[Answer]:
+        """Read, decide, and write if the document is still what was read."""
+        return self._tries.run(self._read_and_commit)
+
+    def under_a_lock(self) -> Committed[Answer]:
+        """The same in a transaction: those who come at once wait, and read what it wrote."""
+        return self._tries.run(self._lock_and_commit)
+
+    def on_version(self, known: Snapshot) -> Committed[Answer]:
+        """Decide on `known`, and write if it is still what is stored."""
+        passed = timedelta(seconds=self._clock.monotonic() - known.monotonic)
+        write = self._decide(known.document, known.read_at + passed)
+        if not _is_to_commit(write):
+            return Committed(write.answer, known)
+        sent = self._note(known, write)
+
+        def send() -> Committed[Answer]:
+            try:
+                return self._commit(sent)
+            except AnotherTryError:
+                if committed := self._settle(sent, conflict=True):
+                    return committed
+                raise
+
+        return self._tries.run(send)
+
+    def _read_and_commit(self, transaction: bytes | None = None) -> Committed[Answer]:
+        (found,) = self._connection.read([self._ref], self._tries.timeout(), transaction)
+        if committed := self._recognised([found]):
+            return committed
+        current = found.snapshot
+        write = self._decide(None if current is None else current.document, found.read_at)
+        if not _is_to_commit(write):
+            return Committed(write.answer, current)
+        sent = self._note(current, write)
+        try:
+            return self._commit(sent, transaction)
+        except AnotherTryError:
+            if write.creates and (committed := self._settle(sent)):
+                return committed
+            raise  # the next read tells what became of it
+
+    def _lock_and_commit(self) -> Committed[Answer]:
+        transaction = self._connection.begin(self._failed, self._tries.timeout())
+        sent_before = len(self._sent)
+        try:
+            committed = self._read_and_commit(transaction)
+        except BaseException:
+            self._failed = transaction
+            self._connection.rollback(transaction, RPC_TIMEOUT_S)
+            raise
+        if len(self._sent) == sent_before:  # nothing was committed: no lock may stay
+            self._connection.rollback(transaction, RPC_TIMEOUT_S)
+        return committed
+
+    def _note(self, known: Snapshot | None, write: Write[Answer]) -> _Sent[Answer]:
+        sent = _Sent(self._clock.new_id(), known, write)
+        self._sent[sent.id] = sent
+        return sent
+
+    def _commit(self, sent: _Sent[Answer], transaction: bytes | None = None) -> Committed[Answer]:
+        writes = [self._main(sent)]
+        for ref, document in (sent.write.creates or {}).items():
+            writes.append(self._put(ref, document, sent.id, None))
+        time = self._connection.commit(writes, self._tries.timeout(), transaction)
+        return self._committed(sent, time)
+
+    def _committed(self, sent: _Sent[Answer], time: Any) -> Committed[Answer]:
+        document = sent.write.document
+        if document is None:
+            return Committed(sent.write.answer, sent.known)
+        monotonic = self._clock.monotonic()
+        snapshot = Snapshot(self._ref, document, to_version(time), to_datetime(time), monotonic)
+        return Committed(sent.write.answer, snapshot)
+
+    def _main(self, sent: _Sent[Answer]) -> Any:
+        """Return the write of the document itself; where it is left alone, the check of it."""
+        version = None if sent.known is None else sent.known.version
+        if sent.write.document is not None:
+            return self._put(self._ref, sent.write.document, sent.id, version)
+        check = types.Write.pb()()
+        if version is None:
+            check.delete = self._connection.path(self._ref)  # nothing is there, and stays so
+        else:
+            check.update.name = self._connection.path(self._ref)
+            check.update_mask.SetInParent()  # none of its fields
+        _expect(check, version)
+        return check
+
+    def _put(self, ref: Ref, document: Document, commit: str, version: int | None) -> Any:
+        write = types.Write.pb()()
+        write.update.name = self._connection.path(ref)
+        encode_fields(write.update.fields, document)
+        write.update.fields[COMMIT_FIELD].string_value = commit
+        _expect(write, version)
+        return write
+
+    def _recognised(self, found: Sequence[Found]) -> Committed[Answer] | None:
+        """Return the commit of ours that a read shows, if it shows one."""
+        for one in found:
+            sent = self._sent.get(one.commit or "")
+            if sent is None or one.snapshot is None:
+                continue
+            if one.ref == self._ref:
+                return Committed(sent.write.answer, one.snapshot)
+            return self._committed(sent, from_version(one.snapshot.version))
+        return None
+
+    def _settle(
+        self, sent: _Sent[Answer], *, conflict: bool = False
+    ) -> Committed[Answer] | None:
+        """Look what a commit without a good answer came to; None: to nothing, so far.
+
+        Raises:
+            DocumentExistsError: what it was decided on still stands, and it cannot be written.
+            VersionConflictError: it does not stand any more; told only where `conflict` is set.
+        """
+        creates = list(sent.write.creates or {})
+        found = self._connection.read([self._ref, *creates], self._tries.timeout())
+        if committed := self._recognised(found):
+            return committed
+        main, *others = found
+        stands = _version_of(main.snapshot) == _version_of(sent.known)
+        if conflict and not stands:
+            raise VersionConflictError(ref=str(self._ref))
+        for other in others:
+            if stands and other.snapshot is not None:
+                raise DocumentExistsError(ref=str(other.ref))
+        return None
+
+
+def _is_to_commit(write: Write[Answer]) -> bool:
+    return write.document is not None or bool(write.creates)
+
+
+def _expect(write: Any, version: int | None) -> None:
+    """Let the write succeed only where the document has this version; None: is not there."""
+    if version is None:
+        write.current_document.exists = False
+    else:
+        write.current_document.update_time.CopyFrom(from_version(version))
+
+
+def _version_of(snapshot: Snapshot | None) -> int | None:
+    return None if snapshot is None else int(snapshot.version)

@@ -1,0 +1,219 @@
+"""The connection to Firestore: one RPC a method, each tried once, its failures told in our words.
+
+The client's own retries are off. Its retry of a commit would meet what the first try stored, and
+tell a commit that happened as a conflict.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import google.auth.exceptions
+from google.api_core import exceptions
+from google.cloud import firestore
+from google.cloud.firestore_v1.types import common
+from google.cloud.firestore_v1.types import firestore as requests
+from google.cloud.firestore_v1.types import write as types
+
+from leasehold.adapters.firestore.retrying import AnotherTryError, LostAnswerError, RefusedError
+from leasehold.adapters.firestore.values import decode_fields, to_datetime, to_version
+from leasehold.domain.document import Ref
+from leasehold.errors import StoreUnavailableError
+from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Snapshot
+
+#: A field of every document: the commit that wrote it. It is not part of what callers store.
+#: It tells a commit whose answer was lost from another one that wrote the same. And it differs
+#: each time, because Firestore keeps the update time of a document that is written as it was.
+COMMIT_FIELD: Final = "_commit"
+
+#: Makes the official client of the low-level API, for a project and a database.
+Connect = Callable[[str, str], Any]
+
+_REFUSED: Final = (exceptions.FailedPrecondition, exceptions.AlreadyExists, exceptions.NotFound)
+_LOST: Final = (
+    exceptions.ServiceUnavailable,
+    exceptions.GatewayTimeout,
+    exceptions.InternalServerError,
+    exceptions.Unknown,
+    exceptions.Cancelled,
+    exceptions.RetryError,
+    google.auth.exceptions.TransportError,
+)
+_NOT_NOW: Final = (exceptions.Aborted, exceptions.TooManyRequests)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found under a name; `snapshot` and `commit` are None where nothing was."""
+
+    ref: Ref
+    snapshot: Snapshot | None
+    commit: str | None
+    read_at: datetime
+
+
+class Connection:
+    """A connection that each process opens for itself when it first needs it.
+
+    Args:
+        project, database: the store.
+        clock: this process's monotonic time, for snapshots.
+        connect: makes the client.
+    """
+
+    def __init__(self, project: str, database: str, clock: Clock, connect: Connect) -> None:
+        self.name = f"projects/{project}/databases/{database}"
+        self.documents = f"{self.name}/documents"
+        self._open = lambda: connect(project, database)
+        self._clock = clock
+        self._api: tuple[int, Any] | None = None
+        self._opening = threading.Lock()
+
+    def path(self, ref: Ref) -> str:
+        """Return the full name of a document."""
+        return f"{self.documents}/{ref}"
+
+    def begin(self, retry_of: bytes, timeout: float) -> bytes:
+        """Begin a transaction, in place of one that failed where there is one."""
+        with self._told():
+            mode = common.TransactionOptions.ReadWrite(retry_transaction=retry_of)
+            request = requests.BeginTransactionRequest(
+                database=self.name, options=common.TransactionOptions(read_write=mode)
+            )
+            answer = self._client().begin_transaction(**self._call(request, timeout))
+            return bytes(answer.transaction)
+
+    def rollback(self, transaction: bytes, timeout: float) -> None:
+        """End a transaction and give up its locks, if it and the store are still there."""
+        request = requests.RollbackRequest(database=self.name, transaction=transaction)
+        with contextlib.suppress(exceptions.GoogleAPIError):
+            self._client().rollback(**self._call(request, timeout))
+
+    def read(
+        self, refs: Sequence[Ref], timeout: float, transaction: bytes | None = None
+    ) -> list[Found]:
+        """Read documents at one time, in the order they were asked for."""
+        by_path = {self.path(ref): ref for ref in refs}
+        request = requests.BatchGetDocumentsRequest(
+            database=self.name, documents=list(by_path), transaction=transaction
+        )
+        with self._told():
+            answers = self._client().batch_get_documents(**self._call(request, timeout))
+            found = [self._found(answer, by_path) for answer in map(_plain, answers)]
+        by_ref = {one.ref: one for one in found}
+        if len(by_ref) < len(by_path):
+            raise LostAnswerError("the answer to a read was cut")
+        return [by_ref[ref] for ref in refs]
+
+    def commit(
+        self, writes: Sequence[Any], timeout: float, transaction: bytes | None = None
+    ) -> Any:
+        """Write all or nothing; return the time of the commit.
+
+        Raises:
+            RefusedError: nothing was written, or by an earlier try of the same.
+            LostAnswerError: it was written, or not.
+        """
+        plain = requests.CommitRequest.pb()(database=self.name, writes=writes)
+        if transaction is not None:
+            plain.transaction = transaction
+        request = requests.CommitRequest.wrap(plain)
+        with self._told(refused=_REFUSED):
+            answer = _plain(self._client().commit(**self._call(request, timeout)))
+        return answer.commit_time
+
+    def delete(self, ref: Ref, timeout: float) -> None:
+        """Delete a document, if it is there."""
+        self.commit([types.Write.pb()(delete=self.path(ref))], timeout)
+
+    def query(self, collection: str, structured: Any, timeout: float) -> list[Snapshot]:
+        """Run a query on a collection."""
+        parent, _, _ = f"{self.documents}/{collection}".rpartition("/")
+        plain = requests.RunQueryRequest.pb()(parent=parent, structured_query=structured)
+        request = requests.RunQueryRequest.wrap(plain)
+        with self._told():
+            answers = self._client().run_query(**self._call(request, timeout))
+            return [
+                self._snapshot(
+                    Ref(collection, _id_of(answer.document)), answer.document, answer.read_time
+                )
+                for answer in map(_plain, answers)
+                if answer.HasField("document")
+            ]
+
+    def close(self) -> None:
+        """Close the connection of this process."""
+        if self._api is not None and self._api[0] == os.getpid():
+            self._api[1].transport.close()
+        self._api = None
+
+    def _found(self, answer: Any, by_path: dict[str, Ref]) -> Found:
+        read_at = to_datetime(answer.read_time)
+        if answer.WhichOneof("result") == "missing":
+            return Found(by_path[answer.missing], None, None, read_at)
+        ref = by_path[answer.found.name]
+        fields = answer.found.fields
+        commit = fields[COMMIT_FIELD].string_value if COMMIT_FIELD in fields else None
+        snapshot = self._snapshot(ref, answer.found, answer.read_time)
+        return Found(ref, snapshot, commit, read_at)
+
+    def _snapshot(self, ref: Ref, document: Any, read_time: Any) -> Snapshot:
+        values = decode_fields(document.fields.items())
+        values.pop(COMMIT_FIELD, None)
+        version = to_version(document.update_time)
+        return Snapshot(ref, values, version, to_datetime(read_time), self._clock.monotonic())
+
+    def _call(self, request: Any, timeout: float) -> dict[str, Any]:
+        """Return how an RPC is called: once, and with the header that names the database."""
+        metadata = [("google-cloud-resource-prefix", self.name)]
+        return {"request": request, "retry": None, "timeout": timeout, "metadata": metadata}
+
+    def _client(self) -> Any:
+        """Return this process's client: the threads of one do not survive a fork."""
+        api = self._api
+        if api is None or api[0] != os.getpid():
+            with self._opening:
+                api = self._api
+                if api is None or api[0] != os.getpid():
+                    api = self._api = (os.getpid(), self._open())
+        return api[1]
+
+    @contextlib.contextmanager
+    def _told(self, refused: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+        """Tell Google's errors as whether to try again; what will not help is told at once."""
+        try:
+            yield
+        except refused as error:
+            raise RefusedError(_words(error)) from error
+        except _NOT_NOW as error:
+            raise AnotherTryError(_words(error)) from error
+        except _LOST as error:
+            raise LostAnswerError(_words(error)) from error
+        except (exceptions.GoogleAPIError, google.auth.exceptions.GoogleAuthError) as error:
+            raise StoreUnavailableError(store=self.name, problem=_words(error)) from error
+
+
+def official_client(project: str, database: str) -> Any:
+    """Return the client that the official library makes; it honours FIRESTORE_EMULATOR_HOST."""
+    client = firestore.Client(project=project, database=database)
+    return client._firestore_api  # noqa: SLF001 - the layer above it retries commits unasked
+
+
+def _plain(message: Any) -> Any:
+    """Return the protobuf message within the client's wrapping, which is slow to read."""
+    return type(message).pb(message)
+
+
+def _id_of(document: Any) -> str:
+    return str(document.name).rpartition("/")[2]
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:500]

@@ -1,0 +1,89 @@
+"""The documents port on Firestore, in Native mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from leasehold.adapters.firestore.retrying import DEADLINE_S, Tries
+from leasehold.domain.document import Answer, DecideDocument, Ref
+from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Committed, Query, Snapshot
+
+
+class FirestoreDocuments:
+    """A store in the cloud, or in the emulator that FIRESTORE_EMULATOR_HOST names.
+
+    Its time is Firestore's. The library is imported here, and the connection opened by the first
+    call in each process: a server may make the store before it forks.
+
+    Args:
+        project: the id of the Google Cloud project.
+        clock: this process's monotonic time; also names commits.
+        database: the database in it.
+        deadline_s: how long one call may take, all its tries together.
+        connect: makes the official low-level client in place of the usual way.
+    """
+
+    def __init__(
+        self,
+        project: str,
+        clock: Clock,
+        *,
+        database: str = "(default)",
+        deadline_s: float = DEADLINE_S,
+        connect: Callable[[str, str], Any] | None = None,
+    ) -> None:
+        from leasehold.adapters.firestore import committing, connection, querying  # noqa: PLC0415
+
+        self._clock = clock
+        self._deadline_s = deadline_s
+        self._connection = connection.Connection(
+            project, database, clock, connect or connection.official_client
+        )
+        self._change = committing.Change
+        self._structured = querying.structured
+
+    def transact(
+        self,
+        ref: Ref,
+        decide: DecideDocument[Answer],
+        *,
+        if_version: Snapshot | None = None,
+        locked: bool = False,
+    ) -> Committed[Answer]:
+        """Read `ref`, decide, write.
+
+        Without a lock these are a read and a commit that holds only where the document was not
+        written in between; with one, a transaction; with a version, the commit alone.
+        """
+        change = self._change(self._connection, self._clock, self._tries(), ref, decide)
+        if if_version is not None:
+            return change.on_version(if_version)
+        return change.under_a_lock() if locked else change.on_what_is_read()
+
+    def get(self, ref: Ref) -> Snapshot | None:
+        """Return the document, or None."""
+        tries = self._tries()
+        (found,) = tries.run(lambda: self._connection.read([ref], tries.timeout()))
+        return found.snapshot
+
+    def query(self, query: Query) -> Sequence[Snapshot]:
+        """Return the documents that fit, in the order asked for."""
+        tries = self._tries()
+        structured = self._structured(query, self._connection.documents)
+        return tries.run(
+            lambda: self._connection.query(query.collection, structured, tries.timeout())
+        )
+
+    def delete(self, ref: Ref) -> None:
+        """Delete the document, if it is there."""
+        tries = self._tries()
+        tries.run(lambda: self._connection.delete(ref, tries.timeout()))
+
+    def close(self) -> None:
+        """Close the connection of this process; the next call opens it again."""
+        self._connection.close()
+
+    def _tries(self) -> Tries:
+        return Tries(self._clock, self._connection.name, self._deadline_s)

@@ -1,0 +1,79 @@
+"""A query of the port as Firestore's structured query."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from google.cloud.firestore_v1.types import query as types
+
+from leasehold.adapters.firestore.values import encode
+from leasehold.domain.collections import COLLECTIONS
+from leasehold.ports.documents import Query
+
+_ID: Final = "__name__"
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+_COMPARE: Final = types.StructuredQuery.FieldFilter.Operator
+_DIRECTION: Final = types.StructuredQuery.Direction
+
+
+def structured(query: Query, documents: str) -> Any:
+    """Return the protobuf message of the query.
+
+    Args:
+        query: what is asked.
+        documents: the path of the store's documents, which an id in a cursor begins with.
+
+    Raises:
+        ValueError: the query names a field the collection is not indexed by, or its range is not
+            on the field it is ordered by. A mistake in the program, not in the data.
+    """
+    _check(query)
+    asked = types.StructuredQuery.pb()()
+    asked.from_.add(collection_id=query.collection.rpartition("/")[2])
+    for field, operator, value in _conditions(query):
+        condition = asked.where.composite_filter.filters.add().field_filter
+        condition.field.field_path = field if _PLAIN.fullmatch(field) else f"`{field}`"
+        condition.op = int(operator)
+        encode(condition.value, value)
+    if asked.HasField("where"):
+        asked.where.composite_filter.op = types.StructuredQuery.CompositeFilter.Operator.AND
+    direction = _DIRECTION.DESCENDING if query.descending else _DIRECTION.ASCENDING
+    for field in filter(None, (query.order_by, _ID)):
+        asked.order_by.add(direction=int(direction)).field.field_path = field
+    if query.after is not None:
+        value, id_ = query.after
+        if query.order_by is not None:
+            encode(asked.start_at.values.add(), value)
+        place = f"{documents}/{query.collection}/{id_}"
+        asked.start_at.values.add().reference_value = place
+        asked.start_at.before = False
+    asked.limit.value = query.limit
+    return asked
+
+
+def _conditions(query: Query) -> list[tuple[str, Any, Any]]:
+    found: list[tuple[str, Any, Any]] = [
+        (field, _COMPARE.EQUAL, value) for field, value in query.equal.items()
+    ]
+    if query.contains is not None:
+        field, value = query.contains
+        found.append((field, _COMPARE.ARRAY_CONTAINS, value))
+    if query.range is not None:
+        bounds = [
+            (_COMPARE.GREATER_THAN_OR_EQUAL, query.range.at_least),
+            (_COMPARE.LESS_THAN, query.range.below),
+        ]
+        found += [
+            (query.range.field, operator, bound) for operator, bound in bounds if bound is not None
+        ]
+    return found
+
+
+def _check(query: Query) -> None:
+    fields = COLLECTIONS[query.collection.rpartition("/")[2]].fields
+    named = [*query.equal, *([query.order_by] if query.order_by else [])]
+    named += [query.contains[0]] if query.contains else []
+    unknown = [field for field in named if field not in fields]
+    if unknown or (query.range is not None and query.range.field != query.order_by):
+        raise ValueError(f"{query.collection} cannot be asked for {query}")

@@ -1,0 +1,76 @@
+"""Tries: how often, how far apart, and when to give up."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from leasehold.errors import StoreUnavailableError
+from leasehold.ports.clock import Clock
+
+T = TypeVar("T")
+
+#: A call gives up after this long, all its tries together.
+DEADLINE_S: Final = 20.0
+#: One RPC is not waited for longer.
+RPC_TIMEOUT_S: Final = 5.0
+
+#: The first wait is at most this long, each further one at most twice the one before.
+_FIRST_WAIT_S: Final = 0.015
+_LONGEST_WAIT_S: Final = 1.0
+
+
+class AnotherTryError(Exception):
+    """This try came to nothing, or to nobody knows what; the next one may succeed."""
+
+
+class LostAnswerError(AnotherTryError):
+    """The store did not say what became of a request: it may have happened."""
+
+
+class RefusedError(AnotherTryError):
+    """A commit was refused, because a document was not as it was thought to be."""
+
+
+class Tries:
+    """The tries of one call.
+
+    Args:
+        clock: measures the time that passes.
+        store: how errors name the store.
+        deadline_s: how long all tries together may take.
+    """
+
+    def __init__(self, clock: Clock, store: str, deadline_s: float) -> None:
+        self._clock = clock
+        self._store = store
+        self._seconds = deadline_s
+        self._end = clock.monotonic() + deadline_s
+        self._wait = _FIRST_WAIT_S
+
+    def run(self, once: Callable[[], T]) -> T:
+        """Return what `once` returns, as soon as it does.
+
+        Raises:
+            StoreUnavailableError: it still raised AnotherTryError when the time was over.
+        """
+        while True:
+            try:
+                return once()
+            except AnotherTryError as error:
+                self._pause(error)
+
+    def timeout(self) -> float:
+        """Return how many seconds the next RPC may take."""
+        return max(0.01, min(RPC_TIMEOUT_S, self._end - self._clock.monotonic()))
+
+    def _pause(self, error: AnotherTryError) -> None:
+        """Wait for a random time, so that those who collided do not meet again."""
+        wait = random.uniform(0.0, self._wait)  # noqa: S311 - no secret
+        if self._clock.monotonic() + wait >= self._end:
+            problem = f"no success within {self._seconds:g} s; at the last try: {error}"
+            raise StoreUnavailableError(store=self._store, problem=problem) from error
+        time.sleep(wait)
+        self._wait = min(2 * self._wait, _LONGEST_WAIT_S)

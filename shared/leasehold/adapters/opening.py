@@ -1,0 +1,52 @@
+"""From an address of the settings to the adapter behind it; Google's are imported when named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from leasehold.adapters.folder import FolderArtifacts
+from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.adapters.sqlite import SqliteDocuments
+from leasehold.ports.artifacts import Artifacts
+from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Documents
+from leasehold.ports.task_queue import TaskQueue
+
+
+def open_documents(address: str, clock: Clock) -> Documents:
+    """Open the store at `sqlite:///PATH` or `firestore://PROJECT/DATABASE`."""
+    if address.startswith("sqlite:"):
+        return SqliteDocuments(Path(address.removeprefix("sqlite:///")), clock)
+    from leasehold.adapters.firestore import FirestoreDocuments  # noqa: PLC0415 - cold start
+
+    project, database = address.removeprefix("firestore://").split("/")
+    return FirestoreDocuments(project, database, clock)
+
+
+def open_artifacts(address: str, clock: Clock) -> Artifacts:
+    """Open the artifacts at `file://FOLDER` or `gs://BUCKET/PREFIX`."""
+    if address.startswith("file:"):
+        return FolderArtifacts(Path(address.removeprefix("file://")), clock)
+    from leasehold.adapters.cloud_storage import CloudStorageArtifacts  # noqa: PLC0415 - as above
+
+    bucket, _, prefix = address.removeprefix("gs://").partition("/")
+    return CloudStorageArtifacts(bucket, prefix)
+
+
+def open_tasks(settings: Mapping[str, Any], clock: Clock) -> TaskQueue:
+    """Open the queue of LEASEHOLD_TASKS."""
+    address = settings["LEASEHOLD_TASKS"]
+    if address == "in-process":
+        return InProcessTasks(clock)
+    from leasehold.adapters.cloud_tasks import CloudTasks  # noqa: PLC0415 - as above
+
+    project, location = address.removeprefix("cloud-tasks://").split("/")
+    return CloudTasks(
+        project,
+        location,
+        settings["LEASEHOLD_FUNCTION_URL"],
+        settings["LEASEHOLD_TASK_ACCOUNT"] or None,
+        emulator_url=settings["CLOUD_TASKS_EMULATOR_URL"],
+    )

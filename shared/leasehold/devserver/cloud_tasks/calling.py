@@ -1,0 +1,70 @@
+"""The HTTP request of a delivery, over connections that are kept."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import timedelta
+
+import urllib3
+
+from leasehold.devserver.cloud_tasks.headers import delivery_headers
+from leasehold.devserver.cloud_tasks.tasks import Answer, Attempt
+
+_log = logging.getLogger(__name__)
+
+
+class Caller:
+    """Makes deliveries, from many threads at once.
+
+    Args:
+        connections: how many are kept to one host.
+    """
+
+    def __init__(self, connections: int) -> None:
+        self._pool = urllib3.PoolManager(maxsize=connections, retries=False)
+
+    def call(self, attempt: Attempt) -> Answer:
+        """Make the delivery and return its answer.
+
+        After the task's deadline it stops listening; the worker may run on.
+        """
+        try:
+            return self._ask(attempt)
+        except (urllib3.exceptions.HTTPError, OSError):
+            return Answer(None)
+        except Exception:  # such as a header that cannot be sent; it must not end the thread
+            _log.exception("Task %s cannot be delivered", attempt.task.name)
+            return Answer(None)
+
+    def close(self) -> None:
+        """Close the connections that are idle."""
+        self._pool.clear()
+
+    def _ask(self, attempt: Attempt) -> Answer:
+        task = attempt.task
+        seconds = task.deadline.total_seconds()
+        over_at = time.monotonic() + seconds
+        response = self._pool.request(
+            task.method,
+            task.url,
+            body=task.body or None,
+            headers=delivery_headers(attempt),
+            timeout=urllib3.Timeout(total=seconds),
+            redirect=False,
+            preload_content=False,
+        )
+        heard = _read_to_end(response, over_at)
+        asked = response.headers.get("Retry-After", "")
+        retry_after = timedelta(seconds=int(asked) if asked.isdecimal() else 0)
+        return Answer(response.status if heard else None, retry_after)
+
+
+def _read_to_end(response: urllib3.BaseHTTPResponse, over_at: float) -> bool:
+    """Read the body, which nobody needs, so that the connection can be kept; False: too slow."""
+    while response.read1(65536):
+        if time.monotonic() > over_at:
+            response.close()
+            return False
+    response.release_conn()
+    return True

@@ -1,0 +1,133 @@
+"""The double as a server on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from datetime import timedelta
+from typing import Any, Final, Self
+
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+
+from leasehold.adapters.clock import SystemClock
+from leasehold.devserver.cloud_tasks.calling import Caller
+from leasehold.devserver.cloud_tasks.delivering import Delivering
+from leasehold.devserver.cloud_tasks.faults import Faults, FiredFault
+from leasehold.devserver.cloud_tasks.limits import QueueSettings
+from leasehold.devserver.cloud_tasks.queues import Queues
+from leasehold.devserver.cloud_tasks.surface import make_app
+from leasehold.ports.clock import Clock
+
+_HOST: Final = "127.0.0.1"  # nobody else's business
+
+
+class CloudTasksDouble:
+    """The Cloud Tasks service on loopback, for the official client over its REST transport.
+
+    Other than the service, it makes a queue on the first task for it, with the settings given
+    here, unless it is strict; there are no IAM, no App Engine tasks, no batches; tokens are not
+    signed. It keeps nothing on disk: what it held when it stopped is gone.
+
+    Args:
+        defaults: the settings of a queue that nobody created.
+        strict: refuse tasks for such queues with NOT_FOUND, as the service does.
+        shortest_deadline: the shortest dispatch deadline that is taken; the service: 15 s.
+        threads: how many deliveries run at a time at most, over all queues.
+        clock: in place of the machine's.
+    """
+
+    def __init__(
+        self,
+        defaults: QueueSettings | None = None,
+        *,
+        strict: bool = False,
+        shortest_deadline: timedelta = timedelta(seconds=15),
+        threads: int = 128,
+        clock: Clock | None = None,
+    ) -> None:
+        clock = clock or SystemClock()
+        self._queues = Queues(clock, defaults or QueueSettings(), strict=strict)
+        self._caller = Caller(connections=threads)
+        self._delivering = Delivering(self._queues, self._caller.call, threads)
+        self._app = make_app(self._queues, clock, shortest_deadline)
+        self._server: BaseWSGIServer | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, port: int = 0) -> str:
+        """Serve and deliver from now on; return the address. It can be started once.
+
+        Args:
+            port: 0: one that is free.
+
+        Raises:
+            OSError: somebody has the port.
+        """
+        with socket.socket() as listening:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((_HOST, port))
+            listening.listen(128)
+            self._server = make_server(
+                _HOST, port, self._app, threaded=True, request_handler=_Quiet, fd=listening.fileno()
+            )
+        self._thread = threading.Thread(target=self._serve, name="tasks-api", daemon=True)
+        self._thread.start()
+        self._delivering.begin()
+        return f"http://{_HOST}:{self._server.port}"
+
+    def stop(self, drain_seconds: float = 0.0) -> bool:
+        """Start no delivery more, wait for those that run, then stop answering.
+
+        Tasks that are created meanwhile are taken, so that the deliveries that run can end.
+
+        Returns:
+            Whether all deliveries ended in time. Nobody hears the others any more.
+        """
+        drained = self._delivering.end(drain_seconds)
+        if self._server and self._thread:
+            _wake_and_stop(self._server, self._thread)
+        self._caller.close()
+        return drained
+
+    @property
+    def faults(self) -> Faults:
+        """The faults that are ordered and those that fired; see `order_fault`, `fired`."""
+        return self._queues.faults
+
+    def order_fault(self, kind: str, **which: Any) -> None:
+        """Order a fault for the next tasks, as `Faults.order` has it, safe from any thread."""
+        with self._queues.changed:
+            self._queues.faults.order(kind, **which)
+
+    def fired(self) -> list[FiredFault]:
+        """Return the faults that fired so far, in order."""
+        with self._queues.changed:
+            return list(self._queues.faults.fired)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _serve(self) -> None:
+        assert self._server is not None  # noqa: S101 - `start` made it
+        self._server.serve_forever(poll_interval=3600)  # it is woken when it is to stop
+
+
+class _Quiet(WSGIRequestHandler):
+    """Requests are not worth a line each."""
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Write nothing."""
+
+
+def _wake_and_stop(server: BaseWSGIServer, serving: threading.Thread) -> None:
+    """Stop a server that waits for requests without polling: a connection wakes it."""
+    stopper = threading.Thread(target=server.shutdown)
+    stopper.start()
+    while serving.is_alive():
+        with contextlib.suppress(OSError):
+            socket.create_connection((_HOST, server.port), timeout=1).close()
+        serving.join(0.05)
+    stopper.join()

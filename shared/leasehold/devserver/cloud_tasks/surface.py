@@ -1,0 +1,201 @@
+"""The REST surface of the Cloud Tasks service, as the official client uses it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+import flask
+from werkzeug.exceptions import HTTPException
+
+from leasehold.devserver.cloud_tasks.fault_routes import fault_routes
+from leasehold.devserver.cloud_tasks.fields import Fields
+from leasehold.devserver.cloud_tasks.masks import masked
+from leasehold.devserver.cloud_tasks.queue import Queue
+from leasehold.devserver.cloud_tasks.queues import Queues
+from leasehold.devserver.cloud_tasks.reading import (
+    VIEWS,
+    check_queue_name,
+    read_settings,
+    read_task,
+)
+from leasehold.devserver.cloud_tasks.refusals import RefusedError, invalid
+from leasehold.devserver.cloud_tasks.showing import (
+    EnumForm,
+    as_integer,
+    as_name,
+    show_queue,
+    show_task,
+)
+from leasehold.ports.clock import Clock
+
+Shown = dict[str, Any]
+
+_LOCATION: Final = "/v2/<path:parent>/queues"
+_QUEUE: Final = f"{_LOCATION}/<queue>"
+_TASK: Final = f"{_QUEUE}/tasks/<task>"
+_PAGE: Final = 1000
+_log = logging.getLogger(__name__)
+
+
+class Surface:
+    """What the routes do: read the request, change the queues, show the answer.
+
+    Args:
+        queues: what they are about.
+        clock: for schedules and for names.
+        shortest_deadline: the shortest dispatch deadline that is taken.
+    """
+
+    def __init__(self, queues: Queues, clock: Clock, shortest_deadline: timedelta) -> None:
+        self._queues = queues
+        self._clock = clock
+        self._shortest = shortest_deadline
+
+    def routes(self) -> list[tuple[str, str, Callable[..., Shown]]]:
+        """Return each route: method, path, and what it does."""
+        return [
+            ("POST", f"{_QUEUE}/tasks", self.create_task),
+            ("GET", f"{_QUEUE}/tasks", self.list_tasks),
+            ("GET", _TASK, self.get_task),
+            ("DELETE", _TASK, self.delete_task),
+            ("POST", _LOCATION, self.create_queue),
+            ("GET", _LOCATION, self.list_queues),
+            ("GET", _QUEUE, self.get_queue),
+            ("PATCH", _QUEUE, self.update_queue),
+            ("POST", f"{_QUEUE}:pause", self.pause_queue),
+            ("POST", f"{_QUEUE}:resume", self.resume_queue),
+            ("POST", f"{_QUEUE}:purge", self.purge_queue),
+        ]
+
+    def create_task(self, parent: str, queue: str) -> Shown:
+        """Take a task."""
+        name = _full(parent, queue)
+        task, view = read_task(
+            _json(),
+            name,
+            now=self._clock.now(),
+            new_name=lambda: str(int(self._clock.new_id(), 16)),
+            shortest=self._shortest,
+        )
+        return show_task(name, self._queues.add(name, task), view, _form())
+
+    def list_tasks(self, parent: str, queue: str) -> Shown:
+        """List the tasks of a queue, a page at a time."""
+        name = _full(parent, queue)
+        shown = [show_task(name, held, _view(), _form()) for held in self._queues.tasks(name)]
+        return _page("tasks", shown)
+
+    def get_task(self, parent: str, queue: str, task: str) -> Shown:
+        """Show a task."""
+        name = _full(parent, queue)
+        return show_task(name, self._queues.task(name, task), _view(), _form())
+
+    def delete_task(self, parent: str, queue: str, task: str) -> Shown:
+        """Drop a task."""
+        self._queues.delete(_full(parent, queue), task)
+        return {}
+
+    def create_queue(self, parent: str) -> Shown:
+        """Make a queue."""
+        body = _json()
+        fields = Fields(body, "queue")
+        name = fields.text("name")
+        if name.rpartition("/queues/")[0] != parent:
+            raise invalid(f"Queue name must be formatted: '{parent}/queues/<QUEUE_ID>'.")
+        settings = read_settings(Fields(body, "queue"))
+        return _shown(self._queues.create(check_queue_name(name), settings))
+
+    def list_queues(self, parent: str) -> Shown:
+        """List the queues of a location, a page at a time."""
+        return _page("queues", [_shown(queue) for queue in self._queues.all(parent)])
+
+    def get_queue(self, parent: str, queue: str) -> Shown:
+        """Show a queue."""
+        return _shown(self._queues.queue(_full(parent, queue)))
+
+    def update_queue(self, parent: str, queue: str) -> Shown:
+        """Change the settings of a queue; one that is missing is made."""
+        new = read_settings(Fields(_json(), "queue"))
+        mask = flask.request.args.get("updateMask", "")
+        name = check_queue_name(_full(parent, queue))
+        return _shown(self._queues.update(name, lambda old: masked(old, new, mask)))
+
+    def pause_queue(self, parent: str, queue: str) -> Shown:
+        """Start no more deliveries from a queue."""
+        return _shown(self._queues.pause(_full(parent, queue), paused=True))
+
+    def resume_queue(self, parent: str, queue: str) -> Shown:
+        """Go on with a queue."""
+        return _shown(self._queues.pause(_full(parent, queue), paused=False))
+
+    def purge_queue(self, parent: str, queue: str) -> Shown:
+        """Drop all tasks of a queue."""
+        return _shown(self._queues.purge(_full(parent, queue)))
+
+
+def make_app(queues: Queues, clock: Clock, shortest_deadline: timedelta) -> flask.Flask:
+    """Return the WSGI application."""
+    app = flask.Flask(__name__)
+    app.config["MAX_CONTENT_LENGTH"] = 4 * 2**20
+    for method, path, view in Surface(queues, clock, shortest_deadline).routes():
+        app.add_url_rule(path, f"{method} {path}", view, methods=[method])
+    app.register_blueprint(fault_routes(queues))
+    app.register_error_handler(RefusedError, _refuse)
+    app.register_error_handler(HTTPException, _no_route)
+    app.register_error_handler(Exception, _broken)
+    return app
+
+
+def _refuse(error: RefusedError) -> tuple[Shown, int]:
+    return error.body(), error.http
+
+
+def _no_route(error: HTTPException) -> tuple[Shown, int]:
+    """Answer what no route takes; Google knows no 405 either."""
+    if error.code == 413:  # noqa: PLR2004 - Content Too Large
+        return _refuse(invalid("Request payload size exceeds the limit: 4194304 bytes."))
+    request = flask.request
+    return _refuse(RefusedError("NOT_FOUND", f"No such route: {request.method} {request.path}"))
+
+
+def _broken(error: Exception) -> tuple[Shown, int]:
+    _log.error("The Cloud Tasks double failed", exc_info=error)
+    return _refuse(RefusedError("INTERNAL", f"{type(error).__name__}: {error}"))
+
+
+def _full(parent: str, queue: str) -> str:
+    return check_queue_name(f"{parent}/queues/{queue}")
+
+
+def _json() -> Any:
+    try:
+        return json.loads(flask.request.get_data())
+    except (ValueError, RecursionError):
+        raise invalid("Invalid JSON payload received.") from None
+
+
+def _form() -> EnumForm:
+    return as_integer if "enum-encoding=int" in flask.request.args.get("$alt", "") else as_name
+
+
+def _view() -> str:
+    view = flask.request.args.get("responseView", "BASIC")
+    return VIEWS.get(int(view), "BASIC") if view.isdecimal() else view
+
+
+def _shown(queue: Queue) -> Shown:
+    return show_queue(queue, _form())
+
+
+def _page(key: str, rows: list[Shown]) -> Shown:
+    """Return the page that was asked for: its token is the last name of the page before."""
+    args = flask.request.args
+    size = args.get("pageSize", 0, type=int)
+    size = size if 0 < size < _PAGE else _PAGE
+    left = [row for row in rows if row["name"] > args.get("pageToken", "")]
+    more = {"nextPageToken": left[size - 1]["name"]} if len(left) > size else {}
+    return {key: left[:size], **more}

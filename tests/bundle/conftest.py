@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold.devserver.children import free_port
+from leasehold.devserver.server import DevOptions, DevServer
+
+ROOT = Path(__file__).parents[2]
+
+
+def settings(folder: Path) -> dict[str, str]:
+    """The environment of a bundle whose waits are short."""
+    return {
+        **{name: value for name, value in os.environ.items() if "LEASEHOLD" not in name},
+        "LEASEHOLD_CATALOG": "tests.bundle.catalog",
+        "BUNDLE_TEST_FOLDER": str(folder),
+        "PIPELINE_MIN_BACKOFF_S": "0.2",
+        "PIPELINE_DISPATCH_GRACE_S": "1",
+        "PIPELINE_LEASE_TTL_S": "1",
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+class Api:
+    """The runs API, as a program calls it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def call(self, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        with urllib.request.urlopen(f"{self.url}{path}", data=data, timeout=30) as answer:  # noqa: S310 - our own server
+            return json.load(answer)
+
+    def start(self, given: Any = None, **options: Any) -> str:
+        body = {"pipeline": "notes", "input": given or {}, **options}
+        return str(self.call("/runs", body)["runId"])
+
+    def ended(self, run_id: str, seconds: float = 30) -> Any:
+        """Wait until the run completed; return its manifest."""
+        return until(lambda: self._completed(run_id), seconds)
+
+    def story(self, run_id: str) -> list[str]:
+        events = self.call(f"/runs/{run_id}/trace")["events"]
+        return [f"{event['type']} {event.get('step') or ''}".strip() for event in events]
+
+    def _completed(self, run_id: str) -> Any:
+        run = self.call(f"/runs/{run_id}")
+        return run if run["status"] == "COMPLETED" else None
+
+
+def until(found: Callable[[], Any], seconds: float = 30) -> Any:
+    """Look again and again until there is something; return it."""
+    never, end = threading.Event(), time.monotonic() + seconds
+    while not (answer := found()):
+        assert time.monotonic() < end, "it did not come"
+        never.wait(0.05)
+    return answer
+
+
+def calls(folder: Path, run_id: str) -> list[list[str]]:
+    """What handlers wrote down: step, attempt and process of each call."""
+    lines = (folder / "calls").read_text().splitlines() if (folder / "calls").exists() else []
+    return [line.split()[1:] for line in lines if line.startswith(run_id)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("bundle")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[DevServer]:
+    """A bundle in this test's process, so that faults can be ordered."""
+    options = DevOptions(
+        port=free_port(), data=folder / "data", environ=settings(folder), tick_s=0.5
+    )
+    server = DevServer(options, print)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def api(server: DevServer) -> Api:
+    return Api(server.url)

@@ -1,0 +1,205 @@
+"""`leasehold dev` as people run it: real processes, real signals, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from leasehold.devserver.children import free_port
+from tests.bundle.conftest import ROOT, Api, calls, settings, until
+
+Begin = Callable[..., tuple[subprocess.Popen[str], Api]]
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    """Starts a dev server on the test's own folder; it is ready when it returns."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(**environ: str) -> tuple[subprocess.Popen[str], Api]:
+        port = free_port()
+        words = ["dev", "--port", str(port), "--workers", "2", "--data", str(tmp_path / "data")]
+        with (tmp_path / "log").open("a") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "leasehold", *words],
+                env=settings(tmp_path) | environ,
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+        started.append(process)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line == f"ready http://127.0.0.1:{port}\n", (tmp_path / "log").read_text()
+        return process, Api(f"http://127.0.0.1:{port}")
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def servers_of(process: subprocess.Popen[str]) -> set[int]:
+    """The processes of a dev server, and their children."""
+    found, look = set(), {process.pid}
+    while look:
+        found |= look
+        look = {child for pid in look for child in children(pid)} - found
+    return found
+
+
+def children(pid: int) -> set[int]:
+    tasks = Path(f"/proc/{pid}/task")
+    try:
+        texts = [(task / "children").read_text() for task in tasks.iterdir()]
+    except OSError:
+        return set()
+    return {int(child) for text in texts for child in text.split()}
+
+
+def running(pids: set[int]) -> set[int]:
+    def runs(pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        except OSError:
+            return False
+
+    return {pid for pid in pids if runs(pid)}
+
+
+def hold(folder: Path, step: str) -> Path:
+    """Have the step wait from now on, until the file is gone."""
+    held = folder / f"hold-{step}"
+    held.touch()
+    return held
+
+
+def test_a_run_goes_on_after_everything_was_killed(begin: Begin, tmp_path: Path) -> None:
+    """The store is all that is left; a second start takes the run up where it was."""
+    process, api = begin()
+    held = hold(tmp_path, "two")
+    run_id = api.start()
+    until(lambda: any(call[0] == "two" for call in calls(tmp_path, run_id)))
+    everything = servers_of(process)
+
+    for pid in everything:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not running(everything))
+    held.unlink()
+    _, api = begin()
+    run = api.ended(run_id)
+
+    assert run["steps"]["three"]["output"] == '{"done":["one","two","three"]}'
+    assert [call[0] for call in calls(tmp_path, run_id)] == ["one", "two", "two", "three"]
+    story = api.story(run_id)
+    assert [event for event in story if "handed_off" in event] == [
+        "step_handed_off one",
+        "step_handed_off two",
+    ]
+    assert "step_terminated two" in story
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_drains_it_and_leaves_no_process(begin: Begin, number: signal.Signals) -> None:
+    process, api = begin()
+    api.ended(api.start())
+    everything = servers_of(process)
+
+    process.send_signal(number)
+    code = process.wait(15)
+
+    assert code == 0
+    assert len(everything) > 4
+    assert running(everything) == set()
+
+
+def test_a_killed_dev_server_takes_its_servers_along(begin: Begin) -> None:
+    process, _ = begin()
+    everything = servers_of(process)
+
+    process.kill()
+
+    assert process.wait(5) == -signal.SIGKILL
+    until(lambda: not running(everything), 5)
+
+
+def test_a_function_server_that_dies_is_started_again(begin: Begin, tmp_path: Path) -> None:
+    process, api = begin()
+    first = api.start()
+    api.ended(first)
+    worker = int(calls(tmp_path, first)[0][2])
+    masters = children(process.pid)
+    master = next(pid for pid in masters if worker in children(pid))
+
+    os.kill(master, signal.SIGKILL)
+    until(lambda: children(process.pid) - masters)
+    again = api.start()
+    run = api.ended(again)
+
+    assert run["status"] == "COMPLETED"
+    assert "execute_step ended with -9; it starts again" in (tmp_path / "log").read_text()
+
+
+def test_nothing_listens_beyond_loopback(begin: Begin) -> None:
+    process, _ = begin()
+    inodes = set()
+    for pid in servers_of(process):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            target = str(link.readlink()) if link.is_symlink() else ""
+            if target.startswith("socket:["):
+                inodes.add(target[8:-1])
+
+    listening = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/{process.pid}/net/{table}").read_text().splitlines()[1:]
+        if line.split()[3] == "0A" and line.split()[9] in inodes
+    ]
+
+    assert len(listening) >= 4
+    assert {fields[1].partition(":")[0] for fields in listening} == {"0100007F"}
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "says"),
+    [
+        (("--port", "0"), {}, "--port"),
+        (("--port", "TAKEN"), {}, "--port"),
+        (("--workers", "0"), {}, "--workers"),
+        ((), {"LEASEHOLD_CATALOG": "nowhere"}, "LEASEHOLD_CATALOG"),
+        ((), {"PIPELINE_MAX_RETRIES": "many"}, "PIPELINE_MAX_RETRIES"),
+        ((), {"LEASEHOLD_STORE": "sqlite:////proc/none/x.db"}, "LEASEHOLD_STORE"),
+    ],
+)
+def test_what_cannot_be_served_is_said_in_one_line(
+    tmp_path: Path, words: tuple[str, ...], environ: dict[str, str], says: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        taken = str(somebody.getsockname()[1])
+        given = [taken if word == "TAKEN" else word for word in words]
+        given = given or ["--port", str(free_port())]
+
+        done = subprocess.run(
+            [sys.executable, "-m", "leasehold", "dev", *given, "--data", str(tmp_path / "data")],
+            env=settings(tmp_path) | environ,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "data").exists()
+    assert says in done.stderr

@@ -1,0 +1,138 @@
+"""The Firestore emulator and the Cloud Storage emulator: real servers on free loopback ports.
+
+The first test that needs one starts it; all tests of a session share it, each with a project of
+its own. It ends with the process that started it, however that ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import functools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+_JAR: Final = "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar"
+_MAIN: Final = "com.google.cloud.datastore.emulator.firestore.CloudFirestore"
+_HOW: Final = "apt install google-cloud-cli-firestore-emulator default-jre-headless"
+_START_S: Final = 60.0
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class MissingEmulatorError(Exception):
+    """What an emulator needs is not installed."""
+
+
+@functools.cache
+def firestore_host() -> str:
+    """Return host and port of the Firestore emulator, started when it is first asked for.
+
+    Raises:
+        MissingEmulatorError: the jar or Java is not there.
+    """
+    java = shutil.which("java")
+    if java is None:
+        raise MissingEmulatorError(f"java is not on PATH; get it: {_HOW}")
+    host = f"127.0.0.1:{free_port()}"
+    log = tempfile.NamedTemporaryFile(  # noqa: SIM115 - the emulator writes to it
+        prefix="firestore-emulator-", suffix=".log"
+    )
+    address = ["--host", "127.0.0.1", "--port", host.rpartition(":")[2]]
+    emulator = subprocess.Popen(
+        [java, "-cp", str(_jar()), _MAIN, "start", *address],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,  # Ctrl-C is for pytest; it ends the emulator when it is done
+        preexec_fn=_end_with_the_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - before any thread
+    )
+    atexit.register(_end, emulator)
+    _wait_for(host, emulator, Path(log.name))
+    return host
+
+
+def need_firestore() -> None:
+    """Skip the test where there is no Firestore emulator, or fail it where one is required."""
+    try:
+        firestore_host()
+    except MissingEmulatorError as missing:
+        text = f"NO FIRESTORE EMULATOR, so this half of the suite does not run: {missing}"
+        if os.environ.get("LEASEHOLD_REQUIRE_EMULATORS") == "1":
+            pytest.fail(text, pytrace=False)
+        pytest.skip(text)
+
+
+def free_port() -> int:
+    """Return a port of the loopback address that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def environment(**variables: str) -> Iterator[None]:
+    """Set environment variables for as long as a client is made."""
+    before: Mapping[str, str | None] = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _jar() -> Path:
+    """Return the emulator's jar: beside the gcloud on PATH, or where the SDK usually lies."""
+    gcloud = shutil.which("gcloud")
+    roots = [Path(gcloud).resolve().parent.parent] if gcloud else []
+    if named := os.environ.get("CLOUDSDK_ROOT_DIR"):
+        roots.insert(0, Path(named))
+    usual = ("/usr/lib/google-cloud-sdk", "/usr/share/google-cloud-sdk", "/opt/google-cloud-sdk")
+    roots += [Path(root) for root in usual]
+    roots.append(Path.home() / "google-cloud-sdk")
+    for root in roots:
+        if (root / _JAR).is_file():
+            return root / _JAR
+    raise MissingEmulatorError(f"{_JAR} is in no Google Cloud SDK; get it: {_HOW}")
+
+
+def _end_with_the_parent() -> None:
+    """Ask Linux to end the emulator when pytest is gone, even by SIGKILL."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _wait_for(host: str, emulator: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until the emulator listens."""
+    name, _, port = host.rpartition(":")
+    end = time.monotonic() + _START_S
+    while emulator.poll() is None and time.monotonic() < end:
+        with contextlib.suppress(OSError), socket.create_connection((name, int(port)), timeout=1):
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            emulator.wait(0.05)
+    _end(emulator)
+    pytest.fail(f"the Firestore emulator did not start:\n{log.read_text()}", pytrace=False)
+
+
+def _end(emulator: subprocess.Popen[bytes]) -> None:
+    emulator.terminate()
+    try:
+        emulator.wait(5)
+    except subprocess.TimeoutExpired:
+        emulator.kill()
+        emulator.wait()
