@@ -14,6 +14,10 @@ help: ## list the targets
 demo: .venv/.runtime ## run the review pipeline on this repository's documents, or on INPUT=folder
 	@$(BIN)/python -m pipelines.review.demo "$(INPUT)"
 
+.PHONY: dev
+dev: .venv/.runtime ## serve the whole bundle on this machine, until Ctrl-C
+	@$(BIN)/leasehold dev
+
 .PHONY: test
 test: .venv/.dev ## run the tests
 	@$(BIN)/pytest
@@ -48,7 +52,7 @@ clean: ## delete .venv and the demo's data
 # What users run needs the run-time dependencies alone; the gate needs the development ones as well.
 .venv/.runtime: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "installing Leasehold into .venv (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[functions,google]'
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python

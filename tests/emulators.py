@@ -136,3 +136,17 @@ def _end(emulator: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         emulator.kill()
         emulator.wait()
+
+
+@contextlib.contextmanager
+def storage_bucket() -> Iterator[tuple[str, str]]:
+    """Run a Cloud Storage emulator in this process; lend its address and a bucket in it."""
+    from gcp_storage_emulator.server import create_server  # noqa: PLC0415 - with its tests alone
+
+    port = free_port()
+    server = create_server("127.0.0.1", port, in_memory=True, default_bucket="artifacts")
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{port}", "artifacts"
+    finally:
+        server.stop()

@@ -1,4 +1,4 @@
-"""The demo: review a folder with the command line as anybody would, and say what came of it.
+"""The demo: serve the bundle here, review a folder with it, and say what came of it.
 
 Usage: python -m pipelines.review.demo [FOLDER]
 
@@ -10,63 +10,89 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-LEASEHOLD: Final = str(Path(sys.executable).parent / "leasehold")
+from leasehold import LeaseholdError
+from leasehold.console.ending import result_of
+from leasehold.console.sources import ServerSource
+from leasehold.console.starting import wait_for
+from leasehold.devserver.children import free_port
+from leasehold.devserver.server import DevOptions, DevServer
+from leasehold.domain.manifest import Manifest
+from leasehold.services.read_runs import RunFilter
+from leasehold.services.start_run import StartRequest
+
+LEASEHOLD: Final = Path(sys.executable).parent / "leasehold"
 
 
 def main() -> int:
-    """Run the demo; return the exit code of the run."""
+    """Serve the bundle, run the demo on it; return 0 when the run completed."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
-    label = f"demo:{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
-    command = [LEASEHOLD, "start", "review", "--in-process", "--label", label]
-    command += ["--input", json.dumps({"folder": str(folder)})]
-    command += ["--idempotency-key", unfinished(label) or f"demo-{secrets.token_hex(4)}"]
-    code = subprocess.run(command, check=False).returncode  # noqa: S603 - our own program
-    if code == 0:
-        tell(asked(*command[1:]))
-    return code
+    server = None
+    try:
+        server = DevServer(DevOptions(port=free_port()), say)
+        say("starting the functions on this machine")
+        server.start()
+        run = review(folder, ServerSource(server.url))
+    except KeyboardInterrupt:
+        say("stopped; make demo again goes on where it was")
+        return 130
+    except LeaseholdError as error:
+        say(f"error: {error.message}")
+        return 2
+    finally:
+        if server is not None:
+            server.stop()
+    tell(run)
+    return 0 if run.completed_at else 1
 
 
-def unfinished(label: str) -> str | None:
+def review(folder: Path, server: ServerSource) -> Manifest:
+    """Have the server review the folder; return the run at rest."""
+    digest = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
+    key = unfinished(server, f"demo:{digest}") or f"demo-{secrets.token_hex(4)}"
+    request = StartRequest("review", {"folder": str(folder)}, key, {"demo": digest})
+    return wait_for(server, server.start(request)[1].run_id, quiet=False)
+
+
+def unfinished(server: ServerSource, label: str) -> str | None:
     """Return the idempotency key of the last demo on this folder, if that run is still live."""
-    for run in asked("runs", "--label", label, "--limit", "1")["runs"]:
-        if run["status"] != "COMPLETED" and not run["cancelled"] and not run["deadLettered"]:
-            key: str | None = asked("show", run["runId"])["idempotencyKey"]
-            return key
+    for listed in server.page(RunFilter(label=label), 1, None).runs:
+        run = server.get(listed.run_id)
+        return None if run.is_terminal else run.idempotency_key
     return None
 
 
-def asked(*words: str) -> Any:
-    """Return what the command line answers in JSON."""
-    command = [LEASEHOLD, *words, "--json"]
-    answer = subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - as above
-    return json.loads(answer.stdout)
-
-
-def tell(summary: dict[str, Any]) -> None:
+def tell(run: Manifest) -> None:
     """Say where the report is, what the run did, and what to try next."""
-    run_id = summary["runId"]
-    steps = asked("show", run_id)["steps"]
-    seconds = sum(step["executionSeconds"] for step in steps.values())
-    done = json.loads(steps["publish"]["output"])
+    program = near(str(LEASEHOLD))
+    output = run.steps["publish"].output
+    if run.completed_at is None or output is None:
+        say(f"{result_of(run).text}\nnext: {program} show {run.run_id}")
+        return
+    done = json.loads(output)
+    seconds = sum(step.execution_seconds or 0.0 for step in run.steps.values())
     found = ", ".join(f"{count} {severity}" for severity, count in done["findings"].items())
-    program = near(LEASEHOLD)
     print(f"""
 The report:   {near(done["report"])}
 
 What it did:  read {done["documents"]} documents, found {done["claims"]} claims, \
 condensed them to {done["points"]} key points
               verdict: {done["verdict"].replace("_", " ")}; findings: {found}
-              {len(steps)} steps, each recorded once, {seconds:.1f} s of work
+              {len(run.steps)} steps, each recorded once, {seconds:.1f} s of work
+              in functions of their own
 
-Try next:     {program} trace {run_id}    all that happened
-              {program} show {run_id}     the run's one document
+Try next:     {program} trace {run.run_id}    all that happened
+              {program} show {run.run_id}     the run's one document
               make demo INPUT=path/to/folder     your own Markdown
               kill -9 it in the middle, then make demo again: it goes on where it was""")
+
+
+def say(line: str) -> None:
+    """Tell a person what goes on."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def near(path: str) -> str:

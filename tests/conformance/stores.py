@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.cloud_storage import CloudStorageArtifacts
 from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.adapters.folder import FolderArtifacts
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain.document import DecideDocument, Document, Ref, Write
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
-from tests.emulators import environment, firestore_host
+from tests.emulators import environment, firestore_host, storage_bucket
 
 
 @contextlib.contextmanager
@@ -38,7 +39,7 @@ def firestore_documents(folder: Path) -> Iterator[Documents]:
         place = {"host": firestore_host(), "project": f"p-{secrets.token_hex(8)}"}
         note.write_text(json.dumps(place))
     place = json.loads(note.read_text())
-    documents = FirestoreDocuments(place["project"], SystemClock())
+    documents = FirestoreDocuments(place["project"], "(default)", SystemClock())
     with environment(FIRESTORE_EMULATOR_HOST=place["host"]):
         documents.get(Ref("runs", "the-first-call-connects"))
     try:
@@ -52,14 +53,30 @@ def folder_artifacts(folder: Path) -> Iterator[Artifacts]:
     yield FolderArtifacts(folder / "artifacts", SystemClock())
 
 
+@contextlib.contextmanager
+def cloud_storage_artifacts(_: Path) -> Iterator[Artifacts]:
+    with storage_bucket() as (address, bucket), environment(STORAGE_EMULATOR_HOST=address):
+        yield CloudStorageArtifacts(bucket, "bundle/one")
+
+
 #: Each opens a store of its own for the folder; the same folder leads to the same store.
 DOCUMENTS: Final[Mapping[str, Callable[[Path], AbstractContextManager[Documents]]]] = {
     "sqlite": sqlite_documents,
     "firestore": firestore_documents,
 }
 ARTIFACTS: Final[Mapping[str, Callable[[Path], AbstractContextManager[Artifacts]]]] = {
-    "folder": folder_artifacts
+    "folder": folder_artifacts,
+    "cloud storage": cloud_storage_artifacts,
 }
+
+
+def crowd(kind: str, *, locked: bool) -> tuple[int, int]:
+    """Return how many threads are to count on one document, and up to where.
+
+    The emulator sees no deadlock: two who read under a lock and both write wait 2 s each, then one
+    of them or both are sent away. Firestore itself does that in milliseconds.
+    """
+    return (2, 6) if kind == "firestore" and locked else (8, 400)
 
 
 def put(document: Document) -> DecideDocument[None]:

@@ -9,7 +9,7 @@ import pytest
 from leasehold.domain.document import Ref, Write
 from leasehold.errors import DocumentExistsError, VersionConflictError
 from leasehold.ports.documents import Documents, Query
-from tests.conformance.stores import count_up, one_more, put
+from tests.conformance.stores import count_up, crowd, one_more, put
 
 
 def count_of(documents: Documents, ref: Ref) -> int:
@@ -19,17 +19,20 @@ def count_of(documents: Documents, ref: Ref) -> int:
 
 
 @pytest.mark.parametrize("locked", [False, True])
-def test_threads_lose_no_update(documents: Documents, ref: Ref, locked: bool) -> None:
+def test_threads_lose_no_update(
+    kind: str, documents: Documents, ref: Ref, locked: bool
+) -> None:
     """Each answer is there once: no two of them decided on the same document."""
+    how_many, end = crowd(kind, locked=locked)
 
     def count(_: int) -> int:
         return documents.transact(ref, one_more, locked=locked).answer
 
-    with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(count, range(400)))
+    with ThreadPoolExecutor(how_many) as threads:
+        answers = list(threads.map(count, range(end)))
 
-    assert sorted(answers) == list(range(1, 401))
-    assert count_of(documents, ref) == 400
+    assert sorted(answers) == list(range(1, end + 1))
+    assert count_of(documents, ref) == end
 
 
 def test_threads_that_write_on_snapshots_lose_no_update(documents: Documents, ref: Ref) -> None:

@@ -9,15 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, StoreUnavailableError
+from leasehold.domain.artifact_name import UNFINISHED, check_artifact_name
+from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
 from leasehold.ports.clock import Clock
 
 #: A half-written file this old belongs to a write that was cut; no write takes an hour.
 ORPHAN_AGE_S: Final = 3600.0
-
-_UNFINISHED: Final = ".unfinished"
-_MAX_PART: Final = 200
-_MAX_NAME: Final = 1000
 
 
 class FolderArtifacts:
@@ -33,7 +30,7 @@ class FolderArtifacts:
 
     def __init__(self, root: Path, clock: Clock) -> None:
         self._root = root.absolute()
-        self._unfinished = self._root / _UNFINISHED
+        self._unfinished = self._root / UNFINISHED
         with self._told(self._root):
             _make_folder(self._unfinished)
             with tempfile.TemporaryFile(dir=self._unfinished):
@@ -80,7 +77,7 @@ class FolderArtifacts:
         with self._told(start):
             found = [path for path in start.rglob("*") if path.is_file()]
         names = [path.relative_to(self._root).as_posix() for path in found]
-        return sorted(name for name in names if not name.startswith(f"{_UNFINISHED}/"))
+        return sorted(name for name in names if not name.startswith(f"{UNFINISHED}/"))
 
     def sweep(self, *, before: float) -> int:
         """Delete what cut writes left before this time (epoch seconds); return how many."""
@@ -93,9 +90,7 @@ class FolderArtifacts:
         return swept
 
     def _path(self, name: str) -> Path:
-        problem = _name_problem(name)
-        if problem is not None:
-            raise ArtifactNameError(name=name[:_MAX_PART], problem=problem)
+        check_artifact_name(name)
         return self._root / name
 
     @contextlib.contextmanager
@@ -106,26 +101,6 @@ class FolderArtifacts:
         except OSError as error:
             problem = f"{error.strerror or error} ({path})"
             raise StoreUnavailableError(store=str(self._root), problem=problem) from error
-
-
-def _name_problem(name: str) -> str | None:
-    """Return why the name is refused, or None."""
-    if any(_is_no_text(character) for character in name):
-        return "it holds a control character, a backslash or a lone surrogate"
-    if not 1 <= len(name.encode()) <= _MAX_NAME:
-        return f"it must have 1 to {_MAX_NAME} bytes"
-    parts = name.split("/")
-    if any(part in ("", ".", "..") for part in parts):
-        return "it is no relative path of plain parts"
-    if any(len(part.encode()) > _MAX_PART for part in parts):
-        return f"a part of it has over {_MAX_PART} bytes"
-    if parts[0] == _UNFINISHED:
-        return f"{_UNFINISHED} is kept for unfinished writes"
-    return None
-
-
-def _is_no_text(character: str) -> bool:
-    return character < " " or character in "\x7f\\" or "\ud800" <= character <= "\udfff"
 
 
 def _make_folder(folder: Path) -> None:

@@ -58,8 +58,8 @@ def test_a_queue_is_made_once_with_what_the_service_has_by_default(
     assert queue.rate_limits.max_burst_size == 100
     assert queue.rate_limits.max_concurrent_dispatches == 1000
     assert queue.retry_config.max_attempts == 100
-    assert queue.retry_config.min_backoff == timedelta(seconds=0.1)  # type: ignore[comparison-overlap] # proto-plus
-    assert queue.retry_config.max_backoff == timedelta(hours=1)  # type: ignore[comparison-overlap] # proto-plus
+    assert queue.retry_config.min_backoff == timedelta(seconds=0.1)
+    assert queue.retry_config.max_backoff == timedelta(hours=1)
     assert queue.retry_config.max_doublings == 16
     assert client.get_queue(name=QUEUE) == queue
     with pytest.raises(Conflict, match="already exists"):
@@ -118,7 +118,7 @@ def test_a_task_is_shown_as_it_was_created_its_body_only_in_full(paused: CloudTa
     assert full.http_request.body == b"\xff\xfe?>"
     assert basic.http_request.body == b""
     assert basic.view == Task.View.BASIC
-    assert (full.schedule_time, full.dispatch_deadline) == (at, timedelta(seconds=20))  # type: ignore[comparison-overlap] # proto-plus
+    assert (full.schedule_time, full.dispatch_deadline) == (at, timedelta(seconds=20))
     assert full.dispatch_count == 0
 
 

@@ -72,7 +72,7 @@ def test_a_task_says_which_run_and_generation_is_due_and_who_calls(
     assert json.loads(kept.http_request.body) == {"runId": "r-1", "generation": 7}
     assert kept.http_request.oidc_token.service_account_email == "caller@p.example"
     assert kept.http_request.oidc_token.audience == "http://127.0.0.1:1"
-    assert kept.schedule_time.timestamp() == given.not_before.timestamp()  # type: ignore[attr-defined] # proto-plus
+    assert kept.schedule_time.timestamp() == given.not_before.timestamp()
 
 
 def test_without_an_account_there_is_no_token(url: str) -> None:
@@ -89,7 +89,7 @@ def test_the_deadline_is_brought_into_what_the_service_takes(
 ) -> None:
     tasks.create(task(deadline=timedelta(seconds=asked)))
 
-    assert stored(url).dispatch_deadline == timedelta(seconds=given)  # type: ignore[comparison-overlap] # proto-plus
+    assert stored(url).dispatch_deadline == timedelta(seconds=given)
 
 
 def test_a_task_that_is_due_has_no_schedule_of_its_own(tasks: CloudTasks, url: str) -> None:

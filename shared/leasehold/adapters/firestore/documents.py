@@ -19,8 +19,8 @@ class FirestoreDocuments:
 
     Args:
         project: the id of the Google Cloud project.
+        database: the database in it; most have one that is called `(default)`.
         clock: this process's monotonic time; also names commits.
-        database: the database in it.
         deadline_s: how long one call may take, all its tries together.
         connect: makes the official low-level client in place of the usual way.
     """
@@ -28,9 +28,9 @@ class FirestoreDocuments:
     def __init__(
         self,
         project: str,
+        database: str,
         clock: Clock,
         *,
-        database: str = "(default)",
         deadline_s: float = DEADLINE_S,
         connect: Callable[[str, str], Any] | None = None,
     ) -> None:
@@ -42,7 +42,7 @@ class FirestoreDocuments:
             project, database, clock, connect or connection.official_client
         )
         self._change = committing.Change
-        self._structured = querying.structured
+        self._querying = querying
 
     def transact(
         self,
@@ -71,10 +71,9 @@ class FirestoreDocuments:
     def query(self, query: Query) -> Sequence[Snapshot]:
         """Return the documents that fit, in the order asked for."""
         tries = self._tries()
-        structured = self._structured(query, self._connection.documents)
-        return tries.run(
-            lambda: self._connection.query(query.collection, structured, tries.timeout())
-        )
+        asked = self._querying.structured(query, self._connection.documents)
+        found = tries.run(lambda: self._connection.query(query.collection, asked, tries.timeout()))
+        return self._querying.in_order(query, found)
 
     def delete(self, ref: Ref) -> None:
         """Delete the document, if it is there."""

@@ -9,7 +9,7 @@ from google.cloud.firestore_v1.types import query as types
 
 from leasehold.adapters.firestore.values import encode
 from leasehold.domain.collections import COLLECTIONS
-from leasehold.ports.documents import Query
+from leasehold.ports.documents import Query, Snapshot
 
 _ID: Final = "__name__"
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
@@ -38,18 +38,33 @@ def structured(query: Query, documents: str) -> Any:
         encode(condition.value, value)
     if asked.HasField("where"):
         asked.where.composite_filter.op = types.StructuredQuery.CompositeFilter.Operator.AND
-    direction = _DIRECTION.DESCENDING if query.descending else _DIRECTION.ASCENDING
+    goes_down = query.descending and not _is_turned(query)
+    direction = _DIRECTION.DESCENDING if goes_down else _DIRECTION.ASCENDING
     for field in filter(None, (query.order_by, _ID)):
         asked.order_by.add(direction=int(direction)).field.field_path = field
     if query.after is not None:
         value, id_ = query.after
+        cursor = asked.end_at if _is_turned(query) else asked.start_at
+        cursor.before = _is_turned(query)
         if query.order_by is not None:
-            encode(asked.start_at.values.add(), value)
-        place = f"{documents}/{query.collection}/{id_}"
-        asked.start_at.values.add().reference_value = place
-        asked.start_at.before = False
-    asked.limit.value = query.limit
+            encode(cursor.values.add(), value)
+        cursor.values.add().reference_value = f"{documents}/{query.collection}/{id_}"
+    if not _is_turned(query):
+        asked.limit.value = query.limit
     return asked
+
+
+def in_order(query: Query, found: list[Snapshot]) -> list[Snapshot]:
+    """Return what the structured query found as it was asked for."""
+    return found[::-1][: query.limit] if _is_turned(query) else found
+
+
+def _is_turned(query: Query) -> bool:
+    """Return whether the query runs upwards, without a limit, and its answer is turned round.
+
+    Firestore reads no ids downwards. No list asks for that, and no large collection should.
+    """
+    return query.descending and query.order_by is None
 
 
 def _conditions(query: Query) -> list[tuple[str, Any, Any]]:

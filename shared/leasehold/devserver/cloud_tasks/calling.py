@@ -33,7 +33,7 @@ class Caller:
             return self._ask(attempt)
         except (urllib3.exceptions.HTTPError, OSError):
             return Answer(None)
-        except Exception:  # such as a header that cannot be sent; it must not end the thread
+        except Exception:  # noqa: BLE001 - such as a header that cannot be sent; the thread goes on
             _log.exception("Task %s cannot be delivered", attempt.task.name)
             return Answer(None)
 

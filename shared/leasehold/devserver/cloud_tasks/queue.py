@@ -3,49 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from leasehold.devserver.cloud_tasks.faults import Fault, FiredFault, OrderedFault
+from leasehold.devserver.cloud_tasks.held import HeldTask, UsedNames
 from leasehold.devserver.cloud_tasks.limits import QueueSettings
 from leasehold.devserver.cloud_tasks.pace import Pace
 from leasehold.devserver.cloud_tasks.refusals import exists
 from leasehold.devserver.cloud_tasks.tasks import Answer, Attempt, HttpTask
-
-#: How long a name stays used up after its task is gone.
-NAME_REST: Final = timedelta(hours=24)
-
-
-@dataclass(slots=True, eq=False)
-class HeldTask:
-    """A task that the queue has: it waits, or its answer is waited for.
-
-    Args:
-        place: its place in the order of waiting; None: it is being delivered.
-        eta: when it is or was due by its schedule.
-        fault: what is still to be done to it.
-    """
-
-    task: HttpTask
-    number: int
-    created: datetime
-    eta: datetime
-    fault: OrderedFault | None
-    place: int | None = None
-    attempts: int = 0
-    answers: int = 0
-    executions: int = 0
-    first_attempt: datetime | None = None
-    last_attempt: datetime | None = None
-    previous: int | None = None
-
-    def spends(self, kind: Fault) -> bool:
-        """Return whether this fault is to be done now; it is done once."""
-        if self.fault is None or self.fault.kind is not kind:
-            return False
-        self.fault = None
-        return True
 
 
 class Queue:
@@ -74,7 +39,7 @@ class Queue:
         self._waiting: list[tuple[datetime, int, HeldTask]] = []  # with leftovers
         self._held_back: list[HeldTask] = []
         self._listening: dict[int, HeldTask] = {}
-        self._used: dict[str, datetime] = {}  # in the order of their times
+        self._used = UsedNames()
         self._numbers = 0
         self._latest = 0  # the newest task that was ever started
         self.fired: list[FiredFault] = [] if fired is None else fired
@@ -95,8 +60,7 @@ class Queue:
         Raises:
             RefusedError: ALREADY_EXISTS.
         """
-        self._release_names(now)
-        if name in self.tasks or name in self._used:
+        if name in self.tasks or self._used.has(name, now):
             raise exists("task")
 
     def add(self, task: HttpTask, now: datetime, fault: OrderedFault | None = None) -> HeldTask:
@@ -157,7 +121,7 @@ class Queue:
         """Drop a task. A delivery that runs goes on; its answer is ignored."""
         held = self.tasks.pop(name)
         held.place = None
-        self._used[name] = now
+        self._used.add(name, now)
 
     def purge(self, now: datetime) -> None:
         """Drop all tasks."""
@@ -169,7 +133,7 @@ class Queue:
     def _place(self, held: HeldTask, now: datetime) -> None:
         """Let a new task wait, as its fault has it."""
         if held.spends(Fault.LOST):
-            self._used[held.task.name] = now
+            self._used.add(held.task.name, now)
             self._fire(Fault.LOST, held, now)
             return
         self.tasks[held.task.name] = held
@@ -239,10 +203,6 @@ class Queue:
     def _number(self) -> int:
         self._numbers += 1
         return self._numbers
-
-    def _release_names(self, now: datetime) -> None:
-        while self._used and next(iter(self._used.values())) + NAME_REST <= now:
-            del self._used[next(iter(self._used))]
 
     def _fire(self, kind: Fault, held: HeldTask, now: datetime) -> None:
         self.fired.append(FiredFault(kind, self.name, held.task.name, now))

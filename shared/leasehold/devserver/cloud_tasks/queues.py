@@ -7,8 +7,9 @@ from collections.abc import Callable
 from datetime import datetime
 
 from leasehold.devserver.cloud_tasks.faults import Faults
+from leasehold.devserver.cloud_tasks.held import HeldTask
 from leasehold.devserver.cloud_tasks.limits import QueueSettings
-from leasehold.devserver.cloud_tasks.queue import HeldTask, Queue
+from leasehold.devserver.cloud_tasks.queue import Queue
 from leasehold.devserver.cloud_tasks.refusals import exists, missing
 from leasehold.devserver.cloud_tasks.tasks import Answer, Attempt, HttpTask
 from leasehold.ports.clock import Clock

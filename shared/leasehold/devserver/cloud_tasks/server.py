@@ -129,5 +129,5 @@ def _wake_and_stop(server: BaseWSGIServer, serving: threading.Thread) -> None:
     while serving.is_alive():
         with contextlib.suppress(OSError):
             socket.create_connection((_HOST, server.port), timeout=1).close()
-        serving.join(0.05)
+        serving.join(0.005)
     stopper.join()

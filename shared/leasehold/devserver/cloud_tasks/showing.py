@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from leasehold.devserver.cloud_tasks.queue import HeldTask, Queue
-from leasehold.devserver.cloud_tasks.reading import METHODS, VIEWS
+from leasehold.devserver.cloud_tasks.held import HeldTask
+from leasehold.devserver.cloud_tasks.queue import Queue
+from leasehold.devserver.cloud_tasks.reading_tasks import METHODS, VIEWS
 from leasehold.devserver.cloud_tasks.tasks import HttpTask
 
+Shown = dict[str, Any]  # JSON that is to be sent
 #: How the value of an enum is written: its name, or the integer that the client asks for.
 EnumForm = Callable[[Mapping[int, str], str], int | str]
 STATES: Final = {1: "RUNNING", 2: "PAUSED"}
@@ -26,7 +28,7 @@ def as_integer(names: Mapping[int, str], name: str) -> int:
     return next(number for number, known in names.items() if known == name)
 
 
-def show_task(queue: str, held: HeldTask, view: str, form: EnumForm) -> dict[str, Any]:
+def show_task(queue: str, held: HeldTask, view: str, form: EnumForm) -> Shown:
     """Return a task; its body is shown in the full view only."""
     full = view == "FULL"
     shown = {
@@ -45,7 +47,7 @@ def show_task(queue: str, held: HeldTask, view: str, form: EnumForm) -> dict[str
     return shown
 
 
-def show_queue(queue: Queue, form: EnumForm) -> dict[str, Any]:
+def show_queue(queue: Queue, form: EnumForm) -> Shown:
     """Return a queue."""
     retry, rate = queue.settings.retry, queue.settings.rate
     shown = {
@@ -69,8 +71,8 @@ def show_queue(queue: Queue, form: EnumForm) -> dict[str, Any]:
     return shown
 
 
-def _http_request(task: HttpTask, *, full: bool, form: EnumForm) -> dict[str, Any]:
-    shown: dict[str, Any] = {
+def _http_request(task: HttpTask, *, full: bool, form: EnumForm) -> Shown:
+    shown: Shown = {
         "url": task.url,
         "httpMethod": form(METHODS, task.method),
         "headers": dict(task.headers or {}) | {"User-Agent": "Google-Cloud-Tasks"},

@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 import flask
 from werkzeug.exceptions import HTTPException
 
+from leasehold.devserver.cloud_tasks import asked
 from leasehold.devserver.cloud_tasks.fault_routes import fault_routes
 from leasehold.devserver.cloud_tasks.fields import Fields
 from leasehold.devserver.cloud_tasks.masks import masked
 from leasehold.devserver.cloud_tasks.queue import Queue
 from leasehold.devserver.cloud_tasks.queues import Queues
-from leasehold.devserver.cloud_tasks.reading import (
-    VIEWS,
-    check_queue_name,
-    read_settings,
-    read_task,
-)
+from leasehold.devserver.cloud_tasks.reading_queues import check_queue_name, read_settings
+from leasehold.devserver.cloud_tasks.reading_tasks import read_task
 from leasehold.devserver.cloud_tasks.refusals import RefusedError, invalid
-from leasehold.devserver.cloud_tasks.showing import (
-    EnumForm,
-    as_integer,
-    as_name,
-    show_queue,
-    show_task,
-)
+from leasehold.devserver.cloud_tasks.showing import Shown, show_queue, show_task
 from leasehold.ports.clock import Clock
-
-Shown = dict[str, Any]
 
 _LOCATION: Final = "/v2/<path:parent>/queues"
 _QUEUE: Final = f"{_LOCATION}/<queue>"
 _TASK: Final = f"{_QUEUE}/tasks/<task>"
-_PAGE: Final = 1000
 _log = logging.getLogger(__name__)
 
 
@@ -73,35 +60,38 @@ class Surface:
 
     def create_task(self, parent: str, queue: str) -> Shown:
         """Take a task."""
-        name = _full(parent, queue)
+        name = asked.queue_name(parent, queue)
         task, view = read_task(
-            _json(),
+            asked.body(),
             name,
             now=self._clock.now(),
             new_name=lambda: str(int(self._clock.new_id(), 16)),
             shortest=self._shortest,
         )
-        return show_task(name, self._queues.add(name, task), view, _form())
+        return show_task(name, self._queues.add(name, task), view, asked.enum_form())
 
     def list_tasks(self, parent: str, queue: str) -> Shown:
         """List the tasks of a queue, a page at a time."""
-        name = _full(parent, queue)
-        shown = [show_task(name, held, _view(), _form()) for held in self._queues.tasks(name)]
-        return _page("tasks", shown)
+        name = asked.queue_name(parent, queue)
+        shown = [
+            show_task(name, held, asked.view(), asked.enum_form())
+            for held in self._queues.tasks(name)
+        ]
+        return asked.page("tasks", shown)
 
     def get_task(self, parent: str, queue: str, task: str) -> Shown:
         """Show a task."""
-        name = _full(parent, queue)
-        return show_task(name, self._queues.task(name, task), _view(), _form())
+        name = asked.queue_name(parent, queue)
+        return show_task(name, self._queues.task(name, task), asked.view(), asked.enum_form())
 
     def delete_task(self, parent: str, queue: str, task: str) -> Shown:
         """Drop a task."""
-        self._queues.delete(_full(parent, queue), task)
+        self._queues.delete(asked.queue_name(parent, queue), task)
         return {}
 
     def create_queue(self, parent: str) -> Shown:
         """Make a queue."""
-        body = _json()
+        body = asked.body()
         fields = Fields(body, "queue")
         name = fields.text("name")
         if name.rpartition("/queues/")[0] != parent:
@@ -111,30 +101,30 @@ class Surface:
 
     def list_queues(self, parent: str) -> Shown:
         """List the queues of a location, a page at a time."""
-        return _page("queues", [_shown(queue) for queue in self._queues.all(parent)])
+        return asked.page("queues", [_shown(queue) for queue in self._queues.all(parent)])
 
     def get_queue(self, parent: str, queue: str) -> Shown:
         """Show a queue."""
-        return _shown(self._queues.queue(_full(parent, queue)))
+        return _shown(self._queues.queue(asked.queue_name(parent, queue)))
 
     def update_queue(self, parent: str, queue: str) -> Shown:
         """Change the settings of a queue; one that is missing is made."""
-        new = read_settings(Fields(_json(), "queue"))
+        new = read_settings(Fields(asked.body(), "queue"))
         mask = flask.request.args.get("updateMask", "")
-        name = check_queue_name(_full(parent, queue))
+        name = check_queue_name(asked.queue_name(parent, queue))
         return _shown(self._queues.update(name, lambda old: masked(old, new, mask)))
 
     def pause_queue(self, parent: str, queue: str) -> Shown:
         """Start no more deliveries from a queue."""
-        return _shown(self._queues.pause(_full(parent, queue), paused=True))
+        return _shown(self._queues.pause(asked.queue_name(parent, queue), paused=True))
 
     def resume_queue(self, parent: str, queue: str) -> Shown:
         """Go on with a queue."""
-        return _shown(self._queues.pause(_full(parent, queue), paused=False))
+        return _shown(self._queues.pause(asked.queue_name(parent, queue), paused=False))
 
     def purge_queue(self, parent: str, queue: str) -> Shown:
         """Drop all tasks of a queue."""
-        return _shown(self._queues.purge(_full(parent, queue)))
+        return _shown(self._queues.purge(asked.queue_name(parent, queue)))
 
 
 def make_app(queues: Queues, clock: Clock, shortest_deadline: timedelta) -> flask.Flask:
@@ -167,35 +157,5 @@ def _broken(error: Exception) -> tuple[Shown, int]:
     return _refuse(RefusedError("INTERNAL", f"{type(error).__name__}: {error}"))
 
 
-def _full(parent: str, queue: str) -> str:
-    return check_queue_name(f"{parent}/queues/{queue}")
-
-
-def _json() -> Any:
-    try:
-        return json.loads(flask.request.get_data())
-    except (ValueError, RecursionError):
-        raise invalid("Invalid JSON payload received.") from None
-
-
-def _form() -> EnumForm:
-    return as_integer if "enum-encoding=int" in flask.request.args.get("$alt", "") else as_name
-
-
-def _view() -> str:
-    view = flask.request.args.get("responseView", "BASIC")
-    return VIEWS.get(int(view), "BASIC") if view.isdecimal() else view
-
-
 def _shown(queue: Queue) -> Shown:
-    return show_queue(queue, _form())
-
-
-def _page(key: str, rows: list[Shown]) -> Shown:
-    """Return the page that was asked for: its token is the last name of the page before."""
-    args = flask.request.args
-    size = args.get("pageSize", 0, type=int)
-    size = size if 0 < size < _PAGE else _PAGE
-    left = [row for row in rows if row["name"] > args.get("pageToken", "")]
-    more = {"nextPageToken": left[size - 1]["name"]} if len(left) > size else {}
-    return {key: left[:size], **more}
+    return show_queue(queue, asked.enum_form())

@@ -1,0 +1,104 @@
+"""Artifacts in a bucket of Cloud Storage: an object is there whole once its upload is done."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from leasehold.domain.artifact_name import check_artifact_name
+from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
+
+#: A call gives up after this long, all its tries together.
+DEADLINE_S: Final = 20.0
+
+#: How long to wait for a connection, and for each further byte.
+_TIMEOUT_S: Final = (5.0, 20.0)
+
+
+class CloudStorageArtifacts:
+    """The artifacts port on a bucket, or on the emulator that STORAGE_EMULATOR_HOST names.
+
+    The library is imported here, and the client made by the first call in each process. Each call
+    may be made twice without harm, so the library repeats what does not get through.
+
+    Args:
+        bucket: its name.
+        prefix: the folder in it that holds all; empty: the bucket itself.
+        deadline_s: how long one call may take, all its tries together.
+    """
+
+    def __init__(self, bucket: str, prefix: str = "", *, deadline_s: float = DEADLINE_S) -> None:
+        import google.auth.exceptions as auth  # noqa: PLC0415 - half a second of a cold start
+        import requests  # noqa: PLC0415 - as above
+        from google.api_core import exceptions  # noqa: PLC0415 - as above
+        from google.cloud import storage  # noqa: PLC0415 - as above
+        from google.cloud.storage import retry  # noqa: PLC0415 - as above
+
+        self._folder = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._address = f"gs://{bucket}"
+        self._open = lambda: storage.Client().bucket(bucket)
+        self._limits = {
+            "timeout": _TIMEOUT_S,
+            "retry": retry.DEFAULT_RETRY.with_timeout(deadline_s),
+        }
+        self._missing = exceptions.NotFound
+        self._failures = (
+            exceptions.GoogleAPIError,
+            auth.GoogleAuthError,
+            requests.exceptions.RequestException,
+            OSError,
+        )
+        self._bucket: tuple[int, Any] | None = None
+        self._opening = threading.Lock()
+
+    def put(self, name: str, data: bytes) -> str:
+        """Store `data` whole or not at all; return its address."""
+        with self._told(name) as blob:
+            blob.upload_from_string(data, "application/octet-stream", **self._limits)
+        return f"{self._address}/{self._folder}{name}"
+
+    def get(self, name: str) -> bytes:
+        """Return what was stored."""
+        with self._told(name) as blob:
+            return bytes(blob.download_as_bytes(**self._limits))
+
+    def exists(self, name: str) -> bool:
+        """Return whether something has that name."""
+        with self._told(name) as blob:
+            return bool(blob.exists(**self._limits))
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """Return the names below the folder `prefix`, sorted."""
+        if prefix:
+            check_artifact_name(prefix)
+        below = f"{self._folder}{prefix}/" if prefix else self._folder
+        with self._told(None) as bucket:
+            found = [blob.name for blob in bucket.list_blobs(prefix=below, **self._limits)]
+        return sorted(name.removeprefix(self._folder) for name in found)
+
+    @contextlib.contextmanager
+    def _told(self, name: str | None) -> Iterator[Any]:
+        """Lend the object of a name, or the bucket; tell what goes wrong as the port's errors."""
+        if name is not None:
+            check_artifact_name(name)
+        try:
+            bucket = self._of_this_process()
+            yield bucket if name is None else bucket.blob(f"{self._folder}{name}")
+        except self._failures as error:
+            if name is not None and isinstance(error, self._missing):
+                raise ArtifactNotFoundError(name=name, store=self._address) from None
+            problem = f"{type(error).__name__}: {error}"[:500]
+            raise StoreUnavailableError(store=self._address, problem=problem) from error
+
+    def _of_this_process(self) -> Any:
+        """Return this process's bucket: connections are not shared across a fork."""
+        found = self._bucket
+        if found is None or found[0] != os.getpid():
+            with self._opening:
+                found = self._bucket
+                if found is None or found[0] != os.getpid():
+                    found = self._bucket = (os.getpid(), self._open())
+        return found[1]

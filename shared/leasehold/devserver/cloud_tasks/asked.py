@@ -1,0 +1,49 @@
+"""What every request of the REST surface says in the same way."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import flask
+
+from leasehold.devserver.cloud_tasks.reading_queues import check_queue_name
+from leasehold.devserver.cloud_tasks.reading_tasks import VIEWS
+from leasehold.devserver.cloud_tasks.refusals import invalid
+from leasehold.devserver.cloud_tasks.showing import EnumForm, Shown, as_integer, as_name
+
+_PAGE: Final = 1000
+
+
+def queue_name(parent: str, queue: str) -> str:
+    """Return the full name of the queue in the path, or refuse it."""
+    return check_queue_name(f"{parent}/queues/{queue}")
+
+
+def body() -> Any:
+    """Return the JSON of the request, or refuse it."""
+    try:
+        return json.loads(flask.request.get_data())
+    except (ValueError, RecursionError):
+        raise invalid("Invalid JSON payload received.") from None
+
+
+def enum_form() -> EnumForm:
+    """Return how the caller wants enums."""
+    return as_integer if "enum-encoding=int" in flask.request.args.get("$alt", "") else as_name
+
+
+def view() -> str:
+    """Return the view of tasks that the caller wants."""
+    asked = flask.request.args.get("responseView", "BASIC")
+    return VIEWS.get(int(asked), "BASIC") if asked.isdecimal() else asked
+
+
+def page(key: str, rows: list[Shown]) -> Shown:
+    """Return the page that was asked for: its token is the last name of the page before."""
+    args = flask.request.args
+    size = args.get("pageSize", 0, type=int)
+    size = size if 0 < size < _PAGE else _PAGE
+    left = [row for row in rows if row["name"] > args.get("pageToken", "")]
+    more = {"nextPageToken": left[size - 1]["name"]} if len(left) > size else {}
+    return {key: left[:size], **more}
