@@ -63,7 +63,12 @@ def arrive(engine: Engine, hint: Hint) -> Committed[Change]:
 
 
 def has_lease(change: Change) -> bool:
-    """Return whether the change gave this worker a lease: by its hint, or with a hand-off."""
+    """Return whether the change gave this worker a lease: by its hint, or with a hand-off.
+
+    A settlement that is only answered again shows the run as it is now: that lease is another's.
+    """
+    if not change.changed:
+        return False
     if change.outcome is Outcome.HANDED_OFF:
         return change.manifest.lease is not None
     return change.outcome is Outcome.ACQUIRED

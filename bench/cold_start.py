@@ -1,0 +1,64 @@
+"""What a function adds to the import of what it stands on.
+
+Each round starts fresh interpreters, one after the other: one imports the framework, Flask,
+pydantic and the Google clients that the function needs with Google's stores; one imports the
+entry file, and then the same clients, which Leasehold loads when it opens its stores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from bench.measuring import Figure, figure, report
+
+ROOT: Final = Path(__file__).parents[1]
+_FRAMEWORK: Final = "import functions_framework, flask, pydantic"
+_FIRESTORE: Final = "import google.cloud.firestore"
+_TASKS: Final = "import google.cloud.tasks_v2"
+
+#: The clients that each entry needs: runs are kept in Firestore, the next task is created.
+NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "execute_step": (_FIRESTORE, _TASKS),
+    "serve_api": (_FIRESTORE, _TASKS),
+    "sweep_dead_letters": (_FIRESTORE, _TASKS),
+}
+
+
+def milliseconds(*lines: str) -> float:
+    """Return how long a fresh interpreter takes to start and run these lines."""
+    environ = os.environ | {"LEASEHOLD_CATALOG": "bench.durable_steps"}
+    began = time.perf_counter()
+    subprocess.run(  # noqa: S603 - our own lines
+        [sys.executable, "-c", "\n".join(lines)], check=True, cwd=ROOT, env=environ
+    )
+    return (time.perf_counter() - began) * 1000
+
+
+def measure(rounds: int) -> list[Figure]:
+    """Return a figure for each entry."""
+    figures = []
+    for entry, clients in NEEDS.items():
+        with_entry = (f"import functions.{entry}", *clients)
+        floor = (_FRAMEWORK, *clients)
+        milliseconds(*with_entry), milliseconds(*floor)  # the caches of disk and bytecode
+        measured = [(milliseconds(*with_entry), milliseconds(*floor)) for _ in range(rounds)]
+        figures.append(figure(f"cold start of {entry}", "ms", measured, at_most=1.15))
+    return figures
+
+
+def main() -> None:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=11)
+    report("cold_start", measure(parser.parse_args().rounds))
+
+
+if __name__ == "__main__":
+    main()

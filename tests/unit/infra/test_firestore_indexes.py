@@ -1,0 +1,178 @@
+"""infra/firestore.indexes.json serves each query the services ask.
+
+The emulator answers any query, with an index or without. Firestore refuses one that none serves;
+so these tests are what stands between a new query and an error in production.
+"""
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from leasehold.adapters.absent import AbsentDocuments
+from leasehold.domain.collections import RUNS
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.trace import TraceEvent
+from leasehold.ports.documents import Query, Snapshot
+from leasehold.services.adopt_runs import live_runs
+from leasehold.services.engine import Engine
+from leasehold.services.read_runs import RunFilter, list_runs
+from leasehold.testing import FrozenClock
+
+FILE = Path(__file__).parents[3] / "infra" / "firestore.indexes.json"
+DECLARED: Mapping[str, Any] = json.loads(FILE.read_text())
+
+#: Fields that a filter compares, then the field that sorts and its direction.
+Index = tuple[frozenset[str], str, str]
+
+FILTERS = {
+    "status": "ERROR",
+    "pipeline": "review",
+    "dead_lettered": True,
+    "label": "team:a",
+}
+
+
+class AskedDocuments(AbsentDocuments):
+    """A store with nothing in it, which keeps what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(FrozenClock())
+        self.asked: list[Query] = []
+
+    def query(self, query: Query) -> Sequence[Snapshot]:
+        self.asked.append(query)
+        return ()
+
+
+def asked_by_services() -> list[Query]:
+    """Return what is asked for lists with each combination of filters, and for live runs."""
+    documents = AskedDocuments()
+    engine = cast("Engine", SimpleNamespace(documents=documents))
+    for count in range(len(FILTERS) + 1):
+        for names in itertools.combinations(FILTERS, count):
+            wanted: dict[str, Any] = {name: FILTERS[name] for name in names}
+            list_runs(engine, RunFilter(**wanted))
+    list(live_runs(engine))
+    return documents.asked
+
+
+def composite(declared: Mapping[str, Any]) -> Index:
+    """Return a composite index; a field that must hold a value is told from one that is equal."""
+    *led_by, last = declared["fields"]
+    names = [
+        f"{field['fieldPath']}[]" if "arrayConfig" in field else field["fieldPath"]
+        for field in led_by
+    ]
+    return frozenset(names), last["fieldPath"], last["order"]
+
+
+COMPOSITES = [composite(index) for index in DECLARED["indexes"]]
+SINGLES = {
+    (override["fieldPath"], index["order"])
+    for override in DECLARED["fieldOverrides"]
+    for index in override["indexes"]
+}
+
+
+def is_served(query: Query) -> bool:
+    """Return whether the declared indexes serve a query.
+
+    Firestore walks one index whose leading fields are those that are compared and whose last is
+    the one that sorts. Where several fields must be equal it can also merge indexes that sort
+    alike and have those fields between them. That is documented for equality; an array that must
+    hold a value is taken to need an index of its own.
+    """
+    order = "DESCENDING" if query.descending else "ASCENDING"
+    assert query.order_by is not None
+    compared = set(query.equal)
+    if query.contains is not None:
+        compared.add(f"{query.contains[0]}[]")
+    if not compared:
+        return (query.order_by, order) in SINGLES
+    fitting = [fields for fields, *sort in COMPOSITES if sort == [query.order_by, order]]
+    if compared in fitting:
+        return True
+    merged = [fields for fields in fitting if fields < compared]
+    return query.contains is None and compared == set().union(*merged)
+
+
+@pytest.mark.parametrize("query", asked_by_services(), ids=repr)
+def test_a_query_of_the_services_is_served(query: Query) -> None:
+    assert is_served(query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        Query("runs", order_by="createdAt"),
+        Query("runs", order_by="alarmAt"),
+        Query("runs", order_by="createdAt", equal={"shard": 3}, descending=True),
+        Query("runs", order_by="createdAt", equal={"status": "ERROR"}),
+        Query(
+            "runs",
+            order_by="createdAt",
+            equal={"status": "ERROR", "shard": 3},
+            contains=("labels", "team:a"),
+            descending=True,
+        ),
+    ],
+    ids=repr,
+)
+def test_a_query_that_nobody_asks_is_not_served(query: Query) -> None:
+    """So the rule above can fail."""
+    assert not is_served(query)
+
+
+def test_the_declared_indexes_are_those_of_the_collections() -> None:
+    """SQLite makes its indexes from the same table; arrays are combined with each of the lists."""
+    direction = {"createdAt": "DESCENDING", "alarmAt": "ASCENDING"}
+    pairs = [index for index in RUNS.indexes if len(index) > 1]
+    lists = [index[0] for index in pairs if index[1] == "createdAt"]
+    expected = {(frozenset(index[:-1]), index[-1], direction[index[-1]]) for index in pairs}
+    for count in range(len(lists) + 1):
+        for fields in itertools.combinations(lists, count):
+            expected.add((frozenset({"labels[]", *fields}), "createdAt", "DESCENDING"))
+
+    assert len(COMPOSITES) == len(expected)
+    assert set(COMPOSITES) == expected
+    assert RUNS.arrays == ("labels",)
+    assert SINGLES == {(index[0], direction[index[0]]) for index in RUNS.indexes if len(index) == 1}
+
+
+def exempt(collection: str) -> set[str]:
+    """Return the fields of a collection that have no index of their own."""
+    return {
+        override["fieldPath"]
+        for override in DECLARED["fieldOverrides"]
+        if override["collectionGroup"] == collection and override["indexes"] == []
+    }
+
+
+def names_of(model: type[Manifest | TraceEvent]) -> set[str]:
+    return {str(field.alias) for field in model.model_fields.values()}
+
+
+def test_no_field_of_a_run_is_indexed_unasked() -> None:
+    """Firestore indexes each field that is not exempt, and those within its maps, both ways.
+
+    A step's output or a heartbeat would cost entries at each write, and a time that only grows
+    caps the writes of the whole collection at 500 a second.
+    """
+    assert exempt("runs") == (names_of(Manifest) | {"_commit"}) - {"createdAt"}
+
+
+def test_no_field_of_a_trace_event_is_indexed() -> None:
+    """A trace is read by its ids alone."""
+    assert exempt("trace") == names_of(TraceEvent) | {"_commit"}
+
+
+def test_the_file_has_the_form_that_firebase_deploys() -> None:
+    for index in DECLARED["indexes"]:
+        assert index["queryScope"] == "COLLECTION"
+        assert all(len(field) == 2 for field in index["fields"])
+    assert set(DECLARED) == {"indexes", "fieldOverrides"}
