@@ -56,9 +56,15 @@ def figure(
         unit=unit,
         floor=round(median(floor for _, floor in rounds), 3),
         ratio=round(ratio, 3),
-        target=f">= {at_least}" if at_least is not None else f"<= {at_most}",
+        target=_words(at_least, at_most),
         holds=holds,
     )
+
+
+def _words(at_least: float | None, at_most: float | None) -> str:
+    if at_least is None and at_most is None:
+        return "reported"
+    return f">= {at_least}" if at_least is not None else f"<= {at_most}"
 
 
 def report(name: str, figures: Sequence[Figure]) -> None:

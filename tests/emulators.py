@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import pytest
 
@@ -68,10 +68,20 @@ def need_firestore() -> None:
     try:
         firestore_host()
     except MissingEmulatorError as missing:
-        text = f"NO FIRESTORE EMULATOR, so this half of the suite does not run: {missing}"
-        if os.environ.get("LEASEHOLD_REQUIRE_EMULATORS") == "1":
-            pytest.fail(text, pytrace=False)
-        pytest.skip(text)
+        _refuse(f"NO FIRESTORE EMULATOR, so this half of the suite does not run: {missing}")
+
+
+@functools.cache
+def _say_at_the_end(text: str) -> None:
+    """Print the line once, when pytest no longer captures what is printed."""
+    atexit.register(print, text, file=sys.__stderr__, flush=True)
+
+
+def _refuse(text: str) -> NoReturn:
+    if os.environ.get("LEASEHOLD_REQUIRE_EMULATORS") == "1":
+        pytest.fail(text, pytrace=False)
+    _say_at_the_end(text)
+    pytest.skip(text)
 
 
 def free_port() -> int:

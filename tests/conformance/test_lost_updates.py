@@ -19,9 +19,7 @@ def count_of(documents: Documents, ref: Ref) -> int:
 
 
 @pytest.mark.parametrize("locked", [False, True])
-def test_threads_lose_no_update(
-    kind: str, documents: Documents, ref: Ref, locked: bool
-) -> None:
+def test_threads_lose_no_update(kind: str, documents: Documents, ref: Ref, locked: bool) -> None:
     """Each answer is there once: no two of them decided on the same document."""
     how_many, end = crowd(kind, locked=locked)
 

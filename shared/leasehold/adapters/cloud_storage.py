@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from leasehold.domain.artifact_name import check_artifact_name
@@ -39,7 +39,7 @@ class CloudStorageArtifacts:
 
         self._folder = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._address = f"gs://{bucket}"
-        self._open = lambda: storage.Client().bucket(bucket)
+        self._open: Callable[[], Any] = lambda: storage.Client().bucket(bucket)
         self._limits = {
             "timeout": _TIMEOUT_S,
             "retry": retry.DEFAULT_RETRY.with_timeout(deadline_s),

@@ -1,4 +1,6 @@
-"""From an address of the settings to the adapter behind it; Google's are imported when named."""
+"""From an address of the settings to the adapter behind it, which is imported when it is named."""
+
+# ruff: noqa: PLC0415 - a cold start pays only for the adapters it uses
 
 from __future__ import annotations
 
@@ -6,9 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from leasehold.adapters.folder import FolderArtifacts
 from leasehold.adapters.in_process_tasks import InProcessTasks
-from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
@@ -18,8 +18,10 @@ from leasehold.ports.task_queue import TaskQueue
 def open_documents(address: str, clock: Clock) -> Documents:
     """Open the store at `sqlite:///PATH` or `firestore://PROJECT/DATABASE`."""
     if address.startswith("sqlite:"):
+        from leasehold.adapters.sqlite import SqliteDocuments
+
         return SqliteDocuments(Path(address.removeprefix("sqlite:///")), clock)
-    from leasehold.adapters.firestore import FirestoreDocuments  # noqa: PLC0415 - cold start
+    from leasehold.adapters.firestore import FirestoreDocuments
 
     project, database = address.removeprefix("firestore://").split("/")
     return FirestoreDocuments(project, database, clock)
@@ -28,8 +30,10 @@ def open_documents(address: str, clock: Clock) -> Documents:
 def open_artifacts(address: str, clock: Clock) -> Artifacts:
     """Open the artifacts at `file://FOLDER` or `gs://BUCKET/PREFIX`."""
     if address.startswith("file:"):
+        from leasehold.adapters.folder import FolderArtifacts
+
         return FolderArtifacts(Path(address.removeprefix("file://")), clock)
-    from leasehold.adapters.cloud_storage import CloudStorageArtifacts  # noqa: PLC0415 - as above
+    from leasehold.adapters.cloud_storage import CloudStorageArtifacts
 
     bucket, _, prefix = address.removeprefix("gs://").partition("/")
     return CloudStorageArtifacts(bucket, prefix)
@@ -40,7 +44,7 @@ def open_tasks(settings: Mapping[str, Any], clock: Clock) -> TaskQueue:
     address = settings["LEASEHOLD_TASKS"]
     if address == "in-process":
         return InProcessTasks(clock)
-    from leasehold.adapters.cloud_tasks import CloudTasks  # noqa: PLC0415 - as above
+    from leasehold.adapters.cloud_tasks import CloudTasks
 
     project, location = address.removeprefix("cloud-tasks://").split("/")
     return CloudTasks(

@@ -60,12 +60,19 @@ class DevServer:
     Args:
         options: what it is served with.
         tell: told in a line what happens.
+        tasks: what plays Cloud Tasks, where its limits are not to be the usual ones.
 
     Raises:
         SettingError, CatalogError, and the errors of the registries: nothing was started.
     """
 
-    def __init__(self, options: DevOptions, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        options: DevOptions,
+        tell: Callable[[str], None],
+        *,
+        tasks: CloudTasksDouble | None = None,
+    ) -> None:
         self._tell = tell
         folder = entry_folder()
         check_free(options.port)
@@ -74,7 +81,7 @@ class DevServer:
         execute = Function("execute_step", free_port(), workers=options.workers)
         sweep = Function("sweep_dead_letters", free_port(), threads=2)
         self.url = api.url
-        self.tasks = CloudTasksDouble()
+        self.tasks = tasks or CloudTasksDouble()
         self._environ = settings_of(options, execute.url)
         self._folder = folder
         self._functions = (execute, sweep, api)

@@ -64,7 +64,11 @@ def _store_address(text: str) -> str:
     """SQLite takes `:memory:` for a database of each connection's own: runs would be lost."""
     if ":memory:" in text:
         raise ValueError(text)
-    return _pair("firestore://")(text) if text.startswith("firestore:") else _address("sqlite:///")(text)
+    return (
+        _pair("firestore://")(text)
+        if text.startswith("firestore:")
+        else _address("sqlite:///")(text)
+    )
 
 
 def _tasks_address(text: str) -> str:

@@ -21,6 +21,7 @@ from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.adopt_runs import live_runs
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import RunFilter, list_runs
+from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock
 
 FILE = Path(__file__).parents[3] / "infra" / "firestore.indexes.json"
@@ -50,14 +51,15 @@ class AskedDocuments(AbsentDocuments):
 
 
 def asked_by_services() -> list[Query]:
-    """Return what is asked for lists with each combination of filters, and for live runs."""
+    """Return what is asked for lists with each combination of filters, for live runs and alarms."""
     documents = AskedDocuments()
-    engine = cast("Engine", SimpleNamespace(documents=documents))
+    engine = cast("Engine", SimpleNamespace(documents=documents, clock=FrozenClock()))
     for count in range(len(FILTERS) + 1):
         for names in itertools.combinations(FILTERS, count):
             wanted: dict[str, Any] = {name: FILTERS[name] for name in names}
             list_runs(engine, RunFilter(**wanted))
     list(live_runs(engine))
+    sweep(engine)
     return documents.asked
 
 
@@ -141,7 +143,8 @@ def test_the_declared_indexes_are_those_of_the_collections() -> None:
     assert len(COMPOSITES) == len(expected)
     assert set(COMPOSITES) == expected
     assert RUNS.arrays == ("labels",)
-    assert SINGLES == {(index[0], direction[index[0]]) for index in RUNS.indexes if len(index) == 1}
+    singles = [index[0] for index in RUNS.indexes if len(index) == 1]
+    assert {(field, direction[field]) for field in singles} == SINGLES
 
 
 def exempt(collection: str) -> set[str]:

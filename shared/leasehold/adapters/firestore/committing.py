@@ -163,9 +163,7 @@ class Change(Generic[Answer]):
             return self._committed(sent, from_version(one.snapshot.version))
         return None
 
-    def _settle(
-        self, sent: _Sent[Answer], *, conflict: bool = False
-    ) -> Committed[Answer] | None:
+    def _settle(self, sent: _Sent[Answer], *, conflict: bool = False) -> Committed[Answer] | None:
         """Look what a commit without a good answer came to; None: to nothing, so far.
 
         Raises:

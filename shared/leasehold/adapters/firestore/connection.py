@@ -71,7 +71,7 @@ class Connection:
     def __init__(self, project: str, database: str, clock: Clock, connect: Connect) -> None:
         self.name = f"projects/{project}/databases/{database}"
         self.documents = f"{self.name}/documents"
-        self._open = lambda: connect(project, database)
+        self._open: Callable[[], Any] = lambda: connect(project, database)
         self._clock = clock
         self._api: tuple[int, Any] | None = None
         self._opening = threading.Lock()
@@ -202,7 +202,7 @@ class Connection:
 
 def official_client(project: str, database: str) -> Any:
     """Return the client that the official library makes; it honours FIRESTORE_EMULATOR_HOST."""
-    client = firestore.Client(project=project, database=database)
+    client: Any = firestore.Client(project=project, database=database)
     return client._firestore_api  # noqa: SLF001 - the layer above it retries commits unasked
 
 

@@ -1,0 +1,158 @@
+"""Durable steps through `leasehold dev`, as a share of requests to a function that does nothing.
+
+The floor is a no-op function under the same server, with as many processes and threads, called by
+as many clients as there are runs at once. A durable step is one such request, and beside it a task
+that is created and delivered over HTTP and two durable transactions. Where the time goes is told
+from the timelines: from hand-off to start is the queue's part, from start to completion the
+engine's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import urllib3
+
+from bench.durable_steps import STEPS_A_RUN
+from bench.measuring import Figure, figure, report
+from leasehold.devserver.children import START_S, Child, Function, free_port
+from leasehold.devserver.cloud_tasks import CloudTasksDouble, QueueSettings, RateLimits
+from leasehold.devserver.server import DevOptions, DevServer
+
+AT_ONCE: Final = 16
+WORKERS: Final = 2
+
+
+def steps_through_the_bundle(runs: int) -> tuple[float, float, float]:
+    """Return steps a second, and the median milliseconds of queue and engine in a step."""
+    with _bundle() as url:
+        _run_all(url, AT_ONCE)  # the servers are warm then
+        began = time.perf_counter()
+        ids = _run_all(url, runs)
+        seconds = time.perf_counter() - began
+        stories = [_call(f"{url}/runs/{run_id}")["steps"] for run_id in ids]
+    queue, engine = [], []
+    for steps in stories:
+        records = list(steps.values())
+        engine += [_ms(record["startedAt"], record["completedAt"]) for record in records]
+        pairs = zip(records, records[1:], strict=False)
+        queue += [_ms(before["handedOffAt"], after["startedAt"]) for before, after in pairs]
+    return runs * STEPS_A_RUN / seconds, median(queue), median(engine)
+
+
+def requests_of_the_floor(requests: int) -> float:
+    """Return how many requests a second the no-op function answers to as many clients."""
+    function = Function("no_op", free_port(), workers=WORKERS)
+    child = Child(function, Path(__file__).parent / "functions", dict(os.environ), print)
+    child.start()
+    try:
+        child.wait_until_ready(time.monotonic() + START_S)
+        pool = urllib3.PoolManager(maxsize=AT_ONCE, block=True)
+
+        def ask() -> None:
+            for _ in range(requests // AT_ONCE):
+                pool.request("POST", function.url, body=b"{}")
+
+        _in_threads(ask)
+        began = time.perf_counter()
+        _in_threads(ask)
+        return requests / (time.perf_counter() - began)
+    finally:
+        child.ask_to_stop()
+        child.kill_at(time.monotonic() + START_S)
+
+
+def _run_all(url: str, runs: int) -> list[str]:
+    """Run so many no-op runs, a few at once; return their ids."""
+    ids: list[str] = []
+    numbers = iter(range(runs))
+    taking = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with taking:
+                number = next(numbers, None)
+            if number is None:
+                return
+            body = {"pipeline": "no-op", "input": {"number": number}}
+            run_id = _call(f"{url}/runs", body)["runId"]
+            while _call(f"{url}/runs/{run_id}")["status"] != "COMPLETED":
+                time.sleep(0.02)
+            ids.append(run_id)
+
+    _in_threads(work)
+    return ids
+
+
+@contextmanager
+def _bundle() -> Iterator[str]:
+    with TemporaryDirectory() as name:
+        environ = os.environ | {"LEASEHOLD_CATALOG": "bench.durable_steps"}
+        options = DevOptions(port=free_port(), workers=WORKERS, data=Path(name), environ=environ)
+        fast = QueueSettings(rate=RateLimits(max_dispatches_per_second=10_000))
+        server = DevServer(options, print, tasks=CloudTasksDouble(fast))
+        server.start()
+        try:
+            yield server.url
+        finally:
+            server.stop()
+
+
+def _in_threads(work: Any) -> None:
+    threads = [threading.Thread(target=work) for _ in range(AT_ONCE)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _call(url: str, body: Any = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(url, data=data, timeout=60) as answer:  # noqa: S310 - our own
+        return json.load(answer)
+
+
+def _ms(begin: str, end: str) -> float:
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds() * 1000
+
+
+def measure(rounds: int, runs: int) -> list[Figure]:
+    """Return the figures; each round measures bundle and floor one after the other."""
+    steps, queue, engine = [], [], []
+    for _ in range(rounds):
+        ours, queue_ms, engine_ms = steps_through_the_bundle(runs)
+        floor = requests_of_the_floor(runs * STEPS_A_RUN)
+        steps.append((ours, floor))
+        whole = 1000 * AT_ONCE / ours
+        queue.append((queue_ms, whole))
+        engine.append((engine_ms, whole))
+    return [
+        figure("steps through the bundle, of no-op requests", "steps/s", steps),
+        figure("queue: from hand-off to start, of a step", "ms", queue),
+        figure("engine: from start to completion, of a step", "ms", engine),
+    ]
+
+
+def main() -> None:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=160)
+    given = parser.parse_args()
+    report("bundle_steps", measure(given.rounds, given.runs))
+
+
+if __name__ == "__main__":
+    main()

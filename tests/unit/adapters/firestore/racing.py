@@ -1,0 +1,77 @@
+"""What processes do that want the same step at once."""
+
+from __future__ import annotations
+
+import multiprocessing
+from datetime import timedelta
+from functools import partial
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Barrier
+
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.firestore import FirestoreDocuments
+from leasehold.domain import lifecycle
+from leasehold.domain.change import on_manifest, on_run
+from leasehold.domain.dispatch import Rules, StepSettings
+from leasehold.domain.document import Ref
+from leasehold.domain.lifecycle import NewRun
+from leasehold.domain.manifest import KeptValue, run_ref
+from tests.conformance.stores import one_more
+from tests.unit.adapters.firestore.wire import Place, Wire
+
+DRAFT = StepSettings(
+    step_type="draft",
+    agent_timeout=timedelta(seconds=120),
+    dispatch_deadline=timedelta(seconds=180),
+    max_retries=2,
+    heartbeat=timedelta(seconds=10),
+    queue="draft",
+    remote=False,
+    sources={"agentTimeout": "entry"},
+)
+RULES = Rules(settings_for={"draft": DRAFT}.get)
+
+
+def open_store(place: Place) -> FirestoreDocuments:
+    """Open the store of a place in this process."""
+    connect = Wire(place.host).connect
+    return FirestoreDocuments(place.project, "(default)", SystemClock(), connect=connect)
+
+
+def start(documents: FirestoreDocuments, run_id: str) -> None:
+    """Start a run of one step, which waits for a worker."""
+    new = NewRun(
+        run_id=run_id,
+        pipeline="letters",
+        plan=("draft",),
+        input=KeptValue(text='{"to":"ada"}'),
+        input_digest="digest-1",
+        nonce="nonce-1",
+    )
+    started = partial(lifecycle.start, rules=RULES, new=new)
+    documents.transact(run_ref(run_id), on_manifest(started))
+
+
+def acquire(place: Place, run_id: str, holder: str, all_ready: Barrier, told: Connection) -> None:
+    """Ask for the lease at the same moment as the others, and send what came of it."""
+    documents = open_store(place)
+    documents.get(run_ref(run_id))  # connected before the race begins
+    ask = partial(lifecycle.arrive, rules=RULES, generation=1, lease_id=holder, holder=holder)
+    all_ready.wait()
+    change = documents.transact(run_ref(run_id), on_run(run_id, ask), locked=True).answer
+    told.send(change.outcome.value)
+    told.close()
+    documents.close()
+
+
+def fork_and_count(place: Place, ref: Ref) -> None:
+    """Make a store, as a server does before it forks; let three workers count with it."""
+    documents = open_store(place)
+    forked = multiprocessing.get_context("fork")
+    workers = [forked.Process(target=documents.transact, args=(ref, one_more)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    documents.transact(ref, one_more)
+    documents.close()

@@ -1,0 +1,70 @@
+"""A store that does not answer, and what an import costs."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.firestore import FirestoreDocuments
+from leasehold.domain.document import Ref
+from leasehold.errors import StoreUnavailableError
+from leasehold.ports.documents import Query
+from tests.conformance.stores import one_more
+from tests.emulators import free_port
+from tests.unit.adapters.firestore.wire import Wire
+
+REF = Ref("runs", "r-1")
+
+CALLS: dict[str, Callable[[FirestoreDocuments], object]] = {
+    "get": lambda documents: documents.get(REF),
+    "query": lambda documents: documents.query(Query("runs/r-1/trace")),
+    "delete": lambda documents: documents.delete(REF),
+    "transact": lambda documents: documents.transact(REF, one_more),
+    "transact under a lock": lambda documents: documents.transact(REF, one_more, locked=True),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("listens", [False, True], ids=["nobody listens", "nobody answers"])
+def test_a_store_that_does_not_answer_is_told_in_time(
+    call: Callable[[FirestoreDocuments], object], *, listens: bool
+) -> None:
+    clock = SystemClock()
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        if listens:
+            mute.listen()
+        port = mute.getsockname()[1] if listens else free_port()
+        wire = Wire(f"127.0.0.1:{port}")
+        documents = FirestoreDocuments(
+            "p-1", "(default)", clock, deadline_s=0.5, connect=wire.connect
+        )
+        begun = clock.monotonic()
+
+        with pytest.raises(StoreUnavailableError) as raised:
+            call(documents)
+
+        assert clock.monotonic() - begun < 3
+        assert raised.value.retryable
+        assert "projects/p-1/databases/(default)" in str(raised.value)
+        documents.close()
+
+
+def test_google_is_imported_when_a_store_is_opened(root: Path) -> None:
+    """A function that needs no store starts without its half second."""
+    program = (
+        "import sys\n"
+        "import leasehold.adapters.firestore, leasehold.adapters.cloud_storage\n"
+        "costly = ('google.api_core', 'google.auth', 'google.protobuf', 'grpc', 'requests')\n"
+        "print([name for name in costly if name in sys.modules])"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "[]\n"

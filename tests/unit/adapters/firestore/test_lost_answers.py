@@ -1,0 +1,187 @@
+"""RPCs that fail: a commit that happened is known, one that did not is repeated."""
+
+from typing import Any
+
+import grpc
+import pytest
+
+from leasehold.adapters.firestore import FirestoreDocuments
+from leasehold.domain.document import Ref, Write
+from leasehold.errors import StoreUnavailableError, VersionConflictError
+from tests.conformance.stores import one_more, put
+from tests.unit.adapters.firestore.wire import Fault, Wire
+
+UNCLEAR = [
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.CANCELLED,
+]
+NOT_NOW = [grpc.StatusCode.ABORTED, grpc.StatusCode.RESOURCE_EXHAUSTED]
+
+#: The ways to change a document.
+WAYS = ["read", "locked", "version"]
+
+
+def count_up(documents: FirestoreDocuments, ref: Ref, way: str) -> int:
+    """Count one up, in one of the ways."""
+    options: dict[str, Any] = {"locked": way == "locked"}
+    if way == "version":
+        options["if_version"] = documents.get(ref)
+    return documents.transact(ref, one_more, **options).answer
+
+
+def count_of(documents: FirestoreDocuments, ref: Ref) -> int:
+    found = documents.get(ref)
+    assert found is not None
+    return int(found.document["count"])
+
+
+@pytest.fixture(autouse=True)
+def one(other: FirestoreDocuments, ref: Ref) -> None:
+    """All counts begin at one."""
+    other.transact(ref, put({"count": 1}))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("code", UNCLEAR, ids=str)
+def test_a_commit_that_happened_and_lost_its_answer_is_known(
+    documents: FirestoreDocuments, wire: Wire, ref: Ref, way: str, code: grpc.StatusCode
+) -> None:
+    wire.faults.append(Fault("Commit", code, after=True))
+
+    answer = count_up(documents, ref, way)
+
+    assert answer == 2
+    assert count_of(documents, ref) == 2
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("code", [*UNCLEAR, *NOT_NOW], ids=str)
+def test_a_commit_that_did_not_happen_is_repeated(
+    documents: FirestoreDocuments, wire: Wire, ref: Ref, way: str, code: grpc.StatusCode
+) -> None:
+    wire.faults += [Fault("Commit", code), Fault("Commit", code)]
+
+    answer = count_up(documents, ref, way)
+
+    assert answer == 2
+    assert count_of(documents, ref) == 2
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_answers_that_are_lost_while_a_lost_answer_is_looked_for_are_borne(
+    documents: FirestoreDocuments, wire: Wire, ref: Ref, way: str
+) -> None:
+    answer_lost = Fault("Commit", grpc.StatusCode.UNAVAILABLE, after=True)
+    then = Fault("BatchGetDocuments", grpc.StatusCode.UNAVAILABLE)
+    answer_lost.meanwhile = lambda: wire.faults.extend([then, then])
+    wire.faults.append(answer_lost)
+
+    answer = count_up(documents, ref, way)
+
+    assert answer == 2
+    assert count_of(documents, ref) == 2
+
+
+@pytest.mark.parametrize("way", ["read", "locked"])
+def test_what_somebody_else_wrote_alike_is_not_taken_for_ours(
+    documents: FirestoreDocuments, other: FirestoreDocuments, wire: Wire, ref: Ref, way: str
+) -> None:
+    """Both counted to 2; told by what is stored, the second count would be lost."""
+
+    def meanwhile() -> None:
+        wire.faults.clear()
+        other.transact(ref, put({"count": 2}))
+
+    code = grpc.StatusCode.UNAVAILABLE
+    if way == "locked":  # its lock keeps the other one out until it is given up
+        wire.faults.append(Fault("BatchGetDocuments", code, meanwhile=meanwhile))
+    else:
+        wire.faults.append(Fault("Commit", code, meanwhile=meanwhile))
+
+    answer = count_up(documents, ref, way)
+
+    assert answer == 3
+    assert count_of(documents, ref) == 3
+
+
+def test_what_somebody_else_wrote_alike_is_a_conflict_for_a_version(
+    documents: FirestoreDocuments, other: FirestoreDocuments, wire: Wire, ref: Ref
+) -> None:
+    fault = Fault("Commit", grpc.StatusCode.UNAVAILABLE)
+    fault.meanwhile = lambda: other.transact(ref, put({"count": 2}))
+    wire.faults.append(fault)
+
+    with pytest.raises(VersionConflictError):
+        count_up(documents, ref, "version")
+
+
+def test_a_commit_that_was_overwritten_since_is_known_by_what_it_created(
+    documents: FirestoreDocuments, other: FirestoreDocuments, wire: Wire, ref: Ref
+) -> None:
+    event = Ref(f"{ref}/trace", "000000")
+    known = documents.get(ref)
+    fault = Fault("Commit", grpc.StatusCode.UNAVAILABLE, after=True)
+    fault.meanwhile = lambda: other.transact(ref, put({"count": 9}))
+    wire.faults.append(fault)
+
+    committed = documents.transact(
+        ref, lambda _, __: Write("ours", {"count": 2}, {event: {}}), if_version=known
+    )
+
+    assert committed.answer == "ours"
+    assert committed.snapshot is not None
+    assert committed.snapshot.document == {"count": 2}
+    with pytest.raises(VersionConflictError):
+        documents.transact(ref, one_more, if_version=committed.snapshot)
+
+
+def test_what_is_created_alone_is_known_too(
+    documents: FirestoreDocuments, wire: Wire, ref: Ref
+) -> None:
+    event = Ref(f"{ref}/trace", "000000")
+    wire.faults.append(Fault("Commit", grpc.StatusCode.UNAVAILABLE, after=True))
+
+    committed = documents.transact(ref, lambda _, __: Write("ours", creates={event: {}}))
+
+    assert committed.answer == "ours"
+
+
+@pytest.mark.parametrize("rpc", ["BeginTransaction", "BatchGetDocuments"])
+@pytest.mark.parametrize("code", [*UNCLEAR, *NOT_NOW], ids=str)
+def test_each_try_under_a_lock_is_a_fresh_transaction(
+    documents: FirestoreDocuments, wire: Wire, ref: Ref, rpc: str, code: grpc.StatusCode
+) -> None:
+    """The official client repeats a transaction only where its commit was aborted."""
+    wire.faults.append(Fault(rpc, code))
+
+    answer = count_up(documents, ref, "locked")
+
+    assert answer == 2
+    assert wire.calls.count("BeginTransaction") == 2
+
+
+@pytest.mark.parametrize("code", [*UNCLEAR, *NOT_NOW], ids=str)
+def test_a_read_that_gets_no_answer_is_repeated(
+    documents: FirestoreDocuments, wire: Wire, ref: Ref, code: grpc.StatusCode
+) -> None:
+    wire.faults += [Fault("BatchGetDocuments", code)] * 3
+
+    assert count_of(documents, ref) == 1
+
+
+@pytest.mark.parametrize(
+    "code", [grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.INVALID_ARGUMENT], ids=str
+)
+def test_what_no_repetition_helps_is_told_at_once(
+    documents: FirestoreDocuments, wire: Wire, ref: Ref, code: grpc.StatusCode
+) -> None:
+    wire.faults.append(Fault("BatchGetDocuments", code))
+
+    with pytest.raises(StoreUnavailableError) as raised:
+        documents.get(ref)
+
+    assert "lost on the wire" in str(raised.value)
+    assert wire.calls == ["BatchGetDocuments"]

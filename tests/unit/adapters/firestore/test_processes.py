@@ -1,0 +1,50 @@
+"""Several processes on one Firestore."""
+
+import multiprocessing
+
+from leasehold.adapters.firestore import FirestoreDocuments
+from leasehold.domain.document import Ref
+from leasehold.domain.manifest import Manifest
+from tests.unit.adapters.firestore.racing import acquire, fork_and_count, start
+from tests.unit.adapters.firestore.wire import Place
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def test_of_three_that_race_to_acquire_a_step_one_gets_the_lease(
+    documents: FirestoreDocuments, place: Place, ref: Ref
+) -> None:
+    start(documents, ref.id)
+    barrier = SPAWN.Barrier(3)
+    pipes = [SPAWN.Pipe(duplex=False) for _ in range(3)]
+    racers = [
+        SPAWN.Process(target=acquire, args=(place, ref.id, f"worker-{number}", barrier, told))
+        for number, (_, told) in enumerate(pipes)
+    ]
+    for racer in racers:
+        racer.start()
+
+    outcomes = [heard.recv() for heard, _ in pipes]
+
+    for racer in racers:
+        racer.join()
+    assert sorted(outcomes) == ["acquired", "lease_held", "lease_held"]
+    found = documents.get(ref)
+    assert found is not None
+    run = Manifest.model_validate(found.document)
+    assert run.lease is not None
+    assert run.lease.holder == f"worker-{outcomes.index('acquired')}"
+    assert run.fencing_token == 1
+
+
+def test_workers_can_use_a_store_that_was_made_before_the_fork(
+    documents: FirestoreDocuments, place: Place, ref: Ref
+) -> None:
+    process = SPAWN.Process(target=fork_and_count, args=(place, ref))
+    process.start()
+    process.join()
+
+    found = documents.get(ref)
+    assert process.exitcode == 0
+    assert found is not None
+    assert found.document == {"count": 4}

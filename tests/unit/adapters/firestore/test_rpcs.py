@@ -1,0 +1,88 @@
+"""What a call costs: each RPC is a way to the store and back, reads and writes are billed."""
+
+from datetime import datetime
+
+import pytest
+
+from leasehold.adapters.firestore import FirestoreDocuments
+from leasehold.domain.document import Document, Ref, Write
+from tests.conformance.stores import one_more, put
+from tests.unit.adapters.firestore.wire import Wire
+
+
+class RefusedError(Exception):
+    """A rule of the domain says no."""
+
+
+def refuse(_: Document | None, __: datetime) -> Write[None]:
+    raise RefusedError
+
+
+def test_a_change_under_a_lock_is_a_transaction(
+    documents: FirestoreDocuments, wire: Wire, ref: Ref
+) -> None:
+    event = Ref(f"{ref}/trace", "000000")
+
+    documents.transact(ref, lambda _, __: Write(None, {}, {event: {}}), locked=True)
+
+    assert wire.calls == ["BeginTransaction", "BatchGetDocuments", "Commit"]
+
+
+def test_a_change_without_a_lock_is_a_read_and_a_commit(
+    documents: FirestoreDocuments, wire: Wire, ref: Ref
+) -> None:
+    documents.transact(ref, one_more)
+
+    assert wire.calls == ["BatchGetDocuments", "Commit"]
+
+
+def test_a_change_of_a_known_version_is_a_commit(
+    documents: FirestoreDocuments, wire: Wire, ref: Ref
+) -> None:
+    known = documents.transact(ref, one_more).snapshot
+    wire.calls.clear()
+
+    documents.transact(ref, one_more, if_version=known)
+
+    assert wire.calls == ["Commit"]
+
+
+def test_nothing_is_committed_where_nothing_is_decided(
+    documents: FirestoreDocuments, wire: Wire, ref: Ref
+) -> None:
+    documents.transact(ref, lambda _, __: Write(None))
+
+    assert wire.calls == ["BatchGetDocuments"]
+
+
+def test_no_lock_stays_where_nothing_is_decided(
+    documents: FirestoreDocuments, wire: Wire, ref: Ref
+) -> None:
+    documents.transact(ref, lambda _, __: Write(None), locked=True)
+
+    assert wire.calls == ["BeginTransaction", "BatchGetDocuments", "Rollback"]
+
+
+def test_no_lock_stays_where_decide_raises(
+    documents: FirestoreDocuments, wire: Wire, ref: Ref
+) -> None:
+    """The emulator would make the next writer wait for 2 s, and send it away."""
+    with pytest.raises(RefusedError):
+        documents.transact(ref, refuse, locked=True)
+
+    wire.calls.clear()
+    documents.transact(ref, one_more)
+    assert wire.calls == ["BatchGetDocuments", "Commit"]
+
+
+def test_the_name_of_a_commit_is_no_part_of_a_document(
+    documents: FirestoreDocuments, ref: Ref
+) -> None:
+    """It is stored beside what callers store, and they never see it."""
+    committed = documents.transact(ref, put({"count": 1}))
+    found = documents.get(ref)
+
+    assert committed.snapshot is not None
+    assert found is not None
+    assert committed.snapshot.document == found.document == {"count": 1}
+    assert committed.snapshot.version == found.version
