@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import threading
@@ -18,6 +19,7 @@ from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.bootstrap import Bundle, boot
 from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import Outcome
 from leasehold.domain.task import Task
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseholdError
@@ -30,9 +32,14 @@ from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
+from leasehold.services.sweep import sweep
+from leasehold.worker.held_run import HeldRun
 from leasehold.worker.holder import is_gone
 
 _LOG: Final = logging.getLogger("leasehold.in_process")
+
+#: How often runs are looked for whose alarm is due.
+TICK_S: Final = 1.0
 
 #: Cloud Run kills a process 10 s after SIGTERM; an engine ends in less.
 GRACE_S: Final = 8.0
@@ -64,8 +71,10 @@ class InProcessEngine:
         catalog = None
         if steps is not None and pipelines is not None:
             catalog = Catalog(steps=steps, pipelines=pipelines)
+        self._mine: set[str] = set()  # the runs that this engine is to bring to rest
+        self._swept_at = -math.inf
         self._listeners: list[Callable[[Manifest], object]] = []
-        self._stopping = False
+        self._closing = threading.Event()
         clock = clock or SystemClock()
         self._queue = InProcessTasks(clock)
         self._bundle: Bundle = boot(
@@ -74,13 +83,15 @@ class InProcessEngine:
             clock=clock,
             tasks=self._queue,
             observe=self._observe,
-            goes_on=lambda: not self._stopping,
+            goes_on=lambda: not self._closing.is_set(),
         )
         self.engine: Engine = self._bundle.engine
         self._threads = [
             threading.Thread(target=self._work, name=f"worker-{number}", daemon=True)
             for number in range(workers)
         ]
+        if workers:
+            self._threads.append(threading.Thread(target=self._tick, name="clockwork", daemon=True))
         for thread in self._threads:
             thread.start()
 
@@ -92,9 +103,12 @@ class InProcessEngine:
         idempotency_key: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Manifest:
-        """Start a run, or find the one the key started before; see `services.start_run`."""
+        """Start a run, or take up the one the key started before; see `services.start_run`."""
         request = StartRequest(pipeline, input, idempotency_key, labels or {})
-        return start_run(self.engine, request).manifest
+        change = start_run(self.engine, request)
+        if change.outcome is Outcome.EXISTING:
+            self.adopt(change.manifest.run_id)
+        return change.manifest
 
     def adopt(self, run_id: str) -> None:
         """Take up a run where another process left it.
@@ -102,6 +116,7 @@ class InProcessEngine:
         A lease whose holder was a process of this host that is gone is ended at once; any other
         live lease is waited for.
         """
+        self._mine.add(run_id)
         adopt_run(self.engine, run_id, is_gone=partial(is_gone, host=socket.gethostname()))
 
     def adopt_all(self) -> int:
@@ -115,6 +130,7 @@ class InProcessEngine:
     def run_until_idle(self) -> int:
         """Run all that is due now, in this thread; return how many tasks that were."""
         ran = 0
+        self._sweep()
         while task := self._queue.take_due():
             execute_step(self.engine, Hint(task.run_id, task.generation))
             ran += 1
@@ -137,20 +153,28 @@ class InProcessEngine:
         rested = threading.Event()
         forget = self.on_rest(_setting(rested, run_id))
         try:
-            if self.show(run_id).alarm_at is not None and not rested.wait(timeout):
-                raise TimeoutError(f"run {run_id} still moves after {timeout} s")
+            end = math.inf if timeout is None else time.monotonic() + timeout
+            while (run := self.show(run_id)).alarm_at is not None:
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError(f"run {run_id} still moves after {timeout} s")
+                rested.wait(min(left, TICK_S))  # another process may bring it to rest
         finally:
             forget()
-        return self.show(run_id)
+        return run
 
     def show(self, run_id: str) -> Manifest:
         """Return the manifest, with what running handlers said of their progress since."""
         manifest = get_run(self.engine, run_id)
-        for held in self._bundle.runner.heartbeat.held_runs():
+        for held in self.held_runs():
             if held.manifest.run_id == run_id and held.progress is not None:
                 step = held.manifest.current_step
                 return manifest.with_(steps=manifest.with_step(step, progress=held.progress))
         return manifest
+
+    def held_runs(self) -> list[HeldRun]:
+        """Return the runs that this engine works on now."""
+        return self._bundle.runner.heartbeat.held_runs()
 
     def trace(self, run_id: str) -> list[TraceEvent]:
         """Return all that happened to the run, oldest first."""
@@ -162,8 +186,8 @@ class InProcessEngine:
         A handler that does not end within `grace` seconds is left behind: its thread ends with
         the process, and the next engine on this host takes its run up.
         """
-        self._stopping = True
-        for held in self._bundle.runner.heartbeat.held_runs():
+        self._closing.set()
+        for held in self.held_runs():
             held.ask_to_stop("instance_shutdown")
         self._queue.close()
         end = time.monotonic() + grace
@@ -201,8 +225,25 @@ class InProcessEngine:
                 log = _LOG.warning if isinstance(error, LeaseholdError) else _LOG.exception
                 log("run %s could not be worked on, again at %s: %s", task.run_id, again, error)
 
+    def _tick(self) -> None:
+        """Look for runs of this engine that nobody moves any more."""
+        while not self._closing.wait(TICK_S):
+            try:
+                self._sweep()
+            except LeaseholdError as error:
+                _LOG.warning("the sweep failed, again in %s s: %s", TICK_S, error)
+
+    def _sweep(self) -> None:
+        now = self.engine.clock.monotonic()
+        if self._mine and now - self._swept_at >= TICK_S:
+            self._swept_at = now
+            sweep(self.engine, among=self._mine)
+
     def _observe(self, change: Change) -> None:
+        if change.outcome is Outcome.STARTED:
+            self._mine.add(change.manifest.run_id)
         if change.manifest.alarm_at is None:
+            self._mine.discard(change.manifest.run_id)
             for tell in tuple(self._listeners):
                 tell(change.manifest)
 

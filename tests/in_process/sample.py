@@ -102,6 +102,29 @@ def hold(ctx: StepContext, given: Number) -> Number:
     return add(ctx, given)
 
 
+class SpeechlessError(Exception):
+    """Cannot say what happened."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def speechless(ctx: StepContext, given: Number) -> Number:
+    """Fail without words."""
+    raise SpeechlessError
+
+
+def odd(ctx: StepContext, given: Any) -> Any:
+    """Return a number that JSON does not have."""
+    return {"value": float(given["value"])}
+
+
+def mumble(ctx: StepContext, given: Number) -> Number:
+    """Say how far it is, in bytes that are no text."""
+    ctx.progress(float("nan"), "file \udce9.txt")
+    return add(ctx, given)
+
+
 def _entry(name: str, handler: str, **limits: Any) -> StepDispatchEntry:
     return StepDispatchEntry(
         step_type=name,
@@ -128,6 +151,9 @@ STEPS = Registry(
         _entry("sum_of_two", "sum_of_two"),
         _entry("write_file", "write_file"),
         _entry("hold", "hold"),
+        _entry("speechless", "speechless", max_retries=0),
+        _entry("odd", "odd", max_retries=0),
+        _entry("mumble", "mumble"),
         _entry("elsewhere", "no_such_handler"),
         StepDispatchEntry(
             step_type="away",
@@ -153,6 +179,9 @@ PIPELINES = Registry(
         PipelineEntry(name="files", steps=("write_file",)),
         PipelineEntry(name="holds", steps=("hold", "add")),
         PipelineEntry(name="away", steps=("add", "away")),
+        PipelineEntry(name="speechless", steps=("speechless",)),
+        PipelineEntry(name="odd", steps=("odd",)),
+        PipelineEntry(name="mumbles", steps=("mumble",)),
         PipelineEntry(name="elsewhere", steps=("add", "elsewhere")),
     ],
 )

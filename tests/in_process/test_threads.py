@@ -13,7 +13,7 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
-from leasehold.domain.manifest import run_ref
+from leasehold.domain.manifest import Progress, run_ref
 from leasehold.testing import InProcessEngine
 from tests.in_process.sample import CALLS, ENTERED, GO_ON
 
@@ -150,3 +150,78 @@ def poll(holds: Callable[[], bool], seconds: float = 10) -> None:
     while not holds():
         assert time.monotonic() < end
         never.wait(0.01)
+
+
+def test_an_attempt_that_outlives_its_lease_is_lost_and_its_run_goes_on(
+    threaded: Make, holding: Hold
+) -> None:
+    """As after a suspended machine: the worker finds its lease over, and nobody else is there."""
+    with threaded(PIPELINE_LEASE_TTL_S="0.6", PIPELINE_HEARTBEAT_S="0.1") as engine:
+        run = holding(engine)
+        for held in engine.held_runs():
+            held.renew_every = None
+        poll(lambda: engine.show(run.run_id).lease.expires_at < engine.engine.clock.now())
+        GO_ON[run.run_id].set()
+        done = engine.wait(run.run_id, 30)
+
+    assert done.status == "COMPLETED"
+    assert done.steps["hold"].attempts.expired == 1
+    assert CALLS[run.run_id, "hold"] == 2
+
+
+def test_a_waiter_sees_the_end_that_another_engine_brings(threaded: Make, holding: Hold) -> None:
+    with threaded() as engine, threaded() as other:
+        run = holding(engine)
+        other.adopt(run.run_id)
+        GO_ON[run.run_id].set()
+        done = other.wait(run.run_id, 30)
+
+    assert done.status == "COMPLETED"
+
+
+def test_a_run_is_taken_up_by_the_next_start_with_its_key(threaded: Make) -> None:
+    with threaded(workers=0) as engine:
+        left = engine.start("three", {"n": 1}, idempotency_key="left")
+    with threaded() as engine:
+        again = engine.start("three", {"n": 1}, idempotency_key="left")
+        done = engine.wait(again.run_id, 30)
+
+    assert again.run_id == left.run_id
+    assert done.status == "COMPLETED"
+
+
+def test_a_handler_whose_error_cannot_speak_fails_like_any_other(engine: InProcessEngine) -> None:
+    run = engine.start("speechless", {"n": 1})
+
+    engine.run_until_idle()
+
+    error = engine.show(run.run_id).error
+    assert error is not None
+    assert error.message == "SpeechlessError, whose message raised RuntimeError"
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_an_output_that_json_cannot_say_is_refused(engine: InProcessEngine, value: str) -> None:
+    """Stored as null it would look like a result."""
+    run = engine.start("odd", {"value": value})
+
+    engine.run_until_idle()
+
+    error = engine.show(run.run_id).error
+    assert error is not None
+    assert error.code == "invalid_output"
+
+
+def test_a_word_of_progress_that_is_no_text_costs_nobody_a_lease(
+    threaded: Make, holding: Hold
+) -> None:
+    with threaded(PIPELINE_LEASE_TTL_S="0.6", PIPELINE_HEARTBEAT_S="0.1") as engine:
+        run = holding(engine)
+        for held in engine.held_runs():
+            held.progress = Progress.model_construct(fraction=0.5, message="file \udce9")
+        other = engine.start("mumbles", {"n": 1})
+        poll(lambda: engine.show(run.run_id).fencing_token > 1 or engine.show(other.run_id).lease)
+        GO_ON[run.run_id].set()
+
+        assert engine.wait(other.run_id, 30).status == "COMPLETED"
+        assert engine.wait(run.run_id, 30).status == "COMPLETED"

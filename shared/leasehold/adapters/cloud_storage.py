@@ -63,7 +63,11 @@ class CloudStorageArtifacts:
     def get(self, name: str) -> bytes:
         """Return what was stored."""
         with self._told(name) as blob:
-            return bytes(blob.download_as_bytes(**self._limits))
+            try:
+                return bytes(blob.download_as_bytes(**self._limits))
+            except self._missing:
+                list(blob.bucket.list_blobs(max_results=1, **self._limits))  # is the bucket there?
+        raise ArtifactNotFoundError(name=name, store=self._address)
 
     def exists(self, name: str) -> bool:
         """Return whether something has that name."""
@@ -81,15 +85,13 @@ class CloudStorageArtifacts:
 
     @contextlib.contextmanager
     def _told(self, name: str | None) -> Iterator[Any]:
-        """Lend the object of a name, or the bucket; tell what goes wrong as the port's errors."""
+        """Lend the object of a name, or the bucket; tell what goes wrong as the port's error."""
         if name is not None:
             check_artifact_name(name)
         try:
             bucket = self._of_this_process()
             yield bucket if name is None else bucket.blob(f"{self._folder}{name}")
         except self._failures as error:
-            if name is not None and isinstance(error, self._missing):
-                raise ArtifactNotFoundError(name=name, store=self._address) from None
             problem = f"{type(error).__name__}: {error}"[:500]
             raise StoreUnavailableError(store=self._address, problem=problem) from error
 

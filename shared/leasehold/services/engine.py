@@ -39,12 +39,12 @@ class Engine:
 
 
 def follow_up(engine: Engine, change: Change) -> Change:
-    """Do what a committed change owes, and tell of it.
+    """Tell of a committed change, and do what it owes.
 
     Raises:
         StoreUnavailableError: a task could not be created. It is owed still: the manifest says so.
     """
+    engine.observe(change)
     for task in change.owed:
         engine.tasks.create(task)
-    engine.observe(change)
     return change

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, on_manifest
 from leasehold.domain.lifecycle import NewRun
-from leasehold.domain.manifest import run_ref
+from leasehold.domain.manifest import KeptValue, Manifest, run_ref
 from leasehold.errors import InvalidInputError, InvalidRequestError
-from leasehold.ports.values import INPUT_BYTES, canonical, check_size, digest, keep
+from leasehold.ports.values import INLINE_BYTES, INPUT_BYTES, canonical, check_size, digest, keep
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import PipelineEntry
 from leasehold.services.engine import Engine, follow_up
@@ -53,28 +53,36 @@ def start_run(engine: Engine, request: StartRequest) -> Change:
     labels = _labels(request.labels)
     run_id = _run_id(engine, request.idempotency_key)
     text = _checked_input(engine, pipeline, request.input)
-    digested = digest(text)
     new = NewRun(
         run_id=run_id,
         pipeline=pipeline.name,
         plan=pipeline.steps,
-        input=keep(engine.artifacts, text, f"runs/{run_id}/values/input-{digested[:16]}.json"),
-        input_digest=digested,
+        input=KeptValue(text=text),
+        input_digest=digest(text),
         nonce=engine.clock.new_id(),
         labels=labels,
         idempotency_key=request.idempotency_key,
     )
+    new = replace(new, input=_kept(engine, new, text))
     started = partial(lifecycle.start, rules=engine.rules, new=new)
     change = engine.documents.transact(run_ref(run_id), on_manifest(started)).answer
     return follow_up(engine, change)
 
 
+def _kept(engine: Engine, new: NewRun, text: str) -> KeptValue:
+    """Keep the input; a large one is stored before the run, but not for a key that is refused."""
+    if len(text) > INLINE_BYTES and (found := engine.documents.get(run_ref(new.run_id))):
+        lifecycle.check_again(Manifest.model_validate(found.document), new)
+    name = f"runs/{new.run_id}/values/input-{new.input_digest[:16]}.json"
+    return keep(engine.artifacts, text, name)
+
+
 def _run_id(engine: Engine, key: str | None) -> str:
     if key is None:
         return f"r-{engine.clock.new_id()}"
-    if not 0 < len(key) <= MAX_KEY or not key.isprintable():
+    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY or not key.isprintable():
         allowed = f"1 to {MAX_KEY} printable characters"
-        raise InvalidRequestError(field="idempotencyKey", value=key[:MAX_KEY], allowed=allowed)
+        raise InvalidRequestError(field="idempotencyKey", value=str(key)[:MAX_KEY], allowed=allowed)
     return f"r-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 
 
@@ -100,6 +108,8 @@ def _labels(labels: Mapping[str, str]) -> tuple[str, ...]:
         allowed = f"at most {MAX_LABELS} labels"
         raise InvalidRequestError(field="labels", value=len(labels), allowed=allowed)
     for key, value in labels.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise InvalidRequestError(field="labels", value=labels, allowed="texts only")
         fits = 0 < len(key) <= MAX_LABEL and 0 < len(value) <= MAX_LABEL and ":" not in key
         if not fits or not (key + value).isprintable():
             allowed = f"key:value of 1 to {MAX_LABEL} printable characters each"

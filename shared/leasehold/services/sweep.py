@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -45,14 +45,19 @@ class Swept:
         self.dead_lettered += outcome is Outcome.DEAD_LETTERED
 
 
-def sweep(engine: Engine) -> Swept:
+def sweep(engine: Engine, *, among: Container[str] | None = None) -> Swept:
     """Look at each run whose alarm is due, a page of them.
+
+    Args:
+        engine: the parts.
+        among: only runs of these ids; None: all.
 
     Raises:
         StoreUnavailableError: the store or the queue does not answer; what was done, is done.
     """
     swept = Swept()
-    for number, snapshot in enumerate(_due(engine)):
+    due = (found for found in _due(engine) if among is None or found.ref.id in among)
+    for number, snapshot in enumerate(due):
         if number == PAGE:
             swept.more = True
             break

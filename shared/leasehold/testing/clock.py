@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -10,12 +11,16 @@ START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class FrozenClock:
-    """The clock port for tests: time stands still, and ids come in order."""
+    """The clock port for tests: time stands still, and ids come in order.
 
-    def __init__(self, now: datetime = START) -> None:
+    Two clocks give different ids, as two processes do, unless they are given the same `salt`.
+    """
+
+    def __init__(self, now: datetime = START, salt: str | None = None) -> None:
         self._now = now
         self._passed = 0.0
         self._ids = itertools.count(1)
+        self._salt = secrets.token_hex(4) if salt is None else salt
 
     def now(self) -> datetime:
         """Return the time it was set to."""
@@ -26,8 +31,8 @@ class FrozenClock:
         return self._passed
 
     def new_id(self) -> str:
-        """Return the next id: 0000000000000001, and so on."""
-        return f"{next(self._ids):016x}"
+        """Return the next id: the salt, then a number from 1 on."""
+        return f"{self._salt}{next(self._ids):08x}"
 
     def advance(self, by: timedelta | float) -> None:
         """Let time pass: a timedelta, or seconds."""

@@ -16,6 +16,7 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.values import load
 
 _LOG: Final = logging.getLogger("leasehold.step")
+_MAX_MESSAGE: Final = 200
 
 
 class StepContext:
@@ -68,7 +69,9 @@ class StepContext:
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the work is: a share of 1, and a word on it."""
-        self._report(min(1.0, max(0.0, fraction)), message[:200])
+        clean = message.encode("utf-8", "replace").decode()  # a file name may be no text
+        share = min(1.0, max(0.0, fraction)) if fraction == fraction else 0.0  # noqa: PLR0124 - NaN
+        self._report(share, clean[:_MAX_MESSAGE])
 
     def output_of(self, step_type: str) -> Any:
         """Return the output of an earlier step of this run, as plain JSON values.

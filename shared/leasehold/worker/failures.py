@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,7 +26,7 @@ def record_of(error: BaseException) -> ErrorRecord:
     return ErrorRecord(
         type=type(error).__name__,
         code=_code(error),
-        message=_cut(str(error) or type(error).__name__, _MAX_MESSAGE),
+        message=_cut(_words_of(error), _MAX_MESSAGE),
         details=_details(error),
         origin=_origin(error),
     )
@@ -54,6 +55,14 @@ def first_problem(error: ValidationError) -> str:
     return f"{path}: {issues[0]['msg']}{more}"
 
 
+def _words_of(error: BaseException) -> str:
+    """Return what the error says; one that cannot say it is told by its type."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception as failure:  # noqa: BLE001 - a handler's class may do anything
+        return f"{type(error).__name__}, whose message raised {type(failure).__name__}"
+
+
 def _issue(issue: Any) -> dict[str, Any]:
     return {
         "path": _cut(_path(issue["loc"]), _MAX_EXCERPT),
@@ -68,13 +77,16 @@ def _path(location: Iterable[str | int]) -> str:
 
 def _code(error: BaseException) -> str:
     if isinstance(error, AgentClientError | PermanentError | LeaseholdError):
-        return error.code[:_MAX_EXCERPT]
+        return _cut(str(error.code), _MAX_EXCERPT)
     return "handler_raised"
 
 
 def _details(error: BaseException) -> str | None:
     if isinstance(error, AgentClientError | LeaseholdError) and error.details:
-        text = pydantic_core.to_json(error.details, fallback=repr).decode()
+        try:
+            text = pydantic_core.to_json(error.details, fallback=repr).decode()
+        except ValueError:  # text that is none, or a loop
+            text = json.dumps(ascii(error.details))
         return _cut(text, _MAX_DETAILS)
     return None
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Iterator
 from typing import Final
 
 from leasehold.ports.clock import Clock
 from leasehold.worker.held_run import HeldRun
+
+_LOG: Final = logging.getLogger("leasehold.heartbeat")
 
 #: A beat is looked for this many times in its interval, so that none is late by more than a tenth.
 _LOOKS: Final = 10
@@ -71,4 +74,13 @@ class Heartbeat:
             now = self._clock.monotonic()
             for held in self.held_runs():
                 if held.renew_every is not None and held.renew_at <= now:
-                    held.renew()
+                    _renew(held)
+
+
+def _renew(held: HeldRun) -> None:
+    """Renew one lease; what goes wrong with it must not cost the others theirs."""
+    try:
+        held.renew()
+    except Exception:  # noqa: BLE001 - as said above
+        _LOG.exception("the lease of run %s could not be renewed", held.manifest.run_id)
+        held.ask_to_stop("lease_lost")

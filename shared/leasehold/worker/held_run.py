@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
+from typing import Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, as_write, on_run
@@ -14,6 +15,10 @@ from leasehold.domain.manifest import Manifest, Progress
 from leasehold.errors import LeaseLostError, StoreUnavailableError, VersionConflictError
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Documents, Snapshot
+
+#: The waits between two tries to settle; they double.
+_FIRST_WAIT_S: Final = 0.1
+_LONGEST_WAIT_S: Final = 2.0
 
 
 class HeldRun:
@@ -50,6 +55,7 @@ class HeldRun:
         self._known = acquired
         self._writing = threading.Lock()
         self._settled: Committed[Change] | None = None
+        self._held_until = self._end_of_lease()
         self.renew_every = manifest.dispatch.heartbeat_s
         self.renew_at = clock.monotonic() + (self.renew_every or 0.0)
 
@@ -59,11 +65,23 @@ class HeldRun:
         self.stop.set()
 
     def settle(self, transition: Transition) -> Committed[Change]:
-        """End the attempt; a second call is answered as the first."""
-        with self._writing:
-            if self._settled is None:
-                self._settled = self._write(transition)
-            return self._settled
+        """End the attempt; a second call is answered as the first.
+
+        A store that does not answer is asked again while the lease can still be held: the work
+        is done, and would be done again.
+        """
+        wait = _FIRST_WAIT_S
+        while True:
+            try:
+                with self._writing:
+                    if self._settled is None:
+                        self._settled = self._write(transition)
+                    return self._settled
+            except StoreUnavailableError:
+                if self._clock.monotonic() + wait > self._held_until:
+                    raise
+            threading.Event().wait(wait)
+            wait = min(2 * wait, _LONGEST_WAIT_S)
 
     def renew(self) -> None:
         """Let the lease run on. A lease that is lost stops the handler.
@@ -84,6 +102,12 @@ class HeldRun:
             except StoreUnavailableError:
                 return
 
+    def _end_of_lease(self) -> float:
+        """Return when the lease is over at the latest that is known, in monotonic seconds."""
+        lease = self.manifest.lease
+        now, monotonic = self._known.read_at, self._known.monotonic
+        return monotonic if lease is None else monotonic + (lease.expires_at - now).total_seconds()
+
     def _write(self, transition: Transition) -> Committed[Change]:
         ref = self._known.ref
         decide: DecideDocument[Change] = lambda _, now: as_write(transition(self.manifest, now))  # noqa: E731 - the document is the manifest that is known
@@ -94,4 +118,5 @@ class HeldRun:
         if committed.snapshot is not None:
             self._known = committed.snapshot
         self.manifest = committed.answer.manifest
+        self._held_until = self._end_of_lease()
         return committed

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import AbstractContextManager
 from typing import Any
 
+import pydantic_core
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError
 
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import ErrorRecord, Manifest, Progress
@@ -83,11 +84,9 @@ class InlineRunner:
             answer = handler(context, value)
         except PermanentError as error:
             return Failed(record_of(error), permanent=True)
-        except KeyboardInterrupt:
-            return Stopped("instance_shutdown")
         except BaseException as error:  # noqa: BLE001 - a handler must not take the worker with it
-            if held.stop_reason == "instance_shutdown":
-                return Stopped(held.stop_reason)
+            if _is_interrupt(error) or held.stop_reason == "instance_shutdown":
+                return Stopped("instance_shutdown")
             return Failed(record_of(error))
         return judged(handler, answer)
 
@@ -101,14 +100,27 @@ def judged(handler: Handler, answer: Any) -> Result:
         message = f"StepResult.status is {status!r}; allowed: {', '.join(OUTPUT_STATUSES)}."
         return Failed(ErrorRecord(type="StepResult", code="invalid_output", message=message))
     try:
-        return Finished(
-            handler.output.dump_json(handler.output.validate_python(answer)).decode(), status
-        )
+        value = handler.output.validate_python(answer)
+        _refuse_nan(value)
+        return Finished(handler.output.dump_json(value).decode(), status)
     except ValidationError as error:
         return Failed(record_of_misfit(error, code="invalid_output", what="The output"))
-    except PydanticSerializationError as error:
+    except ValueError as error:  # PydanticSerializationError among them
         message = f"The output is no JSON: {error}"
         return Failed(ErrorRecord(type="TypeError", code="invalid_output", message=message))
+
+
+def _refuse_nan(value: Any) -> None:
+    """Raise ValueError for NaN and infinity: JSON has neither, and null would hide them."""
+    text = pydantic_core.to_json(value, inf_nan_mode="constants", fallback=repr)
+    if b"NaN" in text or b"Infinity" in text:
+        pydantic_core.from_json(text, allow_inf_nan=False)  # they may stand within a string
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Return whether somebody pressed Ctrl-C; the system tells the main thread alone."""
+    in_main = threading.current_thread() is threading.main_thread()
+    return in_main and isinstance(error, KeyboardInterrupt)
 
 
 def _note(held: HeldRun, fraction: float, message: str) -> None:

@@ -56,7 +56,7 @@ def test_a_recreated_run_is_stored_in_the_commit_that_names_it(
 
 
 def test_what_changes_nothing_writes_nothing(runs: Runs, rules: Rules, at: At) -> None:
-    change = lifecycle.start(runs.pending(), at(5), rules=rules, new=runs.new())
+    change = lifecycle.start(runs.pending(), at(5), rules=rules, new=runs.new(idempotency_key="k"))
 
     write = as_write(change)
 

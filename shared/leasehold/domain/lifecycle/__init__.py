@@ -20,7 +20,7 @@ from leasehold.domain.lifecycle.operate import (
 )
 from leasehold.domain.lifecycle.redispatch import redispatch
 from leasehold.domain.lifecycle.settle import block, complete, expire, fail, release
-from leasehold.domain.lifecycle.start import NewRun, start
+from leasehold.domain.lifecycle.start import NewRun, check_again, start
 
 __all__ = [
     "ALLOWED",
@@ -30,6 +30,7 @@ __all__ = [
     "arrive",
     "block",
     "cancel",
+    "check_again",
     "complete",
     "dead_letter",
     "expire",

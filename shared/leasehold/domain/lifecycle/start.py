@@ -12,7 +12,7 @@ from leasehold.domain.change import Change, unchanged
 from leasehold.domain.dispatch import Rules, StepSettings, dispatch_of
 from leasehold.domain.manifest import KeptValue, Manifest, StepRecord
 from leasehold.domain.status import Outcome, RunStatus
-from leasehold.errors import IdempotencyKeyReusedError
+from leasehold.errors import DocumentExistsError, IdempotencyKeyReusedError
 
 #: How many shards lead the alarm's index, so that no timestamp leads it.
 SHARDS: Final = 16
@@ -41,7 +41,8 @@ def start(current: Manifest | None, now: datetime, *, rules: Rules, new: NewRun)
         UnknownKeyError: this deploy does not know the first step.
     """
     if current is not None:
-        return _again(current, new)
+        check_again(current, new)
+        return unchanged(current, Outcome.EXISTING)
     steps = {step: StepRecord(status=RunStatus.PENDING) for step in new.plan}
     settings = rules.known_settings(new.plan[0])
     manifest = new_manifest(now, rules=rules, settings=settings, new=new, steps=steps)
@@ -79,7 +80,14 @@ def new_manifest(
     return manifest.with_(alarm_at=alarm_for(manifest, rules.grace))
 
 
-def _again(current: Manifest, new: NewRun) -> Change:
+def check_again(current: Manifest, new: NewRun) -> None:
+    """Refuse a start whose run is there already, unless it says the same.
+
+    Raises:
+        IdempotencyKeyReusedError: the key began a run with something else.
+    """
+    if new.idempotency_key is None:
+        raise DocumentExistsError(ref=f"runs/{new.run_id}")  # two random ids met
     differs = "pipeline" if current.pipeline != new.pipeline else "input"
     if differs == "pipeline" or current.input_digest != new.input_digest:
         raise IdempotencyKeyReusedError(
@@ -88,4 +96,3 @@ def _again(current: Manifest, new: NewRun) -> Change:
             pipeline=current.pipeline,
             differs=differs,
         )
-    return unchanged(current, Outcome.EXISTING)
