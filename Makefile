@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 PYTHON ?= python3
 BIN := .venv/bin
-INPUT ?= .
+export INPUT ?= .
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 .PHONY: help
@@ -12,7 +12,7 @@ help: ## list the targets
 
 .PHONY: demo
 demo: .venv/.runtime ## run the review pipeline on this repository's documents, or on INPUT=folder
-	@$(BIN)/python -m pipelines.review.demo "$(INPUT)"
+	@$(BIN)/python -m pipelines.review.demo
 
 .PHONY: dev
 dev: .venv/.runtime ## serve the whole bundle on this machine, until Ctrl-C

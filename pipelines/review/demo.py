@@ -1,6 +1,6 @@
 """The demo: serve the bundle here, review a folder with it, and say what came of it.
 
-Usage: python -m pipelines.review.demo [FOLDER]
+Usage: INPUT=folder python -m pipelines.review.demo
 
 A demo that was killed is continued by the next one on the same folder.
 """
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import secrets
 import sys
 from pathlib import Path
 from typing import Final
 
-from leasehold import LeaseholdError
+from leasehold import LeaseholdError, PermanentError
 from leasehold.console.ending import result_of
 from leasehold.console.sources import ServerSource
 from leasehold.console.starting import wait_for
@@ -23,13 +24,20 @@ from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
 from leasehold.services.read_runs import RunFilter
 from leasehold.services.start_run import StartRequest
+from pipelines.review.folder import find
+from pipelines.review.models import ReviewInput
 
 LEASEHOLD: Final = Path(sys.executable).parent / "leasehold"
 
 
 def main() -> int:
     """Serve the bundle, run the demo on it; return 0 when the run completed."""
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    folder = Path(os.environ.get("INPUT") or ".").resolve()
+    try:
+        find(ReviewInput(folder=str(folder)))
+    except PermanentError as error:
+        say(f"error: INPUT: {error}")
+        return 2
     server = None
     try:
         server = DevServer(DevOptions(port=free_port()), say)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import socket
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from leasehold.adapters.absent import AbsentArtifacts, AbsentDocuments
 from leasehold.adapters.clock import SystemClock
@@ -31,6 +32,8 @@ from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.services.engine import Engine
 from leasehold.worker.holder import holder_name
 from leasehold.worker.inline import InlineRunner
+
+_LOG: Final = logging.getLogger("leasehold.settings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ def boot(
     observe: Callable[[Change], None] = lambda _: None,
     goes_on: Callable[[], bool] = lambda: False,
     tasks: TaskQueue | None = None,
+    warn: Callable[[str], object] = _LOG.warning,
     absent: bool = False,
 ) -> Bundle:
     """Wire the engine that the environment describes.
@@ -65,6 +69,7 @@ def boot(
         observe: told of each change.
         goes_on: whether a worker that hands a step off may take the next one at once.
         tasks: in place of the queue of LEASEHOLD_TASKS.
+        warn: told once of each override that is refused.
         absent: on stores that hold nothing and keep nothing, in place of those of the settings:
             to read what is not there yet without making it, and to rehearse a start.
 
@@ -75,7 +80,7 @@ def boot(
     settings = read_settings(environ)
     catalog = catalog or load_catalog(settings["LEASEHOLD_CATALOG"])
     clock = clock or SystemClock()
-    rules = rules_of(settings, catalog, environ)
+    rules = rules_of(settings, catalog, environ, warn)
     documents, artifacts = (
         (AbsentDocuments(clock), AbsentArtifacts()) if absent else _open_stores(settings, clock)
     )
@@ -132,23 +137,35 @@ def load_catalog(name: str) -> Catalog:
     return Catalog(steps=tables["STEPS"], pipelines=tables["PIPELINES"])  # type: ignore[arg-type] # checked above
 
 
-def rules_of(settings: Mapping[str, Any], catalog: Catalog, environ: Mapping[str, str]) -> Rules:
+def rules_of(
+    settings: Mapping[str, Any],
+    catalog: Catalog,
+    environ: Mapping[str, str],
+    warn: Callable[[str], object],
+) -> Rules:
     """Return what transitions need to know, with the limits of steps read at each dispatch."""
     ttl = timedelta(seconds=settings["PIPELINE_LEASE_TTL_S"])
     heartbeat = settings["PIPELINE_HEARTBEAT_S"]
     beat = None if heartbeat is None else timedelta(seconds=heartbeat)
 
+    told: set[str] = set()
+
     def settings_for(step_type: str) -> StepSettings | None:
         entry = catalog.steps.get(step_type)
         if entry is None:
             return None
-        return settings_in_force(
+        settings_now = settings_in_force(
             entry,
             environ,
             max_retries=settings["PIPELINE_MAX_RETRIES"],
             heartbeat=beat,
             longest_heartbeat=ttl / 3,
         )
+        for sentence in settings_now.refused:
+            if sentence not in told:
+                told.add(sentence)
+                warn(sentence)
+        return settings_now
 
     return Rules(
         settings_for=settings_for,

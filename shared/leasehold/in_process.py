@@ -57,6 +57,7 @@ class InProcessEngine:
         environ: the settings.
         clock: in place of the machine's.
         workers: how many steps run at once.
+        warn: told once of each override that is refused; None: the log is.
     """
 
     def __init__(
@@ -67,7 +68,10 @@ class InProcessEngine:
         environ: Mapping[str, str] = os.environ,
         clock: Clock | None = None,
         workers: int = 4,
+        warn: Callable[[str], object] | None = None,
     ) -> None:
+        if (steps is None) != (pipelines is None):
+            raise TypeError("steps and pipelines are given together, or neither")
         catalog = None
         if steps is not None and pipelines is not None:
             catalog = Catalog(steps=steps, pipelines=pipelines)
@@ -83,6 +87,7 @@ class InProcessEngine:
             clock=clock,
             tasks=self._queue,
             observe=self._observe,
+            warn=warn or _LOG.warning,
             goes_on=lambda: not self._closing.is_set(),
         )
         self.engine: Engine = self._bundle.engine

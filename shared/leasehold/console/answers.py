@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -13,6 +15,20 @@ from leasehold.console.words import Styled, one_line
 
 Cell = str | Styled
 Row = Sequence[Cell]
+
+
+@contextlib.contextmanager
+def stdout_kept_for_the_answer() -> Iterator[None]:
+    """Send to stderr what is printed inside, by this process and by those it starts."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def answer_json(value: Any) -> None:

@@ -14,6 +14,10 @@ from leasehold.registry.registry import Registry
 _NO_CATALOG: Final = Catalog(steps=Registry("dispatch", []), pipelines=Registry("pipelines", []))
 
 
+def _say_nothing(_: str) -> None:
+    """Commands tell what is refused in words of their own."""
+
+
 @contextlib.contextmanager
 def to_read() -> Iterator[Bundle]:
     """Open the store for reading; one that is not there is read as empty and stays away.
@@ -28,7 +32,7 @@ def to_read() -> Iterator[Bundle]:
 def opened(*, absent: bool = False, catalog: Catalog | None = None) -> Iterator[Bundle]:
     """Open the bundle that the environment describes, and close it in the end."""
     with contextlib.redirect_stdout(sys.stderr):
-        bundle = boot(absent=absent, catalog=catalog)
+        bundle = boot(absent=absent, catalog=catalog, warn=_say_nothing)
     try:
         yield bundle
     finally:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from functools import partial
 
+from leasehold.console.answers import stdout_kept_for_the_answer
 from leasehold.console.displays import display_for
 from leasehold.console.ending import tell_ending
 from leasehold.console.interrupts import end_as_interrupted_on_sigterm, telling_interrupts
@@ -31,8 +31,8 @@ def run_here(asked: Start, run_id: str) -> int:
         "Continue the run with:"
     )
     with (
-        contextlib.redirect_stdout(sys.stderr),
-        InProcessEngine() as here,
+        stdout_kept_for_the_answer(),
+        InProcessEngine(warn=lambda _: None) as here,  # said by the rehearsal
         telling_interrupts(meaning, asked.command),
     ):
         ended = _run(here, asked)

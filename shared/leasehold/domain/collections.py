@@ -1,4 +1,8 @@
-"""The collections a store keeps, and what each can be asked for."""
+"""The collections a store keeps, and what each can be asked for.
+
+SQLite makes its indexes from this table; Firestore's are deployed from
+`infra/firestore.indexes.json`, which a test compares with it.
+"""
 
 from __future__ import annotations
 

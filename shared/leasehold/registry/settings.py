@@ -36,6 +36,8 @@ class SettingEntry:
 
 def _whole(least: int, most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit()):  # int() takes 1_0 and other digits as well
+            raise ValueError(text)
         value = int(text)
         if not least <= value <= most:
             raise ValueError(text)
@@ -180,7 +182,11 @@ SETTINGS: Final = Registry(
             lambda text: _seconds(text) if text else None,
         ),
         SettingEntry(
-            "PIPELINE_MIN_BACKOFF_S", "10", _SECONDS, "the wait after a first failure", _seconds
+            "PIPELINE_MIN_BACKOFF_S",
+            "10",
+            f"{_SECONDS}, and at most PIPELINE_MAX_BACKOFF_S",
+            "the wait after a first failure",
+            _seconds,
         ),
         SettingEntry(
             "PIPELINE_MAX_BACKOFF_S", "300", _SECONDS, "the longest wait after a failure", _seconds
@@ -206,6 +212,9 @@ def read_settings(environ: Mapping[str, str]) -> dict[str, Any]:
     heartbeat, ttl = values["PIPELINE_HEARTBEAT_S"], values["PIPELINE_LEASE_TTL_S"]
     if heartbeat is not None and heartbeat > ttl / 2:
         raise _refused(SETTINGS["PIPELINE_HEARTBEAT_S"], environ["PIPELINE_HEARTBEAT_S"])
+    if values["PIPELINE_MIN_BACKOFF_S"] > values["PIPELINE_MAX_BACKOFF_S"]:
+        shortest = SETTINGS["PIPELINE_MIN_BACKOFF_S"]
+        raise _refused(shortest, environ.get(shortest.name, shortest.default))
     if values["LEASEHOLD_TASKS"] != "in-process" and values["LEASEHOLD_FUNCTION_URL"] is None:
         raise _refused(SETTINGS["LEASEHOLD_FUNCTION_URL"], "")
     return values

@@ -14,7 +14,7 @@ from typing import Any, Generic
 from google.cloud.firestore_v1.types import write as types
 
 from leasehold.adapters.firestore.connection import COMMIT_FIELD, Connection, Found
-from leasehold.adapters.firestore.retrying import RPC_TIMEOUT_S, AnotherTryError, Tries
+from leasehold.adapters.firestore.retrying import AnotherTryError, Tries
 from leasehold.adapters.firestore.values import (
     encode_fields,
     from_version,
@@ -104,10 +104,10 @@ class Change(Generic[Answer]):
             committed = self._read_and_commit(transaction)
         except BaseException:
             self._failed = transaction
-            self._connection.rollback(transaction, RPC_TIMEOUT_S)
+            self._connection.rollback(transaction)
             raise
         if len(self._sent) == sent_before:  # nothing was committed: no lock may stay
-            self._connection.rollback(transaction, RPC_TIMEOUT_S)
+            self._connection.rollback(transaction)
         return committed
 
     def _note(self, known: Snapshot | None, write: Write[Answer]) -> _Sent[Answer]:

@@ -36,6 +36,9 @@ COMMIT_FIELD: Final = "_commit"
 #: Makes the official client of the low-level API, for a project and a database.
 Connect = Callable[[str, str], Any]
 
+#: A rollback may come after a call's own deadline: its locks would outlast it by a minute.
+_ROLLBACK_TIMEOUT_S: Final = 2.0
+
 _REFUSED: Final = (exceptions.FailedPrecondition, exceptions.AlreadyExists, exceptions.NotFound)
 _LOST: Final = (
     exceptions.ServiceUnavailable,
@@ -90,11 +93,11 @@ class Connection:
             answer = self._client().begin_transaction(**self._call(request, timeout))
             return bytes(answer.transaction)
 
-    def rollback(self, transaction: bytes, timeout: float) -> None:
+    def rollback(self, transaction: bytes) -> None:
         """End a transaction and give up its locks, if it and the store are still there."""
         request = requests.RollbackRequest(database=self.name, transaction=transaction)
-        with contextlib.suppress(exceptions.GoogleAPIError):
-            self._client().rollback(**self._call(request, timeout))
+        with contextlib.suppress(exceptions.GoogleAPIError, google.auth.exceptions.GoogleAuthError):
+            self._client().rollback(**self._call(request, _ROLLBACK_TIMEOUT_S))
 
     def read(
         self, refs: Sequence[Ref], timeout: float, transaction: bytes | None = None
@@ -216,4 +219,4 @@ def _id_of(document: Any) -> str:
 
 
 def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:500]
+    return f"{type(error).__name__}: {error}"[:500].rstrip(". ")
