@@ -18,6 +18,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -47,8 +48,9 @@ def steps_through_the_bundle(runs: int) -> tuple[float, float, float]:
     for steps in stories:
         records = list(steps.values())
         engine += [_ms(record["startedAt"], record["completedAt"]) for record in records]
-        pairs = zip(records, records[1:], strict=False)
-        queue += [_ms(before["handedOffAt"], after["startedAt"]) for before, after in pairs]
+        queue += [
+            _ms(before["handedOffAt"], after["startedAt"]) for before, after in pairwise(records)
+        ]
     return runs * STEPS_A_RUN / seconds, median(queue), median(engine)
 
 

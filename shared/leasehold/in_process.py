@@ -29,9 +29,9 @@ from leasehold.registry.pipelines import Catalog, PipelineEntry
 from leasehold.registry.registry import Registry
 from leasehold.services.adopt_runs import adopt_run, live_runs
 from leasehold.services.engine import Engine
-from leasehold.services.execute_step import Hint, execute_step
+from leasehold.services.execute_step import Hint, execute_step, work_on
 from leasehold.services.read_runs import get_run, timeline_of
-from leasehold.services.start_run import StartRequest, start_run
+from leasehold.services.start_run import StartRequest, begin, start_run
 from leasehold.services.sweep import sweep
 from leasehold.worker.held_run import HeldRun
 from leasehold.worker.holder import is_gone
@@ -114,6 +114,15 @@ class InProcessEngine:
         if change.outcome is Outcome.EXISTING:
             self.adopt(change.manifest.run_id)
         return change.manifest
+
+    def run(self, pipeline: str, input: Any = None) -> Manifest:  # noqa: A002 - as above
+        """Start a run and run it in this thread; return it when its attempts here are over.
+
+        It is at rest then, unless it waits for a retry or for another worker.
+        """
+        begun = begin(self.engine, StartRequest(pipeline, input), eager=True)
+        work_on(self.engine, begun)
+        return self.show(begun.answer.manifest.run_id)
 
     def adopt(self, run_id: str) -> None:
         """Take up a run where another process left it.

@@ -238,3 +238,26 @@ def test_a_run_whose_next_step_runs_elsewhere_waits_there(engine: InProcessEngin
     assert waiting.current_step == "away"
     assert waiting.status == "PENDING"
     assert waiting.alarm_at is not None
+
+
+def test_a_run_can_be_run_in_the_callers_own_thread(engine: InProcessEngine) -> None:
+    """The lease of the first step comes with the start, in one commit."""
+    done = engine.run("three", {"n": 1})
+
+    assert done.status == "COMPLETED"
+    assert done.dispatch.generation == 3
+    assert done.fencing_token == 3
+    assert engine.run_until_idle() == 0
+
+
+def test_a_run_in_the_callers_thread_that_fails_waits_for_its_retry(
+    engine: InProcessEngine, clock: FrozenClock
+) -> None:
+    failed = engine.run("recovers", {"n": 1})
+    clock.advance(10)
+    engine.run_until_idle()
+    clock.advance(20)
+    engine.run_until_idle()
+
+    assert failed.status == "ERROR"
+    assert engine.show(failed.run_id).status == "COMPLETED"

@@ -39,6 +39,15 @@ def execute_step(engine: Engine, hint: Hint) -> Outcome:
         attempt = arrive(engine, hint)
     except UnknownRunError:
         return Outcome.REJECTED
+    return work_on(engine, attempt)
+
+
+def work_on(engine: Engine, attempt: Committed[Change]) -> Outcome:
+    """Follow up on what was committed, and run steps as long as that gave this worker a lease.
+
+    Raises:
+        StoreUnavailableError: as `execute_step`.
+    """
     outcome = follow_up(engine, attempt.answer).outcome
     try:
         while has_lease(attempt.answer):
@@ -69,7 +78,7 @@ def has_lease(change: Change) -> bool:
     """
     if not change.changed:
         return False
-    if change.outcome is Outcome.HANDED_OFF:
+    if change.outcome in (Outcome.STARTED, Outcome.HANDED_OFF):
         return change.manifest.lease is not None
     return change.outcome is Outcome.ACQUIRED
 

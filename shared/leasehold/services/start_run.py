@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from leasehold.domain.change import Change, on_manifest
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import KeptValue, Manifest, run_ref
 from leasehold.errors import InvalidInputError, InvalidRequestError
+from leasehold.ports.documents import Committed
 from leasehold.ports.values import INLINE_BYTES, INPUT_BYTES, canonical, check_size, digest, keep
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import PipelineEntry
@@ -21,6 +23,9 @@ from leasehold.services.engine import Engine, follow_up
 MAX_KEY: Final = 256
 MAX_LABELS: Final = 16
 MAX_LABEL: Final = 64
+
+
+Starting = Callable[[Manifest | None, datetime], Change]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,17 @@ class StartRequest:
 
 
 def start_run(engine: Engine, request: StartRequest) -> Change:
-    """Start the run, or answer with the one that the key started before.
+    """Start the run, or answer with the one that the key started before; see `begin`."""
+    return follow_up(engine, begin(engine, request).answer)
+
+
+def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Committed[Change]:
+    """Write the run down; what that owes is the caller's to do.
+
+    Args:
+        engine: the parts.
+        request: what is asked for.
+        eager: take the lease of the first step in the same commit: the caller runs it at once.
 
     Raises:
         UnknownPipelineError, HandlerNotFoundError, InvalidRequestError, InvalidInputError,
@@ -64,9 +79,13 @@ def start_run(engine: Engine, request: StartRequest) -> Change:
         idempotency_key=request.idempotency_key,
     )
     new = replace(new, input=_kept(engine, new, text))
-    started = partial(lifecycle.start, rules=engine.rules, new=new)
-    change = engine.documents.transact(run_ref(run_id), on_manifest(started)).answer
-    return follow_up(engine, change)
+    started: Starting = partial(lifecycle.start, rules=engine.rules, new=new)
+    if eager:
+        lease_id, holder = engine.clock.new_id(), engine.holder
+        started = lifecycle.then_arrive(
+            started, rules=engine.rules, lease_id=lease_id, holder=holder
+        )
+    return engine.documents.transact(run_ref(run_id), on_manifest(started))
 
 
 def _kept(engine: Engine, new: NewRun, text: str) -> KeptValue:
