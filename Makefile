@@ -46,6 +46,7 @@ bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the s
 	@$(BIN)/python -m bench.durable_steps
 	@$(BIN)/python -m bench.cold_start
 	@$(BIN)/python -m bench.bundle_steps
+	@$(BIN)/python -m bench.firestore_steps
 
 .PHONY: clean
 clean: ## delete .venv and the demo's data

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.services.engine import Engine
-from leasehold.worker.holder import holder_name
+from leasehold.worker.holder import holder_name, host_name
 from leasehold.worker.inline import InlineRunner
 
 _LOG: Final = logging.getLogger("leasehold.settings")
@@ -56,6 +55,7 @@ def boot(
     clock: Clock | None = None,
     observe: Callable[[Change], None] = lambda _: None,
     goes_on: Callable[[], bool] = lambda: False,
+    documents: Documents | None = None,
     tasks: TaskQueue | None = None,
     warn: Callable[[str], object] = _LOG.warning,
     absent: bool = False,
@@ -68,6 +68,7 @@ def boot(
         clock: in place of the machine's.
         observe: told of each change.
         goes_on: whether a worker that hands a step off may take the next one at once.
+        documents: in place of the store of LEASEHOLD_STORE.
         tasks: in place of the queue of LEASEHOLD_TASKS.
         warn: told once of each override that is refused.
         absent: on stores that hold nothing and keep nothing, in place of those of the settings:
@@ -81,9 +82,11 @@ def boot(
     catalog = catalog or load_catalog(settings["LEASEHOLD_CATALOG"])
     clock = clock or SystemClock()
     rules = rules_of(settings, catalog, environ, warn)
-    documents, artifacts = (
-        (AbsentDocuments(clock), AbsentArtifacts()) if absent else _open_stores(settings, clock)
-    )
+    artifacts: Artifacts
+    if absent:
+        documents, artifacts = AbsentDocuments(clock), AbsentArtifacts()
+    else:
+        documents, artifacts = _open_stores(settings, clock, documents)
     if tasks is None:
         tasks = InProcessTasks(clock) if absent else open_tasks(settings, clock)
     runner = InlineRunner(documents=documents, artifacts=artifacts, rules=rules, clock=clock)
@@ -95,7 +98,7 @@ def boot(
         clock=clock,
         catalog=catalog,
         rules=rules,
-        holder=holder_name(socket.gethostname(), os.getpid()),
+        holder=holder_name(host_name(), os.getpid()),
         observe=observe,
         goes_on=goes_on,
     )
@@ -127,8 +130,8 @@ def load_catalog(name: str) -> Catalog:
         module = importlib.import_module(name)
     except LeaseholdError:
         raise
-    except Exception as error:
-        problem = f"importing it raised {type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:
+        problem = f"importing it raised {type(error).__name__}: {error}".rstrip(" :.")
         raise CatalogError(catalog=name, problem=problem) from error
     tables = {table: getattr(module, table, None) for table in ("STEPS", "PIPELINES")}
     for table, found in tables.items():
@@ -180,13 +183,15 @@ def rules_of(
     )
 
 
-def _open_stores(settings: Mapping[str, Any], clock: Clock) -> tuple[Documents, Artifacts]:
-    """Open both stores, or say which setting leads nowhere."""
-    name = "LEASEHOLD_STORE"
+def _open_stores(
+    settings: Mapping[str, Any], clock: Clock, documents: Documents | None
+) -> tuple[Documents, Artifacts]:
+    """Open both stores, or say which setting leads nowhere; then nothing was made."""
+    name = "LEASEHOLD_ARTIFACTS"  # first: to open them makes nothing
     try:
-        documents = open_documents(settings[name], clock)
-        name = "LEASEHOLD_ARTIFACTS"
         artifacts = open_artifacts(settings[name], clock)
+        name = "LEASEHOLD_STORE"
+        documents = documents or open_documents(settings[name], clock)
     except StoreUnavailableError as error:
         allowed = f"{SETTINGS[name].allowed} that can be written ({error.details['problem']})"
         raise SettingError(name=name, value=settings[name], allowed=allowed) from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -34,7 +33,7 @@ from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, begin, start_run
 from leasehold.services.sweep import sweep
 from leasehold.worker.held_run import HeldRun
-from leasehold.worker.holder import is_gone
+from leasehold.worker.holder import host_name, is_gone
 
 _LOG: Final = logging.getLogger("leasehold.in_process")
 
@@ -131,7 +130,7 @@ class InProcessEngine:
         live lease is waited for.
         """
         self._mine.add(run_id)
-        adopt_run(self.engine, run_id, is_gone=partial(is_gone, host=socket.gethostname()))
+        adopt_run(self.engine, run_id, is_gone=partial(is_gone, host=host_name()))
 
     def adopt_all(self) -> int:
         """Take up every live run of the store, as after a restart; return how many."""

@@ -7,24 +7,50 @@ from pathlib import Path
 
 import pytest
 
-from bench import durable_steps, measuring
+from bench import bundle_steps, cold_start, durable_steps, firestore_steps, measuring
+from tests.emulators import need_firestore
+
+ROW = {"name", "value", "unit", "floor", "ratio", "target", "holds"}
 
 
-def test_the_benchmark_of_durable_steps_writes_its_table(
+def test_a_report_is_a_table_and_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(measuring, "OUT", tmp_path / "out")
 
-    measuring.report("durable_steps", durable_steps.measure(rounds=1, runs=32))
+    measuring.report("cold_start", cold_start.measure(rounds=1))
 
-    rows = json.loads((tmp_path / "out/durable_steps.json").read_text())
+    rows = json.loads((tmp_path / "out/cold_start.json").read_text())
     assert [row["name"] for row in rows] == [
+        "cold start of execute_step",
+        "cold start of serve_api",
+        "cold start of sweep_dead_letters",
+    ]
+    assert set(rows[0]) == ROW
+    assert "| cold start of execute_step |" in capsys.readouterr().out
+
+
+def test_durable_steps_are_measured_alone_together_and_by_their_time() -> None:
+    assert [row.name for row in durable_steps.measure(rounds=1, runs=32)] == [
         "durable steps, 1 run at once",
         "durable steps, 32 runs at once",
         "engine time of a step, one run alone",
     ]
-    assert set(rows[0]) == {"name", "value", "unit", "floor", "ratio", "target", "holds"}
-    assert "| durable steps, 1 run at once |" in capsys.readouterr().out
+
+
+def test_steps_through_the_bundle_are_measured_with_where_the_time_goes() -> None:
+    assert [row.unit for row in bundle_steps.measure(rounds=1, runs=16)] == ["steps/s", "ms", "ms"]
+
+
+def test_a_step_on_firestore_costs_one_read_and_two_writes() -> None:
+    """What it costs is exact, however short the run: four RPCs, where the floor takes six."""
+    need_firestore()
+
+    rows = {row.name: row for row in firestore_steps.measure(rounds=1, runs=16)}
+
+    assert rows["reads a step on Firestore"].value == 1
+    assert rows["writes a step on Firestore"].value == 2
+    assert rows["rpcs a step on Firestore"].value == 4
 
 
 def test_a_ratio_is_the_median_of_its_rounds() -> None:

@@ -110,6 +110,20 @@ PIPELINES = Registry('pipelines', [PipelineEntry(name='order', steps=('b',))])
 """,
             ("steps of 'order'", "'b'", "steps of the dispatch registry: a"),
         ),
+        (
+            "STEPS = PIPELINES = Registry('dispatch', [step('a')])",
+            ("class of 'a'", "pipelines registry", "'StepDispatchEntry'", "allowed: PipelineEntry"),
+        ),
+        (
+            "PIPELINES = Registry('pipelines', [PipelineEntry(name=5, steps=('a',))])",
+            ("name of 5", "pipelines registry", "1 to 63"),
+        ),
+        (
+            "PIPELINES = Registry('pipelines', [PipelineEntry(name='order', steps=('a'))])",
+            ("steps of 'order'", "'a'", "a tuple of step types"),
+        ),
+        ("import sys; sys.exit(0)", ("LEASEHOLD_CATALOG", "'catalog'", "SystemExit: 0.")),
+        ("import sys; sys.exit()", ("LEASEHOLD_CATALOG", "'catalog'", "SystemExit.")),
     ],
 )
 def test_a_catalog_that_cannot_be_used_is_refused(
@@ -133,6 +147,62 @@ def test_a_data_folder_that_cannot_be_written_is_refused(shell: Shell, setting: 
 
     for words in (ORDER, ORDER_HERE):
         assert_refused(shell, words, setting, "shop.py/data", "that can be written", **settings)
+    assert not (shell.folder.parent / "runs.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("LEASEHOLD_ARTIFACTS", "file:///proc/x"),
+        ("LEASEHOLD_ARTIFACTS", "file://shop.py"),
+        ("LEASEHOLD_STORE", "sqlite:////proc/x/runs.db"),
+        ("LEASEHOLD_STORE", "sqlite:///shop.py"),
+        ("LEASEHOLD_STORE", f"sqlite:///data/{'n' * 300}"),
+    ],
+)
+def test_one_store_that_cannot_be_used_leaves_nothing_of_the_other(
+    shell: Shell, setting: str, value: str
+) -> None:
+    for words in (ORDER, ORDER_HERE):
+        assert_refused(shell, words, setting, value, **{setting: value})
+
+
+@pytest.mark.parametrize("words", [ORDER, ORDER_HERE, ("runs",), ("show", "r-1")])
+def test_a_database_of_another_program_is_refused_and_left_alone(
+    shell: Shell, tmp_path_factory: pytest.TempPathFactory, words: tuple[str, ...]
+) -> None:
+    store = tmp_path_factory.mktemp("foreign") / "walks.db"
+    foreign = sqlite3.connect(store)
+    foreign.execute("CREATE TABLE runs (km)")
+    foreign.execute("PRAGMA user_version = 1")
+    foreign.close()
+    before = store.read_bytes()
+
+    assert_refused(
+        shell, words, "it is another program's database", LEASEHOLD_STORE=f"sqlite:///{store}"
+    )
+
+    assert store.read_bytes() == before
+
+
+def test_a_handler_that_ends_the_program_is_refused(shell: Shell) -> None:
+    (shell.folder / "shop.py").write_text(
+        (shell.folder / "shop.py").read_text().replace("shop:{handler}", "gone.shop:{handler}")
+    )
+    (shell.folder / "gone").mkdir()
+    (shell.folder / "gone" / "shop.py").write_text("raise SystemExit(7)")
+
+    refused = shell.run(*ORDER)
+
+    assert "importing 'gone.shop' raised SystemExit: 7" in only_line(refused.stderr)
+    assert (refused.returncode, refused.stdout) == (2, "")
+
+
+def test_a_path_that_looks_like_a_uri_is_a_path(shell: Shell) -> None:
+    done = shell.run(*ORDER_HERE, LEASEHOLD_STORE="sqlite:///file:x")
+
+    assert done.returncode == 0, done.stderr
+    assert shell.files() == ["charging", "file:x", "shop.py"]
 
 
 @pytest.mark.parametrize("words", [ORDER, ORDER_HERE, ("runs",), ("show", "r-1")])

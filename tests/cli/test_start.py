@@ -69,7 +69,8 @@ def test_a_recorded_run_waits_for_a_worker_and_the_command_it_names_runs_it(shel
     said, _, command = only_line(recorded.stderr).partition(": ")
     assert said == "It waits for a worker; this command runs it here"
     words = re.fullmatch(
-        r".* -m leasehold (start order) --input '(.*)' --idempotency-key (\S+) --in-process", command
+        r".* -m leasehold (start order) --input '(.*)' --idempotency-key (\S+) --in-process",
+        command,
     )
     assert words is not None
     _, given, key = words.groups()

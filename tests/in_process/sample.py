@@ -76,6 +76,11 @@ def large(ctx: StepContext, given: Number) -> dict[str, Any]:
     return {"n": given.n, "text": "é" * 40_000}
 
 
+def thirty(ctx: StepContext, given: Any) -> Any:
+    """Return almost as much as a manifest keeps of one value."""
+    return {"text": "x" * 30_000}
+
+
 def half(ctx: StepContext, given: Number) -> StepResult[Number]:
     """Return an output that is not all there is."""
     return StepResult(Number(n=given.n), status="PARTIAL")
@@ -148,6 +153,7 @@ STEPS = Registry(
         _entry("misfit", "misfit", max_retries=0),
         _entry("large", "large"),
         _entry("half", "half"),
+        *(_entry(f"thirty_{number}", "thirty") for number in range(10)),
         _entry("sum_of_two", "sum_of_two"),
         _entry("write_file", "write_file"),
         _entry("hold", "hold"),
@@ -174,6 +180,7 @@ PIPELINES = Registry(
         PipelineEntry(name="misfits", steps=("misfit",)),
         PipelineEntry(name="large", steps=("large",)),
         PipelineEntry(name="large_then", steps=("large", "add")),
+        PipelineEntry(name="much", steps=tuple(f"thirty_{number}" for number in range(10))),
         PipelineEntry(name="half", steps=("half",)),
         PipelineEntry(name="sums", steps=("add", "add_again", "sum_of_two")),
         PipelineEntry(name="files", steps=("write_file",)),

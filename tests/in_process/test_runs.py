@@ -261,3 +261,14 @@ def test_a_run_in_the_callers_thread_that_fails_waits_for_its_retry(
 
     assert failed.status == "ERROR"
     assert engine.show(failed.run_id).status == "COMPLETED"
+
+
+def test_a_manifest_stays_small_whatever_its_steps_return(engine: InProcessEngine) -> None:
+    """Ten outputs of 30 KB are more than a document may have; the later ones lie beside it."""
+    done = engine.run("much", {})
+
+    assert done.status == "COMPLETED"
+    assert len(done.model_dump_json()) < 256 * 1024
+    assert [record.output_ref is not None for record in done.steps.values()] == [False] * 6 + [
+        True
+    ] * 4

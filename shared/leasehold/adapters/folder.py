@@ -21,7 +21,7 @@ class FolderArtifacts:
     """The artifacts port on a folder.
 
     Args:
-        root: the folder; made if it is not there. What cut writes left in it is swept.
+        root: the folder; the first write makes it. What cut writes left in it is swept.
         clock: tells the age of what was left.
 
     Raises:
@@ -32,15 +32,14 @@ class FolderArtifacts:
         self._root = root.absolute()
         self._unfinished = self._root / UNFINISHED
         with self._told(self._root):
-            _make_folder(self._unfinished)
-            with tempfile.TemporaryFile(dir=self._unfinished):
-                pass  # the folder can be written
+            _try_out(self._unfinished)
             self.sweep(before=clock.now().timestamp() - ORPHAN_AGE_S)
 
     def put(self, name: str, data: bytes) -> str:
         """Store `data` whole or not at all; return its path."""
         path = self._path(name)
         with self._told(path):
+            _make_folder(self._unfinished)
             _make_folder(path.parent)
             handle, unfinished = tempfile.mkstemp(dir=self._unfinished)
             try:
@@ -81,6 +80,8 @@ class FolderArtifacts:
 
     def sweep(self, *, before: float) -> int:
         """Delete what cut writes left before this time (epoch seconds); return how many."""
+        if not self._unfinished.is_dir():
+            return 0
         swept = 0
         for orphan in self._unfinished.iterdir():
             with contextlib.suppress(FileNotFoundError):
@@ -101,6 +102,23 @@ class FolderArtifacts:
         except OSError as error:
             problem = f"{error.strerror or error} ({path})"
             raise StoreUnavailableError(store=str(self._root), problem=problem) from error
+
+
+def _try_out(folder: Path) -> None:
+    """Write to the folder; one that is not there is tried out in a folder beside it.
+
+    Nothing is left of either. The folder itself is not made: to remove it again could take it
+    away from another process that has just found it.
+    """
+    there = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
+    if there == folder:
+        with tempfile.TemporaryFile(dir=folder):
+            return
+    with tempfile.TemporaryDirectory(prefix=".leasehold-", dir=there) as beside:
+        tried = Path(beside) / folder.relative_to(there)
+        tried.mkdir(parents=True)
+        with tempfile.TemporaryFile(dir=tried):
+            pass
 
 
 def _make_folder(folder: Path) -> None:

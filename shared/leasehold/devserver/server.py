@@ -7,7 +7,6 @@ Nothing is kept but the store: at start the queue is rebuilt from the manifests.
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ from leasehold.devserver.scheduler import TICK_S, Scheduler
 from leasehold.errors import StoreUnavailableError
 from leasehold.registry.settings import read_settings
 from leasehold.services.adopt_runs import adopt_run, live_runs
-from leasehold.worker.holder import is_gone
+from leasehold.worker.holder import host_name, is_gone
 
 #: How long running attempts may take to end when the server is told to stop.
 DRAIN_S: Final = 8.0
@@ -121,7 +120,7 @@ class DevServer:
             self._bundle.close()
 
     def _adopt(self, bundle: Bundle) -> None:
-        gone = partial(is_gone, host=socket.gethostname())
+        gone = partial(is_gone, host=host_name())
         adopted = set()
         for run_id in live_runs(bundle.engine):
             try:

@@ -224,6 +224,12 @@ class Manifest(Stored):
             return output
         return KeptValue(text=self.input, ref=self.input_ref)
 
+    @property
+    def text_bytes(self) -> int:
+        """How many bytes the texts of input and outputs take."""
+        texts = [self.input, *(record.output for record in self.steps.values())]
+        return sum(len(text.encode()) for text in texts if text is not None)
+
     def with_step(self, step: str, **update: Any) -> Mapping[str, StepRecord]:
         """Return `steps` with these fields of one step replaced."""
         return {**self.steps, step: self.steps[step].with_(**update)}

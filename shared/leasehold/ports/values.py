@@ -12,6 +12,9 @@ from leasehold.ports.artifacts import Artifacts
 
 #: Larger texts go to the artifact store, by reference.
 INLINE_BYTES: Final = 32 * 1024
+#: All texts of one manifest together: with what else it holds it stays below 256 KiB, so that it
+#: can always be written once more, if only to give the run up.
+MANIFEST_BYTES: Final = 192 * 1024
 #: No value is larger: an input comes in one HTTP body, an output is read whole by the next step.
 INPUT_BYTES: Final = 1024 * 1024
 OUTPUT_BYTES: Final = 16 * 1024 * 1024
@@ -42,10 +45,17 @@ def check_size(what: str, text: str, limit: int) -> None:
         raise TooLargeError(what=what, size=size, limit=limit)
 
 
-def keep(artifacts: Artifacts, text: str, name: str) -> KeptValue:
-    """Return the value as a manifest keeps it; a large one is stored as artifact `name`."""
+def keep(artifacts: Artifacts, text: str, name: str, *, beside: int = 0) -> KeptValue:
+    """Return the value as a manifest keeps it.
+
+    Args:
+        artifacts: where a large one is stored.
+        text: its JSON text.
+        name: how the artifact is called then.
+        beside: the bytes of the texts that the manifest holds already.
+    """
     data = text.encode()
-    if len(data) <= INLINE_BYTES:
+    if len(data) <= min(INLINE_BYTES, MANIFEST_BYTES - beside):
         return KeptValue(text=text)
     artifacts.put(name, data)
     return KeptValue(ref=name)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from types import UnionType
 from typing import Final, Literal, NamedTuple
 
 from leasehold.errors import InvalidEntryError
@@ -22,7 +23,20 @@ _STEP_TYPE: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,62}")
 _STEP_TYPE_WORDS: Final = "a letter, then up to 62 of a-z A-Z 0-9 _ -"
 _HANDLER: Final = re.compile(r"[\w.]+:[A-Za-z_]\w*")
 _QUEUE: Final = re.compile(r"[a-zA-Z0-9_-]{1,100}")
+_QUEUE_WORDS: Final = "1 to 100 of a-z A-Z 0-9 _ -"
 REMOTE: Final = "remote"
+
+#: What a field must be before it can be looked at any closer.
+_CLASSES: Final[Mapping[str, tuple[type | UnionType, str]]] = {
+    "step_type": (str, _STEP_TYPE_WORDS),
+    "handler": (str, "'module:function' or 'remote'"),
+    "agent_timeout": (timedelta, "a timedelta"),
+    "dispatch_deadline": (timedelta, "a timedelta"),
+    "heartbeat_interval": (timedelta | None, "a timedelta, or None"),
+    "cleanup_ttl": (timedelta, "a timedelta"),
+    "max_retries": (int | None, "a whole number, 0 or more, or None"),
+    "queue": (str, _QUEUE_WORDS),
+}
 
 
 class EnvOverrides(NamedTuple):
@@ -69,6 +83,7 @@ class StepDispatchEntry:
     queue: str = ""
 
     def __post_init__(self) -> None:
+        self._check_classes()
         object.__setattr__(self, "env_overrides", self._variables())
         for usable, field, value, allowed in self._checks():
             if not usable:
@@ -85,6 +100,15 @@ class StepDispatchEntry:
     def queue_id(self) -> str:
         """The id of the queue, which allows no `_`."""
         return (self.queue or self.step_type).replace("_", "-")
+
+    def _check_classes(self) -> None:
+        for field, (usable, allowed) in _CLASSES.items():
+            value = getattr(self, field)
+            if not isinstance(value, usable) or isinstance(value, bool):
+                self._refuse(field, value, allowed)
+        names = self.env_overrides
+        if not isinstance(names, tuple) or [type(name) for name in names] != [str, str]:
+            self._refuse("env_overrides", names, "EnvOverrides, the names of two variables")
 
     def _variables(self) -> EnvOverrides:
         stem = f"PIPELINE_{self.step_type.upper().replace('-', '_')}"
@@ -104,7 +128,7 @@ class StepDispatchEntry:
         beats = heartbeat is None or heartbeat > timedelta()
         yield beats, "heartbeat_interval", str(heartbeat), "above 0, or None"
         yield self.cleanup_ttl > timedelta(), "cleanup_ttl", str(self.cleanup_ttl), "above 0"
-        yield of_queue, "queue", self.queue, "1 to 100 of a-z A-Z 0-9 _ -"
+        yield of_queue, "queue", self.queue, _QUEUE_WORDS
         for variable in self.env_overrides:
             allowed = f"a name whose variable is not {variable}, which is the engine's own"
             yield variable not in ENGINE_VARIABLES, "step_type", name, allowed

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Any, Final
 
 from leasehold.errors import InvalidEntryError, UnknownPipelineError
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.registry import Registry
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,27 +18,35 @@ class PipelineEntry:
     """A pipeline: step types in the order they run, each at most once.
 
     Raises:
-        InvalidEntryError: no steps, or one that comes back to itself.
+        InvalidEntryError: a name that is not plain, no steps, or one that comes back to itself.
     """
 
     name: str
     steps: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            self._refuse("name", self.name, "1 to 63 of a-z A-Z 0-9 _ -")
+        if not isinstance(self.steps, tuple | list):  # a string would be a step for each letter
+            self._refuse("steps", self.steps, "a tuple of step types")
+        object.__setattr__(self, "steps", tuple(self.steps))
+        for step in self.steps:
+            if not isinstance(step, str):
+                self._refuse("steps", step, "the names of step types")
         if not self.steps:
-            self._refuse(self.steps, "at least one step")
+            self._refuse("steps", self.steps, "at least one step")
         twice = [step for place, step in enumerate(self.steps) if step in self.steps[:place]]
         if twice:
-            self._refuse(self.steps, f"each step once; {twice[0]!r} makes a cycle")
+            self._refuse("steps", self.steps, f"each step once; {twice[0]!r} makes a cycle")
 
     @property
     def key(self) -> str:
         """The name the row is found by."""
         return self.name
 
-    def _refuse(self, value: object, allowed: str) -> None:
+    def _refuse(self, field: str, value: object, allowed: str) -> None:
         raise InvalidEntryError(
-            registry="pipelines", key=self.name, field="steps", value=value, allowed=allowed
+            registry="pipelines", key=self.name, field=field, value=value, allowed=allowed
         )
 
 
@@ -44,13 +56,15 @@ class Catalog:
 
     Raises:
         InvalidEntryError: a pipeline names a step type that is not there, or two step types
-            share a variable.
+            share a variable, or a registry holds entries of another class.
     """
 
     steps: Registry[StepDispatchEntry]
     pipelines: Registry[PipelineEntry]
 
     def __post_init__(self) -> None:
+        _check_class(self.steps, "dispatch", StepDispatchEntry)
+        _check_class(self.pipelines, "pipelines", PipelineEntry)
         for pipeline in self.pipelines:
             for step in pipeline.steps:
                 if step not in self.steps:
@@ -81,3 +95,15 @@ class Catalog:
             known = ", ".join(self.pipelines.keys()) or "none"
             raise UnknownPipelineError(pipeline=name, known=known)
         return entry
+
+
+def _check_class(entries: Registry[Any], name: str, allowed: type) -> None:
+    for entry in entries:
+        if not isinstance(entry, allowed):
+            raise InvalidEntryError(
+                registry=name,
+                key=entry.key,
+                field="class",
+                value=type(entry).__name__,
+                allowed=allowed.__name__,
+            )

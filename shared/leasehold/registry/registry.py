@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Generic, Protocol, TypeVar
 
-from leasehold.errors import DuplicateKeyError, UnknownKeyError
+from leasehold.errors import DuplicateKeyError, InvalidEntryError, UnknownKeyError
 
 
 class Entry(Protocol):
@@ -30,12 +30,21 @@ class Registry(Generic[E]):
 
     Raises:
         DuplicateKeyError: two rows have the same key.
+        InvalidEntryError: a row is no entry.
     """
 
     def __init__(self, name: str, entries: Iterable[E]) -> None:
         self.name = name
         index: dict[str, E] = {}
-        for entry in entries:
+        for number, entry in enumerate(entries, start=1):
+            if not hasattr(entry, "key"):
+                raise InvalidEntryError(
+                    registry=name,
+                    key=f"row {number}",
+                    field="class",
+                    value=type(entry).__name__,
+                    allowed="a class of entries, which have a key",
+                )
             if entry.key in index:
                 raise DuplicateKeyError(registry=name, key=entry.key)
             index[entry.key] = entry

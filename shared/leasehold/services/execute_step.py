@@ -120,7 +120,7 @@ def settlement(engine: Engine, held: HeldRun, result: Result) -> Transition:
                 kept = ErrorRecord(type="TooLargeError", code=error.code, message=error.message)
                 return partial(lifecycle.fail, **facts, error=kept, permanent=True)
             name = f"runs/{held.manifest.run_id}/values/{step}-{held.fence.lease_id}.json"
-            value = keep(engine.artifacts, output, name)
+            value = keep(engine.artifacts, output, name, beside=held.manifest.text_bytes)
             return partial(lifecycle.complete, **facts, output=value, output_status=status)
         case Failed(failure, permanent):
             return partial(lifecycle.fail, **facts, error=failure, permanent=permanent)

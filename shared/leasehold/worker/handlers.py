@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter
 
@@ -16,6 +16,13 @@ from leasehold.domain.result import StepResult
 from leasehold.errors import HandlerNotFoundError
 from leasehold.ports.step_runner import StepHandler
 from leasehold.worker.context import StepContext
+
+#: What no call of a handler may make, by how it is known.
+_REFUSED: Final = (
+    (inspect.isclass, "a class"),
+    (inspect.isgeneratorfunction, "a generator function"),
+    (inspect.isasyncgenfunction, "a generator function"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,43 +60,82 @@ class _UnresolvedError(Exception):
     """Why a path does not resolve, in words."""
 
 
-@cache
+@functools.cache
 def _resolve(path: str) -> Handler:
     module_name, _, name = path.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
-        raise _UnresolvedError(
-            f"importing {module_name!r} raised {type(error).__name__}: {error}"
-        ) from error
+    except (Exception, SystemExit) as error:
+        problem = f"importing {module_name!r} raised {type(error).__name__}: {error}"
+        raise _UnresolvedError(problem.rstrip(" :.")) from error
     function = getattr(module, name, None)
     if function is None:
         raise _UnresolvedError(f"{module_name!r} has no {name!r}")
-    try:
-        given, output = _models(function)
-        name_of_given = getattr(given, "__name__", str(given))
-        is_async = inspect.iscoroutinefunction(function)
-        return Handler(function, TypeAdapter(given), TypeAdapter(output), name_of_given, is_async)
-    except _UnresolvedError:
-        raise
-    except Exception as error:
-        raise _UnresolvedError(f"its annotations cannot be used: {error}") from error
+    code = _code_of(function)
+    given, output = _models(function, code)
+    return Handler(
+        function,
+        _adapter(given),
+        _adapter(output),
+        getattr(given, "__name__", str(given)),
+        inspect.iscoroutinefunction(code),
+    )
 
 
-def _models(function: Any) -> tuple[Any, Any]:
-    """Return what the handler is given and what it returns; what it does not say is Any."""
+def _code_of(function: Any) -> Callable[..., Any]:
+    """Return the function behind a partial or an object that can be called: it has the hints."""
+    while isinstance(function, functools.partial):
+        function = function.func
     if not callable(function):
-        raise _UnresolvedError("it is no function")
-    parameters = list(inspect.signature(function).parameters.values())
+        problem = f"it is of class {type(function).__name__}; a handler is a function (ctx, given)"
+        raise _UnresolvedError(problem)
+    code: Callable[..., Any] = function
+    if not inspect.isroutine(function) and not inspect.isclass(function):
+        code = function.__call__
+    for is_such, what in _REFUSED:
+        if is_such(code):
+            problem = f"it is {what}; a handler is a function (ctx, given) that returns its output"
+            raise _UnresolvedError(problem)
+    return code
+
+
+def _models(function: Callable[..., Any], code: Callable[..., Any]) -> tuple[Any, Any]:
+    """Return what the handler is given and what it returns; what it does not say is Any."""
+    name = _second_argument(function)
     try:
-        inspect.signature(function).bind(None, None)
-    except TypeError:
-        raise _UnresolvedError("it must take two arguments, (ctx, given)") from None
-    hints = get_type_hints(function, include_extras=True)
-    given = hints.get(parameters[1].name, Any) if len(parameters) > 1 else Any
+        hints = get_type_hints(code, include_extras=True)
+    except Exception as error:
+        raise _UnresolvedError(_unusable(error)) from error
     output = hints.get("return", Any)
     if get_origin(output) is StepResult:
         (output,) = get_args(output)
     elif output is StepResult:
         output = Any
-    return given, output
+    return hints.get(name, Any), output
+
+
+def _second_argument(function: Callable[..., Any]) -> str:
+    """Return the name of the parameter that takes what the handler is given."""
+    try:
+        bound = inspect.signature(function).bind(None, None)
+    except TypeError:
+        raise _UnresolvedError("it must take two arguments, (ctx, given)") from None
+    except ValueError:  # some of C do not say what they take
+        raise _UnresolvedError("it does not say which arguments it takes") from None
+    return tuple(bound.arguments)[-1]
+
+
+def _adapter(model: Any) -> TypeAdapter[Any]:
+    """Return what reads and writes the model; one with an unknown name in it is refused now."""
+    try:
+        adapter = TypeAdapter(model)
+        adapter.rebuild(raise_errors=True)
+    except Exception as error:
+        raise _UnresolvedError(_unusable(error)) from error
+    return adapter
+
+
+def _unusable(error: Exception) -> str:
+    """Return the first sentence of the error: pydantic adds advice and an address."""
+    said = (str(error).splitlines() or [type(error).__name__])[0].partition(". ")[0]
+    return f"its annotations cannot be used: {said.rstrip(' .')}"

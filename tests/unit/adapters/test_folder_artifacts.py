@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import resource
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -145,10 +146,53 @@ def test_a_name_that_is_a_folder_here_is_told(artifacts: FolderArtifacts, root: 
     assert unfinished(root) == []
 
 
-def test_a_folder_that_somebody_deleted_is_told(artifacts: FolderArtifacts, root: Path) -> None:
-    (root / ".unfinished").rmdir()
+def test_a_folder_that_somebody_deleted_is_made_again(root: Path) -> None:
+    artifacts = FolderArtifacts(root, SystemClock())
+    artifacts.put("runs/r-1/a", b"old")
+    shutil.rmtree(root)
 
+    artifacts.put("runs/r-1/a", b"new")
+
+    assert artifacts.get("runs/r-1/a") == b"new"
+
+
+def test_to_open_a_folder_that_is_not_there_leaves_nothing(tmp_path: Path) -> None:
+    """Whoever opens it may be refused for another setting, and then nothing was written."""
+    artifacts = FolderArtifacts(tmp_path / "a" / "b", SystemClock())
+
+    assert list(tmp_path.iterdir()) == []
+    assert list(artifacts.list("")) == []
+    assert artifacts.sweep(before=SystemClock().now().timestamp()) == 0
+
+
+def test_to_open_a_folder_that_is_empty_leaves_it_empty(root: Path) -> None:
+    root.mkdir()
+
+    FolderArtifacts(root, SystemClock())
+
+    assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize("below", ["n" * 300, "a/b/" + "n" * 300])
+def test_a_folder_that_cannot_be_made_is_refused_and_leaves_nothing(
+    tmp_path: Path, below: str
+) -> None:
+    with pytest.raises(StoreUnavailableError):
+        FolderArtifacts(tmp_path / below, SystemClock())
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_that_leads_nowhere_is_refused(root: Path) -> None:
+    root.symlink_to(root.parent / "nowhere")
+
+    with pytest.raises(StoreUnavailableError):
+        FolderArtifacts(root, SystemClock())
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="/proc is what takes no folder")
+def test_a_file_system_that_takes_no_folder_is_refused() -> None:
     with pytest.raises(StoreUnavailableError) as raised:
-        artifacts.put("runs/r-1/a", b"")
+        FolderArtifacts(Path("/proc/x"), SystemClock())
 
-    assert raised.value.details["store"] == str(root)
+    assert raised.value.details["store"] == "/proc/x"

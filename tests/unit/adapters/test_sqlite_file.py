@@ -1,6 +1,7 @@
 """The file a SQLite store lies in: how it is opened, and when it is refused."""
 
 import multiprocessing
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -96,6 +97,112 @@ def test_a_file_that_is_refused_is_closed(path: Path) -> None:
 
     assert raised.value.__traceback__ is not None  # it still holds what was opened
     assert open_files(path) == 0
+
+
+FOREIGN = {
+    "tables": ["CREATE TABLE walks (km)", "INSERT INTO walks VALUES (7)"],
+    "tables that look like ours": ["CREATE TABLE runs (id)", "PRAGMA user_version = 1"],
+    "a version": ["PRAGMA user_version = 1"],
+    "an application id": ["PRAGMA application_id = 7"],
+}
+
+
+@pytest.mark.parametrize("journal", ["DELETE", "WAL"])
+@pytest.mark.parametrize("content", FOREIGN)
+def test_a_database_of_another_program_is_refused_and_not_touched(
+    path: Path, content: str, journal: str
+) -> None:
+    foreign = sqlite3.connect(path)
+    for statement in (f"PRAGMA journal_mode = {journal}", *FOREIGN[content]):
+        foreign.execute(statement)
+    foreign.commit()
+    foreign.close()
+    before = path.read_bytes()
+
+    with pytest.raises(StoreUnavailableError, match="it is another program's database"):
+        SqliteDocuments(path, SystemClock())
+
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == ["runs.db"]
+
+
+def test_the_log_of_another_program_is_not_moved_into_its_database(path: Path) -> None:
+    """Whoever opens a file with a log to write, and is the last to close it, would do that."""
+    foreign = sqlite3.connect(path.with_name("theirs.db"))
+    foreign.execute("PRAGMA journal_mode = WAL")
+    foreign.execute("CREATE TABLE walks (km)")
+    shutil.copy(path.with_name("theirs.db"), path)
+    shutil.copy(path.with_name("theirs.db-wal"), path.with_name("runs.db-wal"))
+    foreign.close()
+    before = path.read_bytes(), path.with_name("runs.db-wal").read_bytes()
+
+    with pytest.raises(StoreUnavailableError, match="it is another program's database"):
+        SqliteDocuments(path, SystemClock())
+
+    assert (path.read_bytes(), path.with_name("runs.db-wal").read_bytes()) == before
+
+
+def test_a_store_that_was_never_closed_opens_with_what_is_in_its_log(
+    documents: SqliteDocuments, path: Path
+) -> None:
+    """After a crash all of it, its mark too, may be in the log alone."""
+    documents.transact(REF, put({"count": 1}))
+    crashed = path.with_name("crashed.db")
+    shutil.copy(path, crashed)
+    shutil.copy(path.with_name("runs.db-wal"), crashed.with_name("crashed.db-wal"))
+
+    again = SqliteDocuments(crashed, SystemClock())
+    found = again.get(REF)
+    again.close()
+
+    assert found is not None
+    assert found.document == {"count": 1}
+
+
+def test_a_store_is_marked_as_ours(documents: SqliteDocuments, path: Path) -> None:
+    reader = sqlite3.connect(path)
+
+    (mark,) = reader.execute("PRAGMA application_id").fetchone()
+
+    reader.close()
+    assert mark.to_bytes(4, "big") == b"LHLD"
+
+
+@pytest.mark.parametrize("name", ["file:runs.db", "file:x?mode=memory", "a b%20c.db"])
+def test_a_name_is_never_taken_for_a_uri(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    SqliteDocuments(Path(name), SystemClock()).close()
+    documents = SqliteDocuments(Path(name), SystemClock())
+    documents.close()
+
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_a_relative_path_stays_where_it_was_when_the_program_changes_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers connect later than the writer did."""
+    monkeypatch.chdir(tmp_path)
+    documents = SqliteDocuments(Path("runs.db"), SystemClock())
+    documents.transact(REF, put({"count": 1}))
+    (tmp_path / "elsewhere").mkdir()
+
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    found = documents.get(REF)
+    documents.close()
+
+    assert found is not None
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_file_that_cannot_be_made_leaves_no_folder_behind(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailableError):
+        SqliteDocuments(tmp_path / "a" / "b" / ("n" * 300), SystemClock())
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_is_no_database_is_refused_and_not_touched(path: Path) -> None:

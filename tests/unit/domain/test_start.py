@@ -63,7 +63,9 @@ def test_the_same_key_and_input_find_the_run_that_was_started(
     """And finish what it owes: the first caller may have died before its task was created."""
     run = runs.pending()
 
-    change = lifecycle.start(run, at(9), rules=rules, new=runs.new(nonce="another", idempotency_key="key-1"))
+    change = lifecycle.start(
+        run, at(9), rules=rules, new=runs.new(nonce="another", idempotency_key="key-1")
+    )
 
     assert (change.outcome, change.manifest, change.changed) == (Outcome.EXISTING, run, False)
     assert len(change.owed) == 1

@@ -100,6 +100,44 @@ def test_a_field_that_cannot_be_used_is_named_with_what_is_allowed(
 
 
 @pytest.mark.parametrize(
+    ("field", "value", "allowed"),
+    [
+        ("step_type", 5, "a letter, then up to 62 of a-z A-Z 0-9 _ -"),
+        ("handler", None, "'module:function' or 'remote'"),
+        ("handler", print, "'module:function' or 'remote'"),
+        ("agent_timeout", 2, "a timedelta"),
+        ("dispatch_deadline", "15 min", "a timedelta"),
+        ("heartbeat_interval", 10, "a timedelta, or None"),
+        ("cleanup_ttl", 5, "a timedelta"),
+        ("cleanup_ttl", None, "a timedelta"),
+        ("max_retries", "x", "a whole number, 0 or more, or None"),
+        ("max_retries", 2.5, "a whole number, 0 or more, or None"),
+        ("max_retries", True, "a whole number, 0 or more, or None"),
+        ("isolation", ["process"], "'process' or 'inline'"),
+        ("queue", None, "1 to 100 of a-z A-Z 0-9 _ -"),
+        ("env_overrides", None, "EnvOverrides, the names of two variables"),
+        ("env_overrides", "AB", "EnvOverrides, the names of two variables"),
+        ("env_overrides", ("A", 5), "EnvOverrides, the names of two variables"),
+        ("env_overrides", ("A", "B", "C"), "EnvOverrides, the names of two variables"),
+    ],
+)
+def test_a_value_of_the_wrong_class_is_named_with_what_is_allowed(
+    entry: Entry, field: str, value: object, allowed: str
+) -> None:
+    with pytest.raises(InvalidEntryError) as refused:
+        entry(**{field: value})
+
+    key = value if field == "step_type" else "extraction"
+    assert refused.value.details == {
+        "registry": "dispatch",
+        "key": key,
+        "field": field,
+        "value": value,
+        "allowed": allowed,
+    }
+
+
+@pytest.mark.parametrize(
     ("timeout", "deadline", "field", "allowed"),
     [
         (0, 900, "agent_timeout", "above 0"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -87,3 +88,75 @@ def test_two_steps_may_share_a_queue(entry: Entry) -> None:
     both = catalog([entry("draft", queue="slow"), entry("send", queue="slow")])
 
     assert [step.queue_id for step in both.steps] == ["slow", "slow"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (5, "5"),
+        (None, "None"),
+        ("", "''"),
+        ("two words", "'two words'"),
+        ("a\n", "'a\\n'"),
+        ("é", "'é'"),
+        ("n" * 64, f"'{'n' * 64}'"),
+    ],
+)
+def test_a_pipeline_has_a_plain_name(name: Any, said: str) -> None:
+    with pytest.raises(InvalidEntryError) as refused:
+        PipelineEntry(name=name, steps=("draft",))
+
+    assert refused.value.message == (
+        f"name of {said} in the pipelines registry is {said}; allowed: 1 to 63 of a-z A-Z 0-9 _ -."
+    )
+
+
+@pytest.mark.parametrize("name", ["a", "1", "_-", "n" * 63])
+def test_plain_names_are_taken(name: str) -> None:
+    assert PipelineEntry(name=name, steps=("draft",)).key == name
+
+
+@pytest.mark.parametrize("steps", ["draft", None, 5, {"draft"}])
+def test_steps_are_a_tuple(steps: Any) -> None:
+    """A string, where a comma was forgotten, would be a step for each letter."""
+    with pytest.raises(InvalidEntryError) as refused:
+        PipelineEntry(name="letters", steps=steps)
+
+    assert refused.value.message == (
+        f"steps of 'letters' in the pipelines registry is {steps!r}; "
+        "allowed: a tuple of step types."
+    )
+
+
+def test_a_step_is_named_and_nothing_else(entry: Entry) -> None:
+    steps: Any = ("draft", entry("send"))
+
+    with pytest.raises(InvalidEntryError, match="allowed: the names of step types"):
+        PipelineEntry(name="letters", steps=steps)
+
+
+def test_steps_in_a_list_are_taken_as_they_are_at_that_time() -> None:
+    steps: Any = ["draft", "send"]
+    letters = PipelineEntry(name="letters", steps=steps)
+
+    steps.append("draft")
+
+    assert letters.steps == ("draft", "send")
+
+
+def test_an_entry_in_the_wrong_registry_is_refused(entry: Entry) -> None:
+    steps: Any = Registry("dispatch", [entry("draft")])
+    pipelines: Any = Registry("pipelines", [PipelineEntry(name="letters", steps=("draft",))])
+
+    with pytest.raises(InvalidEntryError) as among_pipelines:
+        Catalog(steps=steps, pipelines=steps)
+    with pytest.raises(InvalidEntryError) as among_steps:
+        Catalog(steps=pipelines, pipelines=pipelines)
+
+    assert among_pipelines.value.message == (
+        "class of 'draft' in the pipelines registry is 'StepDispatchEntry'; allowed: PipelineEntry."
+    )
+    assert among_steps.value.message == (
+        "class of 'letters' in the dispatch registry is 'PipelineEntry'; "
+        "allowed: StepDispatchEntry."
+    )

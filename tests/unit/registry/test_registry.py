@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, dataclass
+from typing import Any
 
 import pytest
 
-from leasehold.errors import DuplicateKeyError, UnknownKeyError
+from leasehold.errors import DuplicateKeyError, InvalidEntryError, UnknownKeyError
 from leasehold.registry.registry import Registry
 
 
@@ -76,3 +77,15 @@ def test_its_rows_cannot_be_changed_either(tools: Registry[Tool]) -> None:
 
 def test_a_registry_shows_its_name_and_keys(tools: Registry[Tool]) -> None:
     assert repr(tools) == "Registry('tools', ['saw', 'axe', 'nail'])"
+
+
+def test_a_row_that_is_no_entry_is_refused_with_its_place() -> None:
+    rows: list[Any] = [Tool("saw"), "axe"]
+
+    with pytest.raises(InvalidEntryError) as refused:
+        Registry("tools", rows)
+
+    assert refused.value.message == (
+        "class of 'row 2' in the tools registry is 'str'; "
+        "allowed: a class of entries, which have a key."
+    )

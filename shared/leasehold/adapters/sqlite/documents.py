@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,13 @@ import pydantic_core
 
 from leasehold.adapters.sqlite.group_commit import GroupCommit
 from leasehold.adapters.sqlite.querying import select
-from leasehold.adapters.sqlite.schema import prepare, same_value, to_body, to_column
+from leasehold.adapters.sqlite.schema import (
+    is_prepared,
+    prepare,
+    same_value,
+    to_body,
+    to_column,
+)
 from leasehold.domain.collections import COLLECTIONS, Collection
 from leasehold.domain.document import Answer, DecideDocument, Document, Ref
 from leasehold.errors import DocumentExistsError, StoreUnavailableError, VersionConflictError
@@ -34,7 +41,8 @@ class SqliteDocuments:
         collections: what the store keeps, by name.
 
     Raises:
-        StoreUnavailableError: the file cannot be opened or written, or is no database.
+        StoreUnavailableError: the file cannot be opened or written, is no database, or is
+            another program's. It is left as it was.
         StoreVersionError: a newer Leasehold wrote it.
     """
 
@@ -42,21 +50,26 @@ class SqliteDocuments:
         self, path: Path, clock: Clock, collections: Mapping[str, Collection] = COLLECTIONS
     ) -> None:
         self._path = path
+        self._file = path.absolute()  # SQLite reads a bare `file:x` as a URI
         self._clock = clock
         self._collections = collections
         self._open: list[sqlite3.Connection] = []
         self._idle: list[sqlite3.Connection] = []
+        made = [folder for folder in self._file.parents if not os.path.lexists(folder)]
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._check_log()
             writer = self._connect()
             prepare(writer, str(path), collections)
             writer.execute("BEGIN IMMEDIATE")  # fails here where the file cannot be written
             writer.execute("ROLLBACK")
         except (sqlite3.Error, OSError) as error:
             self.close()
+            _remove_empty(made)
             raise self._refusal(error) from error
         except BaseException:
             self.close()
+            _remove_empty(made)
             raise
         self._commits = GroupCommit(writer, str(path))
 
@@ -196,10 +209,23 @@ class SqliteDocuments:
         finally:
             self._idle.append(connection)
 
+    def _check_log(self) -> None:
+        """Refuse another program's file that has a log, without moving the log into it.
+
+        A connection that may write does that when it closes; a reader does not.
+        """
+        log = self._file.with_name(f"{self._file.name}-wal")
+        if self._file.exists() and log.exists():
+            address = f"{self._file.as_uri()}?mode=ro"
+            with contextlib.closing(
+                sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S)
+            ) as reader:
+                is_prepared(reader, str(self._path))
+
     def _connect(self) -> sqlite3.Connection:
         try:
             connection = sqlite3.connect(
-                self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+                self._file, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
             self._open.append(connection)
             connection.execute("PRAGMA synchronous = FULL")
@@ -209,3 +235,10 @@ class SqliteDocuments:
 
     def _refusal(self, error: Exception) -> StoreUnavailableError:
         return StoreUnavailableError(store=str(self._path), problem=str(error))
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Remove the folders that were made for a file that is not there now, the innermost first."""
+    with contextlib.suppress(OSError):
+        for folder in folders:
+            folder.rmdir()

@@ -16,9 +16,18 @@ import pydantic_core
 
 from leasehold.domain.collections import Collection
 from leasehold.domain.document import Document
-from leasehold.errors import StoreVersionError
+from leasehold.errors import StoreUnavailableError, StoreVersionError
 
 SCHEMA_VERSION: Final = 1
+
+#: "LHLD" in the header of the file: it tells a store from the database of another program.
+APPLICATION_ID: Final = 0x4C484C44
+
+#: One statement, so that all three are of one moment while another process makes the tables.
+_WHOSE: Final = """
+SELECT user_version, application_id, EXISTS (SELECT 1 FROM sqlite_master)
+FROM pragma_user_version, pragma_application_id
+"""
 
 #: Some five seconds in all; whoever is in the way needs milliseconds.
 _WAL_TRIES: Final = 200
@@ -34,24 +43,36 @@ def prepare(
 
     Raises:
         StoreVersionError: a newer Leasehold wrote the file; nothing was changed.
+        StoreUnavailableError: another program wrote it; nothing was changed.
     """
-    if _version(connection, store) == SCHEMA_VERSION:
+    if is_prepared(connection, store):
         return
     _enter_wal(connection)
     connection.execute("BEGIN IMMEDIATE")
-    if _version(connection, store) < SCHEMA_VERSION:
+    if not is_prepared(connection, store):
         for collection in collections.values():
             for statement in _tables(collection):
                 connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     connection.execute("COMMIT")
 
 
-def _version(connection: sqlite3.Connection, store: str) -> int:
-    found: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    if found > SCHEMA_VERSION:
-        raise StoreVersionError(store=store, found=found, known=SCHEMA_VERSION)
-    return found
+def is_prepared(connection: sqlite3.Connection, store: str) -> bool:
+    """Return whether the file has our tables; False for one that nobody has used. Only reads.
+
+    Raises:
+        StoreVersionError: a newer Leasehold wrote the file.
+        StoreUnavailableError: another program wrote it.
+    """
+    version, application, has_tables = connection.execute(_WHOSE).fetchone()
+    if version > SCHEMA_VERSION:
+        raise StoreVersionError(store=store, found=version, known=SCHEMA_VERSION)
+    if application == APPLICATION_ID:
+        return bool(version == SCHEMA_VERSION)
+    if version or application or has_tables:
+        raise StoreUnavailableError(store=store, problem="it is another program's database")
+    return False
 
 
 def _enter_wal(connection: sqlite3.Connection) -> None:

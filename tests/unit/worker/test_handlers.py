@@ -1,0 +1,107 @@
+"""Handlers: which shapes are taken, and in which words the others are refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+
+from leasehold.domain.result import StepResult
+from leasehold.errors import HandlerNotFoundError
+from leasehold.worker.context import StepContext
+from leasehold.worker.handlers import handler_of
+
+WANTED = "a handler is a function (ctx, given) that returns its output"
+NO_CONTEXT = cast("StepContext", None)  # these handlers do not look at it
+UNUSABLE = "its annotations cannot be used"
+
+
+@dataclass(frozen=True)
+class Step:
+    handler: str
+    step_type: str = "ask"
+
+
+def shape(name: str) -> Step:
+    return Step(f"tests.unit.worker.shapes:{name}")
+
+
+@pytest.mark.parametrize(
+    ("name", "amount"),
+    [
+        ("plain", 1),
+        ("add_two", 3),
+        ("add_six", 7),
+        ("add_four", 5),
+        ("add_five_later", 6),
+        ("adds_again", 6),
+        ("of_any_number", 1),
+        ("of_the_rest", 1),
+    ],
+)
+def test_what_can_be_called_with_two_arguments_is_a_handler(name: str, amount: int) -> None:
+    """It is given what its hints say, wherever the hints stand."""
+    handler = handler_of(shape(name))
+
+    answer: Any = handler(NO_CONTEXT, handler.given.validate_json('{"amount": 1}'))
+
+    output = answer.output if isinstance(answer, StepResult) else answer
+    assert handler.given_name == "Order"
+    assert handler.output.dump_python(output) == {"amount": amount}
+
+
+@pytest.mark.parametrize("name", ["short", "without_hints"])
+def test_a_handler_without_hints_is_given_plain_json(name: str) -> None:
+    handler = handler_of(shape(name))
+
+    assert handler(NO_CONTEXT, handler.given.validate_json('{"amount": 1}')) == {"amount": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("nowhere", "'tests.unit.worker.shapes' has no 'nowhere'"),
+        ("number", "it is of class int; a handler is a function (ctx, given)"),
+        (
+            "Order",
+            f"it is a class; {WANTED}",
+        ),
+        (
+            "in_pieces",
+            f"it is a generator function; {WANTED}",
+        ),
+        (
+            "in_pieces_later",
+            f"it is a generator function; {WANTED}",
+        ),
+        (
+            "partly",
+            f"it is a generator function; {WANTED}",
+        ),
+        ("needs_more", "it must take two arguments, (ctx, given)"),
+        ("by_name", "it must take two arguments, (ctx, given)"),
+        ("unknown_here", f"{UNUSABLE}: name 'Decimal' is not defined"),
+        ("unknown_inside", f"{UNUSABLE}: name 'Decimal' is not defined"),
+        (
+            "no_model",
+            f"{UNUSABLE}: Unable to generate pydantic-core schema for <class 'threading.Thread'>",
+        ),
+    ],
+)
+def test_what_is_no_handler_is_refused_in_one_sentence(name: str, problem: str) -> None:
+    with pytest.raises(HandlerNotFoundError) as refused:
+        handler_of(shape(name))
+
+    assert refused.value.message == (
+        f"Handler 'tests.unit.worker.shapes:{name}' of step 'ask' does not resolve: {problem}."
+    )
+
+
+def test_a_module_that_ends_the_program_does_not() -> None:
+    with pytest.raises(HandlerNotFoundError) as refused:
+        handler_of(Step("tests.unit.worker.exits:ask"))
+
+    assert refused.value.details["problem"] == (
+        "importing 'tests.unit.worker.exits' raised SystemExit: not today"
+    )

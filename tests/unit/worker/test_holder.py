@@ -1,0 +1,81 @@
+"""How a lease names its worker, and whether that worker's process is still there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from leasehold.worker.holder import holder_name, host_name, is_gone
+
+IN_OTHER_PIDS = ("unshare", "--user", "--map-root-user", "--pid", "--fork")
+ASK = """
+import sys
+from leasehold.worker.holder import host_name, is_gone
+print(is_gone(sys.argv[1], host=host_name()))
+"""
+
+
+def elsewhere(*options: str) -> tuple[str, ...]:
+    """Return the words that run a program among other pids; skip where that is not allowed."""
+    words = (*IN_OTHER_PIDS, *options)
+    if shutil.which("unshare") is None or subprocess.run([*words, "true"], check=False).returncode:
+        pytest.skip("unshare makes no PID namespace here")
+    return words
+
+
+@pytest.fixture
+def ended() -> int:
+    """The pid of a process that has ended, and was waited for."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_a_process_that_runs_is_not_gone() -> None:
+    holder = holder_name(host_name(), os.getpid())
+
+    assert not is_gone(holder, host=host_name())
+
+
+def test_a_process_that_ended_is_gone() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    holder = holder_name(host_name(), process.pid)
+    assert not is_gone(holder, host=host_name())
+
+    process.communicate()
+
+    assert is_gone(holder, host=host_name())
+
+
+@pytest.mark.parametrize("options", [("--mount-proc",), ()])
+def test_a_holder_among_other_pids_is_not_known_to_be_gone(options: tuple[str, ...]) -> None:
+    """Two containers may have one host name: what runs in the one is not there in the other."""
+    words = elsewhere(*options)
+    holder = holder_name(host_name(), os.getpid())
+
+    asked = subprocess.run(
+        [*words, sys.executable, "-c", ASK, holder], capture_output=True, text=True, check=True
+    )
+
+    assert asked.stdout == "False\n"
+
+
+def test_the_host_of_a_holder_begins_with_its_name() -> None:
+    """People read it in the lease."""
+    assert host_name().partition("+")[0] == socket.gethostname()
+    assert host_name() == host_name()
+
+
+def test_a_host_that_does_not_say_whose_pids_it_counts_knows_nobody_gone(ended: int) -> None:
+    assert not is_gone(f"box/{ended}@12345", host="box")
+    assert is_gone(f"box+1a2b/{ended}@12345", host="box+1a2b")
+
+
+@pytest.mark.parametrize("holder", ["", "box", "box+1a2b/x@1", "box+1a2b/1@unknown", "other/1@1"])
+def test_a_holder_that_says_too_little_is_not_known_to_be_gone(holder: str) -> None:
+    assert not is_gone(holder, host="box+1a2b")
