@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from leasehold.adapters.clock import SystemClock
-from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.adapters.in_process_tasks import InProcessTasks, OwedTasks
 from leasehold.bootstrap import Bundle, boot
 from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
@@ -222,7 +222,7 @@ class InProcessEngine:
 
     def _work(self) -> None:
         """Run tasks until the queue closes; what a step owes is exchanged for the next task."""
-        owed = _Owed()
+        owed = OwedTasks()
         engine = replace(self.engine, tasks=owed)
         done: Task | None = None
         failures = 0
@@ -269,20 +269,3 @@ def _setting(event: threading.Event, run_id: str) -> Callable[[Manifest], None]:
             event.set()
 
     return tell
-
-
-class _Owed:
-    """A task queue that only notes: what one step owes, until the worker exchanges it."""
-
-    def __init__(self) -> None:
-        self._tasks: list[Task] = []
-
-    def create(self, task: Task) -> None:
-        self._tasks.append(task)
-
-    def exists(self, task: Task) -> bool:
-        return task in self._tasks
-
-    def drain(self) -> list[Task]:
-        tasks, self._tasks = self._tasks, []
-        return tasks
