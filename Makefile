@@ -4,7 +4,6 @@ SHELL := /bin/sh
 PYTHON ?= python3
 BIN := .venv/bin
 export INPUT ?= .
-export PYTHONDONTWRITEBYTECODE ?= 1
 
 .PHONY: help
 help: ## list the targets

@@ -44,6 +44,7 @@ def main() -> int:
         say("starting the functions on this machine")
         server.start()
         run = review(folder, ServerSource(server.url))
+        tell(run)
     except KeyboardInterrupt:
         say("stopped; make demo again goes on where it was")
         return 130
@@ -53,7 +54,6 @@ def main() -> int:
     finally:
         if server is not None:
             server.stop()
-    tell(run)
     return 0 if run.completed_at else 1
 
 

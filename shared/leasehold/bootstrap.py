@@ -32,7 +32,7 @@ from leasehold.services.engine import Engine
 from leasehold.worker.holder import holder_name, host_name
 from leasehold.worker.inline import InlineRunner
 
-_LOG: Final = logging.getLogger("leasehold.settings")
+_LOG: Final = logging.getLogger("leasehold")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,7 @@ def boot(
         holder=holder_name(host_name(), os.getpid()),
         observe=observe,
         goes_on=goes_on,
+        log=_LOG.warning,
     )
     return Bundle(engine, runner)
 

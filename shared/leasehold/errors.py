@@ -92,6 +92,13 @@ class UnknownRunError(LeaseholdError):
     text = "Run {run_id!r} is not in the store; `leasehold runs` lists those that are."
 
 
+class UnreadableRunError(LeaseholdError):
+    """The document of a run is not one that this version can read."""
+
+    code = "unreadable_run"
+    text = "Run {run_id} cannot be read by this version: {problem}. It is left as it is."
+
+
 class InvalidInputError(LeaseholdError):
     """The input of a run does not fit the model of its first step."""
 

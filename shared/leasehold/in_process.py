@@ -26,7 +26,7 @@ from leasehold.ports.clock import Clock
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
 from leasehold.registry.registry import Registry
-from leasehold.services.adopt_runs import adopt_run, live_runs
+from leasehold.services.adopt_runs import adopt_all, adopt_run
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step, work_on
 from leasehold.services.read_runs import get_run, timeline_of
@@ -130,14 +130,12 @@ class InProcessEngine:
         live lease is waited for.
         """
         self._mine.add(run_id)
-        adopt_run(self.engine, run_id, is_gone=partial(is_gone, host=host_name()))
+        adopt_run(self.engine, run_id, is_gone=_is_gone)
 
     def adopt_all(self) -> int:
         """Take up every live run of the store, as after a restart; return how many."""
-        adopted = set()
-        for run_id in live_runs(self.engine):
-            self.adopt(run_id)
-            adopted.add(run_id)
+        adopted = adopt_all(self.engine, is_gone=_is_gone)
+        self._mine |= adopted
         return len(adopted)
 
     def run_until_idle(self) -> int:
@@ -259,6 +257,10 @@ class InProcessEngine:
             self._mine.discard(change.manifest.run_id)
             for tell in tuple(self._listeners):
                 tell(change.manifest)
+
+
+def _is_gone(holder: str) -> bool:
+    return is_gone(holder, host=host_name())
 
 
 def _setting(event: threading.Event, run_id: str) -> Callable[[Manifest], None]:

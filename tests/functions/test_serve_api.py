@@ -144,7 +144,7 @@ def test_the_registry_tells_each_value_with_its_source(
     assert "PIPELINE_FAIL_TIMEOUT_MS" in steps["fail"]["refused"][0]
 
 
-def test_health_says_that_the_store_answers(serve_api: Function) -> None:
+def test_health_says_that_the_function_runs(serve_api: Function) -> None:
     assert serve_api.get("/health") == (200, {"status": "ok"})
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from leasehold.adapters.clock import SystemClock
@@ -23,6 +24,13 @@ from leasehold.services.read_runs import RunFilter, get_run, list_runs, timeline
 from leasehold.services.start_run import StartRequest
 
 _TIMEOUT_S: Final = 30.0
+_NOT_NOW: Final = 503
+
+#: How long a server that does not answer is waited for by who waits for a run.
+PATIENCE_S: Final = 20.0
+_LOOK_AGAIN_S: Final = 0.2
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +115,18 @@ class ServerSource:
         body["idempotencyKey"] = request.idempotency_key
         body["labels"] = dict(request.labels)
         status, run = self._call("/runs", body)
-        return status == 201, Summary.model_validate(run)  # noqa: PLR2004 - created
+        return status == 201, self._read(Summary.model_validate, run)  # noqa: PLR2004 - created
 
     def get(self, run_id: str) -> Manifest:
         """Return one run."""
-        return Manifest.model_validate(self._call(f"/runs/{quote(run_id, safe='')}")[1])
+        return self._read(Manifest.model_validate, self._call(f"/runs/{quote(run_id, safe='')}")[1])
 
     def trace(self, run_id: str) -> list[TraceEvent]:
         """Return all that happened to one run, oldest first."""
         answer = self._call(f"/runs/{quote(run_id, safe='')}/trace")[1]
-        return [TraceEvent.model_validate(event) for event in answer["events"]]
+        return self._read(
+            lambda found: [TraceEvent.model_validate(event) for event in found["events"]], answer
+        )
 
     def page(self, wanted: RunFilter, limit: int, token: str | None) -> Listed:
         """Return the runs that fit, newest first."""
@@ -130,25 +140,55 @@ class ServerSource:
         }
         given = {name: value for name, value in asked.items() if value is not None}
         answer = self._call(f"/runs?{urlencode(given)}")[1]
-        runs = [Summary.model_validate(run) for run in answer["runs"]]
-        return Listed(runs, answer["nextPageToken"])
+        return self._read(
+            lambda found: Listed(
+                [Summary.model_validate(run) for run in found["runs"]], found["nextPageToken"]
+            ),
+            answer,
+        )
 
     def now(self) -> datetime:
         """Return the time here; a server tells none."""
         return SystemClock().now()
 
+    def _read(self, read: Callable[[Any], T], answer: Any) -> T:
+        """Return an answer as it is meant, or say that this is no runs API."""
+        try:
+            return read(answer)
+        except (ValueError, KeyError, TypeError):
+            message = f"{self.url} answers, but not as the runs API of this version does."
+            raise ServerRefusedError(message=message) from None
+
     def _call(self, path: str, body: Any = None) -> tuple[int, Any]:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self.url}{path}", data=data, headers=headers)  # noqa: S310 - http, as checked above
         try:
+            request = urllib.request.Request(f"{self.url}{path}", data=data, headers=headers)  # noqa: S310 - http, as checked above
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
+            if error.code == _NOT_NOW:
+                raise ServerUnreachableError(url=self.url, problem=_message(error)) from None
             raise ServerRefusedError(message=_message(error), url=self.url) from None
         except (OSError, ValueError) as error:
             problem = getattr(error, "reason", None) or error
             raise ServerUnreachableError(url=self.url, problem=problem) from None
+
+
+def patiently(look: Callable[[], T]) -> Callable[[], T]:
+    """Return the look, which bears a server that is away for a moment, as while it restarts."""
+
+    def again() -> T:
+        give_up = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return look()
+            except ServerUnreachableError:
+                if time.monotonic() > give_up:
+                    raise
+            time.sleep(_LOOK_AGAIN_S)
+
+    return again
 
 
 def _message(error: urllib.error.HTTPError) -> str:

@@ -25,9 +25,8 @@ from leasehold.devserver.children import (
 )
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.devserver.scheduler import TICK_S, Scheduler
-from leasehold.errors import StoreUnavailableError
 from leasehold.registry.settings import read_settings
-from leasehold.services.adopt_runs import adopt_run, live_runs
+from leasehold.services.adopt_runs import adopt_all
 from leasehold.worker.holder import host_name, is_gone
 
 #: How long running attempts may take to end when the server is told to stop.
@@ -120,14 +119,7 @@ class DevServer:
             self._bundle.close()
 
     def _adopt(self, bundle: Bundle) -> None:
-        gone = partial(is_gone, host=host_name())
-        adopted = set()
-        for run_id in live_runs(bundle.engine):
-            try:
-                adopt_run(bundle.engine, run_id, is_gone=gone)
-            except StoreUnavailableError as error:
-                self._tell(f"run {run_id} waits for the sweep: {error.message}")
-            adopted.add(run_id)
+        adopted = adopt_all(bundle.engine, is_gone=partial(is_gone, host=host_name()))
         if adopted:
             self._tell(f"{len(adopted)} live runs of the store are taken up")
 

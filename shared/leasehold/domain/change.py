@@ -10,7 +10,7 @@ from typing import Any
 from leasehold.domain.alarm import alarm_for
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import DecideDocument, Document, Ref, Write
-from leasehold.domain.manifest import Manifest, run_ref, to_document
+from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.task import Task, dispatch_task
 from leasehold.domain.trace import TraceEvent, trace_ref
@@ -95,12 +95,12 @@ def as_write(change: Change) -> Write[Change]:
 
 
 def on_manifest(
-    transition: Callable[[Manifest | None, datetime], Change],
+    run_id: str, transition: Callable[[Manifest | None, datetime], Change]
 ) -> DecideDocument[Change]:
     """Return the transition as a store calls it: on documents."""
 
     def decide(document: Document | None, now: datetime) -> Write[Change]:
-        current = None if document is None else Manifest.model_validate(document)
+        current = None if document is None else manifest_of(run_id, document)
         return as_write(transition(current, now))
 
     return decide
@@ -114,4 +114,4 @@ def on_run(run_id: str, transition: Transition) -> DecideDocument[Change]:
             raise UnknownRunError(run_id=run_id)
         return transition(current, now)
 
-    return on_manifest(decide)
+    return on_manifest(run_id, decide)

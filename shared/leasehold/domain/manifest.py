@@ -6,14 +6,18 @@ as they are, so that an older worker of a rolling deploy loses nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from leasehold.domain.document import Document, Ref
 from leasehold.domain.status import AttemptEnd, DeadLetterReason, Outcome, RunStatus
+from leasehold.errors import UnreadableRunError
+
+_RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
 
 class Stored(BaseModel):
@@ -22,6 +26,7 @@ class Stored(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="allow",
+        defer_build=True,  # a cold start builds what it uses
         alias_generator=to_camel,
         validate_by_name=True,
         serialize_by_alias=True,
@@ -233,6 +238,21 @@ class Manifest(Stored):
     def with_step(self, step: str, **update: Any) -> Mapping[str, StepRecord]:
         """Return `steps` with these fields of one step replaced."""
         return {**self.steps, step: self.steps[step].with_(**update)}
+
+
+def is_run_id(text: str) -> bool:
+    """Return whether a run could have this id: every store and every address takes it."""
+    return _RUN_ID.fullmatch(text) is not None
+
+
+def manifest_of(run_id: str, document: Document) -> Manifest:
+    """Return the run that a document is, or raise UnreadableRunError."""
+    try:
+        return Manifest.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise UnreadableRunError(run_id=run_id, problem=problem) from None
 
 
 def run_ref(run_id: str) -> Ref:

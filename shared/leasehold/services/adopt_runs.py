@@ -12,6 +12,7 @@ from leasehold.domain.change import on_run, owed_tasks
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.task import wake_task
+from leasehold.errors import LeaseholdError
 from leasehold.ports.documents import Query, Range
 from leasehold.services.engine import Engine, follow_up
 from leasehold.services.read_runs import get_run
@@ -44,6 +45,22 @@ def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) ->
         follow_up(engine, engine.documents.transact(run_ref(run_id), on_run(run_id, expire)).answer)
     else:
         engine.tasks.create(wake_task(manifest, lease))
+
+
+def adopt_all(engine: Engine, *, is_gone: Callable[[str], bool]) -> set[str]:
+    """Take up every live run of the store, as after a restart; return their ids.
+
+    One that cannot be taken up is told of, and left to the sweep.
+    """
+    adopted = set()
+    for run_id in live_runs(engine):
+        try:
+            adopt_run(engine, run_id, is_gone=is_gone)
+        except LeaseholdError as error:
+            engine.log(f"run {run_id} is not taken up: {error}")
+        else:
+            adopted.add(run_id)
+    return adopted
 
 
 def live_runs(engine: Engine) -> Iterator[str]:

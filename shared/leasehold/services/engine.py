@@ -23,6 +23,7 @@ class Engine:
     Args:
         observe: told of each change whose commit stands; for displays and logs.
         holder: how leases name this worker.
+        log: told in a line what a person should look at.
         goes_on: asked before a hand-off: may this worker take the next step's lease with it?
     """
 
@@ -36,6 +37,7 @@ class Engine:
     holder: str
     observe: Callable[[Change], None]
     goes_on: Callable[[], bool]
+    log: Callable[[str], object]
 
 
 def follow_up(engine: Engine, change: Change) -> Change:

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from leasehold.domain.manifest import Manifest, run_ref
+from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent
-from leasehold.errors import InvalidRequestError, UnknownRunError
-from leasehold.ports.documents import Query
+from leasehold.errors import InvalidRequestError, UnknownRunError, UnreadableRunError
+from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.engine import Engine
 
 _PAGE: Final = 500
+_MAX_SHOWN: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,10 @@ class RunPage:
 
 def get_run(engine: Engine, run_id: str) -> Manifest:
     """Return the manifest, or raise UnknownRunError."""
-    found = engine.documents.get(run_ref(run_id))
+    found = engine.documents.get(run_ref(run_id)) if is_run_id(run_id) else None
     if found is None:
-        raise UnknownRunError(run_id=run_id)
-    return Manifest.model_validate(found.document)
+        raise UnknownRunError(run_id=run_id[:_MAX_SHOWN])
+    return manifest_of(run_id, found.document)
 
 
 def list_runs(
@@ -65,14 +66,25 @@ def list_runs(
         limit=limit + 1,  # one more tells whether there is a next page
         after=None if page_token is None else _place_of(page_token),
     )
-    found = [Manifest.model_validate(one.document) for one in engine.documents.query(query)]
-    runs = found[:limit]
-    return RunPage(runs, _token_of(runs[-1]) if len(found) > limit else None)
+    found = engine.documents.query(query)
+    runs = [run for one in found[:limit] if (run := _readable(engine, one)) is not None]
+    return RunPage(runs, _token_of(found[limit - 1]) if len(found) > limit else None)
 
 
-def _token_of(last: Manifest) -> str:
+def _readable(engine: Engine, found: Snapshot) -> Manifest | None:
+    """Return the run, or None for one that would hide all the others of its page."""
+    try:
+        return manifest_of(found.ref.id, found.document)
+    except UnreadableRunError as error:
+        engine.log(str(error))
+        return None
+
+
+def _token_of(last: Snapshot) -> str:
     """Return where the next page begins; what is in it is nobody's business but ours."""
-    place = f"{last.created_at.isoformat()} {last.run_id}"
+    created_at = last.document["createdAt"]  # a time, or its text, as the store has it
+    text = created_at if isinstance(created_at, str) else created_at.isoformat()
+    place = f"{text} {last.ref.id}"
     return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
 
 
@@ -80,6 +92,8 @@ def _place_of(token: str) -> tuple[datetime, str]:
     try:
         text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         created_at, run_id = text.decode().split(" ")
+        if not is_run_id(run_id):
+            raise ValueError(run_id)
         return datetime.fromisoformat(created_at).astimezone(UTC), run_id
     except ValueError:
         allowed = "the nextPageToken of an earlier answer"

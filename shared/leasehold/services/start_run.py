@@ -12,8 +12,8 @@ from typing import Any, Final
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, on_manifest
 from leasehold.domain.lifecycle import NewRun
-from leasehold.domain.manifest import KeptValue, Manifest, run_ref
-from leasehold.errors import InvalidInputError, InvalidRequestError
+from leasehold.domain.manifest import KeptValue, Manifest, manifest_of, run_ref
+from leasehold.errors import InvalidInputError, InvalidRequestError, StoreUnavailableError
 from leasehold.ports.documents import Committed
 from leasehold.ports.values import INLINE_BYTES, INPUT_BYTES, canonical, check_size, digest, keep
 from leasehold.registry.dispatch import REMOTE
@@ -47,7 +47,13 @@ class StartRequest:
 
 def start_run(engine: Engine, request: StartRequest) -> Change:
     """Start the run, or answer with the one that the key started before; see `begin`."""
-    return follow_up(engine, begin(engine, request).answer)
+    change = begin(engine, request).answer
+    try:
+        return follow_up(engine, change)
+    except StoreUnavailableError as error:
+        run_id = change.manifest.run_id
+        engine.log(f"run {run_id} is recorded; its task is owed and the sweep creates it: {error}")
+        return change
 
 
 def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Committed[Change]:
@@ -85,13 +91,13 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         started = lifecycle.then_arrive(
             started, rules=engine.rules, lease_id=lease_id, holder=holder
         )
-    return engine.documents.transact(run_ref(run_id), on_manifest(started))
+    return engine.documents.transact(run_ref(run_id), on_manifest(run_id, started))
 
 
 def _kept(engine: Engine, new: NewRun, text: str) -> KeptValue:
     """Keep the input; a large one is stored before the run, but not for a key that is refused."""
     if len(text) > INLINE_BYTES and (found := engine.documents.get(run_ref(new.run_id))):
-        lifecycle.check_again(Manifest.model_validate(found.document), new)
+        lifecycle.check_again(manifest_of(new.run_id, found.document), new)
     name = f"runs/{new.run_id}/values/input-{new.input_digest[:16]}.json"
     return keep(engine.artifacts, text, name)
 

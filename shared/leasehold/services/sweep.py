@@ -10,9 +10,10 @@ from typing import Final
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Transition, on_run
 from leasehold.domain.lifecycle.start import SHARDS
-from leasehold.domain.manifest import Manifest, run_ref
+from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.status import Outcome
 from leasehold.domain.task import dispatch_task
+from leasehold.errors import StoreUnavailableError, UnreadableRunError
 from leasehold.ports.documents import Query, Range, Snapshot
 from leasehold.services.engine import Engine, follow_up
 
@@ -28,7 +29,7 @@ class Swept:
         recovered: runs whose lease had run out: the step is dispatched again.
         redispatched: runs whose task was lost: the step has a new one.
         dead_lettered: runs that were given up.
-        documents_read: what the store read.
+        documents_read: how many documents the store gave.
         more: whether further runs are due.
     """
 
@@ -53,17 +54,27 @@ def sweep(engine: Engine, *, among: Container[str] | None = None) -> Swept:
         among: only runs of these ids; None: all.
 
     Raises:
-        StoreUnavailableError: the store or the queue does not answer; what was done, is done.
+        StoreUnavailableError: a run could not be attended; all the others were.
     """
     swept = Swept()
-    due = (found for found in _due(engine) if among is None or found.ref.id in among)
-    for number, snapshot in enumerate(due):
-        if number == PAGE:
+    failures: list[StoreUnavailableError] = []
+    attended = 0
+    for found in _due(engine, swept):
+        if among is not None and found.ref.id not in among:
+            continue
+        if attended == PAGE:
             swept.more = True
             break
-        swept.documents_read += 1
-        manifest = Manifest.model_validate(snapshot.document)
-        swept.count(attend(engine, manifest))
+        try:
+            swept.count(attend(engine, manifest_of(found.ref.id, found.document)))
+            attended += 1
+        except UnreadableRunError as error:
+            engine.log(str(error))
+        except StoreUnavailableError as error:  # of this run's queue, perhaps: the others go on
+            engine.log(f"run {found.ref.id} waits for the next sweep: {error}")
+            failures.append(error)
+    if failures:
+        raise failures[0]
     return swept
 
 
@@ -85,11 +96,11 @@ def attend(engine: Engine, manifest: Manifest) -> Outcome:
     return follow_up(engine, change).outcome
 
 
-def _due(engine: Engine) -> Iterator[Snapshot]:
+def _due(engine: Engine, swept: Swept) -> Iterator[Snapshot]:
     """Tell the runs whose alarm is due, shard by shard, oldest first."""
     now = engine.clock.now()
     for shard in range(SHARDS):
-        yield from engine.documents.query(
+        found = engine.documents.query(
             Query(
                 "runs",
                 order_by="alarmAt",
@@ -98,3 +109,5 @@ def _due(engine: Engine) -> Iterator[Snapshot]:
                 limit=PAGE + 1,
             )
         )
+        swept.documents_read += len(found)
+        yield from found

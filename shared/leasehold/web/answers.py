@@ -24,6 +24,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "not_allowed": 409,
     "lease_lost": 409,
     "too_large": 413,
+    "unreadable_run": 500,
     "store_unavailable": 503,
 }
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import flask
 
+from leasehold.domain.manifest import is_run_id
 from leasehold.domain.status import Outcome
 from leasehold.errors import InvalidRequestError, LeaseholdError
 from leasehold.services.execute_step import Hint, execute_step
@@ -15,7 +16,6 @@ from leasehold.web.answers import answer, json_body, refusal, refusal_of
 from leasehold.web.opening import Opening
 
 _LOG: Final = logging.getLogger("leasehold.execute_step")
-_MAX_ID: Final = 128
 
 
 def answer_task(opening: Opening, request: flask.Request) -> flask.Response:
@@ -52,7 +52,7 @@ def hint_of(body: Mapping[str, Any]) -> Hint:
         InvalidRequestError: a field is missing or odd.
     """
     run_id, generation = body.get("runId"), body.get("generation")
-    if not isinstance(run_id, str) or not 0 < len(run_id) <= _MAX_ID or "/" in run_id:
+    if not isinstance(run_id, str) or not is_run_id(run_id):
         raise InvalidRequestError(field="runId", value=str(run_id)[:200], allowed="the id of a run")
     if not isinstance(generation, int) or isinstance(generation, bool) or generation < 1:
         allowed = "a whole number from 1"

@@ -114,7 +114,10 @@ def _refuse_nan(value: Any) -> None:
     """Raise ValueError for NaN and infinity: JSON has neither, and null would hide them."""
     text = pydantic_core.to_json(value, inf_nan_mode="constants", fallback=repr)
     if b"NaN" in text or b"Infinity" in text:
-        pydantic_core.from_json(text, allow_inf_nan=False)  # they may stand within a string
+        try:
+            pydantic_core.from_json(text, allow_inf_nan=False)  # they may stand within a string
+        except ValueError:
+            raise ValueError("it holds NaN or infinity, which JSON does not have") from None
 
 
 def _is_interrupt(error: BaseException) -> bool:
