@@ -2,9 +2,11 @@
 
 The floor is a no-op function under the same server, with as many processes and threads, called by
 as many clients as there are runs at once. A durable step is one such request, and beside it a task
-that is created and delivered over HTTP and two durable transactions. Where the time goes is told
-from the timelines: from hand-off to start is the queue's part, from start to completion the
-engine's.
+that is created and delivered over HTTP and two durable transactions.
+
+Where the time goes is told twice. From the timelines: from hand-off to start is the queue's part,
+from start to completion the engine's. And from the processes: the CPU time of each server for a
+step, as a share of what the cores had to give in that time.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ import os
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -36,13 +40,25 @@ AT_ONCE: Final = 16
 WORKERS: Final = 2
 
 
-def steps_through_the_bundle(runs: int) -> tuple[float, float, float]:
-    """Return steps a second, and the median milliseconds of queue and engine in a step."""
+@dataclass(frozen=True, slots=True)
+class Through:
+    """What was measured through the bundle: steps a second, and a step's milliseconds."""
+
+    steps_a_second: float
+    queue: float
+    engine: float
+    cpu: Mapping[str, float]
+
+
+def steps_through_the_bundle(runs: int) -> Through:
+    """Run so many runs through the bundle."""
     with _bundle() as url:
         _run_all(url, AT_ONCE)  # the servers are warm then
+        before = cpu_seconds()
         began = time.perf_counter()
         ids = _run_all(url, runs)
         seconds = time.perf_counter() - began
+        after = cpu_seconds()
         stories = [_call(f"{url}/runs/{run_id}")["steps"] for run_id in ids]
     queue, engine = [], []
     for steps in stories:
@@ -51,7 +67,30 @@ def steps_through_the_bundle(runs: int) -> tuple[float, float, float]:
         queue += [
             _ms(before["handedOffAt"], after["startedAt"]) for before, after in pairwise(records)
         ]
-    return runs * STEPS_A_RUN / seconds, median(queue), median(engine)
+    steps = runs * STEPS_A_RUN
+    cpu = {name: (after[name] - before[name]) * 1000 / steps for name in after}
+    return Through(steps / seconds, median(queue), median(engine), cpu)
+
+
+def cpu_seconds() -> dict[str, float]:
+    """Return the CPU time so far of each function's processes, and of this one."""
+    spent = {"queue and clients": time.process_time()}
+    for pid in _children(os.getpid()):
+        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        if "--target" in words:
+            name = words[words.index("--target") + 1]
+            spent[name] = sum(_cpu_of(one) for one in (pid, *_children(pid)))
+    return spent
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+def _cpu_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def requests_of_the_floor(requests: int) -> float:
@@ -133,17 +172,24 @@ def _ms(begin: str, end: str) -> float:
 def measure(rounds: int, runs: int) -> list[Figure]:
     """Return the figures; each round measures bundle and floor one after the other."""
     steps, queue, engine = [], [], []
+    cpu: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for _ in range(rounds):
-        ours, queue_ms, engine_ms = steps_through_the_bundle(runs)
-        floor = requests_of_the_floor(runs * STEPS_A_RUN)
-        steps.append((ours, floor))
-        whole = 1000 * AT_ONCE / ours
-        queue.append((queue_ms, whole))
-        engine.append((engine_ms, whole))
+        ours = steps_through_the_bundle(runs)
+        steps.append((ours.steps_a_second, requests_of_the_floor(runs * STEPS_A_RUN)))
+        whole = 1000 * AT_ONCE / ours.steps_a_second
+        queue.append((ours.queue, whole))
+        engine.append((ours.engine, whole))
+        given = 1000 * (os.cpu_count() or 1) / ours.steps_a_second
+        for name, spent in ours.cpu.items():
+            cpu[name].append((spent, given))
     return [
         figure("steps through the bundle, of no-op requests", "steps/s", steps),
         figure("queue: from hand-off to start, of a step", "ms", queue),
         figure("engine: from start to completion, of a step", "ms", engine),
+        *(
+            figure(f"CPU of {name}, of what the cores gave for a step", "ms", spent)
+            for name, spent in sorted(cpu.items())
+        ),
     ]
 
 

@@ -9,6 +9,8 @@ import functions_framework
 import pytest
 from flask.testing import FlaskClient
 
+from leasehold.domain.document import Write
+from leasehold.domain.manifest import run_ref
 from leasehold.testing import InProcessEngine
 from tests.in_process.sample import PIPELINES, STEPS
 
@@ -73,3 +75,11 @@ def serve_api(environ: dict[str, str]) -> Iterator[Function]:
 @pytest.fixture
 def sweep_dead_letters(environ: dict[str, str]) -> Iterator[Function]:
     yield from _function("sweep_dead_letters")
+
+
+def spoil(engine: InProcessEngine, run_id: str) -> None:
+    """Give the run a status that this version does not know."""
+    documents = engine.engine.documents
+    documents.transact(
+        run_ref(run_id), lambda found, _: Write(None, {**(found or {}), "status": "WAITING_V2"})
+    )

@@ -131,3 +131,13 @@ def test_a_store_that_cannot_be_written_is_a_500_so_that_the_task_comes_again(
 
     assert status == 500
     assert body["error"]["code"] == "bad_setting"
+
+
+@pytest.mark.parametrize("run_id", ["__x__", ".", "..", "a b", "", "é", "x" * 129])
+def test_an_id_that_no_run_has_is_rejected_whatever_the_store(
+    execute_step: Function, run_id: str
+) -> None:
+    """Firestore refuses such names in its own way: the task would come again for ever."""
+    status, body = execute_step.post(json={"runId": run_id, "generation": 1}, headers=QUEUE)
+
+    assert (status, body["outcome"]) == (200, "rejected")

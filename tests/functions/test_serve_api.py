@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasehold.testing import InProcessEngine
-from tests.functions.conftest import Function
+from tests.functions.conftest import Function, spoil
 
 START = {"pipeline": "three", "input": {"n": 1}}
 SUMMARY = {
@@ -156,3 +156,37 @@ def test_wrong_methods_and_paths_are_told_what_is_right(serve_api: Function) -> 
     assert wrong_method.headers["Allow"] == "GET, POST"
     assert wrong_path[0] == 404
     assert "/runs" in wrong_path[1]["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/runs/__x__", "/runs/%2e%2e", "/runs/a%20b"])
+def test_an_id_that_no_run_has_is_a_404(serve_api: Function, path: str) -> None:
+    assert serve_api.get(path)[0] == 404
+
+
+def test_a_run_that_cannot_be_read_hides_no_other(
+    serve_api: Function, engine: InProcessEngine
+) -> None:
+    """A newer version may have written it, or somebody in the console."""
+    odd, even = (serve_api.post("/runs", START)[1]["runId"] for _ in range(2))
+    spoil(engine, odd)
+
+    listed = serve_api.get("/runs")[1]["runs"]
+    shown = serve_api.get(f"/runs/{odd}")
+
+    assert [run["runId"] for run in listed] == [even]
+    assert (shown[0], shown[1]["error"]["code"]) == (500, "unreadable_run")
+    assert "status: Input should be" in shown[1]["error"]["message"]
+
+
+def test_a_start_whose_queue_is_down_is_still_a_start(
+    serve_api: Function, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is written down, and its task is owed: to start it again would make two."""
+    monkeypatch.setenv("LEASEHOLD_TASKS", "cloud-tasks://p/l")
+    monkeypatch.setenv("LEASEHOLD_FUNCTION_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("CLOUD_TASKS_EMULATOR_URL", "http://127.0.0.1:1")
+
+    status, run = serve_api.post("/runs", START)
+
+    assert status == 201
+    assert run["status"] == "PENDING"

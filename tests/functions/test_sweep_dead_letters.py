@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from leasehold.bootstrap import boot
+from leasehold.domain.task import Task
+from leasehold.errors import StoreUnavailableError
+from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
-from tests.functions.conftest import Function
+from tests.functions.conftest import Function, spoil
 from tests.in_process.sample import PIPELINES, STEPS
 
 NOTHING = {
@@ -66,3 +70,49 @@ def test_more_due_runs_than_a_page_are_said_to_be_more(
 
 def test_a_sweep_is_posted(sweep_dead_letters: Function) -> None:
     assert sweep_dead_letters.get("/")[0] == 405
+
+
+def test_a_run_that_cannot_be_read_stops_no_other(
+    long_ago: InProcessEngine, engine: InProcessEngine, sweep_dead_letters: Function
+) -> None:
+    with long_ago:
+        runs = [long_ago.start("three", {"n": number}).run_id for number in range(5)]
+        spoil(long_ago, runs[2])
+
+    status, swept = sweep_dead_letters.post()
+
+    assert (status, swept["redispatched"], swept["documentsRead"]) == (200, 4, 5)
+    assert engine.adopt_all() == 4
+
+
+def test_a_run_whose_queue_is_missing_stops_no_other(
+    long_ago: InProcessEngine, environ: dict[str, str]
+) -> None:
+    """The sweep tells of it once all the others are attended."""
+    with long_ago:
+        for number in range(20):
+            long_ago.start(("three", "half")[number % 2], {"n": number})
+    tasks = OneQueueMissing()
+    bundle = boot(environ, tasks=tasks)
+    try:
+        with pytest.raises(StoreUnavailableError, match="no such queue"):
+            sweep(bundle.engine)
+    finally:
+        bundle.close()
+
+    assert len(tasks.created) == 10
+
+
+class OneQueueMissing:
+    """A task queue service where one queue was never made."""
+
+    def __init__(self) -> None:
+        self.created: list[Task] = []
+
+    def create(self, task: Task) -> None:
+        if task.queue == "half":
+            raise StoreUnavailableError(store="Cloud Tasks", problem="no such queue")
+        self.created.append(task)
+
+    def exists(self, task: Task) -> bool:
+        return task in self.created

@@ -79,6 +79,7 @@ class DevServer:
         execute = Function("execute_step", free_port(), workers=options.workers)
         sweep = Function("sweep_dead_letters", free_port(), threads=2)
         self.url = api.url
+        self.tasks_url = ""  # of what plays Cloud Tasks, once it is started
         self.tasks = tasks or CloudTasksDouble()
         self._environ = settings_of(options, execute.url)
         self._folder = folder
@@ -94,7 +95,7 @@ class DevServer:
             StoreUnavailableError: a part does not come up.
             SettingError: the store cannot be used.
         """
-        self._environ["CLOUD_TASKS_EMULATOR_URL"] = self.tasks.start()
+        self._environ["CLOUD_TASKS_EMULATOR_URL"] = self.tasks_url = self.tasks.start()
         self._bundle = boot(self._environ)
         for function in self._functions:
             child = Child(function, self._folder, self._environ, self._tell)

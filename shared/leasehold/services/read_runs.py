@@ -92,12 +92,13 @@ def _place_of(token: str) -> tuple[datetime, str]:
     try:
         text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         created_at, run_id = text.decode().split(" ")
-        if not is_run_id(run_id):
-            raise ValueError(run_id)
-        return datetime.fromisoformat(created_at).astimezone(UTC), run_id
+        place = datetime.fromisoformat(created_at).astimezone(UTC), run_id
     except ValueError:
+        place = None
+    if place is None or not is_run_id(place[1]):
         allowed = "the nextPageToken of an earlier answer"
-        raise InvalidRequestError(field="pageToken", value=token[:200], allowed=allowed) from None
+        raise InvalidRequestError(field="pageToken", value=token[:200], allowed=allowed)
+    return place
 
 
 def timeline_of(engine: Engine, run_id: str) -> list[TraceEvent]:
