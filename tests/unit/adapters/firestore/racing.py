@@ -49,7 +49,7 @@ def start(documents: FirestoreDocuments, run_id: str) -> None:
         nonce="nonce-1",
     )
     started = partial(lifecycle.start, rules=RULES, new=new)
-    documents.transact(run_ref(run_id), on_manifest(started))
+    documents.transact(run_ref(run_id), on_manifest(run_id, started))
 
 
 def acquire(place: Place, run_id: str, holder: str, all_ready: Barrier, told: Connection) -> None:
