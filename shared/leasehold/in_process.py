@@ -115,13 +115,12 @@ class InProcessEngine:
         return change.manifest
 
     def run(self, pipeline: str, input: Any = None) -> Manifest:  # noqa: A002 - as above
-        """Start a run and run it in this thread; return it when its attempts here are over.
+        """Start a run and run it in this thread; return it as its attempts here left it.
 
         It is at rest then, unless it waits for a retry or for another worker.
         """
         begun = begin(self.engine, StartRequest(pipeline, input), eager=True)
-        work_on(self.engine, begun)
-        return self.show(begun.answer.manifest.run_id)
+        return work_on(self.engine, begun).manifest
 
     def adopt(self, run_id: str) -> None:
         """Take up a run where another process left it.

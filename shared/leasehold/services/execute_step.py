@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -39,23 +39,26 @@ def execute_step(engine: Engine, hint: Hint) -> Outcome:
         attempt = arrive(engine, hint)
     except UnknownRunError:
         return Outcome.REJECTED
-    return work_on(engine, attempt)
+    return work_on(engine, attempt).outcome
 
 
-def work_on(engine: Engine, attempt: Committed[Change]) -> Outcome:
+def work_on(engine: Engine, attempt: Committed[Change]) -> Change:
     """Follow up on what was committed, and run steps as long as that gave this worker a lease.
+
+    Returns:
+        The last change; its manifest is the run as this worker left it.
 
     Raises:
         StoreUnavailableError: as `execute_step`.
     """
-    outcome = follow_up(engine, attempt.answer).outcome
+    change = follow_up(engine, attempt.answer)
     try:
-        while has_lease(attempt.answer):
+        while has_lease(change):
             attempt = work(engine, attempt)
-            outcome = follow_up(engine, attempt.answer).outcome
-    except LeaseLostError:
-        return Outcome.DUPLICATE  # another attempt has the run now; this one changed nothing
-    return outcome
+            change = follow_up(engine, attempt.answer)
+    except LeaseLostError:  # another attempt has the run now; this one changed nothing
+        return replace(change, outcome=Outcome.DUPLICATE, changed=False)
+    return change
 
 
 def arrive(engine: Engine, hint: Hint) -> Committed[Change]:
