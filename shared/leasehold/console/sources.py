@@ -104,7 +104,7 @@ class ServerSource:
     """
 
     def __init__(self, url: str) -> None:
-        if urlsplit(url).scheme not in ("http", "https"):
+        if not _is_http(url):
             allowed = "http://HOST:PORT or https://HOST"
             raise InvalidRequestError(field="--url", value=url, allowed=allowed)
         self.url = url.rstrip("/")
@@ -173,6 +173,13 @@ class ServerSource:
         except (OSError, ValueError) as error:
             problem = getattr(error, "reason", None) or error
             raise ServerUnreachableError(url=self.url, problem=problem) from None
+
+
+def _is_http(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme in ("http", "https")
+    except ValueError:  # brackets of an address that do not match
+        return False
 
 
 def patiently(look: Callable[[], T]) -> Callable[[], T]:

@@ -1,0 +1,76 @@
+"""`--url`: what a server may answer, and what becomes of who waits for a run there."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from leasehold.console.sources import ServerSource, patiently
+from leasehold.errors import InvalidRequestError, ServerRefusedError, ServerUnreachableError
+from leasehold.services.read_runs import RunFilter
+
+Answering = Callable[..., str]
+
+
+@pytest.fixture
+def answering() -> Iterator[Answering]:
+    """Starts a server that gives these answers one after the other, the last one for ever."""
+    servers: list[HTTPServer] = []
+
+    def start(*answers: tuple[int, Any]) -> str:
+        left = list(answers)
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                status, body = left.pop(0) if len(left) > 1 else left[0]
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(json.dumps(body).encode())
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        server = HTTPServer(("127.0.0.1", 0), Handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def look(url: str) -> Any:
+    return ServerSource(url).page(RunFilter(), 50, None)
+
+
+@pytest.mark.parametrize("body", [{}, [], {"runs": [{"runId": 1}], "nextPageToken": None}])
+def test_another_kind_of_server_is_told_from_a_runs_api(answering: Answering, body: Any) -> None:
+    with pytest.raises(ServerRefusedError, match="not as the runs API"):
+        look(answering((200, body)))
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://127.0.0.1:1"])
+def test_a_server_that_is_not_there_is_said_to_be_unreachable(url: str) -> None:
+    with pytest.raises((ServerUnreachableError, InvalidRequestError), match="--url"):
+        look(url)
+
+
+def test_an_error_is_told_in_the_words_of_the_server(answering: Answering) -> None:
+    with pytest.raises(ServerRefusedError, match="limit is wrong"):
+        look(answering((400, {"error": {"message": "limit is wrong"}})))
+
+
+def test_who_waits_bears_a_server_that_is_away_for_a_moment(answering: Answering) -> None:
+    away = (503, {"error": {"message": "the store does not answer"}})
+    url = answering(away, away, (200, {"runs": [], "nextPageToken": None}))
+
+    page = patiently(lambda: look(url))()
+
+    assert page.runs == []
