@@ -4,13 +4,14 @@ SHELL := /bin/sh
 PYTHON ?= python3
 BIN := .venv/bin
 export INPUT ?= .
+export CHAOS ?=
 
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: .venv/.runtime ## run the review pipeline on this repository's documents, or on INPUT=folder
+demo: .venv/.runtime ## run the review pipeline on this repository's documents, or on INPUT=folder; CHAOS=1 kills workers meanwhile
 	@$(BIN)/python -m pipelines.review.demo
 
 .PHONY: dev
@@ -46,6 +47,8 @@ bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the s
 	@$(BIN)/python -m bench.cold_start
 	@$(BIN)/python -m bench.bundle_steps
 	@$(BIN)/python -m bench.firestore_steps
+	@$(BIN)/python -m bench.lease_cost
+	@$(BIN)/python -m bench.recovery
 
 .PHONY: clean
 clean: ## delete .venv and the demo's data

@@ -1,8 +1,11 @@
 """Who does the thinking of the review, and which one is chosen."""
 
+import os
 from collections.abc import Sequence
-from typing import Protocol
+from functools import partial
+from typing import Final, Protocol
 
+from leasehold import PermanentError, StepContext
 from pipelines.review.local_agent import LocalAgent
 from pipelines.review.questions import (
     DigestDraft,
@@ -12,6 +15,9 @@ from pipelines.review.questions import (
     FolderClaims,
     Pick,
 )
+
+PACE: Final = "REVIEW_AGENT_PACE_MS"
+_LONGEST_PACE_MS: Final = 60_000
 
 
 class Agent(Protocol):
@@ -38,6 +44,30 @@ class Agent(Protocol):
         ...
 
 
-def chosen_agent() -> Agent:
-    """Return the agent that the steps work with."""
-    return LocalAgent()
+def chosen_agent(ctx: StepContext) -> Agent:
+    """Return the agent that the steps work with; it answers no more once the attempt should end.
+
+    The local agent answers within milliseconds, and a model does not. REVIEW_AGENT_PACE_MS has it
+    wait so long before each answer, to see how the engine bears steps that take their time;
+    `make demo CHAOS=1` sets it.
+
+    Raises:
+        PermanentError: the variable has a value that cannot be used.
+    """
+    return LocalAgent(partial(_think, ctx, pace_of(os.environ.get(PACE, ""))))
+
+
+def pace_of(text: str) -> float:
+    """Return the seconds that REVIEW_AGENT_PACE_MS stands for, or raise PermanentError."""
+    if not text:
+        return 0.0
+    if not (text.isascii() and text.isdigit() and int(text) <= _LONGEST_PACE_MS):
+        allowed = f"milliseconds, a whole number up to {_LONGEST_PACE_MS}"
+        raise PermanentError(f"{PACE} is {text[:40]!r}; allowed: {allowed}.", code="bad_setting")
+    return int(text) / 1000
+
+
+def _think(ctx: StepContext, pace: float, answers: int) -> None:
+    """Take the time of so many answers, or raise as soon as the attempt should end."""
+    if ctx.wait_or_shutdown(pace * answers):
+        raise InterruptedError("asked to stop before the agent had answered")

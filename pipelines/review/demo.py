@@ -1,8 +1,9 @@
 """The demo: serve the bundle here, review a folder with it, and say what came of it.
 
-Usage: INPUT=folder python -m pipelines.review.demo
+Usage: INPUT=folder CHAOS=1 python -m pipelines.review.demo
 
-A demo that was killed is continued by the next one on the same folder.
+CHAOS=1 ends workers in the middle of steps meanwhile. A demo that was killed is continued by the
+next one on the same folder.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import secrets
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +26,8 @@ from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
 from leasehold.services.read_runs import RunFilter
 from leasehold.services.start_run import StartRequest
+from pipelines.review.agent import PACE, pace_of
+from pipelines.review.chaos import Chaos, account, pace_for
 from pipelines.review.folder import find
 from pipelines.review.models import ReviewInput
 
@@ -31,20 +35,25 @@ LEASEHOLD: Final = Path(sys.executable).parent / "leasehold"
 
 
 def main() -> int:
-    """Serve the bundle, run the demo on it; return 0 when the run completed."""
+    """Serve the bundle, run the demo on it; return 0 when all of it was done."""
+    wanted = os.environ.get("CHAOS", "")
+    if wanted not in ("", "1"):
+        say(f"error: CHAOS is {wanted!r}; allowed: 1, or nothing")
+        return 2
     folder = Path(os.environ.get("INPUT") or ".").resolve()
     try:
-        find(ReviewInput(folder=str(folder)))
+        documents = len(find(ReviewInput(folder=str(folder))).files)
+        pace_of(os.environ.get(PACE, ""))
     except PermanentError as error:
-        say(f"error: INPUT: {error}")
+        say(f"error: {'' if error.code == 'bad_setting' else 'INPUT: '}{error}")
         return 2
+    environ = {PACE: pace_for(documents), **os.environ} if wanted else dict(os.environ)
     server = None
     try:
-        server = DevServer(DevOptions(port=free_port()), say)
+        server = DevServer(DevOptions(port=free_port(), environ=environ), say)
         say("starting the functions on this machine")
         server.start()
-        run = review(folder, ServerSource(server.url))
-        tell(run)
+        return review(folder, ServerSource(server.url), chaotic=bool(wanted))
     except KeyboardInterrupt:
         say("stopped; make demo again goes on where it was")
         return 130
@@ -54,15 +63,22 @@ def main() -> int:
     finally:
         if server is not None:
             server.stop()
-    return 0 if run.completed_at else 1
 
 
-def review(folder: Path, server: ServerSource) -> Manifest:
-    """Have the server review the folder; return the run at rest."""
+def review(folder: Path, server: ServerSource, *, chaotic: bool) -> int:
+    """Have the server review the folder, and tell of it; return the exit code."""
     digest = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
     key = unfinished(server, f"demo:{digest}") or f"demo-{secrets.token_hex(4)}"
     request = StartRequest("review", {"folder": str(folder)}, key, {"demo": digest})
-    return wait_for(server, server.start(request)[1].run_id, quiet=False)
+    run_id = server.start(request)[1].run_id
+    with Chaos(server, run_id, say) if chaotic else nullcontext() as chaos:
+        run = wait_for(server, run_id, quiet=False)
+    survived = True
+    if chaos is not None:
+        survived, lines = account(chaos.hits, run, server.trace(run_id))
+        print("\nThe chaos:    " + "\n              ".join(lines))
+    tell(run)
+    return 0 if run.completed_at and survived else 1
 
 
 def unfinished(server: ServerSource, label: str) -> str | None:
@@ -95,6 +111,7 @@ condensed them to {done["points"]} key points
 Try next:     {program} trace {run.run_id}    all that happened
               {program} show {run.run_id}     the run's one document
               make demo INPUT=path/to/folder     your own Markdown
+              make demo CHAOS=1     the same, while workers are killed in the middle of steps
               kill -9 it in the middle, then make demo again: it goes on where it was""")
 
 

@@ -27,7 +27,7 @@ def extract(ctx: StepContext, given: ReviewInput) -> Extraction:
             code="nothing_readable",
         )
     ctx.progress(0.4, f"{len(pages)} documents read")
-    agent = chosen_agent()
+    agent = chosen_agent(ctx)
     shelf = library(found.root, pages)
     documents = []
     for count, (path, page) in enumerate(pages.items(), start=1):

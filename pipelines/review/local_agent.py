@@ -4,7 +4,7 @@ It is extractive: it says nothing that does not stand in the documents, word for
 same documents always give the same answers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from pipelines.review.cues import cue, lead
@@ -22,15 +22,24 @@ from pipelines.review.vocabulary import notable
 
 TERMS: Final = 12
 LEAD_BONUS: Final = 0.4  # what opens a document says most about it
+DIGEST_ANSWERS: Final = 8  # a digest is over all documents; it takes the time of so many answers
 
 
 class LocalAgent:
-    """Picks claims by cue words, and condenses by centrality and diversity of their terms."""
+    """Picks claims by cue words, and condenses by centrality and diversity of their terms.
+
+    Args:
+        think: called before each answer, with the number of answers whose time it takes.
+    """
 
     name = "local extractive agent"
 
+    def __init__(self, think: Callable[[int], None] = lambda _: None) -> None:
+        self._think = think
+
     def claims(self, excerpt: Excerpt) -> Sequence[Pick]:
         """Pick the sentences with a cue, and the first whole sentence of the document."""
+        self._think(1)
         picks: list[Pick] = []
         opened = any(sentence.number > 0 for sentence in excerpt.sentences[:1])
         for sentence in excerpt.sentences:
@@ -46,6 +55,7 @@ class LocalAgent:
 
     def summary(self, given: DocumentClaims) -> Sequence[DraftPoint]:
         """Return the document's most central and weighty claims, in its own order."""
+        self._think(1)
         groups = _fold(given.claims)
         texts = [group[0].text for group in groups]
         every_vector = vectors(texts)
@@ -58,6 +68,7 @@ class LocalAgent:
 
     def digest(self, given: FolderClaims) -> DigestDraft:
         """Return the claims that are central, weighty, in many documents, and unlike each other."""
+        self._think(DIGEST_ANSWERS)
         groups = _fold(given.claims)
         texts = [group[0].text for group in groups]
         every_vector = vectors(texts)

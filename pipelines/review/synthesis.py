@@ -14,7 +14,7 @@ from pipelines.review.questions import DocumentClaims, FolderClaims
 
 def synthesize(ctx: StepContext, given: Extraction) -> Digest:
     """Let the agent summarise each document, then digest them all."""
-    agent = chosen_agent()
+    agent = chosen_agent(ctx)
     known = {claim.id: claim for document in given.documents for claim in document.claims}
     citable = [document for document in given.documents if document.claims]
     summaries = []

@@ -5,15 +5,18 @@ from leasehold.errors import AgentClientError, LeaseholdError, PermanentError, S
 from leasehold.registry.dispatch import EnvOverrides, StepDispatchEntry
 from leasehold.registry.pipelines import PipelineEntry
 from leasehold.registry.registry import Registry
-from leasehold.worker.context import StepContext
+from leasehold.worker.context import IncrementalState, StepContext
+from leasehold.worker.shutdown import ShutdownCoordinator
 
 __all__ = [
     "AgentClientError",
     "EnvOverrides",
+    "IncrementalState",
     "LeaseholdError",
     "PermanentError",
     "PipelineEntry",
     "Registry",
+    "ShutdownCoordinator",
     "SoftTimeoutError",
     "StepContext",
     "StepDispatchEntry",

@@ -147,6 +147,22 @@ class ImpossibleEventError(LeaseholdError):
     text = "A run that is {status} cannot have {event}."
 
 
+class LeaseHeldError(LeaseholdError):
+    """Another worker holds the lease on this run."""
+
+    code = "lease_held"
+    text = "Run {run_id} is held by {holder} until {expires_at}, unless that worker renews it."
+    retryable = True
+
+
+class NothingToClaimError(LeaseholdError):
+    """There is no step that a worker elsewhere could take now."""
+
+    code = "nothing_to_claim"
+    text = "Nothing to claim: {problem}."
+    retryable = True
+
+
 class LeaseLostError(LeaseholdError):
     """The lease that was shown is not the one that is held."""
 

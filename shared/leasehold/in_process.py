@@ -30,6 +30,7 @@ from leasehold.services.adopt_runs import adopt_all, adopt_run
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step, work_on
 from leasehold.services.read_runs import get_run, timeline_of
+from leasehold.services.shut_down import GRACE_S, shut_down
 from leasehold.services.start_run import StartRequest, begin, start_run
 from leasehold.services.sweep import sweep
 from leasehold.worker.held_run import HeldRun
@@ -40,8 +41,8 @@ _LOG: Final = logging.getLogger("leasehold.in_process")
 #: How often runs are looked for whose alarm is due.
 TICK_S: Final = 1.0
 
-#: Cloud Run kills a process 10 s after SIGTERM; an engine ends in less.
-GRACE_S: Final = 8.0
+#: How long threads may take to end once the leases of their runs are settled.
+_SETTLING_S: Final = 1.0
 
 
 class InProcessEngine:
@@ -193,14 +194,13 @@ class InProcessEngine:
     def close(self, grace: float = GRACE_S) -> None:
         """Let running attempts know, wait for them, and close the store.
 
-        A handler that does not end within `grace` seconds is left behind: its thread ends with
-        the process, and the next engine on this host takes its run up.
+        A handler that does not end within `grace` seconds is left behind: its lease is given
+        back, and its thread ends with the process. The next engine takes its run up.
         """
         self._closing.set()
-        for held in self.held_runs():
-            held.ask_to_stop("instance_shutdown")
         self._queue.close()
-        end = time.monotonic() + grace
+        end = time.monotonic() + grace + _SETTLING_S
+        shut_down(self.engine, grace=grace)
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
         if not any(thread.is_alive() for thread in self._threads):

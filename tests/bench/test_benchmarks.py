@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from bench import bundle_steps, cold_start, durable_steps, firestore_steps, measuring
+from bench import (
+    bundle_steps,
+    cold_start,
+    durable_steps,
+    firestore_steps,
+    lease_cost,
+    measuring,
+    recovery,
+)
 from tests.emulators import need_firestore
 
 ROW = {"name", "value", "unit", "floor", "ratio", "target", "holds"}
@@ -54,6 +62,28 @@ def test_a_step_on_firestore_costs_one_read_and_two_writes() -> None:
     assert rows["reads a step on Firestore"].value == 1
     assert rows["writes a step on Firestore"].value == 2
     assert rows["rpcs a step on Firestore"].value == 4
+
+
+def test_the_rest_of_a_step_is_measured_for_each_end_of_its_worker() -> None:
+    rows = recovery.measure(samples=1, together=2, ttls={1: 1}, deaf=0)
+
+    assert [row.name for row in rows if "p95" in row.name] == [
+        "SIGKILL to entered again, p95 of 1",
+        "SIGTERM: handler's end to release, p95 of 1",
+        "SIGTERM to release, p95 of 1",
+        "SIGKILL unnoticed, lease of 1 s, p95 of 2",
+        "SIGKILL of an engine, lease of 1 s, p95 of 2",
+    ]
+    assert {row.unit for row in rows} == {"s"}
+
+
+def test_a_heartbeat_costs_at_most_one_write_and_no_read() -> None:
+    """What it costs is exact, however short the run; that it beats at all is seen as well."""
+    rows = lease_cost.measure(heartbeats=6, interval=0.2)
+
+    assert [(row.unit, row.target) for row in rows[:2]] == [("writes", "<= 1.0"), ("reads", "<= 0")]
+    assert all(row.holds for row in rows)
+    assert all(row.value > 0 for row in rows if row.unit == "writes")
 
 
 def test_a_ratio_is_the_median_of_its_rounds() -> None:

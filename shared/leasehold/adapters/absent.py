@@ -26,6 +26,7 @@ class AbsentDocuments:
         *,
         if_version: Snapshot | None = None,  # noqa: ARG002 - the port's shape
         locked: bool = False,  # noqa: ARG002 - the port's shape
+        within: float | None = None,  # noqa: ARG002 - the port's shape
     ) -> Committed[Answer]:
         """Decide on nothing, and forget what was decided."""
         return Committed(decide(None, self._clock.now()).answer, None)

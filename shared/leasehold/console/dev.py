@@ -13,27 +13,35 @@ from leasehold.console.says import say
 from leasehold.devserver.server import DevOptions, DevServer
 
 
-def dev(*, port: int, workers: int, data: Path) -> int:
-    """Serve the bundle; return when it was stopped in order."""
+def dev(*, port: int, workers: int, data: Path, lease_port: int | None = None) -> int:
+    """Serve the bundle; return when it was stopped in order, or at once at a second signal."""
     stop, ready = threading.Event(), threading.Event()
+    asked = 0
 
     def asked_to_stop(*_: object) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            return  # the stopping looks at the number
         stop.set()
         if not ready.is_set():
             raise KeyboardInterrupt  # whatever the start waits for
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, asked_to_stop)
-    server = DevServer(DevOptions(port=port, workers=workers, data=data), say)
+    options = DevOptions(port=port, workers=workers, data=data, lease_port=lease_port)
+    server = DevServer(options, say)
     try:
         server.start()
         ready.set()
         click.echo(f"ready {server.url}")
         stop.wait()
-        say("stopping: running attempts may end")
+        say("stopping: running attempts may end; once more to kill them")
     except KeyboardInterrupt:
         say("stopped before it was ready")
     finally:
         ready.set()
-        server.stop()
+        server.stop(at_once=lambda: asked > 1)
+    if asked > 1:
+        say("killed: what was running is taken up at the next start")
     return DONE

@@ -9,11 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from leasehold.devserver.left_behind import kill_left_behind
 from leasehold.errors import SettingError, StoreUnavailableError
 
 #: A server that needs longer than this to answer at all is not coming.
@@ -23,6 +25,7 @@ RESTART_S: Final = 0.2
 LONGEST_RESTART_S: Final = 10.0
 
 _HOST: Final = "127.0.0.1"
+_LOOK_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,13 @@ class Child:
     environ: Mapping[str, str]
     tell: Callable[[str], None]
     _process: subprocess.Popen[bytes] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _keeper: threading.Thread | None = None
 
     def start(self) -> None:
         """Start the server and keep it running."""
-        self._process = self._spawn()
+        self._spawn()
         self._keeper = threading.Thread(target=self._keep, daemon=True)
         self._keeper.start()
 
@@ -92,21 +96,34 @@ class Child:
     def ask_to_stop(self) -> None:
         """Let the server finish what it does, and start it no more."""
         self._stopping.set()
-        if self._process is not None:
-            self._process.terminate()
+        with self._lock:  # whatever is spawned after this sees that it is not to be
+            if self._process is not None:
+                self._process.terminate()
 
-    def kill_at(self, deadline: float) -> None:
-        """Wait for the server to end; kill what is left of it at `deadline`."""
+    def wait_or_kill(self, deadline: float, at_once: Callable[[], bool]) -> None:
+        """Wait for the server to end; kill what is left of it at `deadline`, or sooner.
+
+        Args:
+            deadline: in monotonic seconds.
+            at_once: whether to wait no more; asked again and again.
+        """
         if self._process is None:
             return
-        try:
-            self._process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            self.tell(f"{self.function.name} did not end in time and is killed")
-        kill_group(self._process.pid)
+        while self._process.poll() is None and not at_once():
+            if time.monotonic() > deadline:
+                self.tell(f"{self.function.name} did not end in time and is killed")
+                break
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LOOK_S)
+        kill_server(self._process.pid)
         self._process.wait()
         if self._keeper is not None:
             self._keeper.join()
+
+    def kill_left_behind(self) -> None:
+        """Kill what dead workers of this server left behind."""
+        if self._process is not None and (killed := kill_left_behind(self._process.pid)):
+            self.tell(f"{killed} processes that a dead worker left behind are killed")
 
     def _keep(self) -> None:
         wait = RESTART_S
@@ -115,61 +132,64 @@ class Child:
             code = self._process.wait()
             if self._stopping.is_set():
                 return
-            kill_group(self._process.pid)
-            wait = RESTART_S if time.monotonic() - began > LONGEST_RESTART_S else wait * 2
-            wait = min(wait, LONGEST_RESTART_S)
+            kill_server(self._process.pid)
+            if time.monotonic() - began > LONGEST_RESTART_S:
+                wait = RESTART_S
             self.tell(f"{self.function.name} ended with {code}; it starts again in {wait:g} s")
             if self._stopping.wait(wait):
                 return
-            self._process = self._spawn()
+            wait = min(wait * 2, LONGEST_RESTART_S)
+            self._spawn()
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
+    def _spawn(self) -> None:
         function = self.function
-        source = self.folder / f"{function.name}.py"
         server = "leasehold.devserver.function_server"
-        command = [sys.executable, "-m", server, str(os.getpid())]
-        command += [
-            "--target",
-            function.name,
-            "--source",
-            str(source),
-            "--host",
-            _HOST,
-            "--port",
-            str(function.port),
-        ]
+        options = {
+            "--target": function.name,
+            "--source": str(self.folder / f"{function.name}.py"),
+            "--host": _HOST,
+            "--port": str(function.port),
+        }
+        words = [word for option in options.items() for word in option]
         sizes = {"WORKERS": str(function.workers), "THREADS": str(function.threads)}
-        return subprocess.Popen(  # noqa: S603 - our own program
-            command,
-            env={**self.environ, **sizes},
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with self._lock:
+            if self._stopping.is_set():
+                return
+            self._process = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, "-m", server, str(os.getpid()), *words],
+                env={**self.environ, **sizes},
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
 
 
-def kill_group(leader: int) -> None:
+def kill_server(master: int) -> None:
     """Kill what is left of a server: its master may be gone before its workers are."""
-    try:
-        os.killpg(leader, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+    with suppress(ProcessLookupError):
+        os.killpg(master, signal.SIGKILL)
+    kill_left_behind(master)  # what left the group is of the session still
 
 
-def entry_folder() -> Path:
+def entry_folder(functions: Iterable[str]) -> Path:
     """Return the folder of the entry files: of the working folder, or of this checkout.
 
+    Args:
+        functions: the names of those that are to be served.
+
     Raises:
-        SettingError: there is none.
+        SettingError: there is none, or an entry file is missing in it.
     """
     checkout = Path(__file__).parents[3]
-    for folder in (Path.cwd() / "functions", checkout / "functions"):
-        if (folder / "execute_step.py").is_file():
-            return folder
-    raise SettingError(
-        name="the working folder",
-        value=str(Path.cwd()),
-        allowed="a bundle: a folder with functions/execute_step.py",
-    )
+    folders = (Path.cwd() / "functions", checkout / "functions")
+    folder = next((it for it in folders if (it / "execute_step.py").is_file()), folders[0])
+    for name in functions:
+        if not (folder / f"{name}.py").is_file():
+            raise SettingError(
+                name="the working folder",
+                value=str(Path.cwd()),
+                allowed=f"a bundle: a folder with functions/{name}.py",
+            )
+    return folder
 
 
 def free_port() -> int:
@@ -180,12 +200,12 @@ def free_port() -> int:
         return port
 
 
-def check_free(port: int) -> None:
-    """Raise SettingError where somebody listens on the port already."""
+def check_free(port: int, option: str) -> None:
+    """Raise SettingError, which names the option, where somebody listens on the port already."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((_HOST, port))
         except OSError as error:
             allowed = f"a free port ({error.strerror})"
-            raise SettingError(name="--port", value=port, allowed=allowed) from None
+            raise SettingError(name=option, value=port, allowed=allowed) from None

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,13 +23,18 @@ from leasehold.devserver.children import (
     free_port,
 )
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
+from leasehold.devserver.dead_workers import DeadWorkers
 from leasehold.devserver.scheduler import TICK_S, Scheduler
+from leasehold.errors import SettingError
+from leasehold.registry.dispatch import REMOTE
+from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
 from leasehold.services.adopt_runs import adopt_all
 from leasehold.worker.holder import host_name, is_gone
 
-#: How long running attempts may take to end when the server is told to stop.
-DRAIN_S: Final = 8.0
+#: How long running attempts may take to end when the server is told to stop: Cloud Run, too,
+#: kills an instance 10 s after SIGTERM.
+DRAIN_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class DevOptions:
         data: where store and artifacts lie, unless the environment says otherwise.
         environ: the settings.
         tick_s: seconds between two ticks of the Scheduler.
+        lease_port: of the API of leases, which is served where the catalog has steps for workers
+            elsewhere; None: a free one.
     """
 
     port: int = 8080
@@ -50,6 +56,7 @@ class DevOptions:
     data: Path = Path(".leasehold")
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     tick_s: float = TICK_S
+    lease_port: int | None = None
 
 
 class DevServer:
@@ -59,6 +66,11 @@ class DevServer:
         options: what it is served with.
         tell: told in a line what happens.
         tasks: what plays Cloud Tasks, where its limits are not to be the usual ones.
+
+    Attributes:
+        url: of the runs API.
+        leases_url: of the API of leases; None: it is not served, because no step needs it.
+        dead_workers: what is told of connections that drop; None until it is started.
 
     Raises:
         SettingError, CatalogError, and the errors of the registries: nothing was started.
@@ -72,21 +84,25 @@ class DevServer:
         tasks: CloudTasksDouble | None = None,
     ) -> None:
         self._tell = tell
-        folder = entry_folder()
-        check_free(options.port)
-        load_catalog(read_settings(options.environ)["LEASEHOLD_CATALOG"])
-        api = Function("serve_api", options.port)
-        execute = Function("execute_step", free_port(), workers=options.workers)
+        catalog = load_catalog(read_settings(options.environ)["LEASEHOLD_CATALOG"])
+        self._execute = Function("execute_step", free_port(), workers=options.workers)
         sweep = Function("sweep_dead_letters", free_port(), threads=2)
+        api = Function("serve_api", options.port)
+        leases = _leases(catalog, options)
         self.url = api.url
+        self.leases_url = leases.url if leases else None
         self.tasks_url = ""  # of what plays Cloud Tasks, once it is started
         self.tasks = tasks or CloudTasksDouble()
-        self._environ = settings_of(options, execute.url)
-        self._folder = folder
-        self._functions = (execute, sweep, api)
+        self.dead_workers: DeadWorkers | None = None  # until it is started
+        self._functions = (self._execute, sweep, api, *([leases] if leases else []))
+        self._folder = entry_folder(function.name for function in self._functions)
+        self._environ = settings_of(options, self._execute.url)
         self._children: list[Child] = []
         self._scheduler = Scheduler(sweep.url, tell, options.tick_s)
         self._bundle: Bundle | None = None
+        check_free(api.port, "--port")
+        if leases:
+            check_free(leases.port, "--lease-port")
 
     def start(self) -> None:
         """Start everything, and take up the runs that are in the store.
@@ -96,33 +112,68 @@ class DevServer:
             SettingError: the store cannot be used.
         """
         self._environ["CLOUD_TASKS_EMULATOR_URL"] = self.tasks_url = self.tasks.start()
-        self._bundle = boot(self._environ)
+        self._bundle = bundle = boot(self._environ)
         for function in self._functions:
             child = Child(function, self._folder, self._environ, self._tell)
             self._children.append(child)
             child.start()
+        self.dead_workers = DeadWorkers(
+            bundle.engine, is_gone=_is_gone, clear=self._clear, tell=self._tell
+        )
+        self.tasks.on_dropped(self.dead_workers.notice)
         deadline = time.monotonic() + START_S
         for child in self._children:
             child.wait_until_ready(deadline)
-        self._adopt(self._bundle)
+        self._adopt(bundle)
         self._scheduler.start()
+        if self.leases_url:
+            self._tell(f"leases {self.leases_url}")
 
-    def stop(self) -> None:
-        """Let what runs end, then end everything; nothing of it is left behind."""
+    def stop(self, at_once: Callable[[], bool] = lambda: False) -> None:
+        """Let what runs end, then end everything; nothing of it is left behind.
+
+        Attempts that end hand their leases back and create the tasks of what is next, so the
+        queue takes tasks until the last server ended; it delivers none of them.
+
+        Args:
+            at_once: whether to kill what still runs; asked again and again.
+        """
         self._scheduler.stop()
+        self.tasks.deliver_no_more()
         deadline = time.monotonic() + DRAIN_S
         for child in self._children:
             child.ask_to_stop()
         for child in self._children:
-            child.kill_at(deadline)
+            child.wait_or_kill(deadline, at_once)
+        if self.dead_workers is not None:
+            self.dead_workers.stop()
         self.tasks.stop()
         if self._bundle is not None:
             self._bundle.close()
 
+    def _clear(self) -> None:
+        """Kill what dead workers left behind; only execute_step runs handlers."""
+        for child in self._children:
+            if child.function is self._execute:
+                child.kill_left_behind()
+
     def _adopt(self, bundle: Bundle) -> None:
-        adopted = adopt_all(bundle.engine, is_gone=partial(is_gone, host=host_name()))
+        adopted = adopt_all(bundle.engine, is_gone=_is_gone)
         if adopted:
             self._tell(f"{len(adopted)} live runs of the store are taken up")
+
+
+def _is_gone(holder: str) -> bool:
+    return is_gone(holder, host=host_name())
+
+
+def _leases(catalog: Catalog, options: DevOptions) -> Function | None:
+    """Return the function that workers elsewhere take their leases from, if there are such."""
+    if not any(step.handler == REMOTE for step in catalog.steps):
+        return None
+    if options.lease_port == options.port:
+        raise SettingError(name="--lease-port", value=options.port, allowed="a port of its own")
+    return Function("manage_lease", options.lease_port or free_port())
 
 
 def settings_of(options: DevOptions, function_url: str) -> dict[str, str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from leasehold.domain.alarm import alarm_for
+from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import DecideDocument, Document, Ref, Write
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
@@ -63,10 +64,14 @@ def change_to(
     created: Manifest | None = None,
     **update: Any,
 ) -> Change:
-    """Answer with these fields of the manifest replaced, and its alarm in order."""
+    """Answer with these fields of the manifest replaced, and what follows from them in order."""
     moved = manifest.with_(**update, updated_at=now, traced=manifest.traced + len(events))
-    moved = moved.with_(alarm_at=alarm_for(moved, rules.grace))
-    return Change(outcome, moved, events, created)
+    return Change(outcome, with_waits(moved, rules.grace), events, created)
+
+
+def with_waits(manifest: Manifest, grace: timedelta) -> Manifest:
+    """Return the manifest with what stores find it by: its alarm, and whether it can be claimed."""
+    return manifest.with_(alarm_at=alarm_for(manifest, grace), claimable=claimable_step(manifest))
 
 
 def owed_tasks(manifest: Manifest) -> tuple[Task, ...]:

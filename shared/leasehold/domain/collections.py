@@ -39,6 +39,7 @@ RUNS: Final = Collection(
         ("status", "createdAt"),
         ("pipeline", "createdAt"),
         ("deadLettered", "createdAt"),
+        ("claimable", "alarmAt"),  # only runs that wait for a worker elsewhere are in it
         ("shard", "alarmAt"),  # led by the shard: a timestamp alone caps the writes of a collection
     ),
 )

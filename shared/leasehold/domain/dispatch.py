@@ -23,6 +23,7 @@ class StepSettings:
         heartbeat: how often the lease is renewed; None: never, and the lease runs to its cap.
         queue: the queue its tasks go to.
         remote: a worker elsewhere claims the step; no task announces it.
+        schedule_to_start: how long a remote step may wait to be claimed.
         sources: for each field the place of its value: `entry`, `threshold`, a variable's name.
         refused: one sentence for each value that was set but cannot be used.
     """
@@ -34,6 +35,7 @@ class StepSettings:
     heartbeat: timedelta | None
     queue: str
     remote: bool
+    schedule_to_start: timedelta
     sources: Mapping[str, str]
     refused: tuple[str, ...] = ()
 
@@ -70,6 +72,7 @@ def dispatch_of(
 ) -> Dispatch:
     """Freeze the settings in force into the next dispatch."""
     heartbeat = settings.heartbeat
+    claimed_within = settings.schedule_to_start if settings.remote else None
     return Dispatch(
         generation=generation,
         step=settings.step_type,
@@ -81,6 +84,9 @@ def dispatch_of(
         heartbeat_s=None if heartbeat is None else heartbeat.total_seconds(),
         queue=settings.queue,
         remote=settings.remote,
+        schedule_to_start_s=None
+        if claimed_within is None
+        else round(claimed_within.total_seconds()),
         sources=settings.sources,
         nonce=nonce,
     )

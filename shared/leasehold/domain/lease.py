@@ -45,7 +45,7 @@ def held_lease(manifest: Manifest, now: datetime, fence: Fence) -> Lease:
     """Return the lease if `fence` still holds it, or raise LeaseLostError with what is known."""
     lease = manifest.lease
     if lease is None:
-        raise _lost(manifest, fence, "the run has no lease")
+        raise _lost(manifest, fence, f"the run has no lease, it is {manifest.state}")
     if lease.lease_id != fence.lease_id or manifest.fencing_token != fence.fencing_token:
         raise _lost(
             manifest, fence, f"it is held by {lease.holder}, token {manifest.fencing_token}"
@@ -56,4 +56,14 @@ def held_lease(manifest: Manifest, now: datetime, fence: Fence) -> Lease:
 
 
 def _lost(manifest: Manifest, fence: Fence, known: str) -> LeaseLostError:
-    return LeaseLostError(lease_id=fence.lease_id, run_id=manifest.run_id, known=known)
+    lease = manifest.lease
+    return LeaseLostError(
+        lease_id=fence.lease_id,
+        run_id=manifest.run_id,
+        known=known,
+        state=manifest.state,
+        fencing_token=manifest.fencing_token,
+        holder=None if lease is None else lease.holder,
+        expires_at=None if lease is None else lease.expires_at.isoformat(),
+        cancelled=manifest.cancelled,
+    )

@@ -82,6 +82,7 @@ class Dispatch(Stored):
     sources: Mapping[str, str]
     nonce: str
     remote: bool = False  # a worker elsewhere claims it: there is no task
+    schedule_to_start_s: int | None = None  # how long a remote step may wait to be claimed
     seen_at: AwareDatetime | None = None  # when the sweep last found the task in its queue
     enqueued: bool = False
 
@@ -108,7 +109,26 @@ class Settlement(Stored):
     """The last lease that ended by its holder's word, and the answer that was given."""
 
     lease_id: str
+    fencing_token: int | None = None
     outcome: Outcome
+
+
+class Checkpoint(Stored):
+    """What an attempt can go on from: partial results as JSON text, or the artifact's name."""
+
+    step: str
+    trial: int
+    phase: str = ""
+    iteration_count: int
+    inline: str | None = None
+    ref: str | None = None
+    saved_at: AwareDatetime
+    fencing_token: int
+
+    @property
+    def partial_results(self) -> KeptValue:
+        """The partial results."""
+        return KeptValue(text=self.inline, ref=self.ref)
 
 
 class Progress(Stored):
@@ -198,7 +218,10 @@ class Manifest(Stored):
     lease: Lease | None = None
     dispatch: Dispatch
     attempts: Attempts = Attempts()
+    interruptions: int = 0  # of the current step, since its last progress
+    claimable: str | None = None  # the step, while a worker elsewhere may claim it
     last_settlement: Settlement | None = None
+    checkpoint: Checkpoint | None = None
     steps: Mapping[str, StepRecord]
     error: ErrorRecord | None = None
     recreated_from: str | None = None
@@ -209,6 +232,17 @@ class Manifest(Stored):
     def is_terminal(self) -> bool:
         """Whether nothing can move the run any more."""
         return self.status is RunStatus.COMPLETED or self.cancelled or self.dead_lettered
+
+    @property
+    def state(self) -> str:
+        """The state as people say it: the overlays, then the status."""
+        overlays = {
+            "dead-lettered": self.dead_lettered,
+            "cancelled": self.cancelled,
+            "paused": self.paused,
+        }
+        words = [word for word, holds in overlays.items() if holds]
+        return " and ".join([*words, self.status.value])
 
     @property
     def attempt(self) -> int:
@@ -231,8 +265,9 @@ class Manifest(Stored):
 
     @property
     def text_bytes(self) -> int:
-        """How many bytes the texts of input and outputs take."""
+        """How many bytes the texts of input, outputs and checkpoint take."""
         texts = [self.input, *(record.output for record in self.steps.values())]
+        texts.append(None if self.checkpoint is None else self.checkpoint.inline)
         return sum(len(text.encode()) for text in texts if text is not None)
 
     def with_step(self, step: str, **update: Any) -> Mapping[str, StepRecord]:

@@ -94,6 +94,7 @@ class Outcome(StrEnum):
     EXISTING = "existing"
     ACQUIRED = "acquired"
     RENEWED = "renewed"
+    CHECKPOINTED = "checkpointed"
     EXPIRED = "expired"
     REDISPATCHED = "redispatched"
     HANDED_OFF = "handed_off"

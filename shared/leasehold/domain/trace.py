@@ -23,6 +23,8 @@ class TraceType(StrEnum):
 
     STEP_ERROR = "step_error"
     STEP_TERMINATED = "step_terminated"
+    LEASE_LOST = "lease_lost"
+    CHECKPOINT_RESUMED = "checkpoint_resumed"
     STEP_REDISPATCHED = "step_redispatched"
     STEP_UNKNOWN = "step_unknown"
     GATE_BLOCKED = "gate_blocked"
@@ -58,6 +60,14 @@ def event_of(manifest: Manifest, type_: TraceType, at: Any, **facts: Any) -> Tra
         attempt=manifest.attempt,
         **further,
     )
+
+
+def loss_ref(run_id: str, lease_id: str) -> Ref:
+    """Return the name of the event that a worker leaves which lost its lease.
+
+    It has no number: to take one would be a write to the run, which is not its any more.
+    """
+    return Ref(f"runs/{run_id}/trace", f"lost-{lease_id}")
 
 
 def trace_ref(run_id: str, number: int) -> Ref:

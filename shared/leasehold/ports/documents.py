@@ -83,6 +83,7 @@ class Documents(Protocol):
         *,
         if_version: Snapshot | None = None,
         locked: bool = False,
+        within: float | None = None,
     ) -> Committed[Answer]:
         """Read `ref`, decide, write: one transaction.
 
@@ -94,6 +95,8 @@ class Documents(Protocol):
                 what is stored.
             locked: read under a lock, where the store has a choice: for a change that many may
                 ask for at once and one shall get, as a lease.
+            within: seconds after which to give up, where the store is across a network and
+                would be asked for longer.
 
         Raises:
             VersionConflictError: `if_version` was given and is no longer what is stored; nothing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
@@ -39,6 +40,15 @@ class HeldRun(Protocol):
         """What each write under the lease shows."""
         ...
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the attempt is over, or was lost."""
+        ...
+
+    def wait_settled(self, seconds: float) -> bool:
+        """Wait for the end of the attempt; return whether it came."""
+        ...
+
     def settle(self, transition: Transition) -> Committed[Change]:
         """End the attempt; a second call is answered as the first.
 
@@ -69,6 +79,14 @@ class StepRunner(Protocol[Held]):
 
     def hold(self, acquired: Snapshot, manifest: Manifest) -> AbstractContextManager[Held]:
         """Hold the lease that the manifest has just got; inside, it is renewed."""
+        ...
+
+    def held_runs(self) -> Sequence[Held]:
+        """Return the runs that are held now."""
+        ...
+
+    def stop_all(self, reason: str) -> None:
+        """Ask the handlers of all runs that are held to end, and of those that come later."""
         ...
 
     def run(self, held: Held, step: StepHandler, given: str) -> Result:

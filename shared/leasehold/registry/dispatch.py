@@ -35,6 +35,8 @@ _CLASSES: Final[Mapping[str, tuple[type | UnionType, str]]] = {
     "heartbeat_interval": (timedelta | None, "a timedelta, or None"),
     "cleanup_ttl": (timedelta, "a timedelta"),
     "max_retries": (int | None, "a whole number, 0 or more, or None"),
+    "schedule_to_start": (timedelta, "a timedelta"),
+    "output": (str, "'module:Model', or nothing"),
     "queue": (str, _QUEUE_WORDS),
 }
 
@@ -66,6 +68,10 @@ class StepDispatchEntry:
         cleanup_ttl: what is left between the soft limit and the hard one; at most half of it.
         max_retries: None: the threshold PIPELINE_MAX_RETRIES.
         queue: the queue of its tasks; by default the step type, with `-` for `_`.
+        schedule_to_start: how long a remote step may wait to be claimed before the run is given
+            up as NEVER_STARTED; whole seconds.
+        output: the model of a remote step's output, `module:Model`; other steps say it in their
+            handler's annotation.
 
     Raises:
         InvalidEntryError: a field has a value that cannot be used.
@@ -81,6 +87,8 @@ class StepDispatchEntry:
     cleanup_ttl: timedelta = timedelta(seconds=5)
     max_retries: int | None = None
     queue: str = ""
+    schedule_to_start: timedelta = timedelta(hours=1)
+    output: str = ""
 
     def __post_init__(self) -> None:
         self._check_classes()
@@ -129,6 +137,10 @@ class StepDispatchEntry:
         yield beats, "heartbeat_interval", str(heartbeat), "above 0, or None"
         yield self.cleanup_ttl > timedelta(), "cleanup_ttl", str(self.cleanup_ttl), "above 0"
         yield of_queue, "queue", self.queue, _QUEUE_WORDS
+        waits = self.schedule_to_start >= timedelta(seconds=1)
+        yield waits, "schedule_to_start", str(self.schedule_to_start), "1 s or more"
+        of_output = not self.output or _HANDLER.fullmatch(self.output) is not None
+        yield of_output, "output", self.output, "'module:Model', or nothing"
         for variable in self.env_overrides:
             allowed = f"a name whose variable is not {variable}, which is the engine's own"
             yield variable not in ENGINE_VARIABLES, "step_type", name, allowed

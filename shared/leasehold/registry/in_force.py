@@ -57,6 +57,7 @@ def settings_in_force(
         heartbeat=interval,
         queue=entry.queue_id,
         remote=entry.handler == REMOTE,
+        schedule_to_start=entry.schedule_to_start,
         sources=sources,
         refused=tuple(refused),
     )

@@ -38,6 +38,14 @@ TRACE_EVENTS: Final = Registry(
             "An attempt ended without a word of its own; `reason` says how.",
         ),
         TraceEventEntry(
+            TraceType.LEASE_LOST,
+            False,
+            "A worker found that its lease was no longer held; it changed nothing.",
+        ),
+        TraceEventEntry(
+            TraceType.CHECKPOINT_RESUMED, False, "An attempt goes on from what an earlier one kept."
+        ),
+        TraceEventEntry(
             TraceType.STEP_REDISPATCHED, False, "The task of a step was lost; it got a new one."
         ),
         TraceEventEntry(

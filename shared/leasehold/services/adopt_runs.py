@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, Final
 
 from leasehold.domain import lifecycle
-from leasehold.domain.change import on_run, owed_tasks
+from leasehold.domain.change import Change, on_run, owed_tasks
 from leasehold.domain.lifecycle.start import SHARDS
-from leasehold.domain.manifest import run_ref
+from leasehold.domain.manifest import Lease, run_ref
 from leasehold.domain.task import wake_task
 from leasehold.errors import LeaseholdError
 from leasehold.ports.documents import Query, Range
@@ -39,12 +39,24 @@ def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) ->
         for task in owed_tasks(manifest):
             engine.tasks.create(task)
     elif is_gone(lease.holder):
-        expire = partial(
-            lifecycle.expire, rules=engine.rules, lease_id=lease.lease_id, holder_gone=True
-        )
-        follow_up(engine, engine.documents.transact(run_ref(run_id), on_run(run_id, expire)).answer)
+        _expire(engine, run_id, lease)
     else:
         engine.tasks.create(wake_task(manifest, lease))
+
+
+def expire_if_gone(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) -> bool:
+    """End the lease of a run at once where its holder is known to work no more.
+
+    Returns:
+        Whether this call ended it; False: there is no lease, or its holder may work.
+
+    Raises:
+        UnknownRunError: there is no such run.
+    """
+    lease = get_run(engine, run_id).lease
+    if lease is None or not is_gone(lease.holder):
+        return False
+    return _expire(engine, run_id, lease).changed
 
 
 def adopt_all(engine: Engine, *, is_gone: Callable[[str], bool]) -> set[str]:
@@ -83,3 +95,9 @@ def live_runs(engine: Engine) -> Iterator[str]:
                 break
             last = page[-1]
             after = (datetime.fromisoformat(str(last.document["alarmAt"])), last.ref.id)
+
+
+def _expire(engine: Engine, run_id: str, lease: Lease) -> Change:
+    end = partial(lifecycle.expire, rules=engine.rules, lease_id=lease.lease_id, holder_gone=True)
+    committed = engine.documents.transact(run_ref(run_id), on_run(run_id, end))
+    return follow_up(engine, committed.answer)

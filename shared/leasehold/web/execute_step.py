@@ -13,7 +13,7 @@ from leasehold.domain.status import Outcome
 from leasehold.errors import InvalidRequestError, LeaseholdError
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.web.answers import answer, json_body, refusal, refusal_of
-from leasehold.web.opening import Opening
+from leasehold.web.opening import SHUTDOWN, Opening
 
 _LOG: Final = logging.getLogger("leasehold.execute_step")
 
@@ -26,6 +26,8 @@ def answer_task(opening: Opening, request: flask.Request) -> flask.Response:
     """
     if request.method != "POST":
         return refusal(405, "method_not_allowed", "execute_step takes POST.")
+    if SHUTDOWN.shutdown_requested:
+        return refusal(500, "instance_shutdown", "This instance ends; the task comes again.")
     try:
         hint = hint_of(json_body(request))
     except LeaseholdError as error:

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
 
 from leasehold.bootstrap import Bundle, boot, load_catalog
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
 from leasehold.services.engine import Engine
+from leasehold.services.shut_down import shut_down
+from leasehold.worker.shutdown import ShutdownCoordinator
+
+#: Of this process; heard from the moment that a function is imported, before its server starts.
+SHUTDOWN: Final = ShutdownCoordinator()
 
 
 @dataclass(slots=True)
@@ -29,8 +36,10 @@ class Opening:
     catalog: Catalog = field(init=False)
     _bundle: Bundle | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _forget: Callable[[], None] = field(default=lambda: None)
 
     def __post_init__(self) -> None:
+        SHUTDOWN.listen()
         self.catalog = load_catalog(read_settings(self.environ)["LEASEHOLD_CATALOG"])
 
     @property
@@ -39,9 +48,12 @@ class Opening:
         with self._lock:
             if self._bundle is None:
                 self._bundle = boot(self.environ, catalog=self.catalog)
+                self._forget = SHUTDOWN.on_stop(partial(shut_down, self._bundle.engine))
+                SHUTDOWN.watch()
             return self._bundle.engine
 
     def close(self) -> None:
         """Close the stores, for tests; a function ends with its process."""
+        self._forget()
         if self._bundle is not None:
             self._bundle.close()

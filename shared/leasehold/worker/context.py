@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
 import pydantic_core
 
-from leasehold.domain.manifest import Manifest
-from leasehold.errors import InvalidRequestError
+from leasehold.domain.manifest import Progress
+from leasehold.errors import ArtifactNotFoundError, InvalidRequestError
 from leasehold.ports.artifacts import Artifacts
-from leasehold.ports.values import load
+from leasehold.ports.values import OUTPUT_BYTES, check_size, digest, keep, load
+from leasehold.worker.held_run import HeldRun
 
 _LOG: Final = logging.getLogger("leasehold.step")
 _MAX_MESSAGE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalState:
+    """What an earlier attempt of the step left: see `StepContext.checkpoint`.
+
+    Args:
+        phase: the part of the work it was in.
+        iteration_count: how many iterations were done.
+        partial_results: what had been made by then, as plain JSON values.
+    """
+
+    phase: str
+    iteration_count: int
+    partial_results: Any
 
 
 class StepContext:
@@ -27,19 +44,15 @@ class StepContext:
         step_type: the step.
         attempt: the number of this attempt, from 1.
         trial: the number of this trial, from 1.
+        resume: what an earlier attempt kept with `checkpoint`; None: begin at the beginning.
         artifacts: files of this run.
         log: a logger that names run and step in each line.
     """
 
     def __init__(
-        self,
-        *,
-        manifest: Manifest,
-        artifacts: Artifacts,
-        monotonic: Callable[[], float],
-        stop: threading.Event,
-        report: Callable[[float, str], None],
+        self, held: HeldRun, *, artifacts: Artifacts, monotonic: Callable[[], float]
     ) -> None:
+        manifest = held.manifest
         self.run_id = manifest.run_id
         self.step_type = manifest.current_step
         self.attempt = manifest.attempt
@@ -47,12 +60,12 @@ class StepContext:
         self.artifacts = RunArtifacts(artifacts, self.run_id)
         facts = {"run_id": self.run_id, "step": self.step_type, "attempt": self.attempt}
         self.log = logging.LoggerAdapter(_LOG, facts)
+        self._held = held
         self._manifest = manifest
         self._store = artifacts
         self._monotonic = monotonic
         self._ends_at = monotonic() + manifest.dispatch.timeout_ms / 1000
-        self._stop = stop
-        self._report = report
+        self.resume = self._kept()
 
     def time_left(self) -> timedelta:
         """Return how long the attempt may still run; never below zero."""
@@ -60,18 +73,68 @@ class StepContext:
 
     @property
     def shutdown_requested(self) -> bool:
-        """Whether the attempt should end: the process stops, or the lease is lost."""
-        return self._stop.is_set()
+        """Whether the attempt should end: shutdown, a lost lease, or a run that was cancelled."""
+        return self._held.stop.is_requested
 
     def wait_or_shutdown(self, seconds: float) -> bool:
         """Wait, but not longer than until the attempt should end; True: it should."""
-        return self._stop.wait(seconds)
+        return self._held.stop.wait(seconds)
+
+    async def await_or_shutdown(self, seconds: float) -> bool:
+        """Wait as `wait_or_shutdown` does, without blocking the handler's loop."""
+        return await self._held.stop.wait_async(seconds)
+
+    def on_stop(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Have `callback` called, in a thread of its own, when the attempt should end.
+
+        For what a flag cannot reach: to close a connection that the handler waits for.
+
+        Returns:
+            What ends that.
+        """
+        return self._held.stop.on_stop(callback)
+
+    def checkpoint(self, iteration_count: int, partial_results: Any, phase: str = "") -> None:
+        """Keep what there is so far; the next attempt finds it in `resume`. Renews the lease.
+
+        Args:
+            iteration_count: how many iterations are done.
+            partial_results: JSON values or pydantic models.
+            phase: the part of the work, where it has several.
+
+        Raises:
+            InvalidRequestError, TooLargeError: the results cannot be kept.
+            LeaseLostError: the run is another worker's now. Let it pass: the attempt is over.
+            StoreUnavailableError: it could not be stored while the lease was held.
+        """
+        if not isinstance(iteration_count, int) or iteration_count < 0:
+            allowed = "a whole number, 0 or more"
+            raise InvalidRequestError(
+                field="iteration_count", value=iteration_count, allowed=allowed
+            )
+        try:
+            text = pydantic_core.to_json(partial_results, inf_nan_mode="constants").decode()
+            pydantic_core.from_json(text, allow_inf_nan=False)
+        except ValueError as error:
+            raise InvalidRequestError(
+                field="partial_results", value=str(error)[:_MAX_MESSAGE], allowed="JSON values"
+            ) from None
+        check_size("partial_results", text, OUTPUT_BYTES)
+        name = f"runs/{self.run_id}/values/checkpoint-{self.step_type}-{digest(text)[:16]}.json"
+        beside = self._held.manifest.text_bytes
+        self._held.checkpoint(iteration_count, keep(self._store, text, name, beside=beside), phase)
+
+    async def acheckpoint(
+        self, iteration_count: int, partial_results: Any, phase: str = ""
+    ) -> None:
+        """Do what `checkpoint` does, without blocking the handler's loop."""
+        await asyncio.to_thread(self.checkpoint, iteration_count, partial_results, phase)
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the work is: a share of 1, and a word on it."""
         clean = message.encode("utf-8", "replace").decode()  # a file name may be no text
         share = min(1.0, max(0.0, fraction)) if fraction == fraction else 0.0  # noqa: PLR0124 - NaN
-        self._report(share, clean[:_MAX_MESSAGE])
+        self._held.progress = Progress(fraction=share, message=clean[:_MAX_MESSAGE])
 
     def output_of(self, step_type: str) -> Any:
         """Return the output of an earlier step of this run, as plain JSON values.
@@ -87,6 +150,17 @@ class StepContext:
                 field="step_type", value=step_type, allowed=", ".join(done) or "none yet"
             )
         return pydantic_core.from_json(load(self._store, kept))
+
+    def _kept(self) -> IncrementalState | None:
+        kept = self._manifest.checkpoint
+        if kept is None:
+            return None
+        try:
+            results = pydantic_core.from_json(load(self._store, kept.partial_results))
+        except ArtifactNotFoundError as error:
+            self.log.warning("the checkpoint is lost, the step begins at the beginning: %s", error)
+            return None
+        return IncrementalState(kept.phase, kept.iteration_count, results)
 
 
 class RunArtifacts:

@@ -1,4 +1,4 @@
-"""Renewals from outside the handlers: one thread for all runs that this process holds."""
+"""The runs that this process holds: renewed from outside their handlers, and stopped in time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from leasehold.ports.clock import Clock
-from leasehold.worker.held_run import HeldRun
+from leasehold.worker.held_run import LEASE_LOST, HeldRun
 
 _LOG: Final = logging.getLogger("leasehold.heartbeat")
 
@@ -20,27 +20,40 @@ _SHORTEST_LOOK_S: Final = 0.02
 
 
 class Heartbeat:
-    """Renews the leases of the runs that are held, each at its interval."""
+    """The in-flight registry. One thread watches all; each renewal has a thread of its own.
+
+    So a store that hangs for one run costs no other run its lease, and no handler runs on when
+    its lease may be over, whatever its renewals wait for.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._held: dict[str, HeldRun] = {}
+        self._renewing: set[str] = set()
         self._changed = threading.Condition()
         self._look_every = _LONGEST_LOOK_S
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._stop_reason: str | None = None
 
     def held_runs(self) -> list[HeldRun]:
         """Return the runs that are held now."""
         return list(self._held.values())
 
+    def stop_all(self, reason: str) -> None:
+        """Ask the handlers of all runs that are held to end, and of those that come later."""
+        self._stop_reason = reason
+        for held in self.held_runs():
+            held.ask_to_stop(reason)
+
     @contextlib.contextmanager
     def keeping(self, held: HeldRun) -> Iterator[HeldRun]:
-        """Renew the lease of `held` while inside; a run without heartbeat is only listed."""
+        """Watch over `held` while inside, and renew its lease if it has a heartbeat."""
         lease_id = held.fence.lease_id
         self._held[lease_id] = held
-        if held.renew_every is not None:
-            self._look_at_least(held.renew_every / _LOOKS)
+        if self._stop_reason is not None:
+            held.ask_to_stop(self._stop_reason)
+        self._look_at_least((held.renew_every or _LONGEST_LOOK_S * _LOOKS) / _LOOKS)
         try:
             yield held
         finally:
@@ -61,11 +74,11 @@ class Heartbeat:
         with self._changed:
             self._look_every = min(every, self._look_every)
             if self._thread is None and not self._closed:
-                self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+                self._thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
 
-    def _beat(self) -> None:
+    def _watch(self) -> None:
         while True:
             with self._changed:
                 if self._closed:
@@ -73,14 +86,24 @@ class Heartbeat:
                 self._changed.wait(self._look_every)
             now = self._clock.monotonic()
             for held in self.held_runs():
-                if held.renew_every is not None and held.renew_at <= now:
-                    _renew(held)
+                self._look_at(held, now)
 
+    def _look_at(self, held: HeldRun, now: float) -> None:
+        if held.is_settled:
+            return
+        if held.stop_at <= now:
+            held.ask_to_stop(LEASE_LOST)
+        lease_id = held.fence.lease_id
+        if held.renew_every is None or held.renew_at > now or lease_id in self._renewing:
+            return
+        self._renewing.add(lease_id)
+        threading.Thread(target=self._renew, args=(held,), name="renewal", daemon=True).start()
 
-def _renew(held: HeldRun) -> None:
-    """Renew one lease; what goes wrong with it must not cost the others theirs."""
-    try:
-        held.renew()
-    except Exception:  # noqa: BLE001 - as said above
-        _LOG.exception("the lease of run %s could not be renewed", held.manifest.run_id)
-        held.ask_to_stop("lease_lost")
+    def _renew(self, held: HeldRun) -> None:
+        try:
+            held.renew()
+        except Exception:  # noqa: BLE001 - such as a document that cannot be read
+            _LOG.exception("the lease of run %s could not be renewed", held.manifest.run_id)
+            held.ask_to_stop(LEASE_LOST)
+        finally:
+            self._renewing.discard(held.fence.lease_id)

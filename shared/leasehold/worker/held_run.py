@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, as_write, on_run
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.document import DecideDocument
+from leasehold.domain.document import DecideDocument, Document, Write
 from leasehold.domain.lease import Fence
-from leasehold.domain.manifest import Manifest, Progress
-from leasehold.errors import LeaseLostError, StoreUnavailableError, VersionConflictError
+from leasehold.domain.manifest import KeptValue, Manifest, Progress, to_document
+from leasehold.domain.trace import TraceType, event_of, loss_ref
+from leasehold.errors import (
+    DocumentExistsError,
+    LeaseLostError,
+    StoreUnavailableError,
+    VersionConflictError,
+)
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Documents, Snapshot
+from leasehold.worker.stop import StopSignal
 
-#: The waits between two tries to settle; they double.
+LEASE_LOST: Final = "lease_lost"
+CANCELLED: Final = "cancelled"
+
+#: A renewal is given up after this long; the next beat tries again.
+RENEWAL_S: Final = 5.0
+#: A handler is stopped this long before its lease can be over: as long as the answer to a renewal
+#: may be late, and so the worker's idea of the store's time. A short lease: a sixth of it.
+STOP_MARGIN_S: Final = 5.0
+_MARGIN_SHARE: Final = 6
+
+#: The waits between two tries to write; they double.
 _FIRST_WAIT_S: Final = 0.1
 _LONGEST_WAIT_S: Final = 2.0
 
 
 class HeldRun:
-    """Serialises renewals and the settlement of one attempt; the first settlement wins.
+    """Serialises renewals, checkpoints and the settlement of an attempt; one settlement wins.
 
     It knows the document's version from its last write, so it writes without reading. When
     somebody else changed the document meanwhile, it reads and decides again.
@@ -30,8 +49,11 @@ class HeldRun:
     Attributes:
         manifest: the run as it was last written or read here.
         fence: what each write shows.
-        stop: set when the handler should end.
+        stop: given when the handler should end.
         progress: what the handler last said; stored with the next renewal.
+        renew_every: seconds between renewals; None: never.
+        renew_at: when the next renewal is due, in monotonic seconds.
+        stop_at: when the handler must be stopped unless a renewal succeeds, likewise.
     """
 
     def __init__(
@@ -43,45 +65,63 @@ class HeldRun:
         acquired: Snapshot,
         manifest: Manifest,
     ) -> None:
-        assert manifest.lease is not None  # noqa: S101 - it was acquired a moment ago
+        lease = manifest.lease
+        assert lease is not None  # noqa: S101 - it was acquired a moment ago
         self.manifest = manifest
-        self.fence = Fence(manifest.lease.lease_id, manifest.fencing_token)
-        self.stop = threading.Event()
-        self.stop_reason: str | None = None
+        self.fence = Fence(lease.lease_id, manifest.fencing_token)
+        self.stop = StopSignal()
         self.progress: Progress | None = None
         self._documents = documents
         self._rules = rules
         self._clock = clock
         self._known = acquired
         self._writing = threading.Lock()
+        self._ended = threading.Event()
         self._settled: Committed[Change] | None = None
+        ttl = (lease.expires_at - lease.acquired_at).total_seconds()
+        self._margin = min(STOP_MARGIN_S, ttl / _MARGIN_SHARE)
         self._held_until = self._end_of_lease()
         self.renew_every = manifest.dispatch.heartbeat_s
         self.renew_at = clock.monotonic() + (self.renew_every or 0.0)
 
+    @property
+    def stop_at(self) -> float:
+        """When the handler must be stopped unless a renewal succeeds, in monotonic seconds."""
+        return self._held_until - self._margin
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the attempt is over, or was lost."""
+        return self._ended.is_set()
+
+    def wait_settled(self, seconds: float) -> bool:
+        """Wait for the end of the attempt; return whether it came."""
+        return self._ended.wait(seconds)
+
     def ask_to_stop(self, reason: str) -> None:
         """Ask the handler to end; the first reason stays."""
-        self.stop_reason = self.stop_reason or reason
-        self.stop.set()
+        self.stop.request(reason)
 
     def settle(self, transition: Transition) -> Committed[Change]:
-        """End the attempt; a second call is answered as the first.
+        """End the attempt; a second call is answered as the first."""
+        return self._persist(transition, ends=True)
 
-        A store that does not answer is asked again while the lease can still be held: the work
-        is done, and would be done again.
+    def checkpoint(self, iteration_count: int, partial_results: KeptValue, phase: str) -> None:
+        """Keep what the attempt has so far; the lease is renewed with it.
+
+        Raises:
+            LeaseLostError: the lease is not held any more; nothing was written.
+            StoreUnavailableError: it could not be written while the lease was held.
         """
-        wait = _FIRST_WAIT_S
-        while True:
-            try:
-                with self._writing:
-                    if self._settled is None:
-                        self._settled = self._write(transition)
-                    return self._settled
-            except StoreUnavailableError:
-                if self._clock.monotonic() + wait > self._held_until:
-                    raise
-            threading.Event().wait(wait)
-            wait = min(2 * wait, _LONGEST_WAIT_S)
+        save = partial(
+            lifecycle.checkpoint,
+            rules=self._rules,
+            fence=self.fence,
+            iteration_count=iteration_count,
+            phase=phase,
+            partial_results=partial_results,
+        )
+        self._persist(save)
 
     def renew(self) -> None:
         """Let the lease run on. A lease that is lost stops the handler.
@@ -89,18 +129,64 @@ class HeldRun:
         A store that does not answer is asked again at the next beat.
         """
         with self._writing:
-            if self._settled is not None or self.stop_reason == "lease_lost":
+            if self.is_settled or self.stop.reason in (LEASE_LOST, CANCELLED):
                 return
             self.renew_at = self._clock.monotonic() + (self.renew_every or 0.0)
             beat = partial(
                 lifecycle.renew, rules=self._rules, fence=self.fence, progress=self.progress
             )
             try:
-                self._write(beat)
-            except LeaseLostError:
-                self.ask_to_stop("lease_lost")
+                self._write(beat, within=RENEWAL_S)
+            except LeaseLostError as error:
+                self._lost(error)
             except StoreUnavailableError:
                 return
+
+    def _persist(self, transition: Transition, *, ends: bool = False) -> Committed[Change]:
+        """Write, and ask a store that does not answer again while the lease can still be held.
+
+        The work is done by then, and would be done again.
+        """
+        wait = _FIRST_WAIT_S
+        while True:
+            try:
+                with self._writing:
+                    if self._settled is not None:
+                        return self._once_more(self._settled, ends=ends)
+                    committed = self._write(transition)
+                    if ends:
+                        self._settled = committed
+                        self._ended.set()
+                    return committed
+            except LeaseLostError as error:
+                self._lost(error)
+                raise
+            except StoreUnavailableError:
+                if self._clock.monotonic() + wait > self._held_until:
+                    raise
+            threading.Event().wait(wait)
+            wait = min(2 * wait, _LONGEST_WAIT_S)
+
+    def _once_more(self, settled: Committed[Change], *, ends: bool) -> Committed[Change]:
+        """Answer a settlement as the first; nothing else may follow it."""
+        if ends:
+            return settled
+        run_id, lease_id = self.manifest.run_id, self.fence.lease_id
+        raise LeaseLostError(lease_id=lease_id, run_id=run_id, known="its attempt is over")
+
+    def _write(self, transition: Transition, within: float | None = None) -> Committed[Change]:
+        ref, sent_at = self._known.ref, self._clock.monotonic()
+        decide: DecideDocument[Change] = lambda _, now: as_write(transition(self.manifest, now))  # noqa: E731 - the document is the manifest that is known
+        try:
+            committed = self._documents.transact(ref, decide, if_version=self._known, within=within)
+        except VersionConflictError:
+            committed = self._documents.transact(ref, on_run(ref.id, transition), within=within)
+        if committed.snapshot is not None:
+            self._known = committed.snapshot
+        self.manifest = committed.answer.manifest
+        took = self._clock.monotonic() - sent_at
+        self._held_until = self._end_of_lease() - took  # as if it was answered when it was sent
+        return committed
 
     def _end_of_lease(self) -> float:
         """Return when the lease is over at the latest that is known, in monotonic seconds."""
@@ -108,15 +194,33 @@ class HeldRun:
         now, monotonic = self._known.read_at, self._known.monotonic
         return monotonic if lease is None else monotonic + (lease.expires_at - now).total_seconds()
 
-    def _write(self, transition: Transition) -> Committed[Change]:
-        ref = self._known.ref
-        decide: DecideDocument[Change] = lambda _, now: as_write(transition(self.manifest, now))  # noqa: E731 - the document is the manifest that is known
+    def _lost(self, error: LeaseLostError) -> None:
+        """Stop the handler, and leave word of it beside the run, which is not ours any more."""
+        self._ended.set()
+        if error.details.get("cancelled"):  # the cancellation told how the attempt ended
+            self.ask_to_stop(CANCELLED)
+            return
+        self.ask_to_stop(LEASE_LOST)
         try:
-            committed = self._documents.transact(ref, decide, if_version=self._known)
-        except VersionConflictError:
-            committed = self._documents.transact(ref, on_run(ref.id, transition))
-        if committed.snapshot is not None:
-            self._known = committed.snapshot
-        self.manifest = committed.answer.manifest
-        self._held_until = self._end_of_lease()
-        return committed
+            self._documents.transact(
+                loss_ref(self.manifest.run_id, self.fence.lease_id),
+                partial(self._told, error.details),
+                within=RENEWAL_S,
+            )
+        except (StoreUnavailableError, DocumentExistsError):
+            return  # it is only told; that nothing was written is what counts
+
+    def _told(self, known: Mapping[str, Any], told: Document | None, now: datetime) -> Write[None]:
+        if told is not None:
+            return Write(None)
+        holder = None if self.manifest.lease is None else self.manifest.lease.holder
+        event = event_of(
+            self.manifest,
+            TraceType.LEASE_LOST,
+            now,
+            detail=known["known"],
+            holder=holder,
+            lease_id=self.fence.lease_id,
+            fencing_token=self.fence.fencing_token,
+        )
+        return Write(None, to_document(event))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 import pydantic_core
 from pydantic import ValidationError
 
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.manifest import ErrorRecord, Manifest, Progress
+from leasehold.domain.manifest import ErrorRecord, Manifest
 from leasehold.domain.result import OUTPUT_STATUSES, Failed, Finished, Result, StepResult, Stopped
 from leasehold.errors import PermanentError
 from leasehold.ports.artifacts import Artifacts
@@ -21,7 +22,10 @@ from leasehold.worker.context import StepContext
 from leasehold.worker.failures import first_problem, record_of, record_of_misfit
 from leasehold.worker.handlers import Handler, handler_of
 from leasehold.worker.heartbeat import Heartbeat
-from leasehold.worker.held_run import HeldRun
+from leasehold.worker.held_run import LEASE_LOST, HeldRun
+
+#: How an attempt ended whose handler was asked to stop, where the reason has another name.
+_ENDS: Final = {LEASE_LOST: "lease_expired"}
 
 
 class InlineRunner:
@@ -60,6 +64,14 @@ class InlineRunner:
         )
         return self.heartbeat.keeping(held)
 
+    def held_runs(self) -> Sequence[HeldRun]:
+        """Return the runs that are held now."""
+        return self.heartbeat.held_runs()
+
+    def stop_all(self, reason: str) -> None:
+        """Ask the handlers of all runs that are held to end, and of those that come later."""
+        self.heartbeat.stop_all(reason)
+
     def run(self, held: HeldRun, step: StepHandler, given: str) -> Result:
         """Call the handler and judge what it does."""
         try:
@@ -73,20 +85,16 @@ class InlineRunner:
         return self._call(handler, held, value)
 
     def _call(self, handler: Handler, held: HeldRun, value: object) -> Result:
-        context = StepContext(
-            manifest=held.manifest,
-            artifacts=self._artifacts,
-            monotonic=self._clock.monotonic,
-            stop=held.stop,
-            report=lambda fraction, message: _note(held, fraction, message),
-        )
         try:
+            context = StepContext(held, artifacts=self._artifacts, monotonic=self._clock.monotonic)
             answer = handler(context, value)
         except PermanentError as error:
             return Failed(record_of(error), permanent=True)
         except BaseException as error:  # noqa: BLE001 - a handler must not take the worker with it
-            if _is_interrupt(error) or held.stop_reason == "instance_shutdown":
+            if _is_interrupt(error):
                 return Stopped("instance_shutdown")
+            if held.stop.reason is not None:
+                return Stopped(_ENDS.get(held.stop.reason, held.stop.reason))
             return Failed(record_of(error))
         return judged(handler, answer)
 
@@ -124,7 +132,3 @@ def _is_interrupt(error: BaseException) -> bool:
     """Return whether somebody pressed Ctrl-C; the system tells the main thread alone."""
     in_main = threading.current_thread() is threading.main_thread()
     return in_main and isinstance(error, KeyboardInterrupt)
-
-
-def _note(held: HeldRun, fraction: float, message: str) -> None:
-    held.progress = Progress(fraction=fraction, message=message)

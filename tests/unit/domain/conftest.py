@@ -20,7 +20,10 @@ def at() -> At:
 
 @pytest.fixture
 def rules() -> Rules:
-    """Two repeats, two interruptions, leases of 30 s, a grace of 60 s; draft and send are known."""
+    """Two repeats, two interruptions, leases of 30 s, a grace of 60 s; draft and send are known.
+
+    A step that waits for a worker elsewhere is given up after 600 s.
+    """
     steps = {
         "draft": StepSettings(
             step_type="draft",
@@ -30,6 +33,7 @@ def rules() -> Rules:
             heartbeat=timedelta(seconds=10),
             queue="draft",
             remote=False,
+            schedule_to_start=timedelta(minutes=10),
             sources={"agentTimeout": "entry"},
         ),
         "send": StepSettings(
@@ -40,6 +44,7 @@ def rules() -> Rules:
             heartbeat=None,
             queue="mail",
             remote=False,
+            schedule_to_start=timedelta(minutes=10),
             sources={"agentTimeout": "PIPELINE_SEND_TIMEOUT_MS"},
         ),
     }
@@ -50,3 +55,9 @@ def rules() -> Rules:
 def runs(rules: Rules, at: At) -> Runs:
     """Runs in each state."""
     return Runs(rules, at)
+
+
+@pytest.fixture
+def elsewhere(runs: Runs) -> Runs:
+    """The same runs where workers elsewhere claim the step draft."""
+    return runs.elsewhere()

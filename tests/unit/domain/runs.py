@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from leasehold.domain import lifecycle
@@ -46,6 +46,8 @@ class Runs:
     ) -> Manifest:
         """The run with a lease, by default from second 0 to second 30."""
         run = run or self.pending()
+        if run.dispatch.remote:
+            return self.claimed(run, at=at, lease_id=lease_id)
         return lifecycle.arrive(
             run,
             self.at(at),
@@ -53,6 +55,39 @@ class Runs:
             generation=run.dispatch.generation,
             lease_id=lease_id,
             holder="host-a",
+        ).manifest
+
+    def elsewhere(self) -> Runs:
+        """The same runs where workers elsewhere claim the step draft."""
+        send = self.rules.known_settings("send")
+        draft = replace(self.rules.known_settings("draft"), remote=True)
+        settings_for = {"draft": draft, "send": send}.get
+        return replace(self, rules=replace(self.rules, settings_for=settings_for))
+
+    def claimed(
+        self, run: Manifest | None = None, *, at: float = 0, lease_id: str = "lease-1"
+    ) -> Manifest:
+        """The run with a lease of a worker elsewhere, by default from second 0 to second 30."""
+        return lifecycle.claim(
+            run or self.pending(),
+            self.at(at),
+            rules=self.rules,
+            lease_id=lease_id,
+            holder="laptop",
+        ).manifest
+
+    def checkpointed(
+        self, run: Manifest, *, at: float, iterations: int = 3, phase: str = "read"
+    ) -> Manifest:
+        """The run with what its attempt has after so many iterations."""
+        return lifecycle.checkpoint(
+            run,
+            self.at(at),
+            rules=self.rules,
+            fence=self.fence(run),
+            iteration_count=iterations,
+            phase=phase,
+            partial_results=KeptValue(text='["Dear"]'),
         ).manifest
 
     def handed_off(self) -> Manifest:

@@ -137,14 +137,15 @@ def test_a_lease_that_is_over_passes_on_with_a_higher_token(
 
 def test_one_expiry_too_many_gives_the_run_up(runs: Runs, arrive: Bound, at: At) -> None:
     run = runs.leased()
-    run = run.with_(attempts=run.attempts.with_(interrupted=1, expired=1))
+    run = run.with_(interruptions=2)
 
     change = arrive(run, at(30))
 
     assert change.outcome is Outcome.DEAD_LETTERED
     assert change.manifest.dead_letter_reason == "STUCK_IN_PROGRESS"
     assert change.manifest.dead_letter_detail == (
-        "Step draft was interrupted or lost its lease 3 times; at most 2 are allowed."
+        "Step draft was interrupted or lost its lease 3 times without progress; "
+        "at most 2 are allowed."
     )
     assert [told.type for told in change.events] == ["step_terminated", "step_dead_lettered"]
 
@@ -222,14 +223,3 @@ def test_a_renewal_never_makes_a_lease_shorter(runs: Runs, rules: Rules, at: At)
 def test_a_lease_that_is_over_is_not_renewed(runs: Runs, rules: Rules, at: At) -> None:
     with pytest.raises(LeaseLostError):
         lifecycle.renew(runs.leased(), at(30), rules=rules, fence=Fence("lease-1", 1))
-
-
-def test_no_task_announces_a_step_that_a_worker_elsewhere_claims(
-    runs: Runs, arrive: Bound, at: At
-) -> None:
-    run = runs.pending()
-    run = run.with_(dispatch=run.dispatch.with_(remote=True))
-
-    change = arrive(run, at(1))
-
-    assert (change.outcome, change.changed, change.owed) == (Outcome.PARKED, False, ())

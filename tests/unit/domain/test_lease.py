@@ -56,9 +56,46 @@ def test_a_lease_that_is_not_held_is_refused_with_what_is_known(
     with pytest.raises(LeaseLostError) as lost:
         held_lease(runs.leased(), at(second), fence)
 
-    assert lost.value.details == {"lease_id": fence.lease_id, "run_id": "r-1", "known": known}
+    assert lost.value.details == {
+        "lease_id": fence.lease_id,
+        "run_id": "r-1",
+        "known": known,
+        "state": "IN_PROGRESS",
+        "fencing_token": 1,
+        "holder": "host-a",
+        "expires_at": "2026-01-01T12:00:30+00:00",
+        "cancelled": False,
+    }
 
 
-def test_a_run_without_a_lease_lets_nobody_in(runs: Runs, at: At) -> None:
-    with pytest.raises(LeaseLostError, match="the run has no lease"):
-        held_lease(runs.pending(), at(0), Fence("lease-1", 0))
+@pytest.mark.parametrize(
+    ("state", "token", "said", "cancelled"),
+    [
+        ("pending", 0, "PENDING", False),
+        ("failed", 1, "ERROR", False),
+        ("cancelled", 0, "cancelled and PENDING", True),
+        ("dead_lettered", 1, "dead-lettered and ERROR", False),
+    ],
+)
+def test_a_run_without_a_lease_lets_nobody_in_and_says_what_became_of_it(
+    runs: Runs, at: At, state: str, token: int, said: str, cancelled: bool
+) -> None:
+    run = runs.cancelled(runs.pending()) if state == "cancelled" else getattr(runs, state)()
+
+    with pytest.raises(LeaseLostError) as lost:
+        held_lease(run, at(0), Fence("lease-9", token))
+
+    assert lost.value.message == (
+        "Lease lease-9 of run r-1 is not held any more: "
+        f"the run has no lease, it is {said}. Nothing was changed."
+    )
+    assert lost.value.details == {
+        "lease_id": "lease-9",
+        "run_id": "r-1",
+        "known": f"the run has no lease, it is {said}",
+        "state": said,
+        "fencing_token": token,
+        "holder": None,
+        "expires_at": None,
+        "cancelled": cancelled,
+    }

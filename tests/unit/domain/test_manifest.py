@@ -37,6 +37,7 @@ def test_fields_are_stored_in_lower_camel_case_and_without_nothings(runs: Runs) 
         "fencingToken",
         "input",
         "inputDigest",
+        "interruptions",
         "labels",
         "paused",
         "pipeline",
@@ -70,6 +71,42 @@ def test_a_later_step_is_given_the_output_before_it_by_reference_too(runs: Runs)
     run = run.with_(steps=run.with_step("draft", output=None, output_ref="runs/r-1/values/x"))
 
     assert run.given == KeptValue(ref="runs/r-1/values/x")
+
+
+@pytest.mark.parametrize(
+    ("state", "overlay", "said"),
+    [
+        ("pending", None, "PENDING"),
+        ("completed", None, "COMPLETED"),
+        ("failed", "paused", "paused and ERROR"),
+        ("leased", "cancelled", "cancelled and PENDING"),
+        ("dead_lettered", None, "dead-lettered and ERROR"),
+    ],
+)
+def test_the_state_of_a_run_is_said_with_its_overlays_first(
+    runs: Runs, state: str, overlay: str | None, said: str
+) -> None:
+    run = getattr(runs, state)()
+    run = run if overlay is None else getattr(runs, overlay)(run)
+
+    assert run.state == said
+
+
+def test_a_manifest_with_a_checkpoint_comes_back_from_json_as_it_was(runs: Runs) -> None:
+    run = runs.checkpointed(runs.leased(), at=5)
+
+    text = pydantic_core.to_json(to_document(run))
+
+    assert Manifest.model_validate(json.loads(text)) == run
+    assert json.loads(text)["checkpoint"] == {
+        "step": "draft",
+        "trial": 1,
+        "phase": "read",
+        "iterationCount": 3,
+        "inline": '["Dear"]',
+        "savedAt": "2026-01-01T12:00:05Z",
+        "fencingToken": 1,
+    }
 
 
 def test_replacing_fields_leaves_the_original_alone(runs: Runs) -> None:

@@ -253,7 +253,7 @@ def test_resuming_does_not_get_around_the_bound_on_interruptions(
     run_in: Callable[[str], Manifest], operate: Bound, at: At
 ) -> None:
     run = run_in("IN_PROGRESS+paused")
-    run = run.with_(attempts=run.attempts.with_(expired=2))
+    run = run.with_(interruptions=2)
 
     change = operate(Operation.RESUME, run, now=at(30))
 

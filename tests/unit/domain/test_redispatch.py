@@ -90,15 +90,3 @@ def test_a_step_that_the_deploy_does_not_know_blocks_the_run(
     change = redispatch(runs.pending(), at(60), rules=runs.knowing_nothing())
 
     assert (change.outcome, change.manifest.block.code) == (Outcome.BLOCKED, "UNKNOWN_STEP")
-
-
-def test_a_step_that_is_claimed_elsewhere_has_no_task_to_lose(
-    runs: Runs, redispatch: Bound, at: At
-) -> None:
-    run = runs.pending()
-    run = run.with_(dispatch=run.dispatch.with_(remote=True))
-
-    change = redispatch(run, at(60))
-
-    assert (change.outcome, change.manifest.dispatch.generation) == (Outcome.PARKED, 1)
-    assert (change.manifest.alarm_at, change.owed) == (at(120), ())

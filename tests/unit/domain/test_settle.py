@@ -276,7 +276,7 @@ def test_a_lease_that_is_given_back_costs_no_repeat_and_no_wait(
 
 def test_interruptions_are_bounded(runs: Runs, release: Bound, at: At) -> None:
     run = runs.leased()
-    run = run.with_(attempts=run.attempts.with_(interrupted=2))
+    run = run.with_(attempts=run.attempts.with_(interrupted=2), interruptions=2)
 
     change = release(run, at(5))
 
@@ -389,3 +389,53 @@ def test_what_a_worker_delivers_to_a_cancelled_run_is_discarded(
     change = settlements[name](run, at(8))
 
     assert (change.outcome, change.changed, change.owed) == (Outcome.CANCELLED, False, ())
+
+
+@pytest.mark.parametrize("name", SETTLEMENTS)
+def test_a_repetition_with_another_token_is_no_repetition(
+    runs: Runs, settlements: dict[str, Bound], complete: Bound, at: At, name: str
+) -> None:
+    """The answer is for the worker that settled, not for one that guesses the lease."""
+    first = complete(runs.leased(), at(5)).manifest
+
+    with pytest.raises(LeaseLostError) as lost:
+        settlements[name](first, at(6), fence=Fence("lease-1", 2))
+
+    assert lost.value.details["known"] == "the run has no lease, it is PENDING"
+    assert (lost.value.details["fencing_token"], lost.value.details["holder"]) == (1, None)
+
+
+def test_what_is_delivered_to_a_cancelled_run_with_another_token_is_refused(
+    runs: Runs, complete: Bound, at: At
+) -> None:
+    run = runs.cancelled(runs.leased())
+
+    with pytest.raises(LeaseLostError) as lost:
+        complete(run, at(8), fence=Fence("lease-1", 2))
+
+    assert lost.value.details["state"] == "cancelled and PENDING"
+    assert lost.value.details["cancelled"]
+
+
+def test_a_settlement_that_was_noted_without_its_token_is_known_by_its_lease(
+    runs: Runs, complete: Bound, at: At
+) -> None:
+    """As earlier versions noted it."""
+    first = complete(runs.leased(), at(5)).manifest
+    first = first.with_(last_settlement=first.last_settlement.with_(fencing_token=None))
+
+    assert complete(first, at(6)).outcome is Outcome.HANDED_OFF
+
+
+def test_a_settlement_is_noted_with_the_token_that_was_shown(
+    runs: Runs, complete: Bound, at: At
+) -> None:
+    run = runs.leased(runs.leased(), at=30, lease_id="lease-2")
+
+    note = complete(run, at(31), fence=Fence("lease-2", 2)).manifest.last_settlement
+
+    assert note.model_dump() == {
+        "leaseId": "lease-2",
+        "fencingToken": 2,
+        "outcome": Outcome.HANDED_OFF,
+    }

@@ -45,6 +45,7 @@ def test_the_settings_in_force_are_frozen_into_the_dispatch(runs: Runs) -> None:
         "heartbeatS": 10.0,
         "queue": "draft",
         "remote": False,
+        "scheduleToStartS": None,
         "sources": {"agentTimeout": "entry"},
         "nonce": "nonce-1",
         "seenAt": None,

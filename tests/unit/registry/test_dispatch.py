@@ -21,6 +21,7 @@ def test_an_entry_needs_four_fields(entry: Entry) -> None:
     assert extraction.heartbeat_interval == 10 * S
     assert (extraction.isolation, extraction.cleanup_ttl) == ("process", 5 * S)
     assert extraction.max_retries is None
+    assert (extraction.schedule_to_start, extraction.output) == (3600 * S, "")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,10 @@ def test_a_handler_is_a_path_or_remote(entry: Entry, handler: str) -> None:
 
 
 def test_a_handler_may_be_elsewhere(entry: Entry) -> None:
-    assert entry(handler="remote").handler == "remote"
+    taken = entry(handler="remote", schedule_to_start=1 * S, output="letters.models:Draft")
+
+    assert taken.handler == "remote"
+    assert (taken.schedule_to_start, taken.output) == (1 * S, "letters.models:Draft")
 
 
 @pytest.mark.parametrize(
@@ -86,6 +90,10 @@ def test_a_handler_may_be_elsewhere(entry: Entry) -> None:
         ("cleanup_ttl", 0 * S, "'0:00:00'", "above 0"),
         ("queue", "my queue", "'my queue'", "1 to 100 of a-z A-Z 0-9 _ -"),
         ("queue", "q" * 101, f"'{'q' * 101}'", "1 to 100 of a-z A-Z 0-9 _ -"),
+        ("schedule_to_start", 0.9 * S, "'0:00:00.900000'", "1 s or more"),
+        ("schedule_to_start", -1 * S, "'-1 day, 23:59:59'", "1 s or more"),
+        ("output", "letters.models", "'letters.models'", "'module:Model', or nothing"),
+        ("output", "remote", "'remote'", "'module:Model', or nothing"),
     ],
 )
 def test_a_field_that_cannot_be_used_is_named_with_what_is_allowed(
@@ -115,6 +123,10 @@ def test_a_field_that_cannot_be_used_is_named_with_what_is_allowed(
         ("max_retries", True, "a whole number, 0 or more, or None"),
         ("isolation", ["process"], "'process' or 'inline'"),
         ("queue", None, "1 to 100 of a-z A-Z 0-9 _ -"),
+        ("schedule_to_start", 3600, "a timedelta"),
+        ("schedule_to_start", None, "a timedelta"),
+        ("output", None, "'module:Model', or nothing"),
+        ("output", dict, "'module:Model', or nothing"),
         ("env_overrides", None, "EnvOverrides, the names of two variables"),
         ("env_overrides", "AB", "EnvOverrides, the names of two variables"),
         ("env_overrides", ("A", 5), "EnvOverrides, the names of two variables"),

@@ -27,6 +27,7 @@ def test_what_nobody_overrides_is_the_entry_s(entry: Entry) -> None:
         heartbeat=timedelta(seconds=10),
         queue="extraction",
         remote=False,
+        schedule_to_start=timedelta(hours=1),
         sources={
             "agentTimeout": "entry",
             "dispatchDeadline": "entry",
@@ -70,7 +71,11 @@ def test_an_entry_without_heartbeat_stays_without(entry: Entry) -> None:
 
 
 def test_a_step_elsewhere_is_marked(entry: Entry) -> None:
-    assert settings_in_force(entry(handler="remote"), {}, max_retries=5).remote
+    remote = entry(handler="remote", schedule_to_start=90 * MINUTE)
+
+    settings = settings_in_force(remote, {}, max_retries=5)
+
+    assert (settings.remote, settings.schedule_to_start) == (True, 90 * MINUTE)
 
 
 @pytest.mark.parametrize(

@@ -51,13 +51,14 @@ class FirestoreDocuments:
         *,
         if_version: Snapshot | None = None,
         locked: bool = False,
+        within: float | None = None,
     ) -> Committed[Answer]:
         """Read `ref`, decide, write.
 
         Without a lock these are a read and a commit that holds only where the document was not
         written in between; with one, a transaction; with a version, the commit alone.
         """
-        change = self._change(self._connection, self._clock, self._tries(), ref, decide)
+        change = self._change(self._connection, self._clock, self._tries(within), ref, decide)
         if if_version is not None:
             return change.on_version(if_version)
         return change.under_a_lock() if locked else change.on_what_is_read()
@@ -84,5 +85,6 @@ class FirestoreDocuments:
         """Close the connection of this process; the next call opens it again."""
         self._connection.close()
 
-    def _tries(self) -> Tries:
-        return Tries(self._clock, self._connection.name, self._deadline_s)
+    def _tries(self, within: float | None = None) -> Tries:
+        seconds = self._deadline_s if within is None else min(within, self._deadline_s)
+        return Tries(self._clock, self._connection.name, seconds)

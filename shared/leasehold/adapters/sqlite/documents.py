@@ -80,6 +80,7 @@ class SqliteDocuments:
         *,
         if_version: Snapshot | None = None,
         locked: bool = False,  # noqa: ARG002 - SQLite has one writer at a time in any case
+        within: float | None = None,  # noqa: ARG002 - there is no network between
     ) -> Committed[Answer]:
         """Read `ref`, decide, write: one transaction, shared with whoever comes at once."""
         return self._commits.run(partial(self._change, ref, decide, if_version))

@@ -18,7 +18,8 @@ from leasehold.domain.collections import Collection
 from leasehold.domain.document import Document
 from leasehold.errors import StoreUnavailableError, StoreVersionError
 
-SCHEMA_VERSION: Final = 1
+#: 2: runs have `claimable`.
+SCHEMA_VERSION: Final = 2
 
 #: "LHLD" in the header of the file: it tells a store from the database of another program.
 APPLICATION_ID: Final = 0x4C484C44
@@ -39,7 +40,9 @@ _TIME_LENGTHS: Final = (len("2026-01-01T00:00:00Z"), len("2026-01-01T00:00:00.00
 def prepare(
     connection: sqlite3.Connection, store: str, collections: Mapping[str, Collection]
 ) -> None:
-    """Make the tables that are missing, in one transaction.
+    """Make the tables, columns and indexes that are missing, in one transaction.
+
+    A column that is new stays empty for documents of before: no earlier version wrote its field.
 
     Raises:
         StoreVersionError: a newer Leasehold wrote the file; nothing was changed.
@@ -51,8 +54,10 @@ def prepare(
     connection.execute("BEGIN IMMEDIATE")
     if not is_prepared(connection, store):
         for collection in collections.values():
-            for statement in _tables(collection):
-                connection.execute(statement)
+            connection.execute(_table(collection))
+            _add_columns(connection, collection)
+            for fields in collection.indexes:
+                connection.execute(_index(collection.name, fields))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     connection.execute("COMMIT")
@@ -92,22 +97,29 @@ def _enter_wal(connection: sqlite3.Connection) -> None:
             return
 
 
-def _tables(collection: Collection) -> list[str]:
+def _table(collection: Collection) -> str:
     columns = "".join(f', "{field}"' for field in collection.fields)
-    table = (
+    return (
         f'CREATE TABLE IF NOT EXISTS "{collection.name}" (parent TEXT NOT NULL, id TEXT NOT NULL, '
         f"version INTEGER NOT NULL, body TEXT NOT NULL{columns}, PRIMARY KEY (parent, id))"
     )
-    return [table, *(_index(collection.name, fields) for fields in collection.indexes)]
+
+
+def _add_columns(connection: sqlite3.Connection, collection: Collection) -> None:
+    there = {row[1] for row in connection.execute(f'PRAGMA table_info("{collection.name}")')}
+    for field in collection.fields:
+        if field not in there:
+            connection.execute(f'ALTER TABLE "{collection.name}" ADD COLUMN "{field}"')
 
 
 def _index(table: str, fields: tuple[str, ...]) -> str:
-    """An index on the fields, then the id for ties; documents without the last are not in it."""
+    """An index on the fields, then the id for ties; documents without one are not in it."""
     columns = ", ".join(f'"{field}"' for field in fields)
+    all_there = " AND ".join(f'"{field}" IS NOT NULL' for field in fields)
     name = "_".join((table, *fields))
     return (
         f'CREATE INDEX IF NOT EXISTS "{name}" ON "{table}" (parent, {columns}, id) '
-        f'WHERE "{fields[-1]}" IS NOT NULL'
+        f"WHERE {all_there}"
     )
 
 

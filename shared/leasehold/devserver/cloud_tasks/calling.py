@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Final
 
 import urllib3
 
 from leasehold.devserver.cloud_tasks.headers import delivery_headers
-from leasehold.devserver.cloud_tasks.tasks import Answer, Attempt
+from leasehold.devserver.cloud_tasks.tasks import Answer, Attempt, HttpTask
 
 _log = logging.getLogger(__name__)
+
+#: The worker is not there, or ended while it was listened to: other than one that is only slow.
+_DROPPED: Final = (urllib3.exceptions.ProtocolError, urllib3.exceptions.NewConnectionError)
 
 
 class Caller:
@@ -19,10 +24,15 @@ class Caller:
 
     Args:
         connections: how many are kept to one host.
+
+    Attributes:
+        dropped: told of the task of each delivery whose connection was refused, or dropped before
+            its answer was whole. It neither waits nor raises.
     """
 
     def __init__(self, connections: int) -> None:
         self._pool = urllib3.PoolManager(maxsize=connections, retries=False)
+        self.dropped: Callable[[HttpTask], object] = lambda _: None
 
     def call(self, attempt: Attempt) -> Answer:
         """Make the delivery and return its answer.
@@ -31,6 +41,9 @@ class Caller:
         """
         try:
             return self._ask(attempt)
+        except _DROPPED:
+            self.dropped(attempt.task)
+            return Answer(None)
         except (urllib3.exceptions.HTTPError, OSError):
             return Answer(None)
         except Exception:  # noqa: BLE001 - such as a header that cannot be sent; the thread goes on

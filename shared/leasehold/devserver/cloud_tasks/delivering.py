@@ -41,17 +41,21 @@ class Delivering:
         """Deliver from now on."""
         self._starter.start()
 
+    def close(self) -> None:
+        """Start nothing more, for good; the deliveries that run go on."""
+        with self._queues.changed:
+            self._closed = True
+            self._queues.changed.notify()
+        if self._starter.ident is not None:  # it was begun
+            self._starter.join()
+
     def end(self, drain_seconds: float) -> bool:
         """Start nothing more; wait so long for the deliveries that run.
 
         Returns:
             Whether all of them ended. Nobody hears the others any more.
         """
-        with self._queues.changed:
-            self._closed = True
-            self._queues.changed.notify()
-        if self._starter.ident is not None:  # it was begun
-            self._starter.join()
+        self.close()
         for _ in self._workers:
             self._due.put(None)
         over_at = time.monotonic() + drain_seconds

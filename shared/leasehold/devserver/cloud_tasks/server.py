@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final, Self
 
@@ -17,6 +18,7 @@ from leasehold.devserver.cloud_tasks.faults import Faults, FiredFault
 from leasehold.devserver.cloud_tasks.limits import QueueSettings
 from leasehold.devserver.cloud_tasks.queues import Queues
 from leasehold.devserver.cloud_tasks.surface import make_app
+from leasehold.devserver.cloud_tasks.tasks import HttpTask
 from leasehold.ports.clock import Clock
 
 _HOST: Final = "127.0.0.1"  # nobody else's business
@@ -74,6 +76,19 @@ class CloudTasksDouble:
         self._thread.start()
         self._delivering.begin()
         return f"http://{_HOST}:{self._server.port}"
+
+    def on_dropped(self, tell: Callable[[HttpTask], object]) -> None:
+        """Have `tell` told of the task of each delivery whose connection was refused or dropped.
+
+        A worker that does not answer within the task's deadline is no such case. It is called in
+        the thread of the delivery, which comes again when it returns: it neither waits nor raises.
+        """
+        self._caller.dropped = tell
+
+    def deliver_no_more(self) -> None:
+        """Start no delivery more, for good; those that run go on, and tasks are still taken."""
+        self._delivering.close()
+        self._caller.close()  # a worker that is told to end waits for connections that are kept
 
     def stop(self, drain_seconds: float = 0.0) -> bool:
         """Start no delivery more, wait for those that run, then stop answering.

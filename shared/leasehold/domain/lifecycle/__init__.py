@@ -1,13 +1,16 @@
 """The lifecycle of a run: every transition, as a pure function over one table (`status.NEXT`).
 
 Each takes the manifest as stored, the store's time and the rules, and answers one `Change`.
-`start` begins a run; `arrive` and `renew` are an attempt's way in; `complete`, `fail`, `block`,
-`release` and `expire` its ways out; the rest are what people may do.
+`start` begins a run; `arrive` and `claim` are an attempt's ways in, `renew` and `checkpoint` keep
+it going; `complete`, `fail`, `block`, `release` and `expire` are its ways out; the rest are what
+people may do.
 """
 
-from leasehold.domain.lifecycle.attempt import arrive, renew
+from leasehold.domain.lifecycle.attempt import arrive
+from leasehold.domain.lifecycle.claiming import claim
 from leasehold.domain.lifecycle.eager import then_arrive
 from leasehold.domain.lifecycle.ending import dead_letter
+from leasehold.domain.lifecycle.holding import checkpoint, renew
 from leasehold.domain.lifecycle.operate import (
     ALLOWED,
     Operation,
@@ -31,6 +34,8 @@ __all__ = [
     "block",
     "cancel",
     "check_again",
+    "checkpoint",
+    "claim",
     "complete",
     "dead_letter",
     "expire",

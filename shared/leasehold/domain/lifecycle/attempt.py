@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from leasehold.domain.change import Change, change_to, unchanged
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.lease import Fence, held_lease, lease_for
+from leasehold.domain.lease import lease_for
 from leasehold.domain.lifecycle.ending import (
     counted,
     dead_letter,
@@ -17,7 +17,7 @@ from leasehold.domain.lifecycle.ending import (
 )
 from leasehold.domain.lifecycle.moving import block_unknown_step
 from leasehold.domain.lifecycle.settle import expire, terminated
-from leasehold.domain.manifest import Lease, Manifest, Progress
+from leasehold.domain.manifest import Lease, Manifest
 from leasehold.domain.status import (
     AttemptEnd,
     DeadLetterReason,
@@ -27,7 +27,7 @@ from leasehold.domain.status import (
     after,
 )
 from leasehold.domain.task import dispatch_task, wake_task
-from leasehold.domain.trace import TraceEvent
+from leasehold.domain.trace import TraceEvent, TraceType, event_of
 
 #: Clocks of a queue and a store differ a little; a hint this early is on time.
 EARLY: Final = timedelta(seconds=2)
@@ -60,38 +60,13 @@ def arrive(
     if lease is not None and manifest.paused:
         ended = expire(manifest, now, rules=rules, lease_id=lease.lease_id)
         return replace(ended, outcome=Outcome.PARKED) if ended.manifest.paused else ended
-    if lease is not None and not is_known:
+    if lease is not None and (manifest.dispatch.remote or not is_known):
         return expire(manifest, now, rules=rules, lease_id=lease.lease_id)
     if not is_known:
         return block_unknown_step(manifest, now, rules)
     if lease is not None:
-        return _take_over(manifest, now, rules, lease, lease_id=lease_id, holder=holder)
-    return _acquire(manifest, now, rules, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
-
-
-def renew(
-    manifest: Manifest,
-    now: datetime,
-    *,
-    rules: Rules,
-    fence: Fence,
-    progress: Progress | None = None,
-) -> Change:
-    """Let the lease run on, at most to its cap, and note how far the handler says it is.
-
-    Raises:
-        LeaseLostError: the lease is not the one that is held.
-    """
-    lease = held_lease(manifest, now, fence)
-    expires_at = max(lease.expires_at, min(now + rules.lease_ttl, lease.max_expires_at))
-    update: dict[str, Any] = {
-        "status": after(manifest.status, RunEvent.LEASE_RENEWED),
-        "lease": lease.with_(expires_at=expires_at),
-        "heartbeat_at": now,
-    }
-    if progress is not None:
-        update["steps"] = manifest.with_step(manifest.current_step, progress=progress)
-    return change_to(manifest, now, rules, Outcome.RENEWED, **update)
+        return take_over(manifest, now, rules, lease, lease_id=lease_id, holder=holder)
+    return acquire(manifest, now, rules, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
 
 
 def _refusal(manifest: Manifest, now: datetime, generation: int) -> Change | None:
@@ -114,14 +89,14 @@ def _obstacle(manifest: Manifest, now: datetime) -> Change | None:
         return unchanged(manifest, Outcome.PARKED)
     if manifest.status is RunStatus.BLOCKED:
         return unchanged(manifest, Outcome.BLOCKED)
-    if manifest.dispatch.remote:
+    if manifest.dispatch.remote and lease is None:
         return unchanged(manifest, Outcome.PARKED)
     if lease is None and now + EARLY < manifest.dispatch.not_before:
         return unchanged(manifest, Outcome.RETRY_SCHEDULED, dispatch_task(manifest))
     return None
 
 
-def _take_over(
+def take_over(
     manifest: Manifest,
     now: datetime,
     rules: Rules,
@@ -138,10 +113,10 @@ def _take_over(
         return dead_letter(manifest, now, rules, reason, detail, told, **update)
     taken = manifest.with_(**update)
     event = RunEvent.LEASE_TAKEN_OVER
-    return _acquire(taken, now, rules, event, told, lease_id=lease_id, holder=holder)
+    return acquire(taken, now, rules, event, told, lease_id=lease_id, holder=holder)
 
 
-def _acquire(
+def acquire(
     manifest: Manifest,
     now: datetime,
     rules: Rules,
@@ -150,8 +125,12 @@ def _acquire(
     lease_id: str,
     holder: str,
 ) -> Change:
+    """Give the lease, with the next token; a step that left a checkpoint goes on from there."""
     step = manifest.current_step
     started_at = manifest.steps[step].started_at or now
+    if found := manifest.checkpoint:
+        facts = {"phase": found.phase, "iteration_count": found.iteration_count}
+        events += (event_of(manifest, TraceType.CHECKPOINT_RESUMED, now, **facts),)
     return change_to(
         manifest,
         now,

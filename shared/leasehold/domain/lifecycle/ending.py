@@ -71,18 +71,20 @@ def outcome_at_end(manifest: Manifest) -> Outcome:
 def counted(manifest: Manifest, end: AttemptEnd) -> dict[str, Any]:
     """Return the update that counts one more end of an attempt, for the step and in total."""
     record = manifest.steps[manifest.current_step]
+    cut_short = end in (AttemptEnd.INTERRUPTED, AttemptEnd.EXPIRED)
     return {
         "attempts": manifest.attempts.plus(end),
+        "interruptions": manifest.interruptions + cut_short,
         "steps": manifest.with_step(manifest.current_step, attempts=record.attempts.plus(end)),
     }
 
 
 def out_of_interruptions(manifest: Manifest, rules: Rules) -> str | None:
     """Return why one more interruption or expiry is too many, or None."""
-    ended = manifest.attempts.interrupted + manifest.attempts.expired + 1
+    ended = manifest.interruptions + 1
     if ended <= rules.max_interruptions:
         return None
     return (
-        f"Step {manifest.current_step} was interrupted or lost its lease {ended} times; "
-        f"at most {rules.max_interruptions} are allowed."
+        f"Step {manifest.current_step} was interrupted or lost its lease {ended} times "
+        f"without progress; at most {rules.max_interruptions} are allowed."
     )

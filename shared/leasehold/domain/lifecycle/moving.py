@@ -74,7 +74,7 @@ def hand_off(
 ) -> Change:
     """Move to the step after the current one and dispatch it, or complete the run."""
     done = steps[manifest.current_step]
-    update |= {"lease": None, "error": None, "error_at": None, "block": None}
+    update |= {"lease": None, "error": None, "error_at": None, "block": None, "checkpoint": None}
     following = manifest.next_step
     if following is None:
         steps[manifest.current_step] = done.with_(status=RunStatus.COMPLETED)
@@ -94,5 +94,6 @@ def hand_off(
         "step_started_at": None,
         "heartbeat_at": None,
         "attempts": Attempts(),
+        "interruptions": 0,
     }
     return dispatch_next(manifest, now, rules, Outcome.HANDED_OFF, *events, **update)

@@ -97,7 +97,11 @@ def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
     lease = manifest.lease
     if lease is not None:
         told.append(termination(manifest, now, lease, "cancelled"))
-        update["last_settlement"] = Settlement(lease_id=lease.lease_id, outcome=Outcome.CANCELLED)
+        update["last_settlement"] = Settlement(
+            lease_id=lease.lease_id,
+            fencing_token=manifest.fencing_token,
+            outcome=Outcome.CANCELLED,
+        )
     return change_to(
         manifest,
         now,
@@ -136,6 +140,9 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
         status=after(manifest.status, RunEvent.RETRIED),
         steps={**manifest.steps, manifest.current_step: cleared},
         block=None,
+        interruptions=0,
+        # a step that was blocked had come to its end: it runs again from the beginning
+        checkpoint=None if manifest.status is RunStatus.BLOCKED else manifest.checkpoint,
     )
 
 
@@ -203,20 +210,9 @@ def _check(manifest: Manifest, operation: Operation) -> None:
         raise NotAllowedError(
             operation=operation.value,
             run_id=manifest.run_id,
-            state=state_in_words(manifest),
+            state=manifest.state,
             allowed=words,
         )
-
-
-def state_in_words(manifest: Manifest) -> str:
-    """Return the state of a run as people say it: its overlays, then its status."""
-    overlays = {
-        "dead-lettered": manifest.dead_lettered,
-        "cancelled": manifest.cancelled,
-        "paused": manifest.paused,
-    }
-    words = [word for word, holds in overlays.items() if holds]
-    return " and ".join([*words, manifest.status.value])
 
 
 def _told(

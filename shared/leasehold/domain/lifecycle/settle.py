@@ -201,7 +201,9 @@ def ended_early(
 
 def _settled(change: Change, fence: Fence) -> Change:
     """Note the answer, so that the same settlement gets it again."""
-    note = Settlement(lease_id=fence.lease_id, outcome=change.outcome)
+    note = Settlement(
+        lease_id=fence.lease_id, fencing_token=fence.fencing_token, outcome=change.outcome
+    )
     return replace(change, manifest=change.manifest.with_(last_settlement=note))
 
 
@@ -210,6 +212,8 @@ def _repeated(manifest: Manifest, fence: Fence) -> Change | None:
     last = manifest.last_settlement
     if last is None or last.lease_id != fence.lease_id:
         return None
+    if last.fencing_token not in (None, fence.fencing_token):
+        return None  # somebody else's token: held_lease says what is known
     return unchanged(manifest, last.outcome)
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from leasehold.domain.alarm import alarm_for
-from leasehold.domain.change import Change, unchanged
+from leasehold.domain.change import Change, unchanged, with_waits
 from leasehold.domain.dispatch import Rules, StepSettings, dispatch_of
 from leasehold.domain.manifest import KeptValue, Manifest, StepRecord
 from leasehold.domain.status import Outcome, RunStatus
@@ -77,7 +76,7 @@ def new_manifest(
         steps=steps,
         recreated_from=new.recreated_from,
     )
-    return manifest.with_(alarm_at=alarm_for(manifest, rules.grace))
+    return with_waits(manifest, rules.grace)
 
 
 def check_again(current: Manifest, new: NewRun) -> None:

@@ -27,6 +27,7 @@ DRAFT = StepSettings(
     heartbeat=timedelta(seconds=10),
     queue="draft",
     remote=False,
+    schedule_to_start=timedelta(hours=1),
     sources={"agentTimeout": "entry"},
 )
 RULES = Rules(settings_for={"draft": DRAFT}.get)

@@ -1,0 +1,53 @@
+"""What a handler counts with while it holds a lease.
+
+Apart from the benchmark itself, which Python knows under two names: as the program, and as the
+module that the handler is in.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.sqlite import SqliteDocuments
+
+
+@dataclass(slots=True)
+class Held:
+    """What the handler counts with, and what it counted while it held the lease."""
+
+    taken: Callable[[], Counter[str]]
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+HELD: Final[dict[str, Held]] = {}  # by store; one run at a time on each
+
+
+class MeteredSqlite(SqliteDocuments):
+    """Counts the statements that read and write documents."""
+
+    def __init__(self, path: Path) -> None:
+        self._counts: Counter[str] = Counter()
+        super().__init__(path, SystemClock())
+
+    def taken(self) -> Counter[str]:
+        """Return the counts so far, and begin again."""
+        counts, self._counts = self._counts, Counter()
+        return counts
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = super()._connect()
+        connection.set_trace_callback(self._count)
+        return connection
+
+    def _count(self, statement: str) -> None:
+        kind = statement.partition(" ")[0].upper()
+        if kind in ("INSERT", "UPDATE", "DELETE"):
+            self._counts["writes"] += 1
+        elif kind == "SELECT":
+            self._counts["reads"] += 1

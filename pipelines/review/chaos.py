@@ -1,0 +1,172 @@
+"""Chaos for the demo: workers end in the middle of steps, and the run goes on.
+
+One worker is killed, and cannot say a word; another is asked to stop, and can. Only processes of
+this machine are struck, and only while they hold the lease of the demo's run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final, Self
+
+from leasehold import LeaseholdError
+from leasehold.console.sources import Source, patiently
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.trace import TraceEvent, TraceType
+from leasehold.worker.holder import holder_name, host_name
+
+STRIKES: Final = (
+    (signal.SIGKILL, "killing the worker that runs {step}"),
+    (signal.SIGTERM, "asking the worker that runs {step} to stop"),
+)
+MIDDLE: Final = timedelta(seconds=0.2)  # a step that has run so long is in its middle
+LOOK_EVERY_S: Final = 0.03
+
+#: A step's agent calls take about so long together: enough for a middle, and not for a yawn.
+STEP_MS: Final = 3000
+SHORTEST_PACE_MS: Final = 50
+LONGEST_PACE_MS: Final = 600
+
+
+def pace_for(documents: int) -> str:
+    """Return the REVIEW_AGENT_PACE_MS with which the steps of so many documents have a middle."""
+    return str(min(LONGEST_PACE_MS, max(SHORTEST_PACE_MS, STEP_MS // max(1, documents))))
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A signal that was sent to the worker of an attempt."""
+
+    signal: signal.Signals
+    pid: int
+    at: datetime
+    step: str
+    attempt: int
+    token: int
+
+    def end(self, events: Sequence[TraceEvent]) -> TraceEvent | None:
+        """Return how the attempt was cut short; None: it ended by itself."""
+        mine = (TraceType.STEP_TERMINATED, self.step, self.attempt)
+        found = (event for event in events if (event.type, event.step, event.attempt) == mine)
+        return next(found, None)
+
+
+class Chaos:
+    """Strikes the workers of a run from a thread of its own, while inside.
+
+    Args:
+        server: where the run is looked at.
+        run_id: the run.
+        tell: told in a line of each strike, and of what came of it.
+
+    Attributes:
+        hits: the strikes that cut an attempt short.
+    """
+
+    def __init__(self, server: Source, run_id: str, tell: Callable[[str], None]) -> None:
+        self.hits: list[Hit] = []
+        self._look = patiently(partial(server.get, run_id))
+        self._trace = patiently(partial(server.trace, run_id))
+        self._now = server.now
+        self._tell = tell
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="chaos", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Begin to look for a step in its middle."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *end: object) -> None:
+        """Strike no more."""
+        self._over.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        try:
+            for number, words in STRIKES:
+                self._strike_until_it_tells(number, words)
+        except LeaseholdError as error:
+            self._tell(f"the chaos ends: {error.message}")
+
+    def _strike_until_it_tells(self, number: signal.Signals, words: str) -> None:
+        """Strike; a step that was done before it felt the blow leaves it to the next."""
+        for run in self._looks():
+            hit = self._strike(run, number, words)
+            if hit is not None and self._told(hit):
+                self.hits.append(hit)
+                return
+
+    def _strike(self, run: Manifest, number: signal.Signals, words: str) -> Hit | None:
+        """Send the signal to the run's worker, if it is in the middle of a step."""
+        lease, step = run.lease, run.current_step
+        if lease is None or self._now() - lease.acquired_at < MIDDLE or self._spares(run):
+            return None
+        pid = _pid_here(lease.holder)
+        if pid is None:
+            return None
+        self._tell(f"{words.format(step=step)} ({number.name}, pid {pid})")
+        hit = Hit(number, pid, self._now(), step, run.attempt, run.fencing_token)
+        with contextlib.suppress(ProcessLookupError):  # it is gone; what is told comes later
+            os.kill(pid, number)
+        return hit
+
+    def _spares(self, run: Manifest) -> bool:
+        """Return whether another step can bear the next strike: after the first one there is."""
+        first = run.plan[0]
+        return run.current_step == first and any(hit.step == first for hit in self.hits)
+
+    def _told(self, hit: Hit) -> bool:
+        """Wait for the next lease and tell of it; return whether the strike ended the attempt."""
+        run = next((run for run in self._looks() if run.fencing_token > hit.token), None)
+        if hit.end(self._trace()) is None:
+            if not self._over.is_set():
+                self._tell(f"{hit.step} was done before its worker ended; the next one is tried")
+            return False
+        if run is not None and run.lease is not None and run.current_step == hit.step:
+            seconds = (run.lease.acquired_at - hit.at).total_seconds()
+            self._tell(f"{hit.step} runs again, {seconds:.1f} s later")
+        return True
+
+    def _looks(self) -> Iterator[Manifest]:
+        """Look at the run until it rests, or nobody waits for it any more."""
+        while True:
+            run = self._look()
+            yield run
+            if run.alarm_at is None or self._over.wait(LOOK_EVERY_S):
+                return
+
+
+def account(
+    hits: Sequence[Hit], run: Manifest, events: Sequence[TraceEvent]
+) -> tuple[bool, list[str]]:
+    """Return whether all strikes were survived, and what the trace says of them, in lines."""
+    lines = []
+    for hit in hits:
+        end = hit.end(events)
+        why = "" if end is None else ": ".join(part for part in (end.reason, end.detail) if part)
+        lines.append(f"{hit.step}, attempt {hit.attempt}: {hit.signal.name}, pid {hit.pid}; {why}")
+    given = Counter(event.step for event in events if event.type is TraceType.STEP_HANDED_OFF)
+    wrong = [f"{step} {given[step]} times" for step in run.plan[:-1] if given[step] != 1]
+    told = "each step handed off once" if not wrong else f"handed off: {', '.join(wrong)}"
+    lines.append(f"{told}; {run.fencing_token} leases for {len(run.plan)} steps")
+    missing = [number.name for number, _ in STRIKES[len(hits) :]]
+    if missing:
+        lines.append(f"not done: {' and '.join(missing)}; no step felt it before it was done")
+    return not (missing or wrong), lines
+
+
+def _pid_here(holder: str) -> int | None:
+    """Return the process that a lease's holder names, if it is one of this machine that runs."""
+    pid = holder.rpartition("/")[2].partition("@")[0]
+    if not pid.isdigit() or holder_name(host_name(), int(pid)) != holder:
+        return None
+    return int(pid)

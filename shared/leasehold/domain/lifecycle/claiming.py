@@ -1,0 +1,53 @@
+"""A worker elsewhere asks for a step: it gets the lease, or is told why there is none to have."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from leasehold.domain.change import Change
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.lifecycle.attempt import EARLY, acquire, take_over
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import RunEvent, RunStatus
+from leasehold.errors import LeaseHeldError, NothingToClaimError
+
+
+def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, holder: str) -> Change:
+    """Give the lease on the current step to the one who asks, without a hint.
+
+    An expired lease is taken over, which counts as one that expired, and may be one too many: the
+    change is `dead_lettered` then.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        lease_id: the name of the lease, new for each call.
+        holder: the worker that asks.
+
+    Raises:
+        LeaseHeldError: somebody holds the lease.
+        NothingToClaimError: the run waits for no worker now; its state says for what.
+    """
+    lease = manifest.lease
+    if lease is not None and now < lease.expires_at:
+        raise LeaseHeldError(
+            run_id=manifest.run_id, holder=lease.holder, expires_at=lease.expires_at.isoformat()
+        )
+    if problem := _problem(manifest, now, rules):
+        raise NothingToClaimError(problem=problem, run_id=manifest.run_id, state=manifest.state)
+    if lease is not None:
+        return take_over(manifest, now, rules, lease, lease_id=lease_id, holder=holder)
+    return acquire(manifest, now, rules, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
+
+
+def _problem(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
+    """Return why the run has no step to be taken now, or None."""
+    if manifest.is_terminal or manifest.paused or manifest.status is RunStatus.BLOCKED:
+        return f"run {manifest.run_id} is {manifest.state}"
+    if rules.settings_for(manifest.current_step) is None:
+        return f"this deploy knows no step {manifest.current_step!r}"
+    due = manifest.dispatch.not_before
+    if manifest.lease is None and now + EARLY < due:
+        return f"run {manifest.run_id} is tried again at {due.isoformat()}"
+    return None

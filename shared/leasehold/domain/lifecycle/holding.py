@@ -1,0 +1,80 @@
+"""While an attempt runs: its lease is renewed, and what it has so far is kept."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from leasehold.domain.change import Change, change_to
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.lease import Fence, held_lease
+from leasehold.domain.manifest import Checkpoint, KeptValue, Manifest, Progress
+from leasehold.domain.status import Outcome, RunEvent, after
+
+
+def renew(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    fence: Fence,
+    progress: Progress | None = None,
+) -> Change:
+    """Let the lease run on, at most to its cap, and note how far the handler says it is.
+
+    Raises:
+        LeaseLostError: the lease is not the one that is held.
+    """
+    update = _renewed(manifest, now, rules, fence)
+    if progress is not None:
+        update["steps"] = manifest.with_step(manifest.current_step, progress=progress)
+    return change_to(manifest, now, rules, Outcome.RENEWED, **update)
+
+
+def checkpoint(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    fence: Fence,
+    iteration_count: int,
+    phase: str,
+    partial_results: KeptValue,
+) -> Change:
+    """Keep what the attempt has so far, in place of what was kept before; the lease is renewed.
+
+    More iterations, or another phase, are progress: interruptions are counted anew from here.
+
+    Raises:
+        LeaseLostError: the lease is not the one that is held.
+    """
+    update = _renewed(manifest, now, rules, fence)
+    before = manifest.checkpoint
+    is_progress = (
+        before is None or before.phase != phase or before.iteration_count < iteration_count
+    )
+    kept = Checkpoint(
+        step=manifest.current_step,
+        trial=manifest.trial,
+        phase=phase,
+        iteration_count=iteration_count,
+        inline=partial_results.text,
+        ref=partial_results.ref,
+        saved_at=now,
+        fencing_token=manifest.fencing_token,
+    )
+    update |= {"checkpoint": kept}
+    if is_progress:
+        update["interruptions"] = 0
+    return change_to(manifest, now, rules, Outcome.CHECKPOINTED, **update)
+
+
+def _renewed(manifest: Manifest, now: datetime, rules: Rules, fence: Fence) -> dict[str, Any]:
+    """Return the update that lets the lease run on; one without a heartbeat runs to its cap."""
+    lease = held_lease(manifest, now, fence)
+    expires_at = max(lease.expires_at, min(now + rules.lease_ttl, lease.max_expires_at))
+    return {
+        "status": after(manifest.status, RunEvent.LEASE_RENEWED),
+        "lease": lease.with_(expires_at=expires_at),
+        "heartbeat_at": now,
+    }

@@ -1,0 +1,47 @@
+"""A worker is told to end: its attempts may finish or checkpoint, and what is left is released."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from leasehold.domain import lifecycle
+from leasehold.errors import LeaseholdError
+from leasehold.ports.step_runner import HeldRun
+from leasehold.services.engine import Engine, follow_up
+
+INSTANCE_SHUTDOWN: Final = "instance_shutdown"
+
+#: How long handlers may take: Cloud Run kills 10 s after SIGTERM, and a release takes its time.
+GRACE_S: Final = 7.0
+
+
+def shut_down(engine: Engine, *, grace: float = GRACE_S) -> None:
+    """Stop all attempts of this worker; after `grace` seconds none of them holds a lease.
+
+    An attempt that ends by itself settles by itself. Of one that does not, the lease is given
+    back, and its step is dispatched again at once; no retry is burnt.
+    """
+    over_at = engine.clock.monotonic() + grace
+    engine.runner.stop_all(INSTANCE_SHUTDOWN)
+    seen: set[str] = set()
+    while running := [held for held in engine.runner.held_runs() if _is_new(held, seen)]:
+        for held in running:
+            seen.add(held.fence.lease_id)
+            left = over_at - engine.clock.monotonic()
+            if not held.wait_settled(max(0.0, left)):
+                _give_back(engine, held)
+
+
+def _is_new(held: HeldRun, seen: set[str]) -> bool:
+    return not held.is_settled and held.fence.lease_id not in seen
+
+
+def _give_back(engine: Engine, held: HeldRun) -> None:
+    release = partial(
+        lifecycle.release, rules=engine.rules, fence=held.fence, reason=INSTANCE_SHUTDOWN
+    )
+    try:
+        follow_up(engine, held.settle(release).answer)
+    except LeaseholdError as error:  # its alarm is the end of the lease: the sweep takes it up
+        engine.log(f"the lease of run {held.manifest.run_id} is not given back: {error}")

@@ -1,0 +1,139 @@
+"""The shutdown of a process: SIGTERM heard at once, whoever else sets a handler for it.
+
+A server replaces the handler that a module sets when it is imported, and a request in a thread
+may set none. So `listen` wraps `signal.signal`: whatever handler is set later first notes the
+signal here. The note is one `SimpleQueue.put`, which is safe inside a handler: a lock would not
+be, because the handler may interrupt the very thread that holds it. A thread hears the note and
+does the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any, Final
+
+from leasehold.worker.stop import StopSignal
+
+INSTANCE_SHUTDOWN: Final = "instance_shutdown"
+
+_Handler = Callable[[int, FrameType | None], Any]
+
+
+class ShutdownCoordinator:
+    """Knows that this process is to end, wakes whoever waits, and asks for nothing twice."""
+
+    def __init__(self) -> None:
+        self._stop = StopSignal()
+        self._noted: SimpleQueue[int] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._listens = False
+        self._watcher: threading.Thread | None = None
+
+    @property
+    def shutdown_requested(self) -> bool:
+        """Whether the process is to end."""
+        return self._stop.is_requested
+
+    def request(self) -> None:
+        """Ask for the shutdown; from any thread, not from a handler of a system signal."""
+        self._stop.request(INSTANCE_SHUTDOWN)
+
+    def wait_or_shutdown(self, seconds: float | None = None) -> bool:
+        """Wait, but not longer than until the process is to end; True: it is."""
+        return self._stop.wait(seconds)
+
+    async def await_or_shutdown(self, seconds: float | None = None) -> bool:
+        """Wait as `wait_or_shutdown` does, in a coroutine."""
+        return await self._stop.wait_async(seconds)
+
+    def on_stop(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Have `callback` called, in a thread of its own, when the process is to end.
+
+        Returns:
+            What ends that.
+        """
+        return self._stop.on_stop(callback)
+
+    def listen(self, *signals: signal.Signals) -> None:
+        """Hear these signals (SIGTERM), through the handlers that others set from now on.
+
+        For processes whose server handles signals: call it before the server sets its handlers,
+        and `watch` in the process that is to hear them. The handlers work as before. Where
+        nobody sets one, the signal does what the system says.
+        """
+        with self._lock:
+            if self._listens:
+                return
+            self._listens = True
+        wanted = frozenset(signals or (signal.SIGTERM,))
+        set_handler = signal.signal
+
+        def set_noting_handler(number: int, handler: Any) -> Any:
+            if number in wanted and callable(handler) and not isinstance(handler, _Noting):
+                handler = _Noting(handler, self._noted)
+            return set_handler(number, handler)
+
+        signal.signal = set_noting_handler  # type: ignore[assignment] # takes and returns the same
+
+    def install(self, *signals: signal.Signals) -> None:
+        """Handle these signals (SIGTERM and SIGINT) in this process, which serves nobody else.
+
+        Where an asyncio loop runs in the main thread, it is the loop that handles them. A handler
+        that was there before is called as well.
+        """
+        for number in signals or (signal.SIGTERM, signal.SIGINT):
+            before = signal.getsignal(number)
+            before = before if callable(before) and before is not _interrupting else None
+            self._install(number, before)
+        self.watch()
+
+    def watch(self) -> None:
+        """Start the thread that hears the notes; in each process, after it was forked."""
+        with self._lock:
+            if self._watcher is None or not self._watcher.is_alive():
+                self._watcher = threading.Thread(target=self._hear, name="shutdown", daemon=True)
+                self._watcher.start()
+
+    def _install(self, number: signal.Signals, before: Any) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            signal.signal(number, _Noting(before or _nothing, self._noted))
+            return
+
+        def from_loop() -> None:
+            self.request()
+            if before is not None:
+                before(number, None)
+
+        loop.add_signal_handler(number, from_loop)
+
+    def _hear(self) -> None:
+        self._noted.get()
+        self.request()
+
+
+class _Noting:
+    """A handler that notes the signal and then does what it always did."""
+
+    def __init__(self, handler: _Handler, noted: SimpleQueue[int]) -> None:
+        self._handler = handler
+        self._noted = noted
+
+    def __call__(self, number: int, frame: FrameType | None) -> Any:
+        """Handle the signal."""
+        self._noted.put(number)
+        return self._handler(number, frame)
+
+
+#: Python's own handler of SIGINT, which raises KeyboardInterrupt.
+_interrupting: Final = signal.default_int_handler
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    """Do no more than note."""

@@ -1,0 +1,106 @@
+"""The demo with chaos, as people run it: real processes, real signals."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines.review.chaos import pace_for
+
+ROOT = Path(__file__).parents[2]
+
+
+def demo(docs: Path, data: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    outside = {name: value for name, value in os.environ.items() if "LEASEHOLD" not in name}
+    stores = {
+        "LEASEHOLD_STORE": f"sqlite:///{data}/leasehold.db",
+        "LEASEHOLD_ARTIFACTS": f"file://{data}/artifacts",
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "pipelines.review.demo"],
+        cwd=ROOT,
+        env=outside | stores | {"INPUT": str(docs)} | environ,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for name in ("one", "two"):
+        (folder / f"{name}.md").write_text(
+            f"# {name}\n\nA worker must renew its lease every 10 seconds, says {name}.\n"
+        )
+    return folder
+
+
+def test_killed_and_stopped_workers_cost_an_attempt_each_and_no_output(
+    docs: Path, tmp_path: Path
+) -> None:
+    """What is said while it goes on is for people; the account is what the trace says."""
+    done = demo(docs, tmp_path / "data", CHAOS="1")
+
+    assert done.returncode == 0, done.stderr
+    said = [re.sub(r"\d+(\.\d)?", "N", line) for line in done.stderr.splitlines()]
+    assert [line for line in said if "ing the worker that runs" in line or "again" in line] == [
+        "killing the worker that runs extraction (SIGKILL, pid N)",
+        "extraction runs again, N s later",
+        "asking the worker that runs synthesis to stop (SIGTERM, pid N)",
+        "synthesis runs again, N s later",
+    ]
+    account, report = done.stdout.split("\n\n")[:2]
+    assert [re.sub(r"pid \d+", "pid N", line.strip()) for line in account.strip().splitlines()] == [
+        (
+            "The chaos:    extraction, attempt 1: SIGKILL, pid N; "
+            "lease_expired: The holder's process is gone."
+        ),
+        "synthesis, attempt 1: SIGTERM, pid N; instance_shutdown",
+        "each step handed off once; 6 leases for 4 steps",
+    ]
+    assert "The report: " in report
+    assert "read 2 documents" in done.stdout
+
+
+def test_a_chaos_that_found_no_step_to_strike_is_no_success(docs: Path, tmp_path: Path) -> None:
+    """Steps that take milliseconds end before they can be struck; the review is done anyway."""
+    done = demo(docs, tmp_path / "data", CHAOS="1", REVIEW_AGENT_PACE_MS="0")
+
+    assert done.returncode == 1
+    assert "not done: SIGKILL and SIGTERM; no step felt it before it was done" in done.stdout
+    assert "The report: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("environ", "line"),
+    [
+        ({"CHAOS": "yes"}, "error: CHAOS is 'yes'; allowed: 1, or nothing\n"),
+        (
+            {"REVIEW_AGENT_PACE_MS": "fast"},
+            (
+                "error: REVIEW_AGENT_PACE_MS is 'fast'; "
+                "allowed: milliseconds, a whole number up to 60000.\n"
+            ),
+        ),
+    ],
+)
+def test_what_cannot_be_set_is_said_in_one_line(
+    docs: Path, tmp_path: Path, environ: dict[str, str], line: str
+) -> None:
+    done = demo(docs, tmp_path / "data", **environ)
+
+    assert (done.returncode, done.stderr) == (2, line)
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(("documents", "pace"), [(0, "600"), (1, "600"), (20, "150"), (900, "50")])
+def test_many_documents_do_not_make_the_demo_long(documents: int, pace: str) -> None:
+    assert pace_for(documents) == pace
