@@ -78,7 +78,7 @@ def boot(
         SettingError, CatalogError, and the errors of the registries: nothing was written.
         StoreVersionError: a newer Leasehold wrote the store.
     """
-    settings = read_settings(environ)
+    settings = read_settings(environ, warn)
     catalog = catalog or load_catalog(settings["LEASEHOLD_CATALOG"])
     clock = clock or SystemClock()
     rules = rules_of(settings, catalog, environ, warn)
@@ -176,6 +176,8 @@ def rules_of(
         lease_ttl=ttl,
         grace=timedelta(seconds=settings["PIPELINE_DISPATCH_GRACE_S"]),
         max_interruptions=settings["PIPELINE_MAX_INTERRUPTIONS"],
+        stuck_timeout=timedelta(milliseconds=settings["PIPELINE_STUCK_TIMEOUT_MS"]),
+        recovery_window=timedelta(milliseconds=settings["PIPELINE_RECOVERY_WINDOW_MS"]),
         backoff=Backoff(
             minimum=timedelta(seconds=settings["PIPELINE_MIN_BACKOFF_S"]),
             maximum=timedelta(seconds=settings["PIPELINE_MAX_BACKOFF_S"]),

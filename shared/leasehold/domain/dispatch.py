@@ -47,7 +47,10 @@ class Rules:
     Args:
         settings_for: the settings in force for a step type; None: this deploy does not know it.
         lease_ttl: how long a lease runs that is renewed.
-        max_interruptions: how often a step may be interrupted or lose its lease.
+        max_interruptions: how often a step may be interrupted or lose its lease without progress,
+            and how many of its tasks may be lost without a lease in between.
+        stuck_timeout: how long nothing may be heard of a step; never shorter than a lease may run.
+        recovery_window: how long after a failure the next attempt may begin.
         backoff: the waits between failed attempts.
         grace: how long after its time a task may still come before the sweep looks for it.
     """
@@ -55,6 +58,8 @@ class Rules:
     settings_for: Callable[[str], StepSettings | None]
     lease_ttl: timedelta = timedelta(seconds=30)
     max_interruptions: int = 10
+    stuck_timeout: timedelta = timedelta(minutes=15)
+    recovery_window: timedelta = timedelta(hours=1)
     backoff: Backoff = field(default_factory=Backoff)
     grace: timedelta = timedelta(seconds=60)
 

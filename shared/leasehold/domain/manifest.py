@@ -83,6 +83,7 @@ class Dispatch(Stored):
     nonce: str
     remote: bool = False  # a worker elsewhere claims it: there is no task
     schedule_to_start_s: int | None = None  # how long a remote step may wait to be claimed
+    redispatched: int = 0  # how many tasks were lost before this one, without a lease in between
     seen_at: AwareDatetime | None = None  # when the sweep last found the task in its queue
     enqueued: bool = False
 
@@ -170,14 +171,16 @@ class ErrorRecord(Stored):
     validation_issues: tuple[Mapping[str, Any], ...] = ()
     validation_issue_count: int = 0
     origin: str | None = None  # file:line (function) of the handler's code
+    permanent: bool = False  # no repetition mends it
     step: str = ""
     attempt: int = 0
 
 
 class Block(Stored):
-    """Why a run is BLOCKED, and what a person can do about it."""
+    """Why a run is BLOCKED, and what a person can do about it; `check_id` names the gate."""
 
     code: str
+    check_id: str | None = None
     finding: str
     remediation: str
 

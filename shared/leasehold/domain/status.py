@@ -97,6 +97,7 @@ class Outcome(StrEnum):
     CHECKPOINTED = "checkpointed"
     EXPIRED = "expired"
     REDISPATCHED = "redispatched"
+    REPAIRED = "repaired"
     HANDED_OFF = "handed_off"
     COMPLETED = "completed"
     DUPLICATE = "duplicate"

@@ -26,6 +26,7 @@ class TraceType(StrEnum):
     LEASE_LOST = "lease_lost"
     CHECKPOINT_RESUMED = "checkpoint_resumed"
     STEP_REDISPATCHED = "step_redispatched"
+    STEP_RECOVERED = "step_recovered"
     STEP_UNKNOWN = "step_unknown"
     GATE_BLOCKED = "gate_blocked"
     STEP_DEAD_LETTERED = "step_dead_lettered"

@@ -17,7 +17,7 @@ MIN_DEADLINE: Final = timedelta(seconds=15)
 MAX_DEADLINE: Final = timedelta(minutes=30)
 
 #: The engine's own variables: no step type may be overridden by one of them.
-ENGINE_VARIABLES: Final = frozenset({*SETTINGS.keys(), "PIPELINE_STUCK_TIMEOUT_MS"})
+ENGINE_VARIABLES: Final = frozenset(SETTINGS.keys())
 
 _STEP_TYPE: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,62}")
 _STEP_TYPE_WORDS: Final = "a letter, then up to 62 of a-z A-Z 0-9 _ -"

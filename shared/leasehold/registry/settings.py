@@ -20,6 +20,8 @@ class SettingEntry:
         allowed: the values it may have, in words.
         meaning: what it does, in words.
         read: gives the value of a text; raises ValueError for one that is not allowed.
+        is_threshold: a value that is not allowed is told of, and the default holds: a slip in a
+            threshold must not keep runs from moving.
     """
 
     name: str
@@ -27,6 +29,7 @@ class SettingEntry:
     allowed: str
     meaning: str
     read: Callable[[str], Any]
+    is_threshold: bool = False
 
     @property
     def key(self) -> str:
@@ -95,7 +98,9 @@ def _maybe(read: Callable[[str], str]) -> Callable[[str], str | None]:
 
 
 _DAY_S: Final = 86_400.0
+_WEEK_MS: Final = 7 * 86_400_000
 _SECONDS: Final = "seconds above 0, at most 86400"
+_MILLISECONDS: Final = f"whole milliseconds from 1 to {_WEEK_MS}"
 
 SETTINGS: Final = Registry(
     "settings",
@@ -156,13 +161,32 @@ SETTINGS: Final = Registry(
             "a whole number from 0 to 1000",
             "how often a failed attempt is repeated, where the step does not say",
             _whole(0, 1000),
+            is_threshold=True,
         ),
         SettingEntry(
             "PIPELINE_MAX_INTERRUPTIONS",
             "10",
             "a whole number from 0 to 1000",
-            "how often a step may be interrupted or lose its lease",
+            "how often a step may be interrupted or lose its lease without progress in between",
             _whole(0, 1000),
+            is_threshold=True,
+        ),
+        SettingEntry(
+            "PIPELINE_STUCK_TIMEOUT_MS",
+            "900000",
+            _MILLISECONDS,
+            "how long nothing may be heard of a step, at least as long as its lease may run; the "
+            "second time without progress the run is given up",
+            _whole(1, _WEEK_MS),
+            is_threshold=True,
+        ),
+        SettingEntry(
+            "PIPELINE_RECOVERY_WINDOW_MS",
+            "3600000",
+            _MILLISECONDS,
+            "how long after a failure the next attempt may begin; time parked does not count",
+            _whole(1, _WEEK_MS),
+            is_threshold=True,
         ),
         SettingEntry(
             "PIPELINE_DISPATCH_GRACE_S",
@@ -202,13 +226,19 @@ SETTINGS: Final = Registry(
 )
 
 
-def read_settings(environ: Mapping[str, str]) -> dict[str, Any]:
+def read_settings(
+    environ: Mapping[str, str], warn: Callable[[str], object] = lambda _: None
+) -> dict[str, Any]:
     """Return the value of each setting, by its variable.
 
+    Args:
+        environ: the environment.
+        warn: told in a line of each threshold that is refused; its default holds.
+
     Raises:
-        SettingError: a variable has a value that is not allowed.
+        SettingError: another variable has a value that is not allowed.
     """
-    values = {entry.name: _read(entry, environ) for entry in SETTINGS}
+    values = {entry.name: _read(entry, environ, warn) for entry in SETTINGS}
     heartbeat, ttl = values["PIPELINE_HEARTBEAT_S"], values["PIPELINE_LEASE_TTL_S"]
     if heartbeat is not None and heartbeat > ttl / 2:
         raise _refused(SETTINGS["PIPELINE_HEARTBEAT_S"], environ["PIPELINE_HEARTBEAT_S"])
@@ -220,12 +250,18 @@ def read_settings(environ: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
-def _read(entry: SettingEntry, environ: Mapping[str, str]) -> Any:
+def _read(entry: SettingEntry, environ: Mapping[str, str], warn: Callable[[str], object]) -> Any:
     text = environ.get(entry.name, entry.default)
     try:
         return entry.read(text)
     except ValueError:
-        raise _refused(entry, text) from None
+        if not entry.is_threshold:
+            raise _refused(entry, text) from None
+    warn(
+        f"{entry.name} refused: it is {text!r}; allowed: {entry.allowed}. "
+        f"The default {entry.default} is in force."
+    )
+    return entry.read(entry.default)
 
 
 def _refused(entry: SettingEntry, text: str) -> SettingError:

@@ -49,6 +49,11 @@ TRACE_EVENTS: Final = Registry(
             TraceType.STEP_REDISPATCHED, False, "The task of a step was lost; it got a new one."
         ),
         TraceEventEntry(
+            TraceType.STEP_RECOVERED,
+            False,
+            "The sweep, or a repair, dispatched a step again that nobody worked on any more.",
+        ),
+        TraceEventEntry(
             TraceType.STEP_UNKNOWN, False, "The deploy does not know the step; the run is blocked."
         ),
         TraceEventEntry(TraceType.GATE_BLOCKED, False, "A gate refused an output; it is kept."),

@@ -7,6 +7,7 @@ people may do.
 """
 
 from leasehold.domain.lifecycle.attempt import arrive
+from leasehold.domain.lifecycle.attend import attend
 from leasehold.domain.lifecycle.claiming import claim
 from leasehold.domain.lifecycle.eager import then_arrive
 from leasehold.domain.lifecycle.ending import dead_letter
@@ -22,16 +23,20 @@ from leasehold.domain.lifecycle.operate import (
     retry,
 )
 from leasehold.domain.lifecycle.redispatch import redispatch
+from leasehold.domain.lifecycle.repair import Breach, breaches, repair
 from leasehold.domain.lifecycle.settle import block, complete, expire, fail, release
 from leasehold.domain.lifecycle.start import NewRun, check_again, start
 
 __all__ = [
     "ALLOWED",
+    "Breach",
     "NewRun",
     "Operation",
     "approve",
     "arrive",
+    "attend",
     "block",
+    "breaches",
     "cancel",
     "check_again",
     "checkpoint",
@@ -45,6 +50,7 @@ __all__ = [
     "redispatch",
     "release",
     "renew",
+    "repair",
     "resume",
     "retry",
     "start",

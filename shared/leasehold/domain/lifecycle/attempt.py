@@ -12,7 +12,6 @@ from leasehold.domain.lease import lease_for
 from leasehold.domain.lifecycle.ending import (
     counted,
     dead_letter,
-    out_of_interruptions,
     outcome_at_end,
 )
 from leasehold.domain.lifecycle.moving import block_unknown_step
@@ -20,7 +19,6 @@ from leasehold.domain.lifecycle.settle import expire, terminated
 from leasehold.domain.manifest import Lease, Manifest
 from leasehold.domain.status import (
     AttemptEnd,
-    DeadLetterReason,
     Outcome,
     RunEvent,
     RunStatus,
@@ -28,6 +26,7 @@ from leasehold.domain.status import (
 )
 from leasehold.domain.task import dispatch_task, wake_task
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
+from leasehold.domain.verdict import verdict
 
 #: Clocks of a queue and a store differ a little; a hint this early is on time.
 EARLY: Final = timedelta(seconds=2)
@@ -57,16 +56,21 @@ def arrive(
         return refusal
     lease = manifest.lease
     is_known = rules.settings_for(manifest.current_step) is not None
-    if lease is not None and manifest.paused:
-        ended = expire(manifest, now, rules=rules, lease_id=lease.lease_id)
-        return replace(ended, outcome=Outcome.PARKED) if ended.manifest.paused else ended
-    if lease is not None and (manifest.dispatch.remote or not is_known):
-        return expire(manifest, now, rules=rules, lease_id=lease.lease_id)
+    if lease is not None:
+        if manifest.paused or manifest.dispatch.remote or not is_known:
+            return _only_end(manifest, now, rules, lease)
+        return take_over(manifest, now, rules, lease, lease_id=lease_id, holder=holder)
     if not is_known:
         return block_unknown_step(manifest, now, rules)
-    if lease is not None:
-        return take_over(manifest, now, rules, lease, lease_id=lease_id, holder=holder)
+    if found := verdict(manifest, now, rules):
+        return dead_letter(manifest, now, rules, found)
     return acquire(manifest, now, rules, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
+
+
+def _only_end(manifest: Manifest, now: datetime, rules: Rules, lease: Lease) -> Change:
+    """End an expired lease that the bearer of the hint cannot have."""
+    ended = expire(manifest, now, rules=rules, lease_id=lease.lease_id)
+    return replace(ended, outcome=Outcome.PARKED) if ended.manifest.paused else ended
 
 
 def _refusal(manifest: Manifest, now: datetime, generation: int) -> Change | None:
@@ -108,10 +112,9 @@ def take_over(
     """Pass an expired lease on: the same generation, a new lease, a higher token."""
     told = terminated(manifest, now, lease)
     update = counted(manifest, AttemptEnd.EXPIRED)
-    if detail := out_of_interruptions(manifest, rules):
-        reason = DeadLetterReason.STUCK_IN_PROGRESS
-        return dead_letter(manifest, now, rules, reason, detail, told, **update)
     taken = manifest.with_(**update)
+    if found := verdict(taken, now, rules):
+        return dead_letter(manifest, now, rules, found, told, **update)
     event = RunEvent.LEASE_TAKEN_OVER
     return acquire(taken, now, rules, event, told, lease_id=lease_id, holder=holder)
 
@@ -142,7 +145,7 @@ def acquire(
         fencing_token=manifest.fencing_token + 1,
         heartbeat_at=now,
         step_started_at=manifest.step_started_at or now,
-        dispatch=manifest.dispatch.with_(enqueued=True),  # its task came: it was created
+        dispatch=manifest.dispatch.with_(enqueued=True, redispatched=0),  # its task came
         steps=manifest.with_step(
             step, status=RunStatus.IN_PROGRESS, started_at=started_at, progress=None
         ),

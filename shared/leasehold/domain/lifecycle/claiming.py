@@ -7,16 +7,18 @@ from datetime import datetime
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lifecycle.attempt import EARLY, acquire, take_over
+from leasehold.domain.lifecycle.ending import dead_letter
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunEvent, RunStatus
+from leasehold.domain.verdict import verdict
 from leasehold.errors import LeaseHeldError, NothingToClaimError
 
 
 def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, holder: str) -> Change:
     """Give the lease on the current step to the one who asks, without a hint.
 
-    An expired lease is taken over, which counts as one that expired, and may be one too many: the
-    change is `dead_lettered` then.
+    An expired lease is taken over, which counts as one that expired, and may be one too many; and
+    a claim may come too late. The change is `dead_lettered` then.
 
     Args:
         manifest: the run.
@@ -36,6 +38,8 @@ def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, hol
         )
     if problem := _problem(manifest, now, rules):
         raise NothingToClaimError(problem=problem, run_id=manifest.run_id, state=manifest.state)
+    if lease is None and (found := verdict(manifest, now, rules)):
+        return dead_letter(manifest, now, rules, found)
     if lease is not None:
         return take_over(manifest, now, rules, lease, lease_id=lease_id, holder=holder)
     return acquire(manifest, now, rules, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)

@@ -10,34 +10,46 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import (
     AttemptEnd,
-    DeadLetterReason,
     Outcome,
     RunEvent,
     RunStatus,
     after,
 )
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
+from leasehold.domain.verdict import Verdict
 
 
 def dead_letter(
     manifest: Manifest,
     now: datetime,
     rules: Rules,
-    reason: DeadLetterReason,
-    detail: str,
+    found: Verdict,
     *events: TraceEvent,
+    sweep_job_id: str | None = None,
     **update: Any,
 ) -> Change:
-    """Give the run up, for good. A run that is terminal already stays as it is."""
+    """Give the run up, for good. A run that is terminal already stays as it is.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        found: why.
+        events: told before.
+        sweep_job_id: the sweep that found it; None: whoever worked on it.
+        update: what else changes.
+    """
     if manifest.is_terminal:
         return unchanged(manifest, outcome_at_end(manifest))
     told = event_of(
         manifest,
         TraceType.STEP_DEAD_LETTERED,
         now,
-        reason=reason.value,
-        detail=detail,
+        reason=found.reason.value,
+        detail=found.detail,
+        last_step=manifest.current_step,
         retry_count=max(0, manifest.with_(**update).attempts.failed - 1),
+        sweep_job_id=sweep_job_id,
     )
     steps = update.pop("steps", manifest.steps)
     ended = steps[manifest.current_step].with_(status=RunStatus.ERROR)
@@ -56,8 +68,8 @@ def dead_letter(
         block=None,
         dead_lettered=True,
         dead_lettered_at=now,
-        dead_letter_reason=reason,
-        dead_letter_detail=detail,
+        dead_letter_reason=found.reason,
+        dead_letter_detail=found.detail,
     )
 
 
@@ -77,14 +89,3 @@ def counted(manifest: Manifest, end: AttemptEnd) -> dict[str, Any]:
         "interruptions": manifest.interruptions + cut_short,
         "steps": manifest.with_step(manifest.current_step, attempts=record.attempts.plus(end)),
     }
-
-
-def out_of_interruptions(manifest: Manifest, rules: Rules) -> str | None:
-    """Return why one more interruption or expiry is too many, or None."""
-    ended = manifest.interruptions + 1
-    if ended <= rules.max_interruptions:
-        return None
-    return (
-        f"Step {manifest.current_step} was interrupted or lost its lease {ended} times "
-        f"without progress; at most {rules.max_interruptions} are allowed."
-    )

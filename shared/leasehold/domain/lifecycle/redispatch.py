@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from leasehold.domain.change import Change, change_to, unchanged
@@ -9,17 +10,24 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.lifecycle.ending import dead_letter
 from leasehold.domain.lifecycle.moving import dispatch_next
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.status import DeadLetterReason, Outcome
+from leasehold.domain.status import Outcome
 from leasehold.domain.trace import TraceType, event_of
+from leasehold.domain.verdict import verdict
 
 
 def redispatch(
-    manifest: Manifest, now: datetime, *, rules: Rules, generation: int, in_queue: bool
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    generation: int,
+    in_queue: bool,
+    sweep_job_id: str | None = None,
 ) -> Change:
     """Give the step a new task, or come back later where the old one is still in its queue.
 
     A queue may refuse the name of a task for a day after it had it, so a lost task is replaced by
-    one of the next generation. A step that is to be claimed elsewhere and was not is given up.
+    one of the next generation; a step whose tasks are lost again and again is given up.
 
     Args:
         manifest: the run.
@@ -27,19 +35,34 @@ def redispatch(
         rules: the rules in force.
         generation: the dispatch whose task was looked for.
         in_queue: whether it was found.
+        sweep_job_id: the sweep that looked.
     """
     dispatch = manifest.dispatch
     is_due = manifest.alarm_at is not None and manifest.alarm_at <= now
     if not is_due or manifest.lease is not None or dispatch.generation != generation:
         return unchanged(manifest, Outcome.DUPLICATE)
+    if _is_local_by_now(manifest, rules):
+        return _again(manifest, now, rules)
+    lost = dispatch.with_(redispatched=dispatch.redispatched + (not in_queue))
+    if found := verdict(manifest.with_(dispatch=lost), now, rules):
+        return dead_letter(manifest, now, rules, found, sweep_job_id=sweep_job_id, dispatch=lost)
     if in_queue:
         seen = dispatch.with_(seen_at=now, enqueued=True)
         return change_to(manifest, now, rules, Outcome.PARKED, dispatch=seen)
+    return _again(manifest, now, rules)
+
+
+def _is_local_by_now(manifest: Manifest, rules: Rules) -> bool:
+    """Return whether a deploy took the step back from the workers elsewhere."""
     settings = rules.settings_for(manifest.current_step)
-    waited = dispatch.schedule_to_start_s  # None: dispatched before steps could be claimed
-    if waited is not None and settings is not None and settings.remote:
-        reason = DeadLetterReason.NEVER_STARTED
-        detail = f"No worker claimed step {manifest.current_step} within {waited} s."
-        return dead_letter(manifest, now, rules, reason, detail)
-    told = event_of(manifest, TraceType.STEP_REDISPATCHED, now, generation=generation)
-    return dispatch_next(manifest, now, rules, Outcome.REDISPATCHED, told)
+    return manifest.dispatch.remote and (settings is None or not settings.remote)
+
+
+def _again(manifest: Manifest, now: datetime, rules: Rules) -> Change:
+    before = manifest.dispatch
+    told = event_of(manifest, TraceType.STEP_REDISPATCHED, now, generation=before.generation)
+    change = dispatch_next(manifest, now, rules, Outcome.REDISPATCHED, told)
+    if change.outcome is not Outcome.REDISPATCHED:
+        return change
+    counted = change.manifest.dispatch.with_(redispatched=before.redispatched + 1)
+    return replace(change, manifest=change.manifest.with_(dispatch=counted))

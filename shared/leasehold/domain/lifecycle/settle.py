@@ -13,7 +13,7 @@ from typing import Any
 from leasehold.domain.change import Change, change_to, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence, held_lease
-from leasehold.domain.lifecycle.ending import counted, dead_letter, out_of_interruptions
+from leasehold.domain.lifecycle.ending import counted, dead_letter
 from leasehold.domain.lifecycle.moving import dispatch_next, hand_off
 from leasehold.domain.manifest import (
     Block,
@@ -26,13 +26,13 @@ from leasehold.domain.manifest import (
 )
 from leasehold.domain.status import (
     AttemptEnd,
-    DeadLetterReason,
     Outcome,
     RunEvent,
     RunStatus,
     after,
 )
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
+from leasehold.domain.verdict import verdict
 
 
 def complete(
@@ -69,7 +69,16 @@ def block(
     lease = held_lease(manifest, now, fence)
     steps = _with_output(manifest, now, lease, output, output_status)
     steps[manifest.current_step] = steps[manifest.current_step].with_(status=RunStatus.BLOCKED)
-    told = event_of(manifest, TraceType.GATE_BLOCKED, now, reason=found.code, detail=found.finding)
+    told = event_of(
+        manifest,
+        TraceType.GATE_BLOCKED,
+        now,
+        reason=found.code,
+        detail=found.finding,
+        check_id=found.check_id,
+        finding=found.finding,
+        remediation=found.remediation,
+    )
     status = after(manifest.status, RunEvent.GATE_FAILED)
     update: dict[str, Any] = {"status": status, "steps": steps, "lease": None, "block": found}
     return _settled(change_to(manifest, now, rules, Outcome.BLOCKED, told, **update), fence)
@@ -88,7 +97,7 @@ def fail(
     if repeated := _repeated(manifest, fence):
         return repeated
     held_lease(manifest, now, fence)
-    error = error.with_(step=manifest.current_step, attempt=manifest.attempt)
+    error = error.with_(step=manifest.current_step, attempt=manifest.attempt, permanent=permanent)
     update = counted(manifest, AttemptEnd.FAILED) | {"error": error, "error_at": now}
     told = event_of(
         manifest,
@@ -97,12 +106,14 @@ def fail(
         reason=error.type,
         detail=error.message,
         error_code=error.code,
+        details=error.details,
         validation_issues=error.validation_issues,
+        validation_issue_count=error.validation_issue_count or None,
+        origin=error.origin,
     )
-    failed = update["attempts"].failed
-    if permanent or failed > manifest.dispatch.max_retries:
-        reason, detail = _given_up(manifest, error, failed, permanent=permanent)
-        return _settled(dead_letter(manifest, now, rules, reason, detail, told, **update), fence)
+    status = after(manifest.status, RunEvent.ATTEMPT_FAILED)
+    if found := verdict(manifest.with_(**update, status=status, lease=None), now, rules):
+        return _settled(dead_letter(manifest, now, rules, found, told, **update), fence)
     record = update["steps"][manifest.current_step].with_(status=RunStatus.ERROR)
     update["steps"] = {**update["steps"], manifest.current_step: record}
     change = dispatch_next(
@@ -111,9 +122,9 @@ def fail(
         rules,
         Outcome.RETRY_SCHEDULED,
         told,
-        wait=rules.backoff.wait(failed),
+        wait=rules.backoff.wait(update["attempts"].failed),
         **update,
-        status=after(manifest.status, RunEvent.ATTEMPT_FAILED),
+        status=status,
         lease=None,
     )
     return _settled(change, fence)
@@ -138,6 +149,7 @@ def expire(
     rules: Rules,
     lease_id: str,
     holder_gone: bool = False,
+    sweep_job_id: str | None = None,
 ) -> Change:
     """End a lease whose time is over, or whose holder is known to be gone: next generation now."""
     lease = manifest.lease
@@ -147,7 +159,7 @@ def expire(
         return unchanged(manifest, Outcome.LEASE_HELD)
     told = terminated(manifest, now, lease, holder_gone=holder_gone)
     end = (AttemptEnd.EXPIRED, RunEvent.LEASE_EXPIRED, Outcome.EXPIRED)
-    return ended_early(manifest, now, rules, end, told)
+    return ended_early(manifest, now, rules, end, told, sweep_job_id=sweep_job_id)
 
 
 def terminated(
@@ -186,15 +198,18 @@ def ended_early(
     rules: Rules,
     end: tuple[AttemptEnd, RunEvent, Outcome],
     *told: TraceEvent,
+    sweep_job_id: str | None = None,
 ) -> Change:
     """Count an attempt that ended before it was done; dispatch the next, or give the run up."""
     cause, event, outcome = end
     update = counted(manifest, cause)
-    if detail := out_of_interruptions(manifest, rules):
-        reason = DeadLetterReason.STUCK_IN_PROGRESS
-        return dead_letter(manifest, now, rules, reason, detail, *told, **update)
+    if found := verdict(manifest.with_(**update), now, rules):
+        return dead_letter(manifest, now, rules, found, *told, sweep_job_id=sweep_job_id, **update)
     record = update["steps"][manifest.current_step].with_(status=RunStatus.PENDING)
     update["steps"] = {**update["steps"], manifest.current_step: record}
+    if sweep_job_id is not None and not manifest.paused:
+        facts = {"sweep_job_id": sweep_job_id, "detail": "The step is dispatched again."}
+        told += (event_of(manifest, TraceType.STEP_RECOVERED, now, **facts),)
     status = after(manifest.status, event)
     return dispatch_next(manifest, now, rules, outcome, *told, **update, status=status, lease=None)
 
@@ -229,14 +244,3 @@ def _with_output(
         output_status=output_status,
     )
     return {**manifest.steps, manifest.current_step: record}
-
-
-def _given_up(
-    manifest: Manifest, error: ErrorRecord, failed: int, *, permanent: bool
-) -> tuple[DeadLetterReason, str]:
-    said = f"{error.type}: {error.message}"[:500]
-    if permanent:
-        return DeadLetterReason.PERMANENT_FAILURE, said
-    allowed = manifest.dispatch.max_retries + 1
-    detail = f"Step {manifest.current_step} failed {failed} of {allowed} times; last: {said}"
-    return DeadLetterReason.RETRIES_EXHAUSTED, detail

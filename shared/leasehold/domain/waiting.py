@@ -1,0 +1,112 @@
+"""What a run waits for, until when, and what would happen then: `why`, in one sentence.
+
+What would happen is not described here: it is found by doing it, on paper, at that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from leasehold.domain.change import Change
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.lifecycle.attend import attend
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import Outcome, RunStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a run waits for.
+
+    Args:
+        what: in words that follow "waits for"; None: it waits for nothing any more.
+        until: its alarm; None: it rests, and no time moves it.
+        then: what would happen at that time if nothing else does, as an outcome of the sweep.
+        words: the whole of it as one sentence.
+    """
+
+    what: str | None
+    until: datetime | None
+    then: Outcome | None
+    words: str
+
+
+def waiting(manifest: Manifest, now: datetime, rules: Rules) -> Waiting:
+    """Return what the run waits for."""
+    if manifest.is_terminal:
+        return Waiting(None, None, None, f"Run {manifest.run_id} {_ending(manifest)}")
+    what, until = _what(manifest, now), manifest.alarm_at
+    if until is None:
+        return Waiting(what, None, None, f"Run {manifest.run_id} waits for {what}.")
+    change = _at(manifest, max(now, until), rules)
+    when = f"until {_stamp(until)}" if now < until else f"which was due at {_stamp(until)}"
+    then = f"if nothing happens by then, {_then(change)}" if now < until else _then(change)
+    words = f"Run {manifest.run_id} waits for {what}, {when}; {then}."
+    return Waiting(what, until, change.outcome, words)
+
+
+def _what(manifest: Manifest, now: datetime) -> str:
+    lease, step = manifest.lease, manifest.current_step
+    if lease is not None:
+        if now < lease.expires_at:
+            return f"{lease.holder} to finish attempt {manifest.attempt} of step {step}"
+        return f"the sweep to end the lease that {lease.holder} did not renew on step {step}"
+    if manifest.paused or manifest.status is RunStatus.BLOCKED:
+        return _person(manifest)
+    return _worker(manifest, now)
+
+
+def _person(manifest: Manifest) -> str:
+    if manifest.paused:
+        return "a person to resume it (:resume, or :cancel)"
+    found = manifest.block
+    why = "" if found is None else f": {found.finding} {found.remediation}".rstrip(".")
+    return f"a person to decide on step {manifest.current_step} (:approve, :retry or :cancel){why}"
+
+
+def _worker(manifest: Manifest, now: datetime) -> str:
+    attempt = f"attempt {manifest.attempt} of step {manifest.current_step}"
+    dispatch = manifest.dispatch
+    if now < dispatch.not_before:
+        return f"the time of {attempt}, {_stamp(dispatch.not_before)}"
+    if dispatch.remote:
+        return f"a worker elsewhere to claim {attempt}"
+    return f"a worker to take {attempt} from queue {dispatch.queue}"
+
+
+def _ending(manifest: Manifest) -> str:
+    if manifest.dead_lettered:
+        reason = manifest.dead_letter_reason
+        return (
+            f"waits for nothing: it was given up as {reason} at step {manifest.current_step}. "
+            f"{manifest.dead_letter_detail or ''} :recreate makes a new run of it."
+        )
+    if manifest.cancelled:
+        return "waits for nothing: it was cancelled. :recreate makes a new run of it."
+    return "waits for nothing: it is completed."
+
+
+def _at(manifest: Manifest, when: datetime, rules: Rules) -> Change:
+    """Return what the sweep would do at that time, with a task that is lost by then."""
+    generation = manifest.dispatch.generation
+    return attend(manifest, when, rules=rules, generation=generation, in_queue=False)
+
+
+_THEN: Final[Mapping[Outcome, str]] = {
+    Outcome.EXPIRED: "the step is dispatched again",
+    Outcome.REDISPATCHED: "its task counts as lost and the step gets a new one",
+    Outcome.BLOCKED: "the run is blocked, because this deploy does not know the step",
+}
+
+
+def _then(change: Change) -> str:
+    if change.manifest.dead_letter_reason is not None:
+        return f"the run is given up as {change.manifest.dead_letter_reason}"
+    return _THEN.get(change.outcome, "the sweep looks at it again")
+
+
+def _stamp(at: datetime) -> str:
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")

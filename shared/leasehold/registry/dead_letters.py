@@ -1,0 +1,87 @@
+"""Why runs are given up: a label, how grave it is, and what a person can do, for each reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from leasehold.domain.status import DeadLetterReason
+from leasehold.registry.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterEntry:
+    """A reason.
+
+    Args:
+        reason: its code.
+        label: for lists and alerts.
+        severity: of the log line, as Cloud Logging names it.
+        meaning: what has happened.
+        remediation: what to do about it, in words.
+        thresholds: the settings that decide on it.
+    """
+
+    reason: DeadLetterReason
+    label: str
+    severity: Literal["ERROR", "CRITICAL"]
+    meaning: str
+    remediation: str
+    thresholds: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The name the row is found by."""
+        return self.reason.value
+
+
+DEAD_LETTERS: Final = Registry(
+    "dead letters",
+    [
+        DeadLetterEntry(
+            DeadLetterReason.RETRIES_EXHAUSTED,
+            "Retries exhausted",
+            "ERROR",
+            "The step failed once more than it may be repeated.",
+            "Read the error of the last attempt; mend the cause, then recreate the run from this "
+            "step.",
+            ("PIPELINE_MAX_RETRIES",),
+        ),
+        DeadLetterEntry(
+            DeadLetterReason.STUCK_IN_PROGRESS,
+            "Stuck in progress",
+            "CRITICAL",
+            "The step was cut short again and again, and made no progress in between.",
+            "Look at who held the lease and how it ended (step_terminated): a step that is killed "
+            "each time needs more memory, a longer deadline, or checkpoints. Then recreate the run "
+            "from this step.",
+            ("PIPELINE_MAX_INTERRUPTIONS", "PIPELINE_STUCK_TIMEOUT_MS"),
+        ),
+        DeadLetterEntry(
+            DeadLetterReason.UNRECOVERED_ERROR,
+            "Error not recovered",
+            "ERROR",
+            "The step failed, and its next attempt did not begin within the recovery window.",
+            "See why no worker took its task: a paused queue, no instances, no permission. Then "
+            "recreate the run from this step.",
+            ("PIPELINE_RECOVERY_WINDOW_MS",),
+        ),
+        DeadLetterEntry(
+            DeadLetterReason.PERMANENT_FAILURE,
+            "Permanent failure",
+            "ERROR",
+            "The step failed in a way that no repetition mends.",
+            "Read the error; mend the input or the code, then recreate the run, with another input "
+            "where that was the cause.",
+        ),
+        DeadLetterEntry(
+            DeadLetterReason.NEVER_STARTED,
+            "Never started",
+            "CRITICAL",
+            "The tasks of the step were lost again and again, or no worker elsewhere claimed it.",
+            "See whether the queue delivers to execute_step, or whether the step's remote workers "
+            "run. Then recreate the run from this step.",
+            ("PIPELINE_MAX_INTERRUPTIONS",),
+        ),
+    ],
+)
