@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import os
 import sys
@@ -24,6 +25,7 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
 from leasehold.ports.task_queue import TaskQueue
+from leasehold.registry.gates import NO_GATES
 from leasehold.registry.in_force import settings_in_force
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
@@ -33,6 +35,7 @@ from leasehold.worker.holder import holder_name, host_name
 from leasehold.worker.inline import InlineRunner
 
 _LOG: Final = logging.getLogger("leasehold")
+_EVENTS: Final = logging.getLogger("leasehold.events")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,15 @@ def boot(
         observe=observe,
         goes_on=goes_on,
         log=_LOG.warning,
+        report=_report,
     )
     return Bundle(engine, runner)
+
+
+def _report(facts: Mapping[str, Any]) -> None:
+    """Log one line of JSON, which Cloud Logging takes as a structured entry."""
+    level = logging.getLevelNamesMapping()[facts["severity"]]
+    _EVENTS.log(level, json.dumps(facts, ensure_ascii=False))
 
 
 def store_exists(environ: Mapping[str, str] = os.environ) -> bool:
@@ -138,7 +148,10 @@ def load_catalog(name: str) -> Catalog:
     for table, found in tables.items():
         if not isinstance(found, Registry):
             raise CatalogError(catalog=name, problem=f"it has no {table}, a Registry")
-    return Catalog(steps=tables["STEPS"], pipelines=tables["PIPELINES"])  # type: ignore[arg-type] # checked above
+    gates = getattr(module, "GATES", NO_GATES)
+    if not isinstance(gates, Registry):
+        raise CatalogError(catalog=name, problem="its GATES is no Registry")
+    return Catalog(steps=tables["STEPS"], pipelines=tables["PIPELINES"], gates=gates)  # type: ignore[arg-type] # checked above
 
 
 def rules_of(

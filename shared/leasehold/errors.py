@@ -137,6 +137,13 @@ class NotAllowedError(LeaseholdError):
     text = "Cannot {operation} run {run_id}: it is {state}; allowed when it is {allowed}."
 
 
+class AlreadyRecreatedError(LeaseholdError):
+    """The run was recreated before, and is to be recreated once."""
+
+    code = "already_recreated"
+    text = "Run {run_id} was recreated before, as {recreated_as}."
+
+
 # -- leases and the lifecycle ------------------------------------------------------------------
 
 
@@ -266,6 +273,22 @@ class PermanentError(Exception):
     def __init__(self, message: str, *, code: str = "permanent") -> None:
         super().__init__(message)
         self.code = code
+
+
+class GatePolicyFailure(Exception):  # noqa: N818 - a failure of the output, not of the program
+    """A gate refuses an output: the run is blocked until a person decides.
+
+    Args:
+        check_id: which check it was, for machines.
+        finding: what it found, for people.
+        remediation: what to do about it.
+    """
+
+    def __init__(self, check_id: str, finding: str, remediation: str) -> None:
+        super().__init__(f"{check_id}: {finding}")
+        self.check_id = check_id
+        self.finding = finding
+        self.remediation = remediation
 
 
 class SoftTimeoutError(BaseException):

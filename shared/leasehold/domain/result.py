@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
-from leasehold.domain.manifest import ErrorRecord
+from leasehold.domain.manifest import Block, ErrorRecord
 
 T = TypeVar("T")
 
@@ -30,6 +30,15 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """The output fits, and a gate does not let it pass."""
+
+    output: str
+    status: str
+    found: Block
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The attempt failed; a permanent failure is not repeated."""
 
@@ -44,4 +53,4 @@ class Stopped:
     reason: str
 
 
-Result = Finished | Failed | Stopped
+Result = Finished | Refused | Failed | Stopped

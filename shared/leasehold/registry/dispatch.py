@@ -37,6 +37,7 @@ _CLASSES: Final[Mapping[str, tuple[type | UnionType, str]]] = {
     "max_retries": (int | None, "a whole number, 0 or more, or None"),
     "schedule_to_start": (timedelta, "a timedelta"),
     "output": (str, "'module:Model', or nothing"),
+    "gates": (tuple | list, "a tuple of names of gates"),
     "queue": (str, _QUEUE_WORDS),
 }
 
@@ -70,6 +71,7 @@ class StepDispatchEntry:
         queue: the queue of its tasks; by default the step type, with `-` for `_`.
         schedule_to_start: how long a remote step may wait to be claimed before the run is given
             up as NEVER_STARTED; whole seconds.
+        gates: the gates that its output must pass, in order; names of the gate registry.
         output: the model of a remote step's output, `module:Model`; other steps say it in their
             handler's annotation.
 
@@ -89,10 +91,12 @@ class StepDispatchEntry:
     queue: str = ""
     schedule_to_start: timedelta = timedelta(hours=1)
     output: str = ""
+    gates: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self._check_classes()
         object.__setattr__(self, "env_overrides", self._variables())
+        object.__setattr__(self, "gates", tuple(self.gates))
         for usable, field, value, allowed in self._checks():
             if not usable:
                 self._refuse(field, value, allowed)

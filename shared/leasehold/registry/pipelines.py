@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from leasehold.errors import InvalidEntryError, UnknownPipelineError
 from leasehold.registry.dispatch import StepDispatchEntry
+from leasehold.registry.gates import NO_GATES, GateEntry
 from leasehold.registry.registry import Registry
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,63}")
@@ -56,13 +57,16 @@ class Catalog:
 
     Raises:
         InvalidEntryError: a pipeline names a step type that is not there, or two step types
-            share a variable, or a registry holds entries of another class.
+            share a variable, or a step names a gate that is not there, or a registry holds
+            entries of another class.
     """
 
     steps: Registry[StepDispatchEntry]
     pipelines: Registry[PipelineEntry]
+    gates: Registry[GateEntry] = NO_GATES
 
     def __post_init__(self) -> None:
+        _check_class(self.gates, "gates", GateEntry)
         _check_class(self.steps, "dispatch", StepDispatchEntry)
         _check_class(self.pipelines, "pipelines", PipelineEntry)
         for pipeline in self.pipelines:
@@ -78,6 +82,7 @@ class Catalog:
                     )
         owners: dict[str, str] = {}
         for entry in self.steps:
+            self._check_gates(entry)
             for name in entry.env_overrides:
                 if owners.setdefault(name, entry.key) != entry.key:
                     raise InvalidEntryError(
@@ -87,6 +92,18 @@ class Catalog:
                         value=entry.key,
                         allowed=f"a name whose variable {name} is not that of {owners[name]!r}",
                     )
+
+    def gates_of(self, step_type: str) -> list[GateEntry]:
+        """Return the gates that the output of a step must pass, in order."""
+        return [self.gates[name] for name in self.steps[step_type].gates]
+
+    def _check_gates(self, entry: StepDispatchEntry) -> None:
+        for gate in entry.gates:
+            if gate not in self.gates:
+                known = ", ".join(self.gates.keys()) or "none: the catalog has no GATES"
+                raise InvalidEntryError(
+                    registry="dispatch", key=entry.key, field="gates", value=gate, allowed=known
+                )
 
     def pipeline(self, name: str) -> PipelineEntry:
         """Return the pipeline, or raise UnknownPipelineError that names the known ones."""

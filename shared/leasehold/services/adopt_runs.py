@@ -13,7 +13,7 @@ from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import Lease, run_ref
 from leasehold.domain.task import wake_task
 from leasehold.errors import LeaseholdError
-from leasehold.ports.documents import Query, Range
+from leasehold.ports.documents import Query, Range, Snapshot
 from leasehold.services.engine import Engine, follow_up
 from leasehold.services.read_runs import get_run
 
@@ -76,7 +76,12 @@ def adopt_all(engine: Engine, *, is_gone: Callable[[str], bool]) -> set[str]:
 
 
 def live_runs(engine: Engine) -> Iterator[str]:
-    """Tell the ids of all runs that have an alarm, shard by shard; one may come twice."""
+    """Tell the ids of all runs that have an alarm; one may come twice."""
+    return (found.ref.id for found in alarmed(engine))
+
+
+def alarmed(engine: Engine) -> Iterator[Snapshot]:
+    """Tell all runs that have an alarm, shard by shard; one may come twice."""
     for shard in range(SHARDS):
         after: tuple[Any, str] | None = None
         while True:
@@ -90,7 +95,7 @@ def live_runs(engine: Engine) -> Iterator[str]:
                     after=after,
                 )
             )
-            yield from (snapshot.ref.id for snapshot in page)
+            yield from page
             if len(page) < _PAGE:
                 break
             last = page[-1]

@@ -14,6 +14,7 @@ from leasehold.ports.documents import Documents
 from leasehold.ports.step_runner import StepRunner
 from leasehold.ports.task_queue import TaskQueue
 from leasehold.registry.pipelines import Catalog
+from leasehold.services.reporting import Facts, reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Engine:
         observe: told of each change whose commit stands; for displays and logs.
         holder: how leases name this worker.
         log: told in a line what a person should look at.
+        report: told of each event that people analyse, as facts for a structured log.
         goes_on: asked before a hand-off: may this worker take the next step's lease with it?
     """
 
@@ -38,6 +40,7 @@ class Engine:
     observe: Callable[[Change], None]
     goes_on: Callable[[], bool]
     log: Callable[[str], object]
+    report: Callable[[Facts], object]
 
 
 def follow_up(engine: Engine, change: Change) -> Change:
@@ -47,6 +50,8 @@ def follow_up(engine: Engine, change: Change) -> Change:
         StoreUnavailableError: a task could not be created. It is owed still: the manifest says so.
     """
     engine.observe(change)
+    for facts in reports(change):
+        engine.report(facts)
     for task in change.owed:
         engine.tasks.create(task)
     return change

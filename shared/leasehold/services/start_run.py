@@ -71,9 +71,9 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         StoreUnavailableError: the run may be there or not; start it again with the same key.
     """
     pipeline = engine.catalog.pipeline(request.pipeline)
-    labels = _labels(request.labels)
+    labels = checked_labels(request.labels)
     run_id = _run_id(engine, request.idempotency_key)
-    text = _checked_input(engine, pipeline, request.input)
+    text = checked_input(engine, pipeline, request.input)
     new = NewRun(
         run_id=run_id,
         pipeline=pipeline.name,
@@ -111,7 +111,12 @@ def _run_id(engine: Engine, key: str | None) -> str:
     return f"r-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 
 
-def _checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
+def checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
+    """Return the JSON text of an input that fits the pipeline's first step.
+
+    Raises:
+        HandlerNotFoundError, InvalidInputError, TooLargeError: nothing can be started with it.
+    """
     entries = [engine.catalog.steps[step] for step in pipeline.steps]
     local = [entry for entry in entries if entry.handler != REMOTE]
     for entry in local:
@@ -128,7 +133,8 @@ def _checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
     return text
 
 
-def _labels(labels: Mapping[str, str]) -> tuple[str, ...]:
+def checked_labels(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Return labels as they are stored, `key:value`, or raise InvalidRequestError."""
     if len(labels) > MAX_LABELS:
         allowed = f"at most {MAX_LABELS} labels"
         raise InvalidRequestError(field="labels", value=len(labels), allowed=allowed)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from leasehold.domain import lifecycle
-from leasehold.domain.change import Transition, on_run
+from leasehold.domain.change import Change, on_run
 from leasehold.domain.lifecycle.start import SHARDS
-from leasehold.domain.manifest import Manifest, manifest_of, run_ref
+from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.status import Outcome
 from leasehold.domain.task import dispatch_task
-from leasehold.errors import StoreUnavailableError, UnreadableRunError
+from leasehold.errors import StoreUnavailableError, UnreadableRunError, VersionConflictError
 from leasehold.ports.documents import Query, Range, Snapshot
 from leasehold.services.engine import Engine, follow_up
 
 #: How many runs one sweep looks at; it says when more are due.
 PAGE: Final = 100
+
+#: Stores keep times to the microsecond: what is due now is below the next one.
+_A_MOMENT: Final = timedelta(microseconds=1)
 
 
 @dataclass(slots=True)
@@ -28,7 +33,7 @@ class Swept:
     Args:
         recovered: runs whose lease had run out: the step is dispatched again.
         redispatched: runs whose task was lost: the step has a new one.
-        dead_lettered: runs that were given up.
+        dead_lettered: runs that were given up; `by_reason` says why.
         documents_read: how many documents the store gave.
         more: whether further runs are due.
     """
@@ -38,12 +43,16 @@ class Swept:
     dead_lettered: int = 0
     documents_read: int = 0
     more: bool = False
+    by_reason: Counter[str] = field(default_factory=Counter)
 
-    def count(self, outcome: Outcome) -> None:
+    def count(self, change: Change) -> None:
         """Count what became of one run."""
-        self.recovered += outcome is Outcome.EXPIRED
-        self.redispatched += outcome is Outcome.REDISPATCHED
-        self.dead_lettered += outcome is Outcome.DEAD_LETTERED
+        self.recovered += change.outcome is Outcome.EXPIRED
+        self.redispatched += change.outcome is Outcome.REDISPATCHED
+        reason = change.manifest.dead_letter_reason
+        if change.changed and change.outcome is Outcome.DEAD_LETTERED and reason is not None:
+            self.dead_lettered += 1
+            self.by_reason[reason.value] += 1
 
 
 def sweep(engine: Engine, *, among: Container[str] | None = None) -> Swept:
@@ -56,7 +65,7 @@ def sweep(engine: Engine, *, among: Container[str] | None = None) -> Swept:
     Raises:
         StoreUnavailableError: a run could not be attended; all the others were.
     """
-    swept = Swept()
+    swept, job_id = Swept(), engine.clock.new_id()
     failures: list[StoreUnavailableError] = []
     attended = 0
     for found in _due(engine, swept):
@@ -66,8 +75,10 @@ def sweep(engine: Engine, *, among: Container[str] | None = None) -> Swept:
             swept.more = True
             break
         try:
-            swept.count(attend(engine, manifest_of(found.ref.id, found.document)))
+            swept.count(attend(engine, found, sweep_job_id=job_id))
             attended += 1
+        except VersionConflictError:
+            continue  # somebody moved it on meanwhile
         except UnreadableRunError as error:
             engine.log(str(error))
         except StoreUnavailableError as error:  # of this run's queue, perhaps: the others go on
@@ -78,22 +89,32 @@ def sweep(engine: Engine, *, among: Container[str] | None = None) -> Swept:
     return swept
 
 
-def attend(engine: Engine, manifest: Manifest) -> Outcome:
-    """Do what the alarm of one run calls for."""
-    transition: Transition
-    if manifest.lease is not None:
-        lease_id = manifest.lease.lease_id
-        transition = partial(lifecycle.expire, rules=engine.rules, lease_id=lease_id)
-    else:
-        transition = partial(
-            lifecycle.redispatch,
-            rules=engine.rules,
-            generation=manifest.dispatch.generation,
-            in_queue=engine.tasks.exists(dispatch_task(manifest)),
-        )
+def attend(engine: Engine, found: Snapshot, *, sweep_job_id: str) -> Change:
+    """Do what the alarm of one run calls for, on what was found: it is not read again.
+
+    Raises:
+        VersionConflictError: it is not as it was found any more; nothing was changed.
+        UnreadableRunError: it is none that this version can read.
+        StoreUnavailableError: it could not be attended.
+    """
+    manifest = manifest_of(found.ref.id, found.document)
+    transition = partial(
+        lifecycle.attend,
+        rules=engine.rules,
+        sweep_job_id=sweep_job_id,
+        **looked_for(engine, manifest),
+    )
     decide = on_run(manifest.run_id, transition)
-    change = engine.documents.transact(run_ref(manifest.run_id), decide).answer
-    return follow_up(engine, change).outcome
+    committed = engine.documents.transact(found.ref, decide, if_version=found)
+    return follow_up(engine, committed.answer)
+
+
+def looked_for(engine: Engine, manifest: Manifest) -> dict[str, Any]:
+    """Return whether the task of the run's dispatch is in its queue, and which dispatch it is."""
+    dispatch = manifest.dispatch
+    has_task = manifest.lease is None and not dispatch.remote
+    in_queue = has_task and engine.tasks.exists(dispatch_task(manifest))
+    return {"generation": dispatch.generation, "in_queue": in_queue}
 
 
 def _due(engine: Engine, swept: Swept) -> Iterator[Snapshot]:
@@ -105,7 +126,7 @@ def _due(engine: Engine, swept: Swept) -> Iterator[Snapshot]:
                 "runs",
                 order_by="alarmAt",
                 equal={"shard": shard},
-                range=Range("alarmAt", below=now),
+                range=Range("alarmAt", below=now + _A_MOMENT),
                 limit=PAGE + 1,
             )
         )

@@ -21,7 +21,7 @@ def _swept(opening: Opening) -> flask.Response:
     return answer(
         {
             "deadLettered": swept.dead_lettered,
-            "byReason": {},
+            "byReason": swept.by_reason,
             "recovered": swept.recovered,
             "redispatched": swept.redispatched,
             "reannounced": 0,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pydantic_core
 
-from leasehold.domain.manifest import Progress
+from leasehold.domain.manifest import Manifest, Progress
 from leasehold.errors import ArtifactNotFoundError, InvalidRequestError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.values import OUTPUT_BYTES, check_size, digest, keep, load
@@ -142,14 +142,7 @@ class StepContext:
         Raises:
             InvalidRequestError: no earlier step of that name has an output.
         """
-        record = self._manifest.steps.get(step_type)
-        kept = None if record is None else record.kept_output
-        if kept is None:
-            done = [name for name, step in self._manifest.steps.items() if step.kept_output]
-            raise InvalidRequestError(
-                field="step_type", value=step_type, allowed=", ".join(done) or "none yet"
-            )
-        return pydantic_core.from_json(load(self._store, kept))
+        return output_of(self._manifest, self._store, step_type)
 
     def _kept(self) -> IncrementalState | None:
         kept = self._manifest.checkpoint
@@ -161,6 +154,17 @@ class StepContext:
             self.log.warning("the checkpoint is lost, the step begins at the beginning: %s", error)
             return None
         return IncrementalState(kept.phase, kept.iteration_count, results)
+
+
+def output_of(manifest: Manifest, store: Artifacts, step_type: str) -> Any:
+    """Return the output of an earlier step as plain JSON values, or raise InvalidRequestError."""
+    record = manifest.steps.get(step_type)
+    kept = None if record is None else record.kept_output
+    if kept is None:
+        done = [name for name, step in manifest.steps.items() if step.kept_output]
+        allowed = ", ".join(done) or "none yet"
+        raise InvalidRequestError(field="step_type", value=step_type, allowed=allowed)
+    return pydantic_core.from_json(load(store, kept))
 
 
 class RunArtifacts:

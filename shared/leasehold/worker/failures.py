@@ -26,7 +26,7 @@ def record_of(error: BaseException) -> ErrorRecord:
     return ErrorRecord(
         type=type(error).__name__,
         code=_code(error),
-        message=_cut(_words_of(error), _MAX_MESSAGE),
+        message=cut(_words_of(error), _MAX_MESSAGE),
         details=_details(error),
         origin=_origin(error),
     )
@@ -65,9 +65,9 @@ def _words_of(error: BaseException) -> str:
 
 def _issue(issue: Any) -> dict[str, Any]:
     return {
-        "path": _cut(_path(issue["loc"]), _MAX_EXCERPT),
-        "message": _cut(issue["msg"], _MAX_EXCERPT),
-        "input": _cut(repr(issue["input"]), _MAX_EXCERPT),
+        "path": cut(_path(issue["loc"]), _MAX_EXCERPT),
+        "message": cut(issue["msg"], _MAX_EXCERPT),
+        "input": cut(repr(issue["input"]), _MAX_EXCERPT),
     }
 
 
@@ -77,7 +77,7 @@ def _path(location: Iterable[str | int]) -> str:
 
 def _code(error: BaseException) -> str:
     if isinstance(error, AgentClientError | PermanentError | LeaseholdError):
-        return _cut(str(error.code), _MAX_EXCERPT)
+        return cut(str(error.code), _MAX_EXCERPT)
     return "handler_raised"
 
 
@@ -87,7 +87,7 @@ def _details(error: BaseException) -> str | None:
             text = pydantic_core.to_json(error.details, fallback=repr).decode()
         except ValueError:  # text that is none, or a loop
             text = json.dumps(ascii(error.details))
-        return _cut(text, _MAX_DETAILS)
+        return cut(text, _MAX_DETAILS)
     return None
 
 
@@ -99,7 +99,8 @@ def _origin(error: BaseException) -> str | None:
     return f"{Path(last.filename).name}:{last.lineno} ({last.name})"
 
 
-def _cut(text: str, limit: int) -> str:
+def cut(text: str, limit: int) -> str:
+    """Return the text as it can be stored, at most so many characters of it."""
     clean = text.encode("utf-8", "replace").decode()
     return clean if len(clean) <= limit else f"{clean[: limit - 1]}…"
 

@@ -57,7 +57,7 @@ ALLOWED: Final[Mapping[Operation, tuple[str, Callable[[Manifest], bool]]]] = {
 
 def pause(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
     """Let a running attempt end, and dispatch nothing more."""
-    _check(manifest, Operation.PAUSE)
+    check_allowed(manifest, Operation.PAUSE)
     return change_to(
         manifest,
         now,
@@ -71,7 +71,7 @@ def pause(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
 
 def resume(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
     """Dispatch the next generation now; an attempt that still runs goes on."""
-    _check(manifest, Operation.RESUME)
+    check_allowed(manifest, Operation.RESUME)
     told = _told(manifest, TraceType.RUN_RESUMED, now, actor, reason)
     lease = manifest.lease
     if lease is not None and lease.expires_at <= now:
@@ -91,7 +91,7 @@ def resume(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
 
 def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
     """End the run for good; what a running attempt still answers is discarded."""
-    _check(manifest, Operation.CANCEL)
+    check_allowed(manifest, Operation.CANCEL)
     told = [_told(manifest, TraceType.RUN_CANCELLED, now, actor, reason)]
     update: dict[str, Any] = {}
     lease = manifest.lease
@@ -121,7 +121,7 @@ def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
 
 def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
     """Dispatch the next generation of the step now."""
-    _check(manifest, Operation.RETRY)
+    check_allowed(manifest, Operation.RETRY)
     record = manifest.steps[manifest.current_step]
     cleared = record.with_(
         status=RunStatus.PENDING,
@@ -148,7 +148,7 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
 
 def approve(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
     """Hand off the output that was kept."""
-    _check(manifest, Operation.APPROVE)
+    check_allowed(manifest, Operation.APPROVE)
     told = _told(manifest, TraceType.RUN_APPROVED, now, actor, reason)
     change = hand_off(manifest, now, rules, RunEvent.APPROVED, told, steps=dict(manifest.steps))
     if change.outcome is Outcome.HANDED_OFF:
@@ -173,7 +173,7 @@ def recreate(
         NotAllowedError: the run is still live.
         InvalidRequestError: the plan has no such step, or an output before it is missing.
     """
-    _check(manifest, Operation.RECREATE)
+    check_allowed(manifest, Operation.RECREATE)
     steps = _kept_steps(manifest, new.plan, from_step)
     settings = rules.known_settings(from_step)
     new = replace(new, recreated_from=manifest.run_id)
@@ -204,7 +204,8 @@ def _kept_steps(manifest: Manifest, plan: tuple[str, ...], from_step: str) -> di
     return {step: done[step] if step in earlier else fresh for step in plan}
 
 
-def _check(manifest: Manifest, operation: Operation) -> None:
+def check_allowed(manifest: Manifest, operation: Operation) -> None:
+    """Raise NotAllowedError where the state of the run forbids the operation."""
     words, is_allowed = ALLOWED[operation]
     if not is_allowed(manifest):
         raise NotAllowedError(

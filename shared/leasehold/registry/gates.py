@@ -1,0 +1,58 @@
+"""The gate registry: checks that an output must pass before it is handed off."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from leasehold.errors import InvalidEntryError
+from leasehold.registry.registry import Registry
+
+_NAME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,62}")
+_CHECK: Final = re.compile(r"[\w.]+:[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateEntry:
+    """A gate: a check that a step's output must pass.
+
+    Args:
+        name: what step entries name it by.
+        check: `module:function`, resolved when an output is judged. The function takes
+            `(ctx: GateContext, output: Model)` and raises GatePolicyFailure where it refuses.
+
+    Raises:
+        InvalidEntryError: a field has a value that cannot be used.
+    """
+
+    name: str
+    check: str
+
+    def __post_init__(self) -> None:
+        for field, value, pattern, allowed in (
+            ("name", self.name, _NAME, "a letter, then up to 62 of a-z A-Z 0-9 _ -"),
+            ("check", self.check, _CHECK, "'module:function'"),
+        ):
+            if not isinstance(value, str) or pattern.fullmatch(value) is None:
+                raise InvalidEntryError(
+                    registry="gates", key=str(self.name), field=field, value=value, allowed=allowed
+                )
+
+    @property
+    def key(self) -> str:
+        """The name the row is found by."""
+        return self.name
+
+    @property
+    def step_type(self) -> str:
+        """The name, as a runner asks for it."""
+        return f"gate {self.name}"
+
+    @property
+    def handler(self) -> str:
+        """The path of the check, as a runner asks for it."""
+        return self.check
+
+
+NO_GATES: Final[Registry[GateEntry]] = Registry("gates", [])

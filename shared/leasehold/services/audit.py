@@ -1,0 +1,102 @@
+"""Every run that breaks the rule that nothing rests without owner or alarm; and its repair."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from leasehold.domain import lifecycle
+from leasehold.domain.change import on_run
+from leasehold.domain.lifecycle import Breach
+from leasehold.domain.manifest import Manifest, manifest_of, run_ref
+from leasehold.domain.status import Outcome, RunStatus
+from leasehold.errors import LeaseholdError, UnreadableRunError
+from leasehold.ports.documents import Query, Snapshot
+from leasehold.services.adopt_runs import alarmed
+from leasehold.services.engine import Engine, follow_up
+from leasehold.services.sweep import looked_for
+
+_PAGE: Final = 200
+_UNREADABLE: Final = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """A run that is not in order.
+
+    Args:
+        run_id: the run.
+        breaches: what is wrong with it.
+        outcome: what its repair came to; None: it was not tried, or came to nothing.
+    """
+
+    run_id: str
+    breaches: tuple[Breach, ...]
+    outcome: Outcome | None = None
+
+
+def audit(engine: Engine, *, repair: bool = False) -> Iterator[Audited]:
+    """Look at every run that is not completed, and at every run that has an alarm.
+
+    Args:
+        engine: the parts.
+        repair: mend what is found.
+    """
+    for found in _suspects(engine):
+        try:
+            manifest = manifest_of(found.ref.id, found.document)
+        except UnreadableRunError as error:
+            yield Audited(found.ref.id, (Breach(_UNREADABLE, error.message, "None is known."),))
+            continue
+        broken = tuple(lifecycle.breaches(manifest, engine.clock.now(), engine.rules))
+        if broken:
+            outcome = _repaired(engine, manifest) if repair else None
+            yield Audited(manifest.run_id, broken, outcome)
+
+
+def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
+    mend = partial(lifecycle.repair, rules=engine.rules, **looked_for(engine, manifest))
+    decide = on_run(manifest.run_id, mend)
+    try:
+        change = engine.documents.transact(run_ref(manifest.run_id), decide).answer
+        return follow_up(engine, change).outcome
+    except LeaseholdError as error:
+        engine.log(f"run {manifest.run_id} is not repaired: {error}")
+        return None
+
+
+def _suspects(engine: Engine) -> Iterator[Snapshot]:
+    seen: set[str] = set()
+    for found in itertools.chain(_by_status(engine), alarmed(engine)):
+        if found.ref.id not in seen:
+            seen.add(found.ref.id)
+            yield found
+
+
+def _by_status(engine: Engine) -> Iterator[Snapshot]:
+    for status in RunStatus:
+        if status is not RunStatus.COMPLETED:
+            yield from _pages(engine, {"status": status.value})
+
+
+def _pages(engine: Engine, equal: dict[str, Any]) -> Iterator[Snapshot]:
+    after: tuple[Any, str] | None = None
+    while True:
+        page = engine.documents.query(
+            Query(
+                "runs",
+                order_by="createdAt",
+                equal=equal,
+                descending=True,
+                limit=_PAGE,
+                after=after,
+            )
+        )
+        yield from page
+        if len(page) < _PAGE:
+            return
+        last = page[-1]
+        after = (last.document["createdAt"], last.ref.id)

@@ -1,0 +1,131 @@
+"""What people may do to a run; the state of the run decides, and actor and reason are traced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from leasehold.domain import lifecycle
+from leasehold.domain.change import Change, Transition, on_run
+from leasehold.domain.lifecycle import NewRun, Operation
+from leasehold.domain.manifest import KeptValue, Manifest, run_ref
+from leasehold.errors import AlreadyRecreatedError, InvalidRequestError
+from leasehold.ports.values import digest, keep
+from leasehold.registry.pipelines import PipelineEntry
+from leasehold.services.engine import Engine, follow_up
+from leasehold.services.read_runs import get_run
+from leasehold.services.start_run import checked_input, checked_labels
+
+MAX_WORDS: Final = 500
+
+#: What an input or labels of "as before" look like.
+AS_BEFORE: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person asks for.
+
+    Args:
+        operation: what is to be done.
+        actor: who asks; for the trace.
+        reason: why; for the trace.
+        from_step: of recreate: where the new run begins, earlier outputs are kept; None: at the
+            first step.
+        input: of recreate: in place of the old run's.
+        labels: of recreate: in place of the old run's.
+        once: of recreate: refuse a run that was recreated before.
+    """
+
+    operation: Operation
+    actor: str
+    reason: str = ""
+    from_step: str | None = None
+    input: Any = AS_BEFORE
+    labels: Mapping[str, str] | None = None
+    once: bool = False
+
+
+def operate(engine: Engine, run_id: str, asked: Asked) -> Change:
+    """Do what is asked, if the state of the run allows it.
+
+    Returns:
+        The change; of recreate, `created` is the new run.
+
+    Raises:
+        UnknownRunError: there is no such run.
+        NotAllowedError: the run's state forbids it.
+        InvalidRequestError, InvalidInputError, TooLargeError, UnknownPipelineError: the words of
+            the request cannot be used. In each case nothing was written.
+        AlreadyRecreatedError: it was recreated before, and is to be so once.
+        StoreUnavailableError: it may have been done or not, or what it owes is not enqueued.
+    """
+    manifest = get_run(engine, run_id)
+    transition = _transition(engine, manifest, asked)
+    committed = engine.documents.transact(run_ref(run_id), on_run(run_id, transition), locked=True)
+    return follow_up(engine, committed.answer)
+
+
+def _transition(engine: Engine, manifest: Manifest, asked: Asked) -> Transition:
+    for field, text in (("actor", asked.actor), ("reason", asked.reason)):
+        if len(text) > MAX_WORDS or not text.isprintable():
+            allowed = f"at most {MAX_WORDS} printable characters"
+            raise InvalidRequestError(field=field, value=text[:MAX_WORDS], allowed=allowed)
+    words: dict[str, Any] = {"rules": engine.rules, "actor": asked.actor, "reason": asked.reason}
+    if asked.operation is not Operation.RECREATE:
+        return partial(_PLAIN[asked.operation], **words)
+    lifecycle.check_allowed(manifest, Operation.RECREATE)  # before anything is stored for it
+    new = _new_run(engine, manifest, asked)
+    recreate = partial(
+        lifecycle.recreate, **words, from_step=asked.from_step or new.plan[0], new=new
+    )
+    return _once(recreate) if asked.once else recreate
+
+
+def _new_run(engine: Engine, manifest: Manifest, asked: Asked) -> NewRun:
+    pipeline = engine.catalog.pipeline(manifest.pipeline)
+    labels = manifest.labels if asked.labels is None else checked_labels(asked.labels)
+    new = NewRun(
+        run_id=f"r-{engine.clock.new_id()}",
+        pipeline=pipeline.name,
+        plan=pipeline.steps,
+        input=KeptValue(text=manifest.input, ref=manifest.input_ref),
+        input_digest=manifest.input_digest,
+        nonce=engine.clock.new_id(),
+        labels=labels,
+    )
+    if asked.input is AS_BEFORE:
+        return new
+    return _with_input(engine, pipeline, new, asked)
+
+
+def _with_input(engine: Engine, pipeline: PipelineEntry, new: NewRun, asked: Asked) -> NewRun:
+    if asked.from_step not in (None, pipeline.steps[0]):
+        allowed = f"an input only where the run begins at its first step, {pipeline.steps[0]}"
+        raise InvalidRequestError(field="fromStep", value=asked.from_step, allowed=allowed)
+    text = checked_input(engine, pipeline, asked.input)
+    given = digest(text)
+    name = f"runs/{new.run_id}/values/input-{given[:16]}.json"
+    return replace(new, input=keep(engine.artifacts, text, name), input_digest=given)
+
+
+def _once(recreate: Transition) -> Transition:
+    def once(manifest: Manifest, now: Any) -> Change:
+        if manifest.recreated_as:
+            raise AlreadyRecreatedError(
+                run_id=manifest.run_id, recreated_as=manifest.recreated_as[-1]
+            )
+        return recreate(manifest, now)
+
+    return once
+
+
+_PLAIN: Final = {
+    Operation.PAUSE: lifecycle.pause,
+    Operation.RESUME: lifecycle.resume,
+    Operation.CANCEL: lifecycle.cancel,
+    Operation.RETRY: lifecycle.retry,
+    Operation.APPROVE: lifecycle.approve,
+}

@@ -1,0 +1,89 @@
+"""Gates: an output that fits is handed off only if every gate of its step lets it pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import pydantic_core
+from pydantic import ValidationError
+
+from leasehold.domain.manifest import Block, ErrorRecord, Manifest
+from leasehold.domain.result import Failed, Finished, Refused, Result
+from leasehold.errors import GatePolicyFailure
+from leasehold.ports.artifacts import Artifacts
+from leasehold.ports.step_runner import StepHandler
+from leasehold.ports.values import load
+from leasehold.worker.context import RunArtifacts, output_of
+from leasehold.worker.failures import cut, record_of, record_of_misfit
+from leasehold.worker.handlers import handler_of
+
+GATE_POLICY_FAILURE: Final = "GATE_POLICY_FAILURE"
+
+_MAX_ID: Final = 100
+_MAX_WORDS: Final = 2000
+
+
+class GateContext:
+    """What a gate may ask of the engine.
+
+    Attributes:
+        run_id: the run.
+        step_type: the step whose output is judged.
+        given: what the step was given, as plain JSON values.
+        artifacts: files of this run.
+    """
+
+    def __init__(self, manifest: Manifest, artifacts: Artifacts) -> None:
+        self.run_id = manifest.run_id
+        self.step_type = manifest.current_step
+        self.artifacts = RunArtifacts(artifacts, self.run_id)
+        self._manifest = manifest
+        self._store = artifacts
+
+    @property
+    def given(self) -> Any:
+        """What the step was given, as plain JSON values."""
+        return pydantic_core.from_json(load(self._store, self._manifest.given))
+
+    def output_of(self, step_type: str) -> Any:
+        """Return the output of an earlier step of this run, as plain JSON values.
+
+        Raises:
+            InvalidRequestError: no earlier step of that name has an output.
+        """
+        return output_of(self._manifest, self._store, step_type)
+
+
+def through_gates(
+    gates: Iterable[StepHandler], manifest: Manifest, artifacts: Artifacts, finished: Finished
+) -> Result:
+    """Return the result as it is, or what the first gate that refuses it makes of it.
+
+    A gate that fails by itself fails the attempt: nobody knows whether the output is good.
+    """
+    for gate in gates:
+        try:
+            check = handler_of(gate)
+            context: Any = GateContext(manifest, artifacts)
+            check(context, check.given.validate_json(finished.output))
+        except GatePolicyFailure as refusal:
+            return Refused(finished.output, finished.status, _block(refusal))
+        except ValidationError as error:
+            return Failed(record_of_misfit(error, code="invalid_output", what="The output"))
+        except BaseException as error:  # noqa: BLE001 - a gate must not take the worker with it
+            return Failed(_told(gate, record_of(error)))
+    return finished
+
+
+def _block(refusal: GatePolicyFailure) -> Block:
+    return Block(
+        code=GATE_POLICY_FAILURE,
+        check_id=cut(refusal.check_id, _MAX_ID),
+        finding=cut(refusal.finding, _MAX_WORDS),
+        remediation=cut(refusal.remediation, _MAX_WORDS),
+    )
+
+
+def _told(gate: StepHandler, record: ErrorRecord) -> ErrorRecord:
+    return record.with_(code="gate_raised", message=f"{gate.step_type}: {record.message}")
