@@ -19,7 +19,7 @@ import time
 import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -84,8 +84,11 @@ def cpu_seconds() -> dict[str, float]:
 
 
 def _children(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # a thread that ended meanwhile
+            found += (task / "children").read_text().split()
+    return [int(child) for child in found]
 
 
 def _cpu_of(pid: int) -> float:
@@ -112,7 +115,7 @@ def requests_of_the_floor(requests: int) -> float:
         return requests / (time.perf_counter() - began)
     finally:
         child.ask_to_stop()
-        child.kill_at(time.monotonic() + START_S)
+        child.wait_or_kill(time.monotonic() + START_S, at_once=lambda: False)
 
 
 def _run_all(url: str, runs: int) -> list[str]:

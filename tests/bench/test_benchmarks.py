@@ -74,7 +74,7 @@ def test_the_rest_of_a_step_is_measured_for_each_end_of_its_worker() -> None:
         "SIGKILL unnoticed, lease of 1 s, p95 of 2",
         "SIGKILL of an engine, lease of 1 s, p95 of 2",
     ]
-    assert {row.unit for row in rows} == {"s"}
+    assert {row.unit for row in rows} == {"ms"}
 
 
 def test_a_heartbeat_costs_at_most_one_write_and_no_read() -> None:

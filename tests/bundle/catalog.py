@@ -8,6 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from leasehold.adapters.clock import SystemClock
+
 from leasehold import AgentClientError, PipelineEntry, Registry, StepContext, StepDispatchEntry
 
 
@@ -23,16 +25,81 @@ def note(ctx: StepContext, given: Any) -> Any:
     return {**given, "done": [*given.get("done", []), ctx.step_type]}
 
 
+class AskedToStopError(Exception):
+    """The handler was asked to stop, and does."""
+
+
+def _tell(ctx: StepContext, word: str) -> None:
+    """Write down when the attempt began or ended, and in which process."""
+    folder, now = Path(os.environ["BUNDLE_TEST_FOLDER"]), SystemClock().now()
+    with (folder / "told").open("a") as told:
+        told.write(f"{ctx.run_id} {ctx.attempt} {word} {os.getpid()} {now.isoformat()}\n")
+
+
+def listens(ctx: StepContext, given: Any) -> Any:
+    """Wait at the first attempt until it is asked to stop; the second one ends at once."""
+    _tell(ctx, "began")
+    if ctx.attempt == 1 and ctx.wait_or_shutdown(300):
+        _tell(ctx, "ended")
+        raise AskedToStopError
+    return given
+
+
+async def listens_later(ctx: StepContext, given: Any) -> Any:
+    """Do as `listens`, in a coroutine."""
+    _tell(ctx, "began")
+    if ctx.attempt == 1 and await ctx.await_or_shutdown(300):
+        _tell(ctx, "ended")
+        raise AskedToStopError
+    return given
+
+
+def polls(ctx: StepContext, given: Any) -> Any:
+    """Count to five; keep each number, and at the first attempt look whether to stop at 3."""
+    counted = ctx.resume.partial_results if ctx.resume else []
+    begun_at = len(counted)
+    _tell(ctx, "began")
+    while len(counted) < 5:
+        counted.append(len(counted) + 1)
+        while ctx.attempt == 1 and len(counted) == 3:
+            if ctx.shutdown_requested:
+                _tell(ctx, "ended")
+                ctx.checkpoint(len(counted), counted)
+                raise AskedToStopError
+            time.sleep(0.01)
+        ctx.checkpoint(len(counted), counted)
+    return {**given, "counted": counted, "begun_at": begun_at}
+
+
+def ignores(ctx: StepContext, given: Any) -> Any:
+    """Wait at the first attempt until the test has it go on, whoever asks it to stop."""
+    folder = Path(os.environ["BUNDLE_TEST_FOLDER"])
+    _tell(ctx, "began")
+    while ctx.attempt == 1 and not (folder / "go-on").exists():
+        time.sleep(0.01)
+    _tell(ctx, "ended")
+    return given
+
+
+#: Handlers that are in flight while their process is told to end.
+SIGNALLED = ("listens", "listens_later", "polls", "ignores")
+
 STEPS = Registry(
     "dispatch",
     [
         StepDispatchEntry(
             step_type=name,
-            handler="tests.bundle.catalog:note",
+            handler=f"tests.bundle.catalog:{name if name in SIGNALLED else 'note'}",
             agent_timeout=timedelta(minutes=1),
             dispatch_deadline=timedelta(minutes=2),
         )
-        for name in ("one", "two", "three")
+        for name in ("one", "two", "three", *SIGNALLED)
     ],
 )
-PIPELINES = Registry("pipelines", [PipelineEntry(name="notes", steps=("one", "two", "three"))])
+PIPELINES = Registry(
+    "pipelines",
+    [
+        PipelineEntry(name="notes", steps=("one", "two", "three")),
+        *(PipelineEntry(name=name, steps=(name, "three")) for name in SIGNALLED),
+    ],
+)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -15,6 +17,8 @@ from leasehold.devserver.children import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 
 ROOT = Path(__file__).parents[2]
+
+Begin = Callable[..., tuple[subprocess.Popen[str], "Api"]]
 
 
 def settings(folder: Path) -> dict[str, str]:
@@ -95,3 +99,33 @@ def server(folder: Path) -> Iterator[DevServer]:
 @pytest.fixture(scope="module")
 def api(server: DevServer) -> Api:
     return Api(server.url)
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    """Starts `leasehold dev` on the test's own folder; it is ready when it returns."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(**environ: str) -> tuple[subprocess.Popen[str], Api]:
+        port = free_port()
+        words = ["dev", "--port", str(port), "--workers", "2", "--data", str(tmp_path / "data")]
+        with (tmp_path / "log").open("a") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "leasehold", *words],
+                env=settings(tmp_path) | environ,
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+        started.append(process)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line == f"ready http://127.0.0.1:{port}\n", (tmp_path / "log").read_text()
+        return process, Api(f"http://127.0.0.1:{port}")
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()

@@ -73,6 +73,11 @@ def serve_api(environ: dict[str, str]) -> Iterator[Function]:
 
 
 @pytest.fixture
+def manage_lease(environ: dict[str, str]) -> Iterator[Function]:
+    yield from _function("manage_lease")
+
+
+@pytest.fixture
 def sweep_dead_letters(environ: dict[str, str]) -> Iterator[Function]:
     yield from _function("sweep_dead_letters")
 

@@ -50,13 +50,13 @@ def threaded(environ: dict[str, str]) -> Callable[..., InProcessEngine]:
 
 @pytest.fixture
 def holding(request: pytest.FixtureRequest) -> Callable[[InProcessEngine], Any]:
-    """Starts a run whose first step waits; returns it once its handler is entered."""
+    """Starts the run of a test, whose first step waits; returns it once that is entered."""
     key = request.node.name
 
-    def start(engine: InProcessEngine) -> Any:
+    def start(engine: InProcessEngine, pipeline: str = "holds") -> Any:
         run_id = f"r-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
         ENTERED[run_id], GO_ON[run_id] = threading.Event(), threading.Event()
-        run = engine.start("holds", {"n": 1}, idempotency_key=key)
+        run = engine.start(pipeline, {"n": 1}, idempotency_key=key)
         assert run.run_id == run_id
         assert ENTERED[run_id].wait(10)
         return run

@@ -107,6 +107,54 @@ def hold(ctx: StepContext, given: Number) -> Number:
     return add(ctx, given)
 
 
+def count(ctx: StepContext, given: Number) -> Any:
+    """Count, keep each number; wait at the first, until it may go on or must stop."""
+    counted = ctx.resume.partial_results if ctx.resume else []
+    begun_at = len(counted)
+    while len(counted) < 3:
+        counted.append(len(counted) + given.n)
+        ctx.checkpoint(len(counted), counted, "counting")
+        ENTERED[ctx.run_id].set()
+        while not GO_ON[ctx.run_id].is_set():
+            if ctx.wait_or_shutdown(0.01):
+                raise RuntimeError("asked to stop")
+    return {"n": len(counted), "counted": counted, "begun_at": begun_at}
+
+
+async def count_later(ctx: StepContext, given: Number) -> Any:
+    """Count as `count` does, in a coroutine."""
+    counted = ctx.resume.partial_results if ctx.resume else []
+    begun_at = len(counted)
+    while len(counted) < 3:
+        counted.append(len(counted) + given.n)
+        await ctx.acheckpoint(len(counted), counted, "counting")
+        ENTERED[ctx.run_id].set()
+        while not GO_ON[ctx.run_id].is_set():
+            if await ctx.await_or_shutdown(0.01):
+                raise RuntimeError("asked to stop")
+    return {"n": len(counted), "counted": counted, "begun_at": begun_at}
+
+
+def close_on_stop(ctx: StepContext, given: Number) -> Number:
+    """Wait for what only a callback ends."""
+    closed = threading.Event()
+    ctx.on_stop(GO_ON[ctx.run_id].set)()  # forgotten at once
+    forget = ctx.on_stop(closed.set)
+    ENTERED[ctx.run_id].set()
+    if not GO_ON[ctx.run_id].is_set() and closed.wait(30):
+        raise ConnectionError("closed")
+    forget()
+    return add(ctx, given)
+
+
+def deaf(ctx: StepContext, given: Number) -> Number:
+    """Wait until it may go on, whatever it is asked."""
+    CALLS[ctx.run_id, "deaf"] += 1
+    ENTERED[ctx.run_id].set()
+    GO_ON[ctx.run_id].wait(30)
+    return Number(n=given.n + 1)
+
+
 class SpeechlessError(Exception):
     """Cannot say what happened."""
 
@@ -157,6 +205,10 @@ STEPS = Registry(
         _entry("sum_of_two", "sum_of_two"),
         _entry("write_file", "write_file"),
         _entry("hold", "hold"),
+        _entry("count", "count"),
+        _entry("count_later", "count_later"),
+        _entry("close_on_stop", "close_on_stop"),
+        _entry("deaf", "deaf"),
         _entry("speechless", "speechless", max_retries=0),
         _entry("odd", "odd", max_retries=0),
         _entry("mumble", "mumble"),
@@ -185,6 +237,10 @@ PIPELINES = Registry(
         PipelineEntry(name="sums", steps=("add", "add_again", "sum_of_two")),
         PipelineEntry(name="files", steps=("write_file",)),
         PipelineEntry(name="holds", steps=("hold", "add")),
+        PipelineEntry(name="counts", steps=("count", "add")),
+        PipelineEntry(name="counts_later", steps=("count_later", "add")),
+        PipelineEntry(name="closes", steps=("close_on_stop",)),
+        PipelineEntry(name="deaf", steps=("deaf",)),
         PipelineEntry(name="away", steps=("add", "away")),
         PipelineEntry(name="speechless", steps=("speechless",)),
         PipelineEntry(name="odd", steps=("odd",)),

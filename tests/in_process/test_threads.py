@@ -152,21 +152,51 @@ def poll(holds: Callable[[], bool], seconds: float = 10) -> None:
         never.wait(0.01)
 
 
-def test_an_attempt_that_outlives_its_lease_is_lost_and_its_run_goes_on(
+def test_a_worker_whose_renewals_do_not_come_stops_its_handler_in_time(
     threaded: Make, holding: Hold
 ) -> None:
-    """As after a suspended machine: the worker finds its lease over, and nobody else is there."""
-    with threaded(PIPELINE_LEASE_TTL_S="0.6", PIPELINE_HEARTBEAT_S="0.1") as engine:
+    """So nobody ever works on a step beside it; the next attempt need not wait for the end."""
+    with threaded(PIPELINE_LEASE_TTL_S="3", PIPELINE_HEARTBEAT_S="0.5") as engine:
         run = holding(engine)
         for held in engine.held_runs():
             held.renew_every = None
-        poll(lambda: engine.show(run.run_id).lease.expires_at < engine.engine.clock.now())
+        poll(lambda: engine.show(run.run_id).dispatch.generation == 2)
         GO_ON[run.run_id].set()
         done = engine.wait(run.run_id, 30)
+        events = engine.trace(run.run_id)
 
+    (ended,) = [event for event in events if event.type == "step_terminated"]
     assert done.status == "COMPLETED"
-    assert done.steps["hold"].attempts.expired == 1
-    assert CALLS[run.run_id, "hold"] == 2
+    assert ended.reason == "lease_expired"
+    assert done.steps["hold"].attempts.interrupted == 1
+    assert (done.attempts.expired, done.attempts.failed) == (0, 0)
+    assert CALLS[run.run_id, "hold"] == 1
+    assert "lease_lost" not in {event.type for event in events}
+
+
+def test_an_attempt_that_outlives_its_lease_is_lost_and_its_run_goes_on(
+    threaded: Make, holding: Hold
+) -> None:
+    """Its handler hears no signal, and nobody else is there: the sweep dispatches it again."""
+    with threaded(PIPELINE_LEASE_TTL_S="0.6", PIPELINE_HEARTBEAT_S="0.1") as engine:
+        run = holding(engine, "deaf")
+        for held in engine.held_runs():
+            held.renew_every = None
+        ENTERED[run.run_id].clear()
+        assert ENTERED[run.run_id].wait(10)  # of the second attempt
+        GO_ON[run.run_id].set()
+        done = engine.wait(run.run_id, 30)
+        poll(lambda: "lease_lost" in {event.type for event in engine.trace(run.run_id)})
+        events = engine.trace(run.run_id)
+
+    (lost,) = [event for event in events if event.type == "lease_lost"]
+    assert done.status == "COMPLETED"
+    assert done.fencing_token == 2
+    assert done.steps["deaf"].attempts.expired == 1
+    assert (done.attempts.interrupted, done.attempts.failed) == (0, 0)
+    assert CALLS[run.run_id, "deaf"] == 2
+    assert (lost.step, lost.attempt) == ("deaf", 1)
+    assert [event.type.value for event in events].count("run_completed") == 1
 
 
 def test_a_waiter_sees_the_end_that_another_engine_brings(threaded: Make, holding: Hold) -> None:

@@ -1,22 +1,18 @@
 """The lifecycle against a model: hints, workers, time, people and deploys in any order.
 
 The world below has one run (and the runs that are recreated from it), a bag of tasks that come
-late, twice, reordered or never, and workers that go on after their lease is over. The model is
-told nothing but the answers; what it expects is compared with each next answer, and what must
-always hold is checked after each step.
+late, twice, reordered or never, workers elsewhere that claim steps without any task, and workers
+that go on after their lease is over. The model is told nothing but the answers; what it expects is
+compared with each next answer, and what must always hold is checked after each step.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
-import pydantic_core
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -29,32 +25,52 @@ from hypothesis.stateful import (
 )
 
 from leasehold.domain import lifecycle
-from leasehold.domain.change import Change, Transition, as_write, owed_tasks
-from leasehold.domain.dispatch import Rules, StepSettings
-from leasehold.domain.lease import Fence, held_lease
-from leasehold.domain.lifecycle import NewRun
-from leasehold.domain.manifest import Block, ErrorRecord, KeptValue, Manifest, to_document
+from leasehold.domain.change import Change, Transition, as_write
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.lease import Fence
+from leasehold.domain.manifest import KeptValue, Manifest, to_document
 from leasehold.domain.status import DeadLetterReason, Outcome, RunStatus
 from leasehold.domain.task import Task
+from leasehold.domain.trace import TraceType
 from leasehold.errors import (
     InvalidRequestError,
+    LeaseHeldError,
     LeaseholdError,
     LeaseLostError,
     NotAllowedError,
+    NothingToClaimError,
     UnknownKeyError,
 )
-
-PLAN = ("draft", "check", "send")
-MAX_RETRIES = 1
-MAX_INTERRUPTIONS = 2
-TTL = timedelta(seconds=150)
-GRACE = timedelta(seconds=60)
-START = datetime(2026, 1, 1, tzinfo=UTC)
-FOUND = Block(code="TOO_SHORT", finding="3 words", remediation="Approve or retry.")
-ERROR = ErrorRecord(type="AgentClientError", code="overloaded", message="try later")
-
-#: The fields of a run that has ended which a recreation may still write.
-LINEAGE = ("recreated_as", "updated_at", "traced", "alarm_at")
+from tests.properties.invariants import (
+    check_alarm,
+    check_change,
+    check_counts,
+    check_lease,
+    check_owed,
+    check_steps,
+    from_store,
+    is_let_in,
+    text,
+)
+from tests.properties.liveness import HABITS, comes_to_an_end
+from tests.properties.model import (
+    ERROR,
+    FOUND,
+    GRACE,
+    MAX_INTERRUPTIONS,
+    MAX_RETRIES,
+    PLAN,
+    START,
+    TTL,
+    WAIT,
+    Kept,
+    Known,
+    Seen,
+    Worker,
+    catalog_of,
+    new_run,
+    output_of,
+)
 
 
 def _weighted(**weights: int) -> st.SearchStrategy[str]:
@@ -66,61 +82,15 @@ def _weighted(**weights: int) -> st.SearchStrategy[str]:
 RECENT = st.sampled_from([0, 0, 0, 0, 0, 0, 1, 1, 2, 3, 4, 5])
 
 
-def _settings(step: str, *, deadline_s: int, heartbeat_s: int | None) -> StepSettings:
-    return StepSettings(
-        step_type=step,
-        agent_timeout=timedelta(seconds=deadline_s - 5),
-        dispatch_deadline=timedelta(seconds=deadline_s),
-        max_retries=MAX_RETRIES,
-        heartbeat=None if heartbeat_s is None else timedelta(seconds=heartbeat_s),
-        queue=step,
-        remote=False,
-        sources={"agentTimeout": "entry"},
-    )
-
-
-#: One short-lived step, one whose lease is never renewed, and one with a long deadline.
-CATALOG = {
-    "draft": _settings("draft", deadline_s=15, heartbeat_s=10),
-    "check": _settings("check", deadline_s=20, heartbeat_s=None),
-    "send": _settings("send", deadline_s=600, heartbeat_s=10),
-}
-
-
-@dataclass
-class Worker:
-    """Somebody who got a lease once, and remembers it for ever."""
-
-    run_id: str
-    fence: Fence
-
-
-@dataclass
-class Known:
-    """What the model has learned of a run from the answers."""
-
-    holder: str | None = None
-    ends_at: datetime = START
-    cap: datetime = START
-    settled: tuple[str, Outcome] | None = None
-    ends: Counter[str] = field(default_factory=Counter)
-    kept: str | None = None
-    handed_off: dict[str, str] = field(default_factory=dict)
-
-    def let_go(self) -> None:
-        self.holder = None
-
-    def interruptions(self) -> int:
-        return self.ends["interrupted"] + self.ends["expired"]
-
-
 class World(RuleBasedStateMachine):
     """Everything that can happen to one run."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.now = START
-        self.catalog = dict(CATALOG)
+        self.time = START
+        self.elapsed = timedelta()
+        self.away: set[str] = set()
+        self.catalog = catalog_of(self.away)
         self.in_force = Rules(
             settings_for=self.catalog.get,
             lease_ttl=TTL,
@@ -132,9 +102,20 @@ class World(RuleBasedStateMachine):
         self.known: dict[str, Known] = {}
         self.tasks: list[Task] = []
         self.workers: list[Worker] = []
+        self.versions: Counter[str] = Counter()
         self.traced: set[str] = set()
 
     # -- the world's own machinery -----------------------------------------------------------
+
+    @property
+    def now(self) -> datetime:
+        """The store's time. It may be set back; then no less time has gone by."""
+        return self.time
+
+    @now.setter
+    def now(self, now: datetime) -> None:
+        self.elapsed += max(timedelta(), now - self.time)
+        self.time = now
 
     def new_id(self) -> str:
         self.ids += 1
@@ -146,52 +127,76 @@ class World(RuleBasedStateMachine):
     def is_known(self, step: str) -> bool:
         return step in self.catalog
 
-    def commit(self, run_id: str, transition: Transition) -> Change:
-        """Do as a store does: read, decide, write; and check what holds for every change."""
-        before = self.runs[run_id]
-        text = _text(before)
-        change = transition(before, self.now)
-        assert transition(before, self.now) == change, "a transition is pure"
-        assert _text(before) == text, "a transition leaves its argument alone"
-        _check_change(before, change, self.now)
+    def is_away(self, step: str) -> bool:
+        return self.is_known(step) and step in self.away
+
+    def seen(self, run_id: str) -> Seen:
+        return Seen(self.runs[run_id], self.versions[run_id], self.now, self.elapsed)
+
+    def commit(self, run_id: str, transition: Transition, at: datetime | None = None) -> Change:
+        """Do as a store does: read, decide, write; and check what holds for every change.
+
+        `at` is the store's time as a worker estimates it that has seen this version.
+        """
+        before, now = self.runs[run_id], at or self.now
+        was = text(before)
+        change = transition(before, now)
+        assert transition(before, now) == change, "a transition is pure"
+        assert text(before) == was, "a transition leaves its argument alone"
+        check_change(before, change, now)
         write = as_write(change)
         for ref in write.creates or ():
             assert str(ref) not in self.traced, "a trace event has a number of its own"
             self.traced.add(str(ref))
         if change.changed:
             assert write.document == to_document(change.manifest)
-            self.runs[run_id] = _from_store(change.manifest)
+            self.runs[run_id] = from_store(change.manifest)
+            self.versions[run_id] += 1
+            if change.manifest.dispatch.generation != before.dispatch.generation:
+                self.known[run_id].elsewhere = self.is_away(change.manifest.current_step)
         if change.created is not None:
             self.add_run(change.created)
         self.tasks += change.owed
         return change
 
     def add_run(self, manifest: Manifest) -> None:
-        self.runs[manifest.run_id] = _from_store(manifest)
+        self.runs[manifest.run_id] = from_store(manifest)
         kept = {s: r.output for s, r in manifest.steps.items() if r.output is not None}
-        self.known[manifest.run_id] = Known(handed_off=kept)
+        elsewhere = self.is_away(manifest.current_step)
+        self.known[manifest.run_id] = Known(handed_off=kept, elsewhere=elsewhere)
 
-    def refused(self, run_id: str, transition: Transition, error: type[LeaseholdError]) -> None:
+    def refused(
+        self,
+        run_id: str,
+        transition: Transition,
+        error: type[LeaseholdError],
+        at: datetime | None = None,
+    ) -> None:
         """Check that the transition is refused; a store then writes nothing."""
         with pytest.raises(error):
-            transition(self.runs[run_id], self.now)
+            transition(self.runs[run_id], at or self.now)
 
     def leased(self, run_id: str, change: Change, lease_id: str) -> None:
-        """Note the lease that the change gave."""
+        """Note the lease that the change gave, and that its attempt goes on from what is kept."""
         manifest, known = change.manifest, self.known[run_id]
+        now = manifest.updated_at
         assert manifest.lease is not None
         assert manifest.lease.lease_id == lease_id
         settings = self.catalog[manifest.current_step]
         known.holder = lease_id
-        known.cap = self.now + settings.dispatch_deadline + timedelta(minutes=5)
-        known.ends_at = known.cap if settings.heartbeat is None else self.now + TTL
+        known.cap = now + settings.dispatch_deadline + timedelta(minutes=5)
+        known.ends_at = known.cap if settings.heartbeat is None else now + TTL
         assert manifest.lease.expires_at == known.ends_at
-        self.workers.append(Worker(run_id, Fence(lease_id, manifest.fencing_token)))
+        resumed = [e.model_dump() for e in change.events if e.type is TraceType.CHECKPOINT_RESUMED]
+        facts = [(event.get("phase", ""), event["iterationCount"]) for event in resumed]
+        assert facts == ([] if known.checkpoint is None else [known.checkpoint[:2]])
+        fence = Fence(lease_id, manifest.fencing_token)
+        self.workers.append(Worker(run_id, fence, self.seen(run_id)))
 
     def after_early_end(self, run_id: str, outcome: Outcome) -> Outcome:
         """Return what an attempt that was cut short should answer, instead of `outcome`."""
         manifest, known = self.runs[run_id], self.known[run_id]
-        if known.interruptions() + 1 > MAX_INTERRUPTIONS:
+        if known.stuck + 1 > MAX_INTERRUPTIONS:
             return Outcome.DEAD_LETTERED
         if not manifest.paused and not self.is_known(manifest.current_step):
             return Outcome.BLOCKED
@@ -211,15 +216,19 @@ class World(RuleBasedStateMachine):
         known = self.known[run_id]
         assert step not in known.handed_off, "a step is handed off once"
         known.handed_off[step] = output
-        known.kept = None
+        known.kept = known.checkpoint = None
         if step != PLAN[-1]:
             known.ends.clear()
+            known.stuck = 0
 
     # -- what can happen, the likelier the heavier ---------------------------------------------
 
-    @initialize()
-    def start(self) -> None:
-        change = lifecycle.start(None, self.now, rules=self.in_force, new=_new_run("r-1"))
+    @initialize(away=st.sampled_from([(), (), ("draft",), ("check",), ("send",), PLAN]))
+    def start(self, away: Collection[str]) -> None:
+        self.away.update(away)
+        self.catalog.update(catalog_of(self.away))
+
+        change = lifecycle.start(None, self.now, rules=self.in_force, new=new_run("r-1"))
 
         assert change.outcome is Outcome.STARTED
         self.add_run(change.manifest)
@@ -237,13 +246,20 @@ class World(RuleBasedStateMachine):
         if how != "lost":
             self.hint(task.run_id, task.generation)
 
-    @rule(what=_weighted(complete=3, complete_and_go_on=2, nothing=3, fail=2, block=1, release=1))
+    @rule(
+        what=_weighted(
+            complete=3, complete_and_go_on=2, nothing=3, fail=2, block=1, release=1, hang=1
+        )
+    )
     def by_the_book(self, what: str) -> None:
-        """The latest run's task comes when it should, and its worker does the next thing."""
+        """A worker gets the latest run when it should, and does the next thing."""
         run_id = self.nth_run(0)
         dispatch, workers = self.runs[run_id].dispatch, len(self.workers)
         self.now = max(self.now, dispatch.not_before)
-        self.hint(run_id, dispatch.generation)
+        if dispatch.remote:
+            self.claim(run_id)
+        else:
+            self.hint(run_id, dispatch.generation)
         if len(self.workers) > workers and what != "nothing":
             getattr(self, what)(self.workers[-1])
 
@@ -256,21 +272,70 @@ class World(RuleBasedStateMachine):
             fail=4,
             release=3,
             block=3,
+            checkpoint=3,
             renew=2,
             hang=2,
             lease_is_over=2,
+            checkpoint_again=1,
+            checkpoint_back=1,
+            checkpoint_of_the_next_phase=1,
             fail_for_good=1,
             holder_is_gone=1,
         ),
+        reads=st.booleans(),
     )
-    def work(self, recent: int, what: str) -> None:
+    def work(self, recent: int, what: str, reads: bool) -> None:
         worker = self.workers[-1 - recent % len(self.workers)]
+        worker.reads = reads
         getattr(self, what)(worker)
+
+    @precondition(lambda self: self.workers)
+    @rule(
+        recent=RECENT,
+        first=_weighted(renew=3, checkpoint=2, cancel=2, pause=2, complete=1, release=1),
+        then=_weighted(complete=4, fail=2, checkpoint=2, release=1, block=1, renew=1),
+    )
+    def race(self, recent: int, first: str, then: str) -> None:
+        """Two writes cross: the one that comes second was decided on what is no longer stored."""
+        worker = self.workers[-1 - recent % len(self.workers)]
+        before = worker.seen
+        if first in ("cancel", "pause"):
+            getattr(self, first)(worker.run_id)
+        else:
+            worker.reads = True
+            getattr(self, first)(worker)
+        worker.seen, worker.reads = before, False
+        getattr(self, then)(worker)
+
+    @precondition(lambda self: self.workers)
+    @rule(recent=RECENT, late=st.integers(0, 600), then=_weighted(nobody=2, claim=2, sweep=1))
+    def partition(self, recent: int, late: int, then: str) -> None:
+        """A worker that was cut off comes back once its lease is over, whoever took its place."""
+        worker = self.workers[-1 - recent % len(self.workers)]
+        run_id = worker.run_id
+        if self.holds(worker, self.now):
+            self.now = self.known[run_id].ends_at + timedelta(seconds=late)
+        if then != "nobody":
+            getattr(self, then)(run_id)
+        stored, others = self.runs[run_id], len(self.workers)
+        worker.reads = True
+        for what in ("renew", "checkpoint", "complete", "fail", "block", "release"):
+            getattr(self, what)(worker)
+        assert self.runs[run_id] == stored, "whoever lost its lease changes nothing"
+        assert len(self.workers) == others
+
+    @precondition(lambda self: self.workers)
+    @rule(recent=RECENT, seconds=st.sampled_from([1, 60, 151, 1000]))
+    def suspend(self, recent: int, seconds: int) -> None:
+        """A machine sleeps: its own clock has not gone on when it wakes up."""
+        self.now += timedelta(seconds=seconds)
+        self.workers[-1 - recent % len(self.workers)].asleep += timedelta(seconds=seconds)
 
     @rule(
         recent=RECENT,
         what=_weighted(
-            sweep_in_time=4,
+            claim=4,
+            sweep_in_time=3,
             resume=3,
             pause=2,
             approve=2,
@@ -298,9 +363,15 @@ class World(RuleBasedStateMachine):
     def deploy(self, step: str | None) -> None:
         """Deploy a catalog with all steps, or with all but one."""
         self.catalog.clear()
-        self.catalog.update(CATALOG)
+        self.catalog.update(catalog_of(self.away))
         if step is not None:
             del self.catalog[step]
+
+    @rule(step=st.sampled_from(PLAN))
+    def move(self, step: str) -> None:
+        """Deploy a catalog where a step runs elsewhere from now on, or here again."""
+        self.away ^= {step}
+        self.deploy(None)
 
     # -- hints ---------------------------------------------------------------------------------
 
@@ -335,9 +406,11 @@ class World(RuleBasedStateMachine):
         manifest = self.runs[run_id]
         waits = manifest.alarm_at is not None and manifest.lease is None
         late = waits and manifest.alarm_at <= self.now
-        expected = Outcome.DUPLICATE
+        step, expected = manifest.current_step, Outcome.DUPLICATE
         if late and generation == manifest.dispatch.generation:
-            expected = self.blocked_or(manifest.current_step, Outcome.REDISPATCHED)
+            expected = self.blocked_or(step, Outcome.REDISPATCHED)
+            if self.known[run_id].elsewhere and self.is_away(step):
+                expected = Outcome.DEAD_LETTERED
             expected = Outcome.PARKED if in_queue else expected
         redispatch = partial(
             lifecycle.redispatch, rules=self.in_force, generation=generation, in_queue=in_queue
@@ -348,7 +421,11 @@ class World(RuleBasedStateMachine):
         assert change.outcome is expected
         assert change.changed is (expected is not Outcome.DUPLICATE)
         if change.outcome is Outcome.REDISPATCHED:
-            assert [task.not_before for task in change.owed] == [self.now]
+            owed = [] if self.is_away(step) else [self.now]
+            assert [task.not_before for task in change.owed] == owed
+        if change.outcome is Outcome.DEAD_LETTERED:
+            assert change.manifest.dead_letter_reason is DeadLetterReason.NEVER_STARTED
+            assert self.now >= manifest.dispatch.not_before + WAIT
 
     def hint(self, run_id: str, generation: int) -> None:
         expected = self.answer_to_hint(run_id, generation)
@@ -366,10 +443,11 @@ class World(RuleBasedStateMachine):
 
         assert change.outcome is expected
         if cut_short and change.changed:
-            known.ends["expired"] += 1
+            known.cut_short("expired")
         if change.changed:
             known.let_go()
         if change.outcome is Outcome.ACQUIRED:
+            assert not known.elsewhere, "no hint gets a step that runs elsewhere"
             self.leased(run_id, change, lease_id)
         if change.outcome is Outcome.LEASE_HELD:
             assert [task.not_before for task in change.owed] == [
@@ -389,33 +467,128 @@ class World(RuleBasedStateMachine):
         return self.answer_to_current_hint(run_id, manifest)
 
     def answer_to_current_hint(self, run_id: str, manifest: Manifest) -> Outcome:
-        if self.known[run_id].holder is not None:
-            taken = Outcome.PARKED if manifest.paused else Outcome.ACQUIRED
-            return self.after_early_end(run_id, taken)
+        known = self.known[run_id]
+        if known.holder is not None:
+            taken = Outcome.EXPIRED if known.elsewhere else Outcome.ACQUIRED
+            return self.after_early_end(run_id, Outcome.PARKED if manifest.paused else taken)
         if manifest.paused or manifest.status is RunStatus.BLOCKED:
             return Outcome.PARKED if manifest.paused else Outcome.BLOCKED
+        if known.elsewhere:
+            return Outcome.PARKED
         if self.now + timedelta(seconds=2) < manifest.dispatch.not_before:
             return Outcome.RETRY_SCHEDULED
         return Outcome.ACQUIRED if self.is_known(manifest.current_step) else Outcome.BLOCKED
 
+    # -- claims ----------------------------------------------------------------------------------
+
+    def claim(self, run_id: str) -> None:
+        """A worker elsewhere asks for the step of a run; no hint told it to."""
+        manifest, known = self.runs[run_id], self.known[run_id]
+        lease_id = self.new_id()
+        claim = partial(
+            lifecycle.claim, rules=self.in_force, lease_id=lease_id, holder=f"laptop-{lease_id}"
+        )
+        takes_over = known.holder is not None
+        rests = manifest.is_terminal or manifest.paused or manifest.status is RunStatus.BLOCKED
+        is_early = self.now + timedelta(seconds=2) < manifest.dispatch.not_before
+        if takes_over and self.now < known.ends_at:
+            self.refused(run_id, claim, LeaseHeldError)
+            return
+        if rests or not self.is_known(manifest.current_step) or (is_early and not takes_over):
+            self.refused(run_id, claim, NothingToClaimError)
+            return
+        expected = Outcome.ACQUIRED
+        if takes_over:
+            expected = self.after_early_end(run_id, expected)
+
+        change = self.commit(run_id, claim)
+
+        assert change.outcome is expected
+        assert change.owed == ()
+        if takes_over:
+            known.cut_short("expired")
+            known.let_go()
+        if change.outcome is Outcome.ACQUIRED:
+            self.leased(run_id, change, lease_id)
+
     # -- workers, zombies among them -------------------------------------------------------------
 
+    def estimate(self, worker: Worker) -> datetime:
+        """Return the store's time as a worker knows it that does not ask."""
+        passed = self.elapsed - worker.seen.elapsed - worker.asleep
+        return worker.seen.at + max(timedelta(), passed)
+
+    def decided_at(self, worker: Worker, transition: Transition) -> datetime | None:
+        """Return the time by which a write is decided; None: its worker gives up unasked.
+
+        A worker that does not read decides on what it has seen, and the store takes that only
+        if it is still what is stored; if not, the worker reads and decides again.
+        """
+        if worker.reads:
+            return self.now
+        at = self.estimate(worker)
+        if worker.seen.version == self.versions[worker.run_id]:
+            return at
+        try:
+            transition(worker.seen.manifest, at)
+        except LeaseLostError:
+            return None
+        return self.now
+
+    def keep_on(self, worker: Worker, transition: Transition, expected: Outcome) -> Change | None:
+        """Renew the lease, and return the change; None where it was refused."""
+        known, at = self.known[worker.run_id], self.decided_at(worker, transition)
+        if at is None:
+            return None
+        if not self.holds(worker, at):
+            self.refused(worker.run_id, transition, LeaseLostError, at)
+            return None
+        change = self.commit(worker.run_id, transition, at)
+        assert change.outcome is expected
+        known.ends_at = max(known.ends_at, min(at + TTL, known.cap))
+        worker.seen, worker.asleep = self.seen(worker.run_id), timedelta()
+        return change
+
     def renew(self, worker: Worker) -> None:
-        known = self.known[worker.run_id]
         renew = partial(lifecycle.renew, rules=self.in_force, fence=worker.fence)
-        if not self.holds(worker):
-            self.refused(worker.run_id, renew, LeaseLostError)
-            return
 
-        change = self.commit(worker.run_id, renew)
+        self.keep_on(worker, renew, Outcome.RENEWED)
 
-        assert change.outcome is Outcome.RENEWED
-        known.ends_at = max(known.ends_at, min(self.now + TTL, known.cap))
+    def checkpoint(self, worker: Worker, phase: str | None = None, more: int = 1) -> None:
+        known = self.known[worker.run_id]
+        before = known.checkpoint
+        last = before or Kept("", 3, 0)
+        kept = Kept(phase or last.phase, last.iterations + more, worker.fence.fencing_token)
+        checkpoint = partial(
+            lifecycle.checkpoint,
+            rules=self.in_force,
+            fence=worker.fence,
+            iteration_count=kept.iterations,
+            phase=kept.phase,
+            partial_results=KeptValue(text=output_of(worker)),
+        )
+
+        change = self.keep_on(worker, checkpoint, Outcome.CHECKPOINTED)
+
+        if change is not None:
+            known.checkpoint = kept
+            if before is None or kept.phase != before.phase or more > 0:
+                known.stuck = 0
+
+    def checkpoint_again(self, worker: Worker) -> None:
+        self.checkpoint(worker, more=0)
+
+    def checkpoint_back(self, worker: Worker) -> None:
+        self.checkpoint(worker, more=-1)
+
+    def checkpoint_of_the_next_phase(self, worker: Worker) -> None:
+        self.checkpoint(worker, phase=self.new_id(), more=-1)
 
     def hang(self, worker: Worker) -> None:
         """Beat on and on, each time at the last moment, towards the cap of the lease."""
+        worker.reads = True
         for _ in range(3):
-            if self.holds(worker):
+            if self.holds(worker, self.now):
                 self.now = self.known[worker.run_id].ends_at - timedelta(microseconds=1)
             self.renew(worker)
 
@@ -424,7 +597,7 @@ class World(RuleBasedStateMachine):
 
     def complete(self, worker: Worker, goes_on: bool = False) -> None:
         run_id, step = worker.run_id, self.runs[worker.run_id].current_step
-        output = _output(worker)
+        output = output_of(worker)
         complete: Transition = partial(
             lifecycle.complete,
             fence=worker.fence,
@@ -451,7 +624,7 @@ class World(RuleBasedStateMachine):
             lifecycle.block,
             rules=self.in_force,
             fence=worker.fence,
-            output=KeptValue(text=_output(worker)),
+            output=KeptValue(text=output_of(worker)),
             output_status="PARTIAL",
             found=FOUND,
         )
@@ -459,7 +632,7 @@ class World(RuleBasedStateMachine):
         change = self.settle(worker, block, Outcome.BLOCKED)
 
         if change is not None:
-            self.known[worker.run_id].kept = _output(worker)
+            self.known[worker.run_id].kept = output_of(worker)
 
     def fail_for_good(self, worker: Worker) -> None:
         self.fail(worker, permanent=True)
@@ -484,9 +657,9 @@ class World(RuleBasedStateMachine):
 
         if change is not None:
             known.ends["failed"] += 1
-            if change.owed:
+            if change.manifest.dispatch.generation > manifest.dispatch.generation:
                 wait = timedelta(seconds=10 * 2 ** (known.ends["failed"] - 1))
-                assert change.manifest.dispatch.not_before == self.now + wait
+                assert change.manifest.dispatch.not_before == change.manifest.updated_at + wait
 
     def release(self, worker: Worker) -> None:
         release = partial(
@@ -500,7 +673,7 @@ class World(RuleBasedStateMachine):
         change = self.settle(worker, release, expected)
 
         if change is not None:
-            self.known[worker.run_id].ends["interrupted"] += 1
+            self.known[worker.run_id].cut_short("interrupted")
 
     def lease_is_over(self, worker: Worker) -> None:
         self.expire(worker.run_id, worker.fence.lease_id, gone=False)
@@ -508,22 +681,25 @@ class World(RuleBasedStateMachine):
     def holder_is_gone(self, worker: Worker) -> None:
         self.expire(worker.run_id, worker.fence.lease_id, gone=True)
 
-    def holds(self, worker: Worker) -> bool:
+    def holds(self, worker: Worker, at: datetime) -> bool:
         known = self.known[worker.run_id]
-        return known.holder == worker.fence.lease_id and self.now < known.ends_at
+        return known.holder == worker.fence.lease_id and at < known.ends_at
 
     def settle(self, worker: Worker, transition: Transition, expected: Outcome) -> Change | None:
         """Settle, and return the change if it was one; a repetition and a zombie change nothing."""
-        known = self.known[worker.run_id]
+        known, at = self.known[worker.run_id], self.decided_at(worker, transition)
+        if at is None:
+            return None
         if known.settled is not None and known.settled[0] == worker.fence.lease_id:
-            repeated = self.commit(worker.run_id, transition)
+            repeated = self.commit(worker.run_id, transition, at)
             assert not repeated.changed
             assert repeated.outcome is known.settled[1]
             return None
-        if not self.holds(worker):
-            self.refused(worker.run_id, transition, LeaseLostError)
+        if not self.holds(worker, at):
+            self.refused(worker.run_id, transition, LeaseLostError, at)
             return None
-        change = self.commit(worker.run_id, transition)
+        change = self.commit(worker.run_id, transition, at)
+        worker.seen, worker.asleep = self.seen(worker.run_id), timedelta()
         assert change.changed
         assert change.outcome is expected
         known.let_go()
@@ -544,7 +720,7 @@ class World(RuleBasedStateMachine):
         assert change.outcome is expected
         if change.changed:
             known.let_go()
-            known.ends["expired"] += 1
+            known.cut_short("expired")
 
     # -- people -----------------------------------------------------------------------------------
 
@@ -559,7 +735,7 @@ class World(RuleBasedStateMachine):
         at_work = known.holder is not None and self.now < known.ends_at
         cut_short = known.holder is not None and not at_work
         expected = Outcome.RESUMED
-        if cut_short and known.interruptions() == MAX_INTERRUPTIONS:
+        if cut_short and known.stuck == MAX_INTERRUPTIONS:
             expected = Outcome.DEAD_LETTERED
         elif not at_work and manifest.status is not RunStatus.BLOCKED:
             expected = self.blocked_or(manifest.current_step, expected)
@@ -568,7 +744,7 @@ class World(RuleBasedStateMachine):
 
         if change is not None and cut_short:
             known.let_go()
-            known.ends["expired"] += 1
+            known.cut_short("expired")
 
     def cancel(self, run_id: str) -> None:
         manifest, known = self.runs[run_id], self.known[run_id]
@@ -589,7 +765,10 @@ class World(RuleBasedStateMachine):
         change = self.operate(run_id, lifecycle.retry, waits and not manifest.is_terminal, expected)
 
         if change is not None:
-            self.known[run_id].kept = None
+            known = self.known[run_id]
+            known.kept, known.stuck = None, 0
+            if manifest.status is RunStatus.BLOCKED:
+                known.checkpoint = None
 
     def approve(self, run_id: str) -> None:
         manifest, known = self.runs[run_id], self.known[run_id]
@@ -607,7 +786,7 @@ class World(RuleBasedStateMachine):
     def recreate(self, recent: int, from_step: str) -> None:
         run_id = self.nth_run(recent)
         manifest, known = self.runs[run_id], self.known[run_id]
-        new = _new_run(f"r-{len(self.runs) + 1}")
+        new = new_run(f"r-{len(self.runs) + 1}")
         recreate = partial(lifecycle.recreate, from_step=from_step, new=new)
         earlier = PLAN[: PLAN.index(from_step)] if from_step in PLAN else PLAN
         if from_step not in PLAN or any(step not in known.handed_off for step in earlier):
@@ -667,232 +846,33 @@ class World(RuleBasedStateMachine):
     def every_run_is_in_order(self) -> None:
         for run_id, known in self.known.items():
             manifest = self.runs[run_id]
-            _check_lease(manifest, known)
-            _check_alarm(manifest)
-            _check_owed(manifest)
-            _check_counts(manifest, known)
-            _check_steps(manifest, known)
+            check_lease(manifest, known)
+            check_alarm(manifest, known)
+            check_owed(manifest, known)
+            check_counts(manifest, known)
+            check_steps(manifest, known)
 
     @invariant()
     def only_the_holder_of_a_lease_is_let_in(self) -> None:
         for run_id in self.runs:
             manifest = self.runs[run_id]
             mine = [worker for worker in self.workers if worker.run_id == run_id]
-            let_in = [worker for worker in mine if _is_let_in(manifest, self.now, worker)]
+            let_in = [worker for worker in mine if is_let_in(manifest, self.now, worker)]
             assert len(let_in) <= 1
-            assert let_in == [worker for worker in mine if self.holds(worker)]
+            assert let_in == [worker for worker in mine if self.holds(worker, self.now)]
             tokens = [worker.fence.fencing_token for worker in mine]
             assert tokens == sorted(set(tokens)), "tokens strictly grow"
 
     def teardown(self) -> None:
         """Whatever was reached, a run that is not parked comes to an end."""
-        self.catalog.update(CATALOG)
+        self.deploy(None)
         for run_id in self.runs:
             manifest = self.runs[run_id]
             if manifest.alarm_at is None or manifest.paused:
                 continue
             for habit in HABITS:
                 for by_hints in (True, False):
-                    _comes_to_an_end(manifest, self.now, self.in_force, habit, by_hints=by_hints)
-
-
-def _new_run(run_id: str) -> NewRun:
-    return NewRun(
-        run_id=run_id,
-        pipeline="letters",
-        plan=PLAN,
-        input=KeptValue(text='{"to":"ada"}'),
-        input_digest="abc",
-        nonce=f"nonce of {run_id}",
-    )
-
-
-def _output(worker: Worker) -> str:
-    return json.dumps(f"by {worker.fence.lease_id}")
-
-
-def _text(manifest: Manifest) -> str:
-    return pydantic_core.to_json(to_document(manifest)).decode()
-
-
-def _from_store(manifest: Manifest) -> Manifest:
-    """Return the run as it comes back from a store, and check that it is the same."""
-    stored = Manifest.model_validate(json.loads(_text(manifest)))
-    assert stored == manifest, "a manifest survives its store"
-    return stored
-
-
-def _check_change(before: Manifest, change: Change, now: datetime) -> None:
-    after = change.manifest
-    if not change.changed:
-        assert after == before
-        assert (change.events, change.created) == ((), None)
-        return
-    assert after.updated_at == now
-    assert after.traced == before.traced + len(change.events)
-    if before.is_terminal:
-        assert after.with_(**{name: getattr(before, name) for name in LINEAGE}) == before
-        return
-    seen = {"enqueued": after.dispatch.enqueued, "seen_at": after.dispatch.seen_at}
-    same = after.dispatch == before.dispatch.with_(**seen)
-    new = not same or after.dispatch.enqueued < before.dispatch.enqueued
-    assert after.dispatch.generation == before.dispatch.generation + new
-    assert not (new and after.paused), "a paused run is not dispatched"
-    new_lease = _lease_id(after) not in (None, _lease_id(before))
-    assert after.fencing_token == before.fencing_token + new_lease
-    was, is_ = PLAN.index(before.current_step), PLAN.index(after.current_step)
-    assert is_ - was in (0, 1)
-    for step in PLAN[:was]:
-        assert after.steps[step] == before.steps[step], "what was handed off never changes"
-    if is_ == was:
-        assert after.steps[PLAN[was]].handed_off_at is None
-    else:
-        assert after.steps[PLAN[was]].handed_off_at == now
-
-
-def _lease_id(manifest: Manifest) -> str | None:
-    return None if manifest.lease is None else manifest.lease.lease_id
-
-
-def _check_lease(manifest: Manifest, known: Known) -> None:
-    assert (manifest.status is RunStatus.IN_PROGRESS) is (manifest.lease is not None)
-    assert _lease_id(manifest) == known.holder
-    if manifest.lease is not None:
-        assert manifest.lease.expires_at == known.ends_at <= manifest.lease.max_expires_at
-        assert manifest.lease.max_expires_at == known.cap
-        assert manifest.dispatch.enqueued
-        assert manifest.dispatch.step == manifest.current_step
-
-
-def _check_alarm(manifest: Manifest) -> None:
-    ends = (manifest.status is RunStatus.COMPLETED, manifest.cancelled, manifest.dead_lettered)
-    assert sum(ends) <= 1
-    assert manifest.is_terminal is any(ends)
-    assert not (manifest.is_terminal and (manifest.paused or manifest.lease))
-    if manifest.lease is not None:
-        assert manifest.alarm_at == manifest.lease.expires_at
-    elif any(ends) or manifest.paused or manifest.status is RunStatus.BLOCKED:
-        assert manifest.alarm_at is None
-    else:
-        known_until = manifest.dispatch.seen_at or manifest.dispatch.not_before
-        assert manifest.alarm_at == max(known_until, manifest.dispatch.not_before) + GRACE
-
-
-def _check_owed(manifest: Manifest) -> None:
-    live = not manifest.is_terminal and not manifest.paused
-    waits = live and manifest.status in (RunStatus.PENDING, RunStatus.ERROR)
-    owed = [(task.generation, task.not_before, task.queue) for task in owed_tasks(manifest)]
-    dispatch = manifest.dispatch
-    if waits:
-        assert dispatch.step == manifest.current_step
-        assert dispatch.enqueued is (dispatch.seen_at is not None), "only a sweep can know"
-    if waits and not dispatch.enqueued:
-        assert owed == [(dispatch.generation, dispatch.not_before, manifest.current_step)]
-    else:
-        assert owed == []
-
-
-def _check_counts(manifest: Manifest, known: Known) -> None:
-    assert manifest.attempts.model_dump() == {
-        "failed": known.ends["failed"],
-        "interrupted": known.ends["interrupted"],
-        "expired": known.ends["expired"],
-        "continued": 0,
-    }
-    one_more = 1 if manifest.dead_lettered else 0
-    assert known.ends["failed"] <= MAX_RETRIES + one_more
-    assert known.interruptions() <= MAX_INTERRUPTIONS + one_more
-
-
-def _check_steps(manifest: Manifest, known: Known) -> None:
-    place = PLAN.index(manifest.current_step)
-    current = manifest.steps[manifest.current_step]
-    assert current.status is manifest.status
-    assert (manifest.block is not None) is (manifest.status is RunStatus.BLOCKED)
-    assert [manifest.steps[step].status for step in PLAN[:place]] == [RunStatus.COMPLETED] * place
-    for step in PLAN[place + 1 :]:
-        assert manifest.steps[step].output is None
-        assert manifest.steps[step].status is RunStatus.PENDING
-    outputs = {step: r.output for step, r in manifest.steps.items() if r.output is not None}
-    kept = {} if known.kept is None else {manifest.current_step: known.kept}
-    assert outputs == known.handed_off | kept
-
-
-def _is_let_in(manifest: Manifest, now: datetime, worker: Worker) -> bool:
-    try:
-        held_lease(manifest, now, worker.fence)
-    except LeaseLostError:
-        return False
-    return True
-
-
-# -- liveness --------------------------------------------------------------------------------------
-
-#: How the workers of a proof of liveness behave, attempt after attempt.
-HABITS: dict[str, tuple[str, ...]] = {
-    "good": ("complete",),
-    "failing": ("fail",),
-    "dying": ("die",),
-    "interrupted": ("release",),
-    "moody": ("die", "fail", "release", "complete"),
-}
-
-#: Each step may fail, be interrupted and succeed; an attempt takes a sweep, a hint and an end.
-BOUND = 3 * len(PLAN) * (MAX_RETRIES + 1 + MAX_INTERRUPTIONS + 1 + 1)
-
-
-def _comes_to_an_end(
-    manifest: Manifest, now: datetime, rules: Rules, habit: str, *, by_hints: bool
-) -> None:
-    """Check that the run ends by its tasks, or where each first task is lost, by its alarms."""
-    replaced = False
-    for attempt in range(BOUND):
-        if manifest.is_terminal:
-            assert habit != "failing" or manifest.dead_lettered
-            return
-        assert manifest.alarm_at is not None
-        owed = owed_tasks(manifest)
-        comes = (by_hints or replaced) and owed
-        now = max(now, owed[0].not_before if comes else manifest.alarm_at)
-        generation = manifest.dispatch.generation
-        if comes or (by_hints and manifest.lease is not None):
-            change = lifecycle.arrive(
-                manifest,
-                now,
-                rules=rules,
-                generation=generation,
-                lease_id=f"proof-{attempt}",
-                holder="proof",
-            )
-        elif manifest.lease is not None:
-            lease_id = manifest.lease.lease_id
-            change = lifecycle.expire(manifest, now, rules=rules, lease_id=lease_id)
-        else:
-            change = lifecycle.redispatch(
-                manifest, now, rules=rules, generation=generation, in_queue=False
-            )
-        replaced = change.outcome is Outcome.REDISPATCHED
-        manifest = change.manifest
-        if change.outcome is Outcome.ACQUIRED:
-            deed = HABITS[habit][attempt % len(HABITS[habit])]
-            manifest = _do(deed, manifest, now, rules)
-    pytest.fail(f"a run with {habit} workers did not end in {BOUND} steps: {manifest!r}")
-
-
-def _do(deed: str, manifest: Manifest, now: datetime, rules: Rules) -> Manifest:
-    assert manifest.lease is not None
-    facts: dict[str, Any] = {
-        "rules": rules,
-        "fence": Fence(manifest.lease.lease_id, manifest.fencing_token),
-    }
-    match deed:
-        case "complete":
-            return lifecycle.complete(manifest, now, **facts, output=KeptValue(text="1")).manifest
-        case "fail":
-            return lifecycle.fail(manifest, now, **facts, error=ERROR).manifest
-        case "release":
-            return lifecycle.release(manifest, now, **facts, reason="instance_shutdown").manifest
-    return manifest  # it died
+                    comes_to_an_end(manifest, self.now, self.in_force, habit, by_hints=by_hints)
 
 
 def test_no_order_of_events_breaks_the_lifecycle() -> None:

@@ -140,13 +140,13 @@ class DevServer:
         """
         self._scheduler.stop()
         self.tasks.deliver_no_more()
+        if self.dead_workers is not None:
+            self.dead_workers.stop()
         deadline = time.monotonic() + DRAIN_S
         for child in self._children:
             child.ask_to_stop()
         for child in self._children:
             child.wait_or_kill(deadline, at_once)
-        if self.dead_workers is not None:
-            self.dead_workers.stop()
         self.tasks.stop()
         if self._bundle is not None:
             self._bundle.close()

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
-from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest import ErrorRecord, Manifest
 from leasehold.domain.result import Result
 from leasehold.ports.documents import Committed, Snapshot
 
@@ -24,6 +24,15 @@ class StepHandler(Protocol):
     @property
     def handler(self) -> str:
         """The path of its handler: `module:function`."""
+        ...
+
+
+class StepOutput(StepHandler, Protocol):
+    """A step type whose output is judged."""
+
+    @property
+    def output(self) -> str:
+        """The path of the model of a remote step's output, `module:Model`; or nothing."""
         ...
 
 
@@ -75,6 +84,16 @@ class StepRunner(Protocol[Held]):
 
     def problem_with(self, step: StepHandler, given: str) -> tuple[str, str] | None:
         """Return the name of the handler's model and why this JSON text does not fit; or None."""
+        ...
+
+    def problem_with_output(
+        self, step: StepOutput, output: str, following: StepHandler | None = None
+    ) -> ErrorRecord | None:
+        """Return why this JSON text is no output of the step, or not for the one that follows it.
+
+        Raises:
+            HandlerNotFoundError: the model of the output does not resolve.
+        """
         ...
 
     def hold(self, acquired: Snapshot, manifest: Manifest) -> AbstractContextManager[Held]:

@@ -8,10 +8,16 @@ from typing import Any
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, on_run
-from leasehold.domain.manifest import ErrorRecord, run_ref
+from leasehold.domain.manifest import ErrorRecord, KeptValue, Manifest, run_ref
 from leasehold.domain.result import Failed, Finished, Result, Stopped
 from leasehold.domain.status import Outcome
-from leasehold.errors import ArtifactNotFoundError, LeaseLostError, TooLargeError, UnknownRunError
+from leasehold.errors import (
+    ArtifactNotFoundError,
+    LeaseholdError,
+    LeaseLostError,
+    TooLargeError,
+    UnknownRunError,
+)
 from leasehold.ports.documents import Committed
 from leasehold.ports.step_runner import HeldRun
 from leasehold.ports.values import OUTPUT_BYTES, check_size, keep, load
@@ -106,8 +112,7 @@ def run(engine: Engine, held: HeldRun) -> Result:
     try:
         given = load(engine.artifacts, manifest.given)
     except ArtifactNotFoundError as error:
-        lost = ErrorRecord(type="ArtifactNotFoundError", code=error.code, message=error.message)
-        return Failed(lost, permanent=True)
+        return Failed(recorded(error), permanent=True)
     return engine.runner.run(held, engine.catalog.steps[manifest.current_step], given)
 
 
@@ -116,16 +121,29 @@ def settlement(engine: Engine, held: HeldRun, result: Result) -> Transition:
     facts: dict[str, Any] = {"rules": engine.rules, "fence": held.fence}
     match result:
         case Finished(output, status):
-            step = held.manifest.current_step
             try:
-                check_size(f"the output of step {step}", output, OUTPUT_BYTES)
+                value = keep_output(engine, held.manifest, output, held.fence.lease_id)
             except TooLargeError as error:
-                kept = ErrorRecord(type="TooLargeError", code=error.code, message=error.message)
-                return partial(lifecycle.fail, **facts, error=kept, permanent=True)
-            name = f"runs/{held.manifest.run_id}/values/{step}-{held.fence.lease_id}.json"
-            value = keep(engine.artifacts, output, name, beside=held.manifest.text_bytes)
+                return partial(lifecycle.fail, **facts, error=recorded(error), permanent=True)
             return partial(lifecycle.complete, **facts, output=value, output_status=status)
         case Failed(failure, permanent):
             return partial(lifecycle.fail, **facts, error=failure, permanent=permanent)
         case Stopped(reason):
             return partial(lifecycle.release, **facts, reason=reason)
+
+
+def keep_output(engine: Engine, manifest: Manifest, output: str, mark: str) -> KeptValue:
+    """Keep the output of the current step; `mark` tells it from those of other attempts.
+
+    Raises:
+        TooLargeError: no output may be as large; nothing was kept.
+    """
+    step = manifest.current_step
+    check_size(f"the output of step {step}", output, OUTPUT_BYTES)
+    name = f"runs/{manifest.run_id}/values/{step}-{mark}.json"
+    return keep(engine.artifacts, output, name, beside=manifest.text_bytes)
+
+
+def recorded(error: LeaseholdError) -> ErrorRecord:
+    """Return an error of Leasehold as a run keeps it."""
+    return ErrorRecord(type=type(error).__name__, code=error.code, message=error.message)

@@ -20,8 +20,11 @@ BODY_BYTES: Final = 1024 * 1024 + 64 * 1024
 _STATUS: Final[Mapping[str, int]] = {
     "unknown_pipeline": 404,
     "unknown_run": 404,
+    "unknown_key": 404,
+    "nothing_to_claim": 404,
     "idempotency_key_reused": 409,
     "not_allowed": 409,
+    "lease_held": 409,
     "lease_lost": 409,
     "too_large": 413,
     "unreadable_run": 500,
@@ -59,18 +62,18 @@ def guarded(call: Callable[[], flask.Response]) -> flask.Response:
         return refusal(500, "internal", "Something failed here; the log has it.")
 
 
-def json_body(request: flask.Request) -> Mapping[str, Any]:
-    """Return the JSON object of the body; none is an empty one.
+def json_body(request: flask.Request, limit: int = BODY_BYTES) -> Mapping[str, Any]:
+    """Return the JSON object of the body, of at most `limit` bytes; none is an empty one.
 
     Raises:
         TooLargeError, InvalidRequestError: it is too large, or no JSON object.
     """
     size = request.content_length
-    if size is not None and size > BODY_BYTES:
-        raise TooLargeError(what="the body", size=size, limit=BODY_BYTES)
-    text = request.stream.read(BODY_BYTES + 1) if size is None else request.get_data()
-    if len(text) > BODY_BYTES:
-        raise TooLargeError(what="the body", size=len(text), limit=BODY_BYTES)
+    if size is not None and size > limit:
+        raise TooLargeError(what="the body", size=size, limit=limit)
+    text = request.stream.read(limit + 1) if size is None else request.get_data()
+    if len(text) > limit:
+        raise TooLargeError(what="the body", size=len(text), limit=limit)
     try:
         value = pydantic_core.from_json(text, allow_inf_nan=False) if text.strip() else {}
     except ValueError as error:

@@ -56,21 +56,28 @@ def handler_of(step: StepHandler) -> Handler:
         ) from error.__cause__
 
 
+def model_of(step: StepHandler, path: str) -> TypeAdapter[Any]:
+    """Import the model of a step's output, `module:Model`.
+
+    Raises:
+        HandlerNotFoundError: the path does not lead to a model.
+    """
+    try:
+        return _resolve_model(path)
+    except _UnresolvedError as error:
+        problem = f"as the model of its output, {error}"
+        raise HandlerNotFoundError(
+            handler=path, step=step.step_type, problem=problem
+        ) from error.__cause__
+
+
 class _UnresolvedError(Exception):
     """Why a path does not resolve, in words."""
 
 
 @functools.cache
 def _resolve(path: str) -> Handler:
-    module_name, _, name = path.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
-        problem = f"importing {module_name!r} raised {type(error).__name__}: {error}"
-        raise _UnresolvedError(problem.rstrip(" :.")) from error
-    function = getattr(module, name, None)
-    if function is None:
-        raise _UnresolvedError(f"{module_name!r} has no {name!r}")
+    function = _imported(path)
     code = _code_of(function)
     given, output = _models(function, code)
     return Handler(
@@ -80,6 +87,27 @@ def _resolve(path: str) -> Handler:
         getattr(given, "__name__", str(given)),
         inspect.iscoroutinefunction(code),
     )
+
+
+@functools.cache
+def _resolve_model(path: str) -> TypeAdapter[Any]:
+    model = _imported(path)
+    if inspect.isroutine(model):
+        raise _UnresolvedError("it is a function; a model is a class or an annotation")
+    return _adapter(model)
+
+
+def _imported(path: str) -> Any:
+    module_name, _, name = path.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        problem = f"importing {module_name!r} raised {type(error).__name__}: {error}"
+        raise _UnresolvedError(problem.rstrip(" :.")) from error
+    found = getattr(module, name, None)
+    if found is None:
+        raise _UnresolvedError(f"{module_name!r} has no {name!r}")
+    return found
 
 
 def _code_of(function: Any) -> Callable[..., Any]:

@@ -159,7 +159,8 @@ class HeldRun:
                         self._ended.set()
                     return committed
             except LeaseLostError as error:
-                self._lost(error)
+                if self._settled is None:  # else it was given back here, and not lost
+                    self._lost(error)
                 raise
             except StoreUnavailableError:
                 if self._clock.monotonic() + wait > self._held_until:

@@ -17,12 +17,13 @@ from leasehold.errors import PermanentError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents, Snapshot
-from leasehold.ports.step_runner import StepHandler
+from leasehold.ports.step_runner import StepHandler, StepOutput
 from leasehold.worker.context import StepContext
 from leasehold.worker.failures import first_problem, record_of, record_of_misfit
 from leasehold.worker.handlers import Handler, handler_of
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.held_run import LEASE_LOST, HeldRun
+from leasehold.worker.outputs import problem_with_output
 
 #: How an attempt ended whose handler was asked to stop, where the reason has another name.
 _ENDS: Final = {LEASE_LOST: "lease_expired"}
@@ -53,6 +54,12 @@ class InlineRunner:
             return handler.given_name, first_problem(error)
         return None
 
+    def problem_with_output(
+        self, step: StepOutput, output: str, following: StepHandler | None = None
+    ) -> ErrorRecord | None:
+        """Return why this JSON text is no output of the step, or not for the next one; or None."""
+        return problem_with_output(step, output, following)
+
     def hold(self, acquired: Snapshot, manifest: Manifest) -> AbstractContextManager[HeldRun]:
         """Hold the lease that the manifest has just got; inside, it is renewed."""
         held = HeldRun(
@@ -73,7 +80,9 @@ class InlineRunner:
         self.heartbeat.stop_all(reason)
 
     def run(self, held: HeldRun, step: StepHandler, given: str) -> Result:
-        """Call the handler and judge what it does."""
+        """Call the handler and judge what it does; do not begin what is to stop already."""
+        if held.stop.reason is not None:
+            return _stopped(held.stop.reason)
         try:
             handler = handler_of(step)
             value = handler.given.validate_json(given)
@@ -94,9 +103,13 @@ class InlineRunner:
             if _is_interrupt(error):
                 return Stopped("instance_shutdown")
             if held.stop.reason is not None:
-                return Stopped(_ENDS.get(held.stop.reason, held.stop.reason))
+                return _stopped(held.stop.reason)
             return Failed(record_of(error))
         return judged(handler, answer)
+
+
+def _stopped(reason: str) -> Stopped:
+    return Stopped(_ENDS.get(reason, reason))
 
 
 def judged(handler: Handler, answer: Any) -> Result:

@@ -32,6 +32,8 @@ class ShutdownCoordinator:
         self._noted: SimpleQueue[int] = SimpleQueue()
         self._lock = threading.Lock()
         self._listens = False
+        self._installed: dict[signal.Signals, Any] = {}
+        self._before: dict[signal.Signals, Any] = {}
         self._watcher: threading.Thread | None = None
 
     @property
@@ -73,12 +75,12 @@ class ShutdownCoordinator:
         wanted = frozenset(signals or (signal.SIGTERM,))
         set_handler = signal.signal
 
-        def set_noting_handler(number: int, handler: Any) -> Any:
-            if number in wanted and callable(handler) and not isinstance(handler, _Noting):
+        def set_noting_handler(signalnum: int, handler: Any) -> Any:
+            if signalnum in wanted and callable(handler) and not self._is_noting(handler):
                 handler = _Noting(handler, self._noted)
-            return set_handler(number, handler)
+            return set_handler(signalnum, handler)
 
-        signal.signal = set_noting_handler  # type: ignore[assignment] # takes and returns the same
+        signal.signal = set_noting_handler
 
     def install(self, *signals: signal.Signals) -> None:
         """Handle these signals (SIGTERM and SIGINT) in this process, which serves nobody else.
@@ -87,9 +89,12 @@ class ShutdownCoordinator:
         that was there before is called as well.
         """
         for number in signals or (signal.SIGTERM, signal.SIGINT):
-            before = signal.getsignal(number)
-            before = before if callable(before) and before is not _interrupting else None
-            self._install(number, before)
+            found = signal.getsignal(number)
+            if found is not self._installed.get(number):  # once more keeps what was there at first
+                is_kept = callable(found) and not _interrupts(found)
+                self._before[number] = found if is_kept else None
+            self._install(number, self._before[number])
+            self._installed[number] = signal.getsignal(number)
         self.watch()
 
     def watch(self) -> None:
@@ -113,6 +118,9 @@ class ShutdownCoordinator:
 
         loop.add_signal_handler(number, from_loop)
 
+    def _is_noting(self, handler: Any) -> bool:
+        return isinstance(handler, _Noting) and handler.noted is self._noted
+
     def _hear(self) -> None:
         self._noted.get()
         self.request()
@@ -123,16 +131,19 @@ class _Noting:
 
     def __init__(self, handler: _Handler, noted: SimpleQueue[int]) -> None:
         self._handler = handler
-        self._noted = noted
+        self.noted = noted
 
     def __call__(self, number: int, frame: FrameType | None) -> Any:
         """Handle the signal."""
-        self._noted.put(number)
+        self.noted.put(number)
         return self._handler(number, frame)
 
 
-#: Python's own handler of SIGINT, which raises KeyboardInterrupt.
-_interrupting: Final = signal.default_int_handler
+def _interrupts(handler: Any) -> bool:
+    """Return whether it is Python's own handler of SIGINT, or that of `asyncio.run`."""
+    method = getattr(handler, "func", handler)
+    of_run = isinstance(getattr(method, "__self__", None), asyncio.Runner)
+    return of_run or method is signal.default_int_handler
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:

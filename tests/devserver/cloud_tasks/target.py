@@ -36,6 +36,7 @@ class Target:
         self.answered = 0
         self.body = b"fine"
         self.trickle = 0.0  # seconds between the bytes of an answer
+        self.drops = 0  # so many connections are closed without an answer
         self._now = 0
         self._answers: deque[tuple[int, dict[str, str]]] = deque()
         self._changed = threading.Condition()
@@ -88,6 +89,10 @@ class Target:
         with self._changed:
             self._now -= 1
             self.answered += 1
+            drop, self.drops = self.drops > 0, max(0, self.drops - 1)
+        if drop:
+            handler.close_connection = True
+            return
         handler.send_response(status)
         for name, text in headers.items():
             handler.send_header(name.replace("_", "-"), text)

@@ -43,6 +43,23 @@ def test_a_stop_waits_for_the_deliveries_that_run_and_takes_their_tasks(target: 
     assert not threads()
 
 
+def test_tasks_are_taken_but_not_delivered_before_the_stop(target: Target) -> None:
+    """So that workers that are told to end can still create the task of what is next."""
+    with CloudTasksDouble() as double:
+        url = double.start()
+        target.hold()
+        create(url, target)
+        target.wait_for(1)
+
+        double.deliver_no_more()
+        create(url, target)
+        target.release()
+
+        with official_client(url) as client:
+            eventually(lambda: [it.dispatch_count for it in client.list_tasks(parent=QUEUE)] == [0])
+        assert target.answered == 1
+
+
 def test_a_stop_leaves_a_delivery_that_takes_too_long(target: Target) -> None:
     double = CloudTasksDouble()
     target.hold()

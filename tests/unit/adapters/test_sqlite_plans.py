@@ -48,6 +48,10 @@ SERVED_BY = {
         Query(**ALARMS, range=Range("alarmAt", at_least=NOW), after=BEHIND),
         "runs_shard_alarmAt",
     ),
+    "steps to claim": (
+        Query("runs", order_by="alarmAt", equal={"claimable": "draft"}, after=BEHIND),
+        "runs_claimable_alarmAt",
+    ),
 }
 
 RUN: Document = {
@@ -101,6 +105,21 @@ def test_a_range_of_alarms_ends_the_search(reader: sqlite3.Connection) -> None:
     assert step.endswith("(parent=? AND shard=? AND alarmAt>? AND alarmAt<?)")
 
 
+def test_only_runs_that_can_be_claimed_are_in_the_index_that_finds_them(
+    documents: SqliteDocuments, reader: sqlite3.Connection
+) -> None:
+    """Each renewal moves an alarm: it must not cost an entry that no query looks for."""
+    documents.transact(Ref("runs", "r-1"), put(RUN))
+    documents.transact(Ref("runs", "r-2"), put({**RUN, "claimable": "draft"}))
+
+    ids = reader.execute(
+        'SELECT id FROM runs INDEXED BY "runs_claimable_alarmAt" '
+        "WHERE claimable IS NOT NULL AND alarmAt IS NOT NULL"
+    ).fetchall()
+
+    assert ids == [("r-2",)]
+
+
 def columns_written(documents: SqliteDocuments, change: Document) -> set[str]:
     """Return the columns an update of RUN writes: SQLite asks for leave to write each."""
     written: set[str] = set()
@@ -126,6 +145,7 @@ def columns_written(documents: SqliteDocuments, change: Document) -> set[str]:
         ({"status": "ERROR"}, {"status"}),
         ({"alarmAt": NOW.replace(microsecond=1)}, {"alarmAt"}),
         ({"alarmAt": None}, {"alarmAt"}),
+        ({"claimable": "draft"}, {"claimable"}),
         ({"labels": ["a:b", "c:d"], "deadLettered": True}, {"labels", "deadLettered"}),
     ],
 )

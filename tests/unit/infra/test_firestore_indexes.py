@@ -7,19 +7,23 @@ so these tests are what stands between a new query and an error in production.
 import itertools
 import json
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from leasehold import Registry, StepDispatchEntry
 from leasehold.adapters.absent import AbsentDocuments
 from leasehold.domain.collections import RUNS
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent
+from leasehold.errors import NothingToClaimError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.adopt_runs import live_runs
 from leasehold.services.engine import Engine
+from leasehold.services.manage_lease import claim_step
 from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock
@@ -50,16 +54,28 @@ class AskedDocuments(AbsentDocuments):
         return ()
 
 
+REMOTE = StepDispatchEntry(
+    step_type="elsewhere",
+    handler="remote",
+    agent_timeout=timedelta(minutes=1),
+    dispatch_deadline=timedelta(minutes=2),
+)
+
+
 def asked_by_services() -> list[Query]:
-    """Return what is asked for lists with each combination of filters, for live runs and alarms."""
+    """Return what is asked for lists, however they are filtered, live runs, alarms and claims."""
     documents = AskedDocuments()
-    engine = cast("Engine", SimpleNamespace(documents=documents, clock=FrozenClock()))
+    catalog = SimpleNamespace(steps=Registry("dispatch", [REMOTE]))
+    parts = SimpleNamespace(documents=documents, clock=FrozenClock(), catalog=catalog)
+    engine = cast("Engine", parts)
     for count in range(len(FILTERS) + 1):
         for names in itertools.combinations(FILTERS, count):
             wanted: dict[str, Any] = {name: FILTERS[name] for name in names}
             list_runs(engine, RunFilter(**wanted))
     list(live_runs(engine))
     sweep(engine)
+    with pytest.raises(NothingToClaimError):
+        claim_step(engine, "elsewhere", "vm-1")
     return documents.asked
 
 

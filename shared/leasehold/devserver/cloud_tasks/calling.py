@@ -51,8 +51,11 @@ class Caller:
             return Answer(None)
 
     def close(self) -> None:
-        """Close the connections that are idle."""
-        self._pool.clear()
+        """Close the connections that are idle, and those that are used when they are not."""
+        for host in self._pool.pools.keys():  # noqa: SIM118 - it takes no iteration by itself
+            if pool := self._pool.pools.get(host):
+                pool.close()
+        self._pool.clear()  # alone, it would leave the closing to the garbage collector
 
     def _ask(self, attempt: Attempt) -> Answer:
         task = attempt.task

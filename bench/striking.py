@@ -1,0 +1,150 @@
+"""A served bundle whose workers are struck, and a step that notes what happens to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, TypeVar
+
+from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
+from leasehold.adapters.clock import SystemClock
+from leasehold.console.sources import ServerSource, patiently
+from leasehold.devserver.children import free_port
+from leasehold.devserver.server import DevOptions, DevServer
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.trace import TraceType
+from leasehold.services.start_run import StartRequest
+
+LOOK_S: Final = 0.005
+PATIENCE_S: Final = 120.0
+HEARTBEAT_S: Final = 10.0
+
+CLOCK: Final = SystemClock()
+T = TypeVar("T")
+
+
+def hold(ctx: StepContext, given: dict[str, Any]) -> Any:
+    """Wait until the file of the run is there; a handler that is deaf does not hear a stop."""
+    folder = Path(given["folder"])
+    _note(folder, ctx, "entered")
+    while not (folder / f"{ctx.run_id}.go").exists():
+        if given["deaf"]:
+            threading.Event().wait(LOOK_S)
+        elif ctx.wait_or_shutdown(LOOK_S):
+            _note(folder, ctx, "stopped")
+            raise InterruptedError("asked to stop")
+    return {}
+
+
+def _note(folder: Path, ctx: StepContext, what: str) -> None:
+    """Write the time down, whole or not at all: somebody waits for the file."""
+    note = folder / f"{ctx.run_id}.{ctx.attempt}.{what}"
+    half = note.with_suffix(".half")
+    half.write_text(CLOCK.now().isoformat())
+    half.rename(note)
+
+
+STEPS: Final = Registry(
+    "dispatch",
+    [
+        StepDispatchEntry(
+            step_type="hold",
+            handler="bench.striking:hold",
+            agent_timeout=timedelta(minutes=5),
+            dispatch_deadline=timedelta(minutes=10),
+            heartbeat_interval=timedelta(seconds=HEARTBEAT_S),
+        )
+    ],
+)
+PIPELINES: Final = Registry("pipelines", [PipelineEntry(name="hold", steps=("hold",))])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A served bundle, and the folder in which handlers note what happens to them."""
+
+    server: DevServer
+    folder: Path
+    environ: dict[str, str]
+
+    @property
+    def source(self) -> ServerSource:
+        """The runs API."""
+        return ServerSource(self.server.url)
+
+    def begin(self, *, deaf: bool = False) -> str:
+        """Start a run and wait until its handler is entered."""
+        given = {"folder": str(self.folder), "deaf": deaf}
+        run_id = self.source.start(StartRequest("hold", given))[1].run_id
+        self.noted(run_id, 1, "entered")
+        return run_id
+
+    def strike(self, number: signal.Signals, run_ids: Sequence[str]) -> datetime:
+        """Send a signal to the workers of these runs; return when."""
+        pids = {_pid_of(self.source.get(run_id)) for run_id in run_ids}
+        at = CLOCK.now()
+        for pid in pids:
+            os.kill(pid, number)
+        return at
+
+    def noted(self, run_id: str, attempt: int, what: str) -> datetime:
+        """Wait for what a handler writes down; return when it was."""
+        note = self.folder / f"{run_id}.{attempt}.{what}"
+        return _until(lambda: datetime.fromisoformat(note.read_text()) if note.exists() else None)
+
+    def terminated(self, run_id: str, reason: str) -> datetime:
+        """Wait for the end of the first attempt; return when the store says that was."""
+        trace = patiently(lambda: self.source.trace(run_id))
+        found = _until(lambda: [it for it in trace() if it.type is TraceType.STEP_TERMINATED])
+        assert found[0].reason == reason, found[0]
+        return found[0].at
+
+    def finish(self, run_ids: Sequence[str]) -> None:
+        """Let the handlers end, and wait for the ends of the runs."""
+        for run_id in run_ids:
+            (self.folder / f"{run_id}.go").touch()
+        for run_id in run_ids:
+            self._wait_for(run_id)
+
+    def _wait_for(self, run_id: str) -> None:
+        look = patiently(lambda: self.source.get(run_id))
+        _until(lambda: look().completed_at)
+
+
+@contextmanager
+def bundle(**settings: str) -> Iterator[Place]:
+    """Serve the step, with these settings."""
+    with TemporaryDirectory() as name:
+        data = Path(name) / "data"
+        environ = os.environ | settings | {"LEASEHOLD_CATALOG": "bench.striking"}
+        environ["LEASEHOLD_STORE"] = f"sqlite:///{data / 'leasehold.db'}"
+        environ["LEASEHOLD_ARTIFACTS"] = f"file://{data / 'artifacts'}"
+        options = DevOptions(port=free_port(), data=data, environ=environ)
+        server = DevServer(options, lambda _: None)
+        try:
+            server.start()
+            yield Place(server, Path(name), environ)
+        finally:
+            server.stop()
+
+
+def _pid_of(run: Manifest) -> int:
+    assert run.lease is not None
+    return int(run.lease.holder.rpartition("/")[2].partition("@")[0])
+
+
+def _until(look: Callable[[], T | None]) -> T:
+    """Look again and again until there is something."""
+    give_up = time.monotonic() + PATIENCE_S
+    while not (found := look()):
+        assert time.monotonic() < give_up, "it did not come"
+        time.sleep(LOOK_S)
+    return found

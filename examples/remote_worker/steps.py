@@ -1,0 +1,65 @@
+"""The steps that run in the bundle, and the model of what the worker elsewhere gives."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, Field
+
+from leasehold import PermanentError, StepContext
+
+
+class Folder(BaseModel):
+    """What a run is started with: a folder with Markdown files."""
+
+    folder: str
+
+
+class Document(BaseModel):
+    """A document to be summarised."""
+
+    name: str
+    text: str
+
+
+class Documents(BaseModel):
+    """What the worker elsewhere is given."""
+
+    documents: list[Document]
+
+
+class Summary(BaseModel):
+    """The sentences that say most of what a document says."""
+
+    name: str
+    sentences: list[str] = Field(max_length=3)
+
+
+class Summaries(BaseModel):
+    """What the worker elsewhere gives."""
+
+    summaries: list[Summary]
+
+
+class Report(BaseModel):
+    """Where the report is."""
+
+    address: str
+    documents: int
+
+
+def gather(ctx: StepContext, given: Folder) -> Documents:
+    """Read the Markdown files of the folder: the worker elsewhere cannot see it."""
+    folder = Path(given.folder)
+    if not folder.is_dir():
+        raise PermanentError(f"{folder} is no folder; name one that is", code="folder_missing")
+    files = sorted(folder.glob("*.md"))
+    ctx.log.info("%s documents", len(files))
+    return Documents(
+        documents=[Document(name=file.name, text=file.read_text("utf-8")) for file in files]
+    )
+
+
+def report(ctx: StepContext, given: Summaries) -> Report:
+    """Write the summaries down, as Markdown."""
+    parts = [f"## {one.name}\n\n{' '.join(one.sentences)}\n" for one in given.summaries]
+    address = ctx.artifacts.put("digest.md", "\n".join(["# Digest\n", *parts]).encode())
+    return Report(address=address, documents=len(parts))

@@ -1,0 +1,263 @@
+"""A worker for the step `summarise`, with nothing but Python's standard library.
+
+It claims a step, renews its lease from a thread, keeps a checkpoint after each document, and
+completes. Read it as what a worker in your language has to do: docs/remote-workers.md.
+
+    python examples/remote_worker/worker.py --url http://127.0.0.1:PORT
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+STEP = "summarise"
+#: How often a call is made that gets no answer, or 503. Each may be repeated: a settlement that is
+#: repeated gets its first answer.
+TRIES = 6
+SERVER_ERROR = 500
+
+
+class RefusedError(Exception):
+    """The API answered with an error: `code` is for the program, `message` for people."""
+
+    def __init__(self, status: int, error: dict[str, Any]) -> None:
+        super().__init__(f"{error['code']}: {error['message']}")
+        self.status = status
+        self.code = error["code"]
+
+
+class UnreachableError(Exception):
+    """The API does not answer, though it was asked again."""
+
+
+class StoppedError(Exception):
+    """The work ended before it was done: a signal, or the lease is another worker's."""
+
+
+def say(text: str) -> None:
+    """Tell what happens, in a line."""
+    print(f"{datetime.now(UTC):%H:%M:%S} {text}", flush=True)
+
+
+class Leases:
+    """The API of leases."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+
+    def call(self, word: str, body: dict[str, Any], tries: int = TRIES) -> dict[str, Any]:
+        """Make a call, and once more where nothing answers; return its answer."""
+        problem: Exception | None = None
+        for number in range(tries):
+            time.sleep(0.2 * 2**number if number else 0)
+            try:
+                return self._call(word, body)
+            except RefusedError as refused:
+                if refused.status < SERVER_ERROR:
+                    raise
+                problem = refused
+            except OSError as error:
+                problem = error
+        raise UnreachableError(f"{self.url} does not answer: {problem}")
+
+    def _call(self, word: str, body: dict[str, Any]) -> dict[str, Any]:
+        data = json.dumps(body, ensure_ascii=False).encode()
+        request = urllib.request.Request(f"{self.url}/leases:{word}", data, method="POST")
+        request.add_header("Content-Type", "application/json")
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except urllib.error.HTTPError as error:
+            raise RefusedError(error.code, _error_of(error)) from None
+
+
+def _error_of(answer: urllib.error.HTTPError) -> dict[str, Any]:
+    text = answer.read()
+    try:
+        error: dict[str, Any] = json.loads(text)["error"]
+    except (ValueError, KeyError, TypeError):  # a proxy in between answered
+        return {"code": f"http_{answer.code}", "message": text[:200].decode(errors="replace")}
+    return error
+
+
+class Held:
+    """A step under a lease of this worker, renewed by a thread for as long as it is worked on."""
+
+    def __init__(self, leases: Leases, step: dict[str, Any], stop: threading.Event) -> None:
+        self.step = step
+        self.progress: dict[str, Any] | None = None
+        self.lost = False
+        self._leases = leases
+        self._stop = stop
+        self._over = threading.Event()
+        self._shown = {name: step[name] for name in ("runId", "leaseId", "fencingToken")}
+        self._note(step)
+        self._renewing = threading.Thread(target=self._renew, daemon=True)
+        if step["heartbeatS"] is not None:  # else the lease is as long as it can be
+            self._renewing.start()
+
+    def pause(self, seconds: float) -> None:
+        """Wait, and raise StoppedError where the work is to end."""
+        if self._stop.wait(seconds) or self.lost:
+            raise StoppedError
+
+    def checkpoint(self, count: int, results: Any) -> None:
+        """Keep what there is, for whoever has to go on."""
+        self._call("checkpoint", iterationCount=count, partialResults=results)
+
+    def settle(self, word: str, **body: Any) -> None:
+        """End the work: `complete`, `fail` or `release`; the renewals end before it."""
+        self._over.set()
+        if self._renewing.is_alive():
+            self._renewing.join()
+        if self.lost:
+            return
+        with contextlib.suppress(StoppedError):  # it is lost, and that was said
+            say(f"{word}: {self._call(word, **body)['outcome']}")
+
+    def _call(self, word: str, *, tries: int = TRIES, **body: Any) -> dict[str, Any]:
+        try:
+            answer = self._leases.call(word, {**self._shown, **body}, tries)
+        except RefusedError as refused:
+            if refused.code == "lease_lost":
+                self.lost = True
+                say(f"lease lost: {refused}")
+                raise StoppedError from None
+            raise
+        self._note(answer)
+        return answer
+
+    def _renew(self) -> None:
+        """Renew at a third of the time that is left, and no later than the step asks for.
+
+        A renewal that gets no answer is tried again at a third of what is left then; when nothing
+        is left the lease may be another's.
+        """
+        while not self._over.wait(min(max(0.1, self._left() / 3), self.step["heartbeatS"])):
+            progress = {} if self.progress is None else {"progress": self.progress}
+            try:
+                self._call("renew", tries=1, **progress)
+                say(f"renewed until {self._expires_at:%H:%M:%S}")
+            except StoppedError:
+                return
+            except (RefusedError, UnreachableError) as error:
+                say(f"not renewed: {error}")
+                if self._left() <= 0:
+                    self.lost = True
+                    say("lease lost: its time is over")
+                    return
+
+    def _note(self, answer: dict[str, Any]) -> None:
+        if "expiresAt" in answer:
+            self._expires_at = datetime.fromisoformat(answer["expiresAt"])
+
+    def _left(self) -> float:
+        return (self._expires_at - datetime.now(UTC)).total_seconds()
+
+
+def summarise(held: Held, slow: float) -> dict[str, Any]:
+    """Summarise each document, from where an earlier worker left it; keep each summary."""
+    documents = held.step["given"]["documents"]
+    done: list[Any] = []
+    if resume := held.step["resume"]:
+        done = list(resume["partialResults"])
+        say(f"going on after {len(done)} of {len(documents)} documents")
+    for document in documents[len(done) :]:
+        held.pause(slow)
+        done.append({"name": document["name"], "sentences": most_telling(document["text"])})
+        held.checkpoint(len(done), done)
+        share = len(done) / len(documents)
+        held.progress = {"fraction": share, "message": document["name"]}
+        say(f"checkpoint {len(done)} of {len(documents)}: {document['name']}")
+    return {"summaries": done}
+
+
+def most_telling(text: str, how_many: int = 2) -> list[str]:
+    """Return the sentences whose words are the most frequent ones, in their order."""
+    prose = " ".join(line for line in text.splitlines() if re.match(r"[A-Z]", line))
+    sentences = re.findall(r"[^.!?]+[.!?](?=\s|$)", prose)
+    count = Counter(re.findall(r"[a-z]{4,}", prose.lower()))
+
+    def weight(sentence: str) -> float:
+        words = re.findall(r"[a-z]{4,}", sentence.lower())
+        return sum(count[word] for word in words) / (len(words) + 5)
+
+    chosen = sorted(sentences, key=weight, reverse=True)[:how_many]
+    return [sentence.strip() for sentence in sentences if sentence in chosen][:how_many]
+
+
+def work_on(held: Held, slow: float) -> None:
+    """Do the step and say what came of it; whatever goes wrong is told to the run."""
+    try:
+        output = summarise(held, slow)
+        held.settle("complete", output=output)
+    except StoppedError:
+        held.settle("release")
+    except UnreachableError:
+        raise  # the lease ends by itself, and another worker goes on
+    except Exception as error:
+        kind = type(error).__name__
+        held.settle("fail", error={"type": kind, "message": str(error) or kind})
+
+
+def main() -> int:
+    """Claim and work until told to stop."""
+    parser = argparse.ArgumentParser(description="Works on the step `summarise`.")
+    parser.add_argument("--url", required=True, help="of manage_lease: `leasehold dev` prints it")
+    parser.add_argument("--holder", default=f"{socket.gethostname()} {os.getpid()}")
+    parser.add_argument("--once", action="store_true", help="end after one claim")
+    parser.add_argument("--every", type=float, default=2, help="seconds between claims")
+    parser.add_argument("--slow", type=float, default=0, help="seconds each document takes more")
+    asked = parser.parse_args()
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    leases = Leases(asked.url)
+    while not stop.is_set():
+        step, code = None, 0
+        try:
+            if step := claim(leases, asked.holder):
+                work_on(Held(leases, step, stop), asked.slow)
+        except UnreachableError as error:  # it may come back
+            say(f"error: {error}")
+            code = 1
+        except RefusedError as error:
+            say(f"error: {error}")
+            return 1
+        if asked.once:
+            return code
+        if step is None:
+            stop.wait(asked.every)
+    return 0
+
+
+def claim(leases: Leases, holder: str) -> dict[str, Any] | None:
+    """Return a step and its lease; None where none waits."""
+    try:
+        # once: a claim whose answer was lost gave a lease that has to run out
+        step = leases.call("claim", {"stepType": STEP, "holder": holder}, tries=1)
+    except RefusedError as refused:
+        if refused.code != "nothing_to_claim":
+            raise
+        say("nothing to claim")
+        return None
+    until = datetime.fromisoformat(step["expiresAt"])
+    say(f"claimed {step['runId']}, attempt {step['attempt']}, until {until:%H:%M:%S}")
+    return step
+
+
+if __name__ == "__main__":
+    sys.exit(main())

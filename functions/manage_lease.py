@@ -1,0 +1,23 @@
+"""Cloud Function manage-lease: steps for workers that run elsewhere, under leases.
+
+Called by: workers on other machines, in any language (docs/remote-workers.md).
+Routes:    POST /leases:claim · :acquire · :renew · :checkpoint · :complete · :fail · :release.
+Answers:   200, or {"error": {"code", "message", "details"}} with 400, 404, 405, 409, 413, 503.
+           404 nothing_to_claim: ask again later. 409 lease_lost: stop, the step is another's.
+Settings:  docs/settings.md.
+Story:     leasehold.services.manage_lease.
+"""
+
+import flask
+import functions_framework
+
+from leasehold.web.manage_lease import answer_lease
+from leasehold.web.opening import Opening
+
+opening = Opening()  # a wrong setting or catalog fails here, at cold start
+
+
+@functions_framework.http
+def manage_lease(request: flask.Request) -> flask.Response:
+    """Answer one request."""
+    return answer_lease(opening, request)

@@ -1,0 +1,364 @@
+"""SIGTERM, as Cloud Run sends it: what is in flight is handed over in time, and goes on elsewhere.
+
+The functions run under the framework's own server, with its own handlers of signals.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold.adapters.clock import SystemClock
+from leasehold.bootstrap import Bundle, boot
+from leasehold.devserver.children import Child, Function, entry_folder, free_port
+from leasehold.devserver.cloud_tasks import CloudTasksDouble
+from leasehold.devserver.server import DevOptions, DevServer, settings_of
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.trace import TraceEvent
+from leasehold.services.read_runs import get_run, timeline_of
+from leasehold.services.start_run import StartRequest, start_run
+from tests.bundle.catalog import SIGNALLED
+from tests.bundle.conftest import Api, Begin, calls, settings, until
+
+LISTENING = ("listens", "listens_later", "polls")
+SCENES = list(itertools.product(("gthread", "sync"), ("master", "worker")))
+AT_ONCE = timedelta(seconds=3)
+STORY = [
+    "run_started",
+    "step_started",
+    "step_terminated",
+    "step_completed",
+    "step_handed_off",
+    "step_started",
+    "step_completed",
+    "run_completed",
+]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a handler wrote down of one attempt."""
+
+    attempt: int
+    word: str
+    process: int
+    at: datetime
+
+
+def told(folder: Path, run_id: str) -> list[Told]:
+    file = folder / "told"
+    rows = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+    return [
+        Told(int(attempt), word, int(process), datetime.fromisoformat(at))
+        for run, attempt, word, process, at in rows
+        if run == run_id
+    ]
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@dataclass
+class Scene:
+    """One instance that is told to end while four steps are in flight, and what came of it."""
+
+    runs: dict[str, str] = field(default_factory=dict)
+    workers: set[int] = field(default_factory=set)
+    signalled_at: datetime | None = None
+    done: dict[str, Manifest] = field(default_factory=dict)
+    traces: dict[str, list[TraceEvent]] = field(default_factory=dict)
+    later: dict[str, tuple[Manifest, list[TraceEvent]]] = field(default_factory=dict)
+
+
+class Region:
+    """Instances of execute_step. One that ends gets no more tasks: its next ones go to `next_`.
+
+    As under Cloud Run: there the front end decides it, here the address that tasks are made for.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tasks = CloudTasksDouble()
+        self.tasks_url = self.tasks.start()
+        self.next_ = Function("execute_step", free_port())
+        self.children: list[Child] = []
+        self.bundles: list[Bundle] = []
+        self._entries = entry_folder(["execute_step"])
+        self.add(self.next_)
+
+    def add(self, function: Function) -> Bundle:
+        """Start an instance; return an engine whose tasks go to it."""
+        child = Child(function, self._entries, self.environ(self.next_), print)
+        self.children.append(child)
+        child.start()
+        bundle = boot(self.environ(function))
+        self.bundles.append(bundle)
+        return bundle
+
+    def environ(self, function: Function) -> dict[str, str]:
+        environ = settings(self.folder) | {"PIPELINE_LEASE_TTL_S": "30"}
+        options = DevOptions(data=self.folder / "data", environ=environ)
+        return settings_of(options, function.url) | {"CLOUD_TASKS_EMULATOR_URL": self.tasks_url}
+
+    def wait_until_ready(self) -> None:
+        for child in self.children:
+            child.wait_until_ready(time.monotonic() + 30)
+
+    def close(self) -> None:
+        self.tasks.stop()
+        for child in self.children:
+            child.ask_to_stop()
+        for child in self.children:
+            child.wait_or_kill(time.monotonic() + 5, lambda: False)
+        for bundle in self.bundles:
+            bundle.close()
+
+
+@pytest.fixture(scope="module")
+def scenes(folder: Path) -> Iterator[dict[tuple[str, str], Scene]]:
+    """All scenes side by side, because a handler that ignores the signal is waited for."""
+    region = Region(folder)
+    try:
+        # given: on each instance one step of each kind is in flight
+        starters = {}
+        for kind, target in SCENES:
+            threads = {"gthread": 8, "sync": 1}[kind]
+            workers = {"gthread": 1, "sync": len(SIGNALLED)}[kind]
+            starters[kind, target] = region.add(
+                Function("execute_step", free_port(), workers=workers, threads=threads)
+            ).engine
+        region.wait_until_ready()
+        found = {scene: Scene() for scene in SCENES}
+        for key, scene in found.items():
+            for name in SIGNALLED:
+                run = start_run(starters[key], StartRequest(name, {"n": 1})).manifest
+                scene.runs[name] = run.run_id
+        for scene in found.values():
+            for run_id in scene.runs.values():
+                (began,) = until(lambda run_id=run_id: told(folder, run_id))  # type: ignore[misc] # bound here
+                scene.workers.add(began.process)
+
+        # when: its master, as pid 1 of a container, or its workers alone are told to end
+        for (_, target), scene in found.items():
+            victims = scene.workers
+            if target == "master":
+                victims = {parent_of(worker) for worker in scene.workers}
+            scene.signalled_at = SystemClock().now()
+            for pid in victims:
+                os.kill(pid, signal.SIGTERM)
+
+        # then: all runs go on; and in the end the handlers that ignore it return, too late
+        engine = region.bundles[0].engine
+        for scene in found.values():
+            for name, run_id in scene.runs.items():
+                until(lambda run_id=run_id: get_run(engine, run_id).status == "COMPLETED")  # type: ignore[misc] # as above
+                scene.done[name] = get_run(engine, run_id)
+                scene.traces[name] = timeline_of(engine, run_id)
+        (folder / "go-on").touch()
+        for scene in found.values():
+            until(lambda scene=scene: not any(map(is_running, scene.workers)))  # type: ignore[misc] # as above
+            for name, run_id in scene.runs.items():
+                scene.later[name] = (get_run(engine, run_id), timeline_of(engine, run_id))
+        yield found
+    finally:
+        (folder / "go-on").touch()
+        region.close()
+
+
+def terminated(scene: Scene, name: str) -> TraceEvent:
+    (event,) = [event for event in scene.traces[name] if event.type == "step_terminated"]
+    return event
+
+
+@pytest.mark.parametrize("name", SIGNALLED)
+@pytest.mark.parametrize(("kind", "target"), SCENES)
+def test_a_step_in_flight_is_handed_over_and_its_run_completes(
+    scenes: dict[tuple[str, str], Scene], kind: str, target: str, name: str
+) -> None:
+    scene = scenes[kind, target]
+    run = scene.done[name]
+
+    story = [event.type.value for event in scene.traces[name]]
+    assert [event for event in story if event != "checkpoint_resumed"] == STORY
+    assert terminated(scene, name).reason == "instance_shutdown"
+    assert (run.attempts.interrupted, run.attempts.failed, run.attempts.expired) == (0, 0, 0)
+    attempts = run.steps[name].attempts
+    assert (attempts.interrupted, attempts.failed, attempts.expired) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("name", SIGNALLED)
+@pytest.mark.parametrize(("kind", "target"), SCENES)
+def test_its_lease_is_released_in_time_and_the_next_attempt_runs_at_once(
+    scenes: dict[tuple[str, str], Scene],
+    folder: Path,
+    kind: str,
+    target: str,
+    name: str,
+    record_property: Any,
+) -> None:
+    """Elsewhere; Cloud Run kills what still runs 10 s after SIGTERM."""
+    scene = scenes[kind, target]
+    assert scene.signalled_at is not None
+    first, *_, second = [one for one in told(folder, scene.runs[name]) if one.word == "began"]
+    released_at = terminated(scene, name).at
+    took = released_at - scene.signalled_at
+    record_property("released_after_s", took.total_seconds())
+
+    if name in LISTENING:
+        (ended,) = [one for one in told(folder, scene.runs[name]) if one.word == "ended"]
+        assert released_at - ended.at < timedelta(seconds=2)
+        assert ended.at - scene.signalled_at < AT_ONCE
+    assert took < timedelta(seconds=8)
+    assert second.at - released_at < AT_ONCE
+    assert (first.attempt, second.attempt) == (1, 2)
+    assert second.process not in scene.workers
+
+
+@pytest.mark.parametrize(("kind", "target"), SCENES)
+def test_a_handler_that_keeps_checkpoints_goes_on_from_the_last(
+    scenes: dict[tuple[str, str], Scene], kind: str, target: str
+) -> None:
+    """The last one is made after the signal came."""
+    scene = scenes[kind, target]
+
+    output = scene.done["polls"].steps["polls"].output
+    resumed = [e for e in scene.traces["polls"] if e.type == "checkpoint_resumed"]
+    assert output == '{"n":1,"counted":[1,2,3,4,5],"begun_at":3}'
+    assert [event.attempt for event in resumed] == [2]
+
+
+@pytest.mark.parametrize("name", SIGNALLED)
+@pytest.mark.parametrize(("kind", "target"), SCENES)
+def test_what_a_handler_still_answers_after_its_release_changes_nothing(
+    scenes: dict[tuple[str, str], Scene], kind: str, target: str, name: str
+) -> None:
+    scene = scenes[kind, target]
+
+    assert scene.later[name] == (scene.done[name], scene.traces[name])
+
+
+# --- one bundle, whose leases run 1 s ---
+
+
+def started(api: Api, pipeline: str) -> str:
+    return str(api.call("/runs", {"pipeline": pipeline, "input": {"n": 1}})["runId"])
+
+
+def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing(
+    api: Api, folder: Path
+) -> None:
+    """It goes on as if nothing was: with a renewal, a checkpoint and a settlement."""
+    run_id = started(api, "polls")
+    (began,) = until(lambda: told(folder, run_id))
+    until(lambda: api.call(f"/runs/{run_id}")["checkpoint"]["iterationCount"] == 2)
+
+    os.kill(began.process, signal.SIGSTOP)
+    try:
+        api.ended(run_id)
+        before, story = api.call(f"/runs/{run_id}"), api.story(run_id)
+    finally:
+        os.kill(began.process, signal.SIGCONT)
+    until(lambda: "lease_lost polls" in api.story(run_id))
+    until(lambda: len(told(folder, run_id)) == 3)  # both began, and the first heard of its end
+
+    assert api.call(f"/runs/{run_id}") == before
+    after = api.story(run_id)
+    assert sorted(after) == sorted([*story, "lease_lost polls"])
+    assert [event for event in story if "step_" in event or "checkpoint" in event] == [
+        "step_started polls",
+        "step_terminated polls",
+        "checkpoint_resumed polls",
+        "step_completed polls",
+        "step_handed_off polls",
+        "step_started three",
+        "step_completed three",
+    ]
+    assert before["steps"]["polls"]["attempts"]["expired"] == 1
+    assert before["steps"]["polls"]["output"].endswith('"begun_at":2}')
+    assert [call[0] for call in calls(folder, run_id)] == ["three"]
+
+
+def test_workers_that_end_in_the_moment_of_settlement_lose_and_repeat_nothing(
+    api: Api, server: DevServer, folder: Path
+) -> None:
+    """Short steps, and one worker after the other is told to end; new ones take their place."""
+    first = api.start()
+    api.ended(first)
+    master = parent_of(int(calls(folder, first)[0][2]))
+    never, end = threading.Event(), time.monotonic() + 8
+    run_ids, ended = [], set()
+
+    while time.monotonic() < end:
+        run_ids += [api.start({"n": 1}) for _ in range(4)]
+        never.wait(0.05)  # some of their steps are done, others not
+        alive = [pid for pid in children_of(master) if pid not in ended]
+        if len(alive) == 2:
+            ended.add(alive[0])
+            os.kill(alive[0], signal.SIGTERM)
+
+    runs = [api.ended(run_id) for run_id in run_ids]
+    assert len(ended) > 4
+    for run in runs:
+        story = api.story(run["runId"])
+        assert [event for event in story if "handed_off" in event or "completed" in event] == [
+            "step_completed one",
+            "step_handed_off one",
+            "step_completed two",
+            "step_handed_off two",
+            "step_completed three",
+            "run_completed",
+        ]
+        for step in run["steps"].values():
+            assert (step["attempts"]["failed"], step["attempts"]["expired"]) == (0, 0)
+
+
+def children_of(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in text.split()]
+
+
+# --- the dev server ---
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_next_dev_server_goes_on_at_once_where_the_last_one_was_told_to_end(
+    begin: Begin, tmp_path: Path, number: signal.Signals
+) -> None:
+    """No lease is waited for: they run 30 s."""
+    process, api = begin(PIPELINE_LEASE_TTL_S="30")
+    run_ids = {name: started(api, name) for name in LISTENING}
+    until(lambda: all(told(tmp_path, run_id) for run_id in run_ids.values()))
+
+    process.send_signal(number)
+    code = process.wait(11)
+    _, api = begin(PIPELINE_LEASE_TTL_S="30")
+    began = time.monotonic()
+    runs = {name: api.ended(run_id) for name, run_id in run_ids.items()}
+
+    assert code == 0
+    assert time.monotonic() - began < 5
+    for name, run in runs.items():
+        events = api.call(f"/runs/{run['runId']}/trace")["events"]
+        ended = [event["reason"] for event in events if event["type"] == "step_terminated"]
+        attempts = run["steps"][name]["attempts"]
+        assert ended == ["instance_shutdown"]
+        assert (attempts["interrupted"], attempts["failed"], attempts["expired"]) == (1, 0, 0)
+        assert api.story(run["runId"]).count(f"step_handed_off {name}") == 1

@@ -1,0 +1,135 @@
+"""Whichever store keeps the runs, and however many workers ask at once: a run has one lease."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from leasehold import PipelineEntry, Registry, StepDispatchEntry
+from leasehold.bootstrap import Bundle, boot
+from leasehold.domain.lease import Fence
+from leasehold.errors import LeaseHeldError, LeaseLostError, NothingToClaimError
+from leasehold.ports.documents import Documents
+from leasehold.registry.pipelines import Catalog
+from leasehold.services.engine import Engine
+from leasehold.services.manage_lease import (
+    Claimed,
+    Shown,
+    acquire_run,
+    claim_step,
+    complete_step,
+    release_step,
+    renew_lease,
+    save_checkpoint,
+)
+from leasehold.services.start_run import StartRequest, start_run
+
+
+@pytest.fixture
+def engine(documents: Documents, tmp_path: Path, unique: str) -> Iterator[Engine]:
+    """An engine whose step type no other test has; the store is the module's."""
+    entry = StepDispatchEntry(
+        step_type=unique,
+        handler="remote",
+        agent_timeout=timedelta(minutes=1),
+        dispatch_deadline=timedelta(minutes=2),
+    )
+    catalog = Catalog(
+        steps=Registry("dispatch", [entry]),
+        pipelines=Registry("pipelines", [PipelineEntry(name=unique, steps=(unique,))]),
+    )
+    environ: Mapping[str, str] = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
+    bundle: Bundle = boot(environ, catalog=catalog, documents=documents)
+    yield bundle.engine
+    bundle.runner.heartbeat.close()
+
+
+@pytest.fixture
+def start(engine: Engine, unique: str) -> Callable[[], str]:
+    return lambda: start_run(engine, StartRequest(unique, {"n": 1})).manifest.run_id
+
+
+def shown(claimed: Claimed) -> Shown:
+    run = claimed.manifest
+    assert run.lease is not None
+    return Shown(run.run_id, Fence(run.lease.lease_id, run.fencing_token))
+
+
+def test_claims_come_in_the_order_of_the_starts(
+    engine: Engine, start: Callable[[], str], unique: str
+) -> None:
+    runs = [start() for _ in range(12)]
+
+    claimed = [claim_step(engine, unique, "vm-1").manifest.run_id for _ in runs]
+
+    assert claimed == runs
+    with pytest.raises(NothingToClaimError):
+        claim_step(engine, unique, "vm-1")
+
+
+def test_of_many_that_claim_at_once_each_run_goes_to_one(
+    kind: str, engine: Engine, start: Callable[[], str], unique: str
+) -> None:
+    """The emulator lets those who read under one lock wait 2 s each; Firestore itself does not."""
+    how_many, workers = (6, 2) if kind == "firestore" else (24, 8)
+    runs = {start() for _ in range(how_many)}
+
+    def claim_all(worker: int) -> list[Claimed]:
+        claimed = []
+        while True:
+            try:
+                claimed.append(claim_step(engine, unique, f"vm-{worker}"))
+            except NothingToClaimError:
+                return claimed
+
+    with ThreadPoolExecutor(workers) as threads:
+        claimed = [one for found in threads.map(claim_all, range(workers)) for one in found]
+
+    assert sorted(one.manifest.run_id for one in claimed) == sorted(runs)
+    assert {one.manifest.fencing_token for one in claimed} == {1}
+    for one in claimed:
+        renew_lease(engine, shown(one))
+
+
+def test_of_many_that_want_one_run_one_gets_it(
+    kind: str, engine: Engine, start: Callable[[], str]
+) -> None:
+    run_id = start()
+    workers = 2 if kind == "firestore" else 8
+
+    def acquire(worker: int) -> Claimed | None:
+        try:
+            return acquire_run(engine, run_id, f"vm-{worker}")
+        except LeaseHeldError:
+            return None
+
+    with ThreadPoolExecutor(workers) as threads:
+        claimed = [one for one in threads.map(acquire, range(workers)) if one]
+
+    assert len(claimed) == 1
+
+
+def test_a_step_goes_on_from_its_checkpoint_and_is_settled_once(
+    engine: Engine, start: Callable[[], str], unique: str
+) -> None:
+    run_id = start()
+    first = claim_step(engine, unique, "vm-1")
+    large = '["' + "é" * 40_000 + '"]'
+    save_checkpoint(engine, shown(first), iteration_count=3, phase="reading", partial_results=large)
+    release_step(engine, shown(first))
+
+    second = claim_step(engine, unique, "vm-2")
+    outcomes = [complete_step(engine, shown(second), "2", "SUCCESS").outcome for _ in range(2)]
+
+    checkpoint = second.manifest.checkpoint
+    assert checkpoint is not None
+    assert (second.manifest.run_id, second.manifest.fencing_token) == (run_id, 2)
+    assert (checkpoint.phase, checkpoint.iteration_count) == ("reading", 3)
+    assert second.partial_results == large
+    assert outcomes == ["completed", "completed"]
+    with pytest.raises(LeaseLostError):
+        renew_lease(engine, shown(second))

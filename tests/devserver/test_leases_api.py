@@ -1,0 +1,62 @@
+"""The API of leases is served where the catalog has steps for workers elsewhere."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from leasehold.devserver.children import free_port
+from leasehold.devserver.server import DevOptions, DevServer
+from leasehold.errors import SettingError
+from tests.bundle.conftest import ROOT, settings
+
+REMOTE = {"LEASEHOLD_CATALOG": "tests.devserver.catalog_of_remote"}
+
+
+def test_it_is_served_and_told_where_a_step_is_remote(tmp_path: Path) -> None:
+    told: list[str] = []
+    environ, port = settings(tmp_path) | REMOTE, free_port()
+    options = DevOptions(port=free_port(), data=tmp_path / "data", environ=environ, lease_port=port)
+    server = DevServer(options, told.append)
+    try:
+        server.start()
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(f"{server.leases_url}/nothing", timeout=10)  # noqa: S310 - our own server
+    finally:
+        server.stop()
+
+    assert server.leases_url == f"http://127.0.0.1:{port}"
+    assert told[-1] == f"leases http://127.0.0.1:{port}"
+    with caught.value as answer:
+        assert answer.code == 404
+        assert "/leases:claim" in answer.read().decode()
+
+
+def test_it_is_not_served_where_no_step_is_remote(tmp_path: Path) -> None:
+    server = DevServer(DevOptions(port=free_port(), environ=settings(tmp_path)), print)
+
+    assert server.leases_url is None
+
+
+def test_a_bundle_without_its_entry_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "functions").mkdir()
+    for name in ("execute_step", "serve_api", "sweep_dead_letters"):
+        (tmp_path / f"functions/{name}.py").symlink_to(ROOT / f"functions/{name}.py")
+    monkeypatch.chdir(tmp_path)
+    options = DevOptions(port=free_port(), environ=settings(tmp_path) | REMOTE)
+
+    with pytest.raises(SettingError, match=r"functions/manage_lease\.py"):
+        DevServer(options, print)
+
+
+def test_its_port_is_its_own(tmp_path: Path) -> None:
+    port = free_port()
+    options = DevOptions(port=port, lease_port=port, environ=settings(tmp_path) | REMOTE)
+
+    with pytest.raises(SettingError, match="--lease-port"):
+        DevServer(options, print)

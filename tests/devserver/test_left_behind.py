@@ -1,0 +1,99 @@
+"""What a dead worker leaves behind is told from what its server still has."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from leasehold.devserver.left_behind import Process, kill_left_behind, left_behind, processes
+
+#: A server with two workers: each starts a process and tells who that is; ended by its input.
+WORKER = """
+import subprocess
+print(subprocess.Popen(["sleep", "600"]).pid, flush=True)
+input()
+"""
+SERVER = f"""
+import sys
+from subprocess import PIPE, Popen
+workers = [Popen([sys.executable, "-c", {WORKER!r}], stdin=PIPE, stdout=PIPE) for _ in range(2)]
+for it in workers:
+    print(it.pid, int(it.stdout.readline()), flush=True)
+input()
+"""
+
+
+def row(pid: int, parent: int, session: int = 10) -> Process:
+    return Process(pid, parent, session, started=str(pid))
+
+
+def table(*rows: Process) -> dict[int, Process]:
+    return {it.pid: it for it in rows}
+
+
+def test_what_descends_from_the_server_is_not_left_behind() -> None:
+    running = table(row(1, 0, 1), row(10, 1), row(11, 10), row(12, 11))
+
+    assert left_behind(running, 10) == set()
+
+
+def test_what_was_given_to_somebody_else_is_left_behind_with_all_below_it() -> None:
+    running = table(row(1, 0, 1), row(10, 1), row(11, 10), row(20, 1), row(21, 20))
+
+    assert left_behind(running, 10) == {row(20, 1), row(21, 20)}
+
+
+def test_what_is_of_another_session_is_left_alone() -> None:
+    running = table(row(1, 0, 1), row(10, 1), row(20, 1, 20), row(21, 20, 20))
+
+    assert left_behind(running, 10) == set()
+
+
+def test_all_is_left_behind_where_the_server_is_gone() -> None:
+    running = table(row(1, 0, 1), row(11, 1), row(12, 11))
+
+    assert left_behind(running, 10) == {row(11, 1), row(12, 11)}
+
+
+def test_a_table_that_goes_round_in_circles_ends() -> None:
+    """/proc is read while it changes."""
+    running = table(row(11, 12), row(12, 11))
+
+    assert left_behind(running, 10) == {row(11, 12), row(12, 11)}
+
+
+@pytest.fixture
+def server() -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    yield process
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_only_what_the_dead_worker_started_is_killed(server: subprocess.Popen[str]) -> None:
+    assert server.stdout is not None
+    dead, left = map(int, server.stdout.readline().split())
+    living, kept = map(int, server.stdout.readline().split())
+    assert kill_left_behind(server.pid) == 0
+
+    os.kill(dead, signal.SIGKILL)
+    killed = 0
+    while not killed:  # the kernel takes a moment
+        killed = kill_left_behind(server.pid)
+
+    running = processes()
+    assert killed == 1
+    assert not {dead, left} & running.keys()
+    assert {server.pid, living, kept} <= running.keys()

@@ -1,0 +1,173 @@
+"""The example's worker as people run it: real processes, real signals, a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold.domain.manifest import Manifest
+from leasehold.testing import InProcessEngine
+from tests.bundle.conftest import ROOT, until
+from tests.examples.conftest import Begin
+
+SUMMARY = ["A worker renews its lease.", "Nobody shares a lease."]
+EVERY = ("--every", "0.2")
+
+
+@pytest.fixture
+def run(engine: InProcessEngine, folder: Path) -> Manifest:
+    """A run that waits for a worker elsewhere."""
+    run_id = engine.start("digest", {"folder": str(folder)}).run_id
+    until(lambda: engine.show(run_id).claimable)
+    return engine.show(run_id)
+
+
+def ended(engine: InProcessEngine, run: Manifest) -> Manifest:
+    return engine.wait(run.run_id, timeout=20)
+
+
+def summaries(run: Manifest) -> Any:
+    return json.loads(run.steps["summarise"].output or "null")["summaries"]
+
+
+def story(engine: InProcessEngine, run: Manifest, *types: str) -> list[str]:
+    return [event.type for event in engine.trace(run.run_id) if event.type in types]
+
+
+def test_a_worker_elsewhere_does_its_step_and_the_bundle_the_others(
+    engine: InProcessEngine, run: Manifest, begin: Begin, tmp_path: Path
+) -> None:
+    worker = begin("--once")
+
+    assert worker.ended() == 0, worker.said
+    done = ended(engine, run)
+    assert done.status == "COMPLETED"
+    assert summaries(done) == [
+        {"name": f"{number}.md", "sentences": SUMMARY} for number in range(1, 6)
+    ]
+    report = next((tmp_path / "artifacts").rglob("digest.md")).read_text()
+    assert report.count(" ".join(SUMMARY)) == 5
+    assert "complete: handed_off" in worker.said
+
+
+def test_a_lease_is_renewed_for_as_long_as_the_work_takes(
+    engine: InProcessEngine, run: Manifest, begin: Begin
+) -> None:
+    """Each document takes longer than a lease runs."""
+    worker = begin("--once", "--slow", "1.2")
+
+    worker.wait_until_it_says("checkpoint 2 of 5")
+
+    assert worker.said.count("renewed until") >= 3
+    assert story(engine, run, "step_terminated") == []
+    progress = engine.show(run.run_id).steps["summarise"].progress
+    assert progress is not None
+    assert progress.message.endswith(".md")
+
+
+def test_after_kill_9_another_worker_goes_on_from_the_checkpoint(
+    engine: InProcessEngine, run: Manifest, begin: Begin
+) -> None:
+    first = begin("--slow", "0.3")
+    first.wait_until_it_says("checkpoint 2 of 5")
+
+    first.process.kill()
+    first.ended()
+    kept = first.said.count("checkpoint")
+    second = begin(*EVERY)
+    done = ended(engine, run)
+
+    assert f"going on after {kept} of 5 documents" in second.said
+    assert second.said.count("checkpoint") == 5 - kept
+    assert [one["name"] for one in summaries(done)] == [f"{n}.md" for n in range(1, 6)]
+    assert (done.status, done.fencing_token) == ("COMPLETED", 4)  # gather, two attempts, report
+    assert done.steps["summarise"].attempts.expired == 1
+    assert story(engine, run, "step_terminated", "checkpoint_resumed") == [
+        "step_terminated",
+        "checkpoint_resumed",
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_is_told_to_stop_gives_its_lease_back(
+    engine: InProcessEngine, run: Manifest, begin: Begin, number: signal.Signals
+) -> None:
+    worker = begin("--slow", "0.3")
+    worker.wait_until_it_says("checkpoint 1 of 5")
+
+    worker.process.send_signal(number)
+
+    assert worker.ended() == 0
+    assert worker.said.endswith("release: released\n")
+    left = engine.show(run.run_id)
+    assert (left.status, left.claimable) == ("PENDING", "summarise")
+    assert left.steps["summarise"].attempts.interrupted == 1
+
+
+def test_a_worker_that_was_away_learns_that_its_lease_is_lost_and_changes_nothing(
+    engine: InProcessEngine, run: Manifest, begin: Begin
+) -> None:
+    """A machine that is suspended wakes up in the middle of work that is another's by now."""
+    first = begin("--once", "--slow", "0.3")
+    first.wait_until_it_says("checkpoint 2 of 5")
+    first.process.send_signal(signal.SIGSTOP)
+    begin(*EVERY)
+    done = ended(engine, run)
+
+    first.process.send_signal(signal.SIGCONT)
+
+    assert first.ended() == 0
+    assert "lease lost: lease_lost: Lease " in first.said
+    assert "checkpoint 5 of 5" not in first.said
+    assert engine.show(run.run_id) == done
+
+
+def test_a_worker_without_work_says_so(begin: Begin) -> None:
+    worker = begin("--once")
+
+    assert worker.ended() == 0
+    assert worker.said.endswith(" nothing to claim\n")
+
+
+def test_a_server_that_is_not_there_is_named(begin: Begin) -> None:
+    worker = begin("--url", "http://127.0.0.1:1", "--once")
+
+    assert worker.ended() == 1
+    assert "error: http://127.0.0.1:1 does not answer" in worker.said
+
+
+def test_a_folder_that_is_not_there_is_told_with_the_run(engine: InProcessEngine) -> None:
+    lost = ended(engine, engine.start("digest", {"folder": "/no/such/folder"}))
+
+    assert lost.dead_letter_reason == "PERMANENT_FAILURE"
+    assert "/no/such/folder is no folder" in str(lost.dead_letter_detail)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_commands_of_the_docs_do_what_they_say(
+    engine: InProcessEngine, run: Manifest, url: str, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "remote-workers.md").read_text()
+    (commands,) = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+    said = subprocess.run(
+        ["/bin/sh", "-e", "-c", commands],
+        cwd=tmp_path,
+        env=os.environ | {"LEASES": url},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    ).stdout
+
+    assert said.count('"expiresAt"') == 2
+    assert said.endswith('{"outcome":"handed_off"}')
+    assert ended(engine, run).status == "COMPLETED"

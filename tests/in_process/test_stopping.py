@@ -1,0 +1,124 @@
+"""What a handler may do when its attempt should end, and what becomes of one that does nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from leasehold.domain import lifecycle
+from leasehold.domain.change import on_run
+from leasehold.domain.manifest import run_ref
+from leasehold.testing import InProcessEngine
+from tests.in_process.sample import CALLS, ENTERED, GO_ON
+from tests.in_process.test_threads import poll
+
+Make = Callable[..., InProcessEngine]
+Hold = Callable[..., Any]
+
+
+def types_of(engine: InProcessEngine, run_id: str) -> list[str]:
+    return [event.type.value for event in engine.trace(run_id)]
+
+
+@pytest.mark.parametrize("pipeline", ["counts", "counts_later"])
+def test_a_handler_goes_on_from_its_checkpoint(
+    threaded: Make, holding: Hold, pipeline: str
+) -> None:
+    """One that waits is woken at once, in a thread or in a coroutine."""
+    began = time.monotonic()
+    with threaded() as engine:
+        run = holding(engine, pipeline)
+    took = time.monotonic() - began
+    GO_ON[run.run_id].set()
+
+    with threaded() as engine:
+        left = engine.show(run.run_id)
+        engine.adopt(run.run_id)
+        done = engine.wait(run.run_id, 30)
+        story = types_of(engine, run.run_id)
+
+    step = left.current_step
+    assert took < 5
+    assert (left.lease, left.attempts.interrupted, left.attempts.failed) == (None, 1, 0)
+    assert left.checkpoint is not None
+    assert (left.checkpoint.phase, left.checkpoint.iteration_count) == ("counting", 1)
+    assert done.status == "COMPLETED"
+    assert done.steps[step].output == '{"n":3,"counted":[1,2,3],"begun_at":1}'
+    assert done.checkpoint is None
+    assert story[:5] == [
+        "run_started",
+        "step_started",
+        "step_terminated",
+        "checkpoint_resumed",
+        "step_completed",
+    ]
+
+
+def test_a_callback_ends_what_no_flag_reaches(threaded: Make, holding: Hold) -> None:
+    began = time.monotonic()
+    with threaded() as engine:
+        run = holding(engine, "closes")
+    took = time.monotonic() - began
+
+    with threaded(workers=0) as engine:
+        left = engine.show(run.run_id)
+
+    assert took < 5
+    assert not GO_ON[run.run_id].is_set()  # that callback was forgotten
+    assert (left.lease, left.attempts.interrupted, left.attempts.failed) == (None, 1, 0)
+
+
+def test_a_cancelled_run_stops_its_handler_and_says_so_once(threaded: Make, holding: Hold) -> None:
+    with threaded(PIPELINE_LEASE_TTL_S="3", PIPELINE_HEARTBEAT_S="0.1") as engine:
+        run = holding(engine, "counts")
+        cancel = partial(lifecycle.cancel, rules=engine.engine.rules, actor="ann", reason="enough")
+        engine.engine.documents.transact(run_ref(run.run_id), on_run(run.run_id, cancel))
+        poll(lambda: not engine.held_runs())
+        events = engine.trace(run.run_id)
+        done = engine.show(run.run_id)
+
+    assert done.cancelled
+    assert [event.reason for event in events if event.type == "step_terminated"] == ["cancelled"]
+    assert "lease_lost" not in {event.type for event in events}
+
+
+def test_an_engine_does_not_wait_for_a_handler_that_hears_nobody(
+    threaded: Make, holding: Hold
+) -> None:
+    """Its lease is given back in time; what it still answers changes nothing."""
+    engine = threaded()
+    run = holding(engine, "deaf")
+    ENTERED[run.run_id].clear()
+
+    began = time.monotonic()
+    engine.close(grace=0.3)
+    took = time.monotonic() - began
+
+    with threaded() as after:
+        left = after.show(run.run_id)
+        after.adopt(run.run_id)
+        assert ENTERED[run.run_id].wait(10)
+        second = after.show(run.run_id)
+        GO_ON[run.run_id].set()
+        done = after.wait(run.run_id, 30)
+        poll(lambda: not engine.held_runs())
+        story = types_of(after, run.run_id)
+
+    assert 0.3 <= took < 2.3
+    assert (left.status, left.lease) == ("PENDING", None)
+    assert (left.attempts.interrupted, left.attempts.failed) == (1, 0)
+    assert second.fencing_token == 2
+    assert done.status == "COMPLETED"
+    assert done.fencing_token == 2
+    assert CALLS[run.run_id, "deaf"] == 2
+    assert story == [
+        "run_started",
+        "step_started",
+        "step_terminated",
+        "step_completed",
+        "run_completed",
+    ]

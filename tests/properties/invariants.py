@@ -1,0 +1,164 @@
+"""What must hold for every change, and for every run after each of them."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+import pydantic_core
+
+from leasehold.domain.change import Change, owed_tasks
+from leasehold.domain.lease import held_lease
+from leasehold.domain.manifest import Manifest, to_document
+from leasehold.domain.status import RunStatus
+from leasehold.errors import LeaseLostError
+from tests.properties.model import (
+    GRACE,
+    MAX_INTERRUPTIONS,
+    MAX_RETRIES,
+    PLAN,
+    WAIT,
+    Known,
+    Worker,
+)
+
+#: The fields of a run that has ended which a recreation may still write.
+LINEAGE = ("recreated_as", "updated_at", "traced", "alarm_at")
+
+
+def text(manifest: Manifest) -> str:
+    return pydantic_core.to_json(to_document(manifest)).decode()
+
+
+def from_store(manifest: Manifest) -> Manifest:
+    """Return the run as it comes back from a store, and check that it is the same."""
+    stored = Manifest.model_validate(json.loads(text(manifest)))
+    assert stored == manifest, "a manifest survives its store"
+    return stored
+
+
+def check_change(before: Manifest, change: Change, now: datetime) -> None:
+    after = change.manifest
+    if not change.changed:
+        assert after == before
+        assert (change.events, change.created) == ((), None)
+        return
+    assert after.updated_at == now
+    assert after.traced == before.traced + len(change.events)
+    if before.is_terminal:
+        assert after.with_(**{name: getattr(before, name) for name in LINEAGE}) == before
+        return
+    seen = {"enqueued": after.dispatch.enqueued, "seen_at": after.dispatch.seen_at}
+    same = after.dispatch == before.dispatch.with_(**seen)
+    new = not same or after.dispatch.enqueued < before.dispatch.enqueued
+    assert after.dispatch.generation == before.dispatch.generation + new
+    assert not (new and after.paused), "a paused run is not dispatched"
+    _check_kept(before, after)
+    new_lease = _lease_id(after) not in (None, _lease_id(before))
+    assert after.fencing_token == before.fencing_token + new_lease
+    was, is_ = PLAN.index(before.current_step), PLAN.index(after.current_step)
+    assert is_ - was in (0, 1)
+    for step in PLAN[:was]:
+        assert after.steps[step] == before.steps[step], "what was handed off never changes"
+    if is_ == was:
+        assert after.steps[PLAN[was]].handed_off_at is None
+    else:
+        assert after.steps[PLAN[was]].handed_off_at == now
+
+
+def _check_kept(before: Manifest, after: Manifest) -> None:
+    """Only the holder of the lease writes a checkpoint, and keeps the lease with it."""
+    if after.checkpoint in (None, before.checkpoint):
+        return
+    assert before.lease is not None
+    assert _lease_id(after) == before.lease.lease_id
+    assert after.checkpoint.fencing_token == before.fencing_token
+    assert (after.checkpoint.step, after.checkpoint.trial) == (before.current_step, before.trial)
+    assert after.dispatch == before.dispatch
+
+
+def _lease_id(manifest: Manifest) -> str | None:
+    return None if manifest.lease is None else manifest.lease.lease_id
+
+
+def check_lease(manifest: Manifest, known: Known) -> None:
+    assert (manifest.status is RunStatus.IN_PROGRESS) is (manifest.lease is not None)
+    assert _lease_id(manifest) == known.holder
+    if manifest.lease is not None:
+        assert manifest.lease.expires_at == known.ends_at <= manifest.lease.max_expires_at
+        assert manifest.lease.max_expires_at == known.cap
+        assert manifest.dispatch.enqueued
+        assert manifest.dispatch.step == manifest.current_step
+
+
+def check_alarm(manifest: Manifest, known: Known) -> None:
+    ends = (manifest.status is RunStatus.COMPLETED, manifest.cancelled, manifest.dead_lettered)
+    assert sum(ends) <= 1
+    assert manifest.is_terminal is any(ends)
+    assert not (manifest.is_terminal and (manifest.paused or manifest.lease))
+    if manifest.lease is not None:
+        assert manifest.alarm_at == manifest.lease.expires_at
+    elif any(ends) or manifest.paused or manifest.status is RunStatus.BLOCKED:
+        assert manifest.alarm_at is None
+    elif known.elsewhere:
+        assert manifest.alarm_at == manifest.dispatch.not_before + WAIT
+    else:
+        known_until = manifest.dispatch.seen_at or manifest.dispatch.not_before
+        assert manifest.alarm_at == max(known_until, manifest.dispatch.not_before) + GRACE
+
+
+def check_owed(manifest: Manifest, known: Known) -> None:
+    live = not manifest.is_terminal and not manifest.paused
+    waits = live and manifest.status in (RunStatus.PENDING, RunStatus.ERROR)
+    owed = [(task.generation, task.not_before, task.queue) for task in owed_tasks(manifest)]
+    dispatch = manifest.dispatch
+    assert manifest.claimable == (manifest.current_step if waits and known.elsewhere else None)
+    assert dispatch.remote is known.elsewhere
+    if waits:
+        assert dispatch.step == manifest.current_step
+        assert dispatch.enqueued is (dispatch.seen_at is not None), "only a sweep can know"
+    if waits and not dispatch.enqueued and not known.elsewhere:
+        assert owed == [(dispatch.generation, dispatch.not_before, manifest.current_step)]
+    else:
+        assert owed == []
+
+
+def check_counts(manifest: Manifest, known: Known) -> None:
+    assert manifest.attempts.model_dump() == {
+        "failed": known.ends["failed"],
+        "interrupted": known.ends["interrupted"],
+        "expired": known.ends["expired"],
+        "continued": 0,
+    }
+    one_more = 1 if manifest.dead_lettered else 0
+    assert known.ends["failed"] <= MAX_RETRIES + one_more
+    assert manifest.interruptions == known.stuck <= MAX_INTERRUPTIONS + one_more
+
+
+def check_steps(manifest: Manifest, known: Known) -> None:
+    kept_last = manifest.checkpoint
+    if kept_last is None:
+        assert known.checkpoint is None
+    else:
+        facts = (kept_last.phase, kept_last.iteration_count, kept_last.fencing_token)
+        assert facts == known.checkpoint
+        assert kept_last.step == manifest.current_step
+    place = PLAN.index(manifest.current_step)
+    current = manifest.steps[manifest.current_step]
+    assert current.status is manifest.status
+    assert (manifest.block is not None) is (manifest.status is RunStatus.BLOCKED)
+    assert [manifest.steps[step].status for step in PLAN[:place]] == [RunStatus.COMPLETED] * place
+    for step in PLAN[place + 1 :]:
+        assert manifest.steps[step].output is None
+        assert manifest.steps[step].status is RunStatus.PENDING
+    outputs = {step: r.output for step, r in manifest.steps.items() if r.output is not None}
+    kept = {} if known.kept is None else {manifest.current_step: known.kept}
+    assert outputs == known.handed_off | kept
+
+
+def is_let_in(manifest: Manifest, now: datetime, worker: Worker) -> bool:
+    try:
+        held_lease(manifest, now, worker.fence)
+    except LeaseLostError:
+        return False
+    return True

@@ -1,0 +1,95 @@
+"""Whatever was reached, a run that is not parked comes to an end."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from leasehold.domain import lifecycle
+from leasehold.domain.change import owed_tasks
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.lease import Fence
+from leasehold.domain.manifest import KeptValue, Manifest
+from leasehold.domain.status import Outcome
+from tests.properties.model import ERROR, MAX_INTERRUPTIONS, MAX_RETRIES, PLAN
+
+#: How the workers of a proof of liveness behave, attempt after attempt.
+HABITS: dict[str, tuple[str, ...]] = {
+    "good": ("complete",),
+    "failing": ("fail",),
+    "dying": ("die",),
+    "interrupted": ("release",),
+    "moody": ("die", "fail", "release", "complete"),
+    "busy": ("checkpoint", "checkpoint", "release"),
+}
+
+#: Each step may fail, be interrupted, get on once, be interrupted again and succeed; an attempt
+#: takes a sweep, a hint and an end.
+BOUND = 3 * len(PLAN) * (MAX_RETRIES + 1 + 2 * (MAX_INTERRUPTIONS + 1) + 1)
+
+
+def comes_to_an_end(
+    manifest: Manifest, now: datetime, rules: Rules, habit: str, *, by_hints: bool
+) -> None:
+    """Check that the run ends by its tasks, or where each first task is lost, by its alarms.
+
+    Workers elsewhere claim what is offered, or none of them ever comes.
+    """
+    replaced = False
+    for attempt in range(BOUND):
+        if manifest.is_terminal:
+            assert habit != "failing" or manifest.dead_lettered
+            return
+        assert manifest.alarm_at is not None
+        owed = owed_tasks(manifest)
+        comes = (by_hints or replaced) and owed
+        now = max(now, owed[0].not_before if comes else manifest.alarm_at)
+        generation = manifest.dispatch.generation
+        if by_hints and manifest.claimable is not None:
+            now = max(now, manifest.dispatch.not_before)
+            change = lifecycle.claim(
+                manifest, now, rules=rules, lease_id=f"proof-{attempt}", holder="proof"
+            )
+        elif comes or (by_hints and manifest.lease is not None):
+            change = lifecycle.arrive(
+                manifest,
+                now,
+                rules=rules,
+                generation=generation,
+                lease_id=f"proof-{attempt}",
+                holder="proof",
+            )
+        elif manifest.lease is not None:
+            lease_id = manifest.lease.lease_id
+            change = lifecycle.expire(manifest, now, rules=rules, lease_id=lease_id)
+        else:
+            change = lifecycle.redispatch(
+                manifest, now, rules=rules, generation=generation, in_queue=False
+            )
+        replaced = change.outcome is Outcome.REDISPATCHED
+        manifest = change.manifest
+        if change.outcome is Outcome.ACQUIRED:
+            deed = HABITS[habit][attempt % len(HABITS[habit])]
+            manifest = _do(deed, manifest, now, rules)
+    pytest.fail(f"a run with {habit} workers did not end in {BOUND} steps: {manifest!r}")
+
+
+def _do(deed: str, manifest: Manifest, now: datetime, rules: Rules) -> Manifest:
+    assert manifest.lease is not None
+    facts: dict[str, Any] = {
+        "rules": rules,
+        "fence": Fence(manifest.lease.lease_id, manifest.fencing_token),
+    }
+    match deed:
+        case "complete":
+            return lifecycle.complete(manifest, now, **facts, output=KeptValue(text="1")).manifest
+        case "fail":
+            return lifecycle.fail(manifest, now, **facts, error=ERROR).manifest
+        case "checkpoint":
+            facts |= {"iteration_count": 1, "phase": "read", "partial_results": KeptValue()}
+            return lifecycle.checkpoint(manifest, now, **facts).manifest
+        case "release":
+            return lifecycle.release(manifest, now, **facts, reason="instance_shutdown").manifest
+    return manifest  # it died

@@ -1,0 +1,127 @@
+"""What the model of the lifecycle knows: a catalog, workers, and what it learned of each run."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Container
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from leasehold.domain.dispatch import StepSettings
+from leasehold.domain.lease import Fence
+from leasehold.domain.lifecycle import NewRun
+from leasehold.domain.manifest import Block, ErrorRecord, KeptValue, Manifest
+from leasehold.domain.status import Outcome
+
+PLAN = ("draft", "check", "send")
+MAX_RETRIES = 1
+MAX_INTERRUPTIONS = 2
+TTL = timedelta(seconds=150)
+GRACE = timedelta(seconds=60)
+WAIT = timedelta(seconds=400)
+START = datetime(2026, 1, 1, tzinfo=UTC)
+FOUND = Block(code="TOO_SHORT", finding="3 words", remediation="Approve or retry.")
+ERROR = ErrorRecord(type="AgentClientError", code="overloaded", message="try later")
+
+
+def _settings(step: str, *, deadline_s: int, heartbeat_s: int | None) -> StepSettings:
+    return StepSettings(
+        step_type=step,
+        agent_timeout=timedelta(seconds=deadline_s - 5),
+        dispatch_deadline=timedelta(seconds=deadline_s),
+        max_retries=MAX_RETRIES,
+        heartbeat=None if heartbeat_s is None else timedelta(seconds=heartbeat_s),
+        queue=step,
+        remote=False,
+        schedule_to_start=WAIT,
+        sources={"agentTimeout": "entry"},
+    )
+
+
+#: One short-lived step, one whose lease is never renewed, and one with a long deadline.
+CATALOG = {
+    "draft": _settings("draft", deadline_s=15, heartbeat_s=10),
+    "check": _settings("check", deadline_s=20, heartbeat_s=None),
+    "send": _settings("send", deadline_s=600, heartbeat_s=10),
+}
+
+
+def catalog_of(away: Container[str]) -> dict[str, StepSettings]:
+    """Return the catalog of a deploy where workers elsewhere claim these steps."""
+    return {step: replace(entry, remote=step in away) for step, entry in CATALOG.items()}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A run as a worker saw it last: all it needs to write without a read.
+
+    `at` is the store's time then. `elapsed` is how long the world had gone on by then: what a
+    worker's own clock shows is of no use to it, how much time passed on that clock is.
+    """
+
+    manifest: Manifest
+    version: int
+    at: datetime
+    elapsed: timedelta
+
+
+@dataclass
+class Worker:
+    """Somebody who got a lease once, and remembers it for ever.
+
+    `asleep` is how long its machine was suspended since it saw the run: its clock stood still.
+    """
+
+    run_id: str
+    fence: Fence
+    seen: Seen
+    asleep: timedelta = timedelta()
+    reads: bool = True  # False: it writes on what it has seen
+
+
+class Kept(NamedTuple):
+    """A checkpoint, and the token of the lease that wrote it."""
+
+    phase: str
+    iterations: int
+    fencing_token: int
+
+
+@dataclass
+class Known:
+    """What the model has learned of a run from the answers."""
+
+    holder: str | None = None
+    ends_at: datetime = START
+    cap: datetime = START
+    settled: tuple[str, Outcome] | None = None
+    ends: Counter[str] = field(default_factory=Counter)
+    stuck: int = 0  # interruptions since the last progress
+    checkpoint: Kept | None = None
+    elsewhere: bool = False  # how its dispatch was frozen
+    kept: str | None = None
+    handed_off: dict[str, str] = field(default_factory=dict)
+
+    def let_go(self) -> None:
+        self.holder = None
+
+    def cut_short(self, end: str) -> None:
+        self.ends[end] += 1
+        self.stuck += 1
+
+
+def new_run(run_id: str) -> NewRun:
+    return NewRun(
+        run_id=run_id,
+        pipeline="letters",
+        plan=PLAN,
+        input=KeptValue(text='{"to":"ada"}'),
+        input_digest="abc",
+        nonce=f"nonce of {run_id}",
+    )
+
+
+def output_of(worker: Worker) -> str:
+    return json.dumps(f"by {worker.fence.lease_id}")

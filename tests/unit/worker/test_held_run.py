@@ -1,0 +1,354 @@
+"""A run under a lease: on a real store, in time that the test moves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.adapters.sqlite import SqliteDocuments
+from leasehold.bootstrap import Bundle, boot
+from leasehold.domain import lifecycle
+from leasehold.domain.change import on_run
+from leasehold.domain.document import DecideDocument, Ref
+from leasehold.domain.manifest import KeptValue, Manifest, run_ref
+from leasehold.domain.status import Outcome
+from leasehold.domain.trace import TraceEvent
+from leasehold.errors import LeaseLostError, StoreUnavailableError
+from leasehold.ports.documents import Committed, Snapshot
+from leasehold.registry.pipelines import Catalog
+from leasehold.services.engine import Engine
+from leasehold.services.execute_step import Hint, arrive, execute_step
+from leasehold.services.read_runs import get_run, timeline_of
+from leasehold.services.shut_down import shut_down
+from leasehold.services.start_run import StartRequest, start_run
+from leasehold.testing import FrozenClock
+from leasehold.worker.held_run import HeldRun
+from tests.in_process.sample import CALLS, PIPELINES, STEPS
+
+RESULTS = KeptValue(text='["one"]')
+
+
+class Network(SqliteDocuments):
+    """The store, behind a network that may be slow, hang or be down for one run."""
+
+    clock: FrozenClock
+    takes = 0.0
+    hangs: str | None = None
+    is_down = False
+
+    def __init__(self, path: Path, clock: FrozenClock) -> None:
+        super().__init__(path, clock)
+        self.clock = clock
+        self.goes_on = threading.Event()
+
+    def transact(
+        self,
+        ref: Ref,
+        decide: DecideDocument[Any],
+        *,
+        if_version: Snapshot | None = None,
+        locked: bool = False,  # noqa: ARG002 - SQLite has one writer at a time
+        within: float | None = None,
+    ) -> Committed[Any]:
+        if ref.id == self.hangs:
+            self.goes_on.wait(60)
+        if self.is_down:
+            raise StoreUnavailableError(store="the test", problem="it is down")
+        committed = super().transact(ref, decide, if_version=if_version, within=within)
+        self.clock.advance(self.takes)
+        return committed
+
+
+@dataclass
+class World:
+    """One store and its time; the worker of the test, and what another one may do."""
+
+    clock: FrozenClock
+    store: Network
+    bundle: Bundle
+
+    @property
+    def engine(self) -> Engine:
+        return self.bundle.engine
+
+    def acquire(self) -> Committed[Any]:
+        run = start_run(self.engine, StartRequest("holds", {"n": 1})).manifest
+        return arrive(self.engine, Hint(run.run_id, run.dispatch.generation))
+
+    def held(self) -> HeldRun:
+        """A run whose lease this worker has just got."""
+        acquired = self.acquire()
+        assert acquired.snapshot is not None
+        return HeldRun(
+            documents=self.store,
+            rules=self.engine.rules,
+            clock=self.clock,
+            acquired=acquired.snapshot,
+            manifest=acquired.answer.manifest,
+        )
+
+    def run_of(self, held: HeldRun) -> Manifest:
+        return get_run(self.engine, held.manifest.run_id)
+
+    def losses(self, held: HeldRun) -> list[TraceEvent]:
+        events = timeline_of(self.engine, held.manifest.run_id)
+        return [event for event in events if event.type == "lease_lost"]
+
+    def cancel(self, held: HeldRun) -> None:
+        run_id = held.manifest.run_id
+        cancel = partial(lifecycle.cancel, rules=self.engine.rules, actor="ann", reason="enough")
+        self.store.transact(run_ref(run_id), on_run(run_id, cancel))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    clock = FrozenClock()
+    store = Network(tmp_path / "runs.db", clock)
+    environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
+    bundle = boot(
+        environ,
+        catalog=Catalog(steps=STEPS, pipelines=PIPELINES),
+        clock=clock,
+        documents=store,
+        tasks=InProcessTasks(clock),
+    )
+    yield World(clock, store, bundle)
+    store.goes_on.set()
+    bundle.close()
+
+
+def complete(world: World, held: HeldRun) -> None:
+    finish = partial(
+        lifecycle.complete,
+        rules=world.engine.rules,
+        fence=held.fence,
+        output=KeptValue(text='{"n":2}'),
+    )
+    held.settle(finish)
+
+
+def save(_: World, held: HeldRun) -> None:
+    held.checkpoint(1, RESULTS, "")
+
+
+def renew(_: World, held: HeldRun) -> None:
+    held.renew()
+
+
+def until(holds: Callable[[], bool], seconds: float = 10) -> None:
+    never, end = threading.Event(), time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not come"
+        never.wait(0.005)
+
+
+# --- a lease that is lost ---
+
+
+@pytest.mark.parametrize("first", [renew, save, complete])
+@pytest.mark.parametrize("taken", [True, False], ids=["taken over", "nobody took it"])
+def test_a_zombie_writes_nothing_but_one_word_of_it(
+    world: World, first: Callable[[World, HeldRun], None], taken: bool
+) -> None:
+    """Its process was stopped for longer than its lease, and goes on."""
+    zombie = world.held()
+    world.clock.advance(31)
+    if taken:
+        arrive(world.engine, Hint(zombie.manifest.run_id, 1))
+    before = world.run_of(zombie)
+
+    for write in (first, renew, save, complete):
+        if write is renew:
+            renew(world, zombie)
+            continue
+        with pytest.raises(LeaseLostError):
+            write(world, zombie)
+
+    assert world.run_of(zombie) == before
+    assert zombie.stop.reason == "lease_lost"
+    assert zombie.is_settled
+    (lost,) = world.losses(zombie)
+    facts = lost.model_dump(by_alias=True)
+    assert (facts["step"], facts["leaseId"]) == ("hold", zombie.fence.lease_id)
+    assert facts["fencingToken"] == 1
+    assert facts["detail"] == "it ended at 2026-01-01T00:00:30+00:00"
+
+
+def test_a_worker_whose_lease_was_ended_early_learns_who_has_it(world: World) -> None:
+    """As when it was taken for dead: by its own watch the lease still runs."""
+    held = world.held()
+    run_id = held.manifest.run_id
+    facts: dict[str, Any] = {"rules": world.engine.rules, "lease_id": held.fence.lease_id}
+    end = partial(lifecycle.expire, **facts, holder_gone=True)
+    world.store.transact(run_ref(run_id), on_run(run_id, end))
+    arrive(world.engine, Hint(run_id, 2))
+    before = world.run_of(held)
+
+    held.renew()
+
+    assert world.run_of(held) == before
+    assert held.stop.reason == "lease_lost"
+    (lost,) = world.losses(held)
+    assert lost.detail == f"it is held by {world.engine.holder}, token 2"
+
+
+def test_a_cancelled_run_stops_its_handler_and_lost_nothing(world: World) -> None:
+    """The cancellation told how the attempt ended."""
+    held = world.held()
+    world.cancel(held)
+    before = world.run_of(held)
+
+    held.renew()
+    with pytest.raises(LeaseLostError):
+        save(world, held)
+    complete(world, held)
+
+    assert held.stop.reason == "cancelled"
+    assert world.losses(held) == []
+    assert world.run_of(held) == before
+
+
+def test_what_comes_after_this_worker_gave_the_lease_back_is_refused(world: World) -> None:
+    """The lease was not lost: the trace says how the attempt ended, and says it once."""
+    held = world.held()
+    facts: dict[str, Any] = {"rules": world.engine.rules, "fence": held.fence}
+    held.settle(partial(lifecycle.release, **facts, reason="instance_shutdown"))
+    before = world.run_of(held)
+
+    with pytest.raises(LeaseLostError, match="its attempt is over"):
+        save(world, held)
+    held.renew()
+    complete(world, held)
+
+    assert world.run_of(held) == before
+    assert before.attempts.interrupted == 1
+    assert world.losses(held) == []
+
+
+def test_the_loss_is_told_to_nobody_where_the_store_is_down(world: World) -> None:
+    """That nothing was written is what counts; the word of it may be missing."""
+    zombie = world.held()
+    world.clock.advance(31)
+    world.store.is_down = True
+
+    with pytest.raises(StoreUnavailableError):
+        save(world, zombie)
+    zombie.renew()
+
+    assert not zombie.is_settled
+    world.store.is_down = False
+    with pytest.raises(LeaseLostError):
+        save(world, zombie)
+    assert len(world.losses(zombie)) == 1
+
+
+# --- time ---
+
+
+def test_a_renewal_that_succeeds_stops_nothing(world: World) -> None:
+    held = world.held()
+
+    for _ in range(30):
+        world.clock.advance(10)
+        assert held.stop_at > world.clock.monotonic()
+        held.renew()
+
+    lease = world.run_of(held).lease
+    assert not held.stop.is_requested
+    assert lease is not None
+    assert (lease.expires_at - world.clock.now()).total_seconds() == 30
+    assert held.renew_at - world.clock.monotonic() == 10
+
+
+def test_a_handler_is_to_stop_before_its_lease_is_over(world: World) -> None:
+    held = world.held()
+    assert held.stop_at - world.clock.monotonic() == 25
+
+    world.clock.advance(10)
+    save(world, held)
+
+    assert held.stop_at - world.clock.monotonic() == 25
+
+
+def test_a_renewal_counts_from_when_it_was_asked_for(world: World) -> None:
+    """The store may have written long before its answer came."""
+    held = world.held()
+    world.clock.advance(10)
+    world.store.takes = 4
+
+    held.renew()
+
+    lease = world.run_of(held).lease
+    assert lease is not None
+    left = (lease.expires_at - world.clock.now()).total_seconds()
+    assert left - (held.stop_at - world.clock.monotonic()) >= 5
+
+
+def test_a_renewal_that_fails_leaves_the_end_where_it_was(world: World) -> None:
+    held = world.held()
+    stop_at = held.stop_at
+    world.clock.advance(10)
+    world.store.is_down = True
+
+    held.renew()
+
+    assert held.stop_at == stop_at
+    assert not held.stop.is_requested
+    assert held.renew_at - world.clock.monotonic() == 10
+
+
+def test_a_store_that_hangs_for_one_run_costs_no_other_run_its_lease(world: World) -> None:
+    """And the handler of the run itself is stopped in time, whatever its renewal waits for."""
+    one, other = world.acquire(), world.acquire()
+    assert one.snapshot is not None
+    assert other.snapshot is not None
+    began = world.clock.now()
+    runner = world.bundle.runner
+    with (
+        runner.hold(one.snapshot, one.answer.manifest) as hanging,
+        runner.hold(other.snapshot, other.answer.manifest) as renewed,
+    ):
+        world.store.hangs = hanging.manifest.run_id
+        for beat in (1, 2):
+            world.clock.advance(10)
+            until(
+                lambda beat=beat: (  # type: ignore[misc] # bound here
+                    (world.run_of(renewed).heartbeat_at - began).total_seconds() == 10 * beat  # type: ignore[operator] # it has one
+                )
+            )
+            assert not hanging.stop.is_requested
+        world.clock.advance(5)
+        stopped = hanging.stop.wait(10)
+
+        lease = world.run_of(hanging).lease
+        assert stopped
+        assert hanging.stop.reason == "lease_lost"
+        assert lease is not None
+        assert (lease.expires_at - world.clock.now()).total_seconds() == 5
+        assert not renewed.stop.is_requested
+        world.store.goes_on.set()
+
+
+# --- a worker that ends ---
+
+
+def test_an_attempt_that_begins_when_the_worker_ends_is_given_back_unrun(world: World) -> None:
+    """Nobody would be left to stop a handler that ignores the signal."""
+    run = start_run(world.engine, StartRequest("three", {"n": 1})).manifest
+    shut_down(world.engine)
+
+    outcome = execute_step(world.engine, Hint(run.run_id, 1))
+
+    left = get_run(world.engine, run.run_id)
+    assert outcome is Outcome.RELEASED
+    assert CALLS[run.run_id, "add"] == 0
+    assert (left.lease, left.attempts.interrupted, left.attempts.failed) == (None, 1, 0)
+    assert left.dispatch.generation == 2
