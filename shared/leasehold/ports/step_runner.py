@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import ErrorRecord, Manifest
-from leasehold.domain.result import Result
+from leasehold.domain.result import Finished, Result
 from leasehold.ports.documents import Committed, Snapshot
 
 
@@ -94,6 +94,12 @@ class StepRunner(Protocol[Held]):
         Raises:
             HandlerNotFoundError: the model of the output does not resolve.
         """
+        ...
+
+    def through_gates(
+        self, gates: Sequence[StepHandler], manifest: Manifest, finished: Finished
+    ) -> Result:
+        """Return the result as it is, or what the first gate that refuses it makes of it."""
         ...
 
     def hold(self, acquired: Snapshot, manifest: Manifest) -> AbstractContextManager[Held]:

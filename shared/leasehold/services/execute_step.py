@@ -8,8 +8,9 @@ from typing import Any
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, on_run
+from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import ErrorRecord, KeptValue, Manifest, run_ref
-from leasehold.domain.result import Failed, Finished, Result, Stopped
+from leasehold.domain.result import Failed, Finished, Refused, Result, Stopped
 from leasehold.domain.status import Outcome
 from leasehold.errors import (
     ArtifactNotFoundError,
@@ -20,7 +21,7 @@ from leasehold.errors import (
 )
 from leasehold.ports.documents import Committed
 from leasehold.ports.step_runner import HeldRun
-from leasehold.ports.values import OUTPUT_BYTES, check_size, keep, load
+from leasehold.ports.values import OUTPUT_BYTES, check_size, digest, keep, load
 from leasehold.services.engine import Engine, follow_up
 
 
@@ -96,7 +97,7 @@ def work(engine: Engine, acquired: Committed[Change]) -> Committed[Change]:
     """Run the handler under the lease, settle what came of it, and take the next lease along."""
     assert acquired.snapshot is not None  # noqa: S101 - a lease was just written
     with engine.runner.hold(acquired.snapshot, acquired.answer.manifest) as held:
-        settle = settlement(engine, held, run(engine, held))
+        settle = settlement(engine, held.manifest, held.fence, run(engine, held))
         if engine.goes_on():
             lease_id = engine.clock.new_id()
             settle = lifecycle.then_arrive(
@@ -107,39 +108,52 @@ def work(engine: Engine, acquired: Committed[Change]) -> Committed[Change]:
 
 
 def run(engine: Engine, held: HeldRun) -> Result:
-    """Call the handler of the current step with what it is given."""
+    """Call the handler of the current step with what it is given; its output passes the gates."""
     manifest = held.manifest
     try:
         given = load(engine.artifacts, manifest.given)
     except ArtifactNotFoundError as error:
         return Failed(recorded(error), permanent=True)
-    return engine.runner.run(held, engine.catalog.steps[manifest.current_step], given)
+    result = engine.runner.run(held, engine.catalog.steps[manifest.current_step], given)
+    return through_gates(engine, manifest, result)
 
 
-def settlement(engine: Engine, held: HeldRun, result: Result) -> Transition:
+def through_gates(engine: Engine, manifest: Manifest, result: Result) -> Result:
+    """Return what the gates of the current step make of the result."""
+    if not isinstance(result, Finished):
+        return result
+    gates = engine.catalog.gates_of(manifest.current_step)
+    return engine.runner.through_gates(gates, manifest, result) if gates else result
+
+
+def settlement(engine: Engine, manifest: Manifest, fence: Fence, result: Result) -> Transition:
     """Return the transition that a result calls for."""
-    facts: dict[str, Any] = {"rules": engine.rules, "fence": held.fence}
+    facts: dict[str, Any] = {"rules": engine.rules, "fence": fence}
     match result:
-        case Finished(output, status):
+        case Finished(output, status) | Refused(output, status):
             try:
-                value = keep_output(engine, held.manifest, output, held.fence.lease_id)
+                kept = _keep_output(engine, manifest, output, fence)
             except TooLargeError as error:
                 return partial(lifecycle.fail, **facts, error=recorded(error), permanent=True)
-            return partial(lifecycle.complete, **facts, output=value, output_status=status)
+            facts |= {"output": kept, "output_status": status}
+            if isinstance(result, Refused):
+                return partial(lifecycle.block, **facts, found=result.found)
+            return partial(lifecycle.complete, **facts)
         case Failed(failure, permanent):
             return partial(lifecycle.fail, **facts, error=failure, permanent=permanent)
         case Stopped(reason):
             return partial(lifecycle.release, **facts, reason=reason)
 
 
-def keep_output(engine: Engine, manifest: Manifest, output: str, mark: str) -> KeptValue:
-    """Keep the output of the current step; `mark` tells it from those of other attempts.
+def _keep_output(engine: Engine, manifest: Manifest, output: str, fence: Fence) -> KeptValue:
+    """Keep the output of the current step under a name that no other attempt's output has.
 
     Raises:
         TooLargeError: no output may be as large; nothing was kept.
     """
     step = manifest.current_step
     check_size(f"the output of step {step}", output, OUTPUT_BYTES)
+    mark = f"{fence.lease_id}-{digest(output)[:16]}"
     name = f"runs/{manifest.run_id}/values/{step}-{mark}.json"
     return keep(engine.artifacts, output, name, beside=manifest.text_bytes)
 

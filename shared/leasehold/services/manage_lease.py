@@ -25,6 +25,7 @@ from leasehold.domain.manifest import (
     manifest_of,
     run_ref,
 )
+from leasehold.domain.result import Finished
 from leasehold.domain.status import Outcome
 from leasehold.errors import (
     ArtifactNotFoundError,
@@ -40,7 +41,7 @@ from leasehold.ports.documents import Query, Snapshot
 from leasehold.ports.values import OUTPUT_BYTES, check_size, digest, keep, load
 from leasehold.registry.dispatch import REMOTE
 from leasehold.services.engine import Engine, follow_up
-from leasehold.services.execute_step import keep_output, recorded
+from leasehold.services.execute_step import recorded, settlement, through_gates
 from leasehold.services.shut_down import INSTANCE_SHUTDOWN
 
 #: How many waiting runs are looked at in one query, and how many queries a claim makes at most:
@@ -170,9 +171,9 @@ def complete_step(engine: Engine, shown: Shown, output: str, status: str) -> Cha
     if not _holds(run, found, shown.fence):  # said before, or lost: the output counts for nothing
         return follow_up(engine, complete(run, found.read_at, output=KeptValue()))
     _check_output(engine, run, output)
-    mark = f"{shown.fence.lease_id}-{digest(output)[:16]}"
-    value = keep_output(engine, run, output, mark)
-    return _change(engine, shown.run_id, partial(complete, output=value))
+    check_size("output", output, OUTPUT_BYTES)
+    result = through_gates(engine, run, Finished(output, status))
+    return _change(engine, shown.run_id, settlement(engine, run, shown.fence, result))
 
 
 def fail_step(engine: Engine, shown: Shown, error: ErrorRecord, *, permanent: bool) -> Change:

@@ -12,6 +12,7 @@ from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import InvalidRequestError, UnknownRunError, UnreadableRunError
 from leasehold.ports.documents import Query, Snapshot
+from leasehold.ports.values import digest
 from leasehold.services.engine import Engine
 
 _PAGE: Final = 500
@@ -64,11 +65,11 @@ def list_runs(
         contains=None if wanted.label is None else ("labels", wanted.label),
         descending=True,
         limit=limit + 1,  # one more tells whether there is a next page
-        after=None if page_token is None else _place_of(page_token),
+        after=None if page_token is None else _place_of(page_token, wanted),
     )
     found = engine.documents.query(query)
     runs = [run for one in found[:limit] if (run := _readable(engine, one)) is not None]
-    return RunPage(runs, _token_of(found[limit - 1]) if len(found) > limit else None)
+    return RunPage(runs, _token_of(found[limit - 1], wanted) if len(found) > limit else None)
 
 
 def _readable(engine: Engine, found: Snapshot) -> Manifest | None:
@@ -80,23 +81,28 @@ def _readable(engine: Engine, found: Snapshot) -> Manifest | None:
         return None
 
 
-def _token_of(last: Snapshot) -> str:
+def _token_of(last: Snapshot, wanted: RunFilter) -> str:
     """Return where the next page begins; what is in it is nobody's business but ours."""
     created_at = last.document["createdAt"]  # a time, or its text, as the store has it
     text = created_at if isinstance(created_at, str) else created_at.isoformat()
-    place = f"{text} {last.ref.id}"
+    place = f"{text} {last.ref.id} {_mark_of(wanted)}"
     return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
 
 
-def _place_of(token: str) -> tuple[datetime, str]:
+def _mark_of(wanted: RunFilter) -> str:
+    """Return what tells the tokens of one query from those of another."""
+    return digest(repr(wanted))[:8]
+
+
+def _place_of(token: str, wanted: RunFilter) -> tuple[datetime, str]:
     try:
         text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-        created_at, run_id = text.decode().split(" ")
+        created_at, run_id, mark = text.decode().split(" ")
         place = datetime.fromisoformat(created_at).astimezone(UTC), run_id
     except ValueError:
         place = None
-    if place is None or not is_run_id(place[1]):
-        allowed = "the nextPageToken of an earlier answer"
+    if place is None or not is_run_id(place[1]) or mark != _mark_of(wanted):
+        allowed = "the nextPageToken of an earlier answer to the same filter"
         raise InvalidRequestError(field="pageToken", value=token[:200], allowed=allowed)
     return place
 

@@ -121,6 +121,9 @@ def checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
     local = [entry for entry in entries if entry.handler != REMOTE]
     for entry in local:
         engine.runner.check(entry)
+    for entry in entries:
+        for gate in engine.catalog.gates_of(entry.step_type):
+            engine.runner.check(gate)
     try:
         text = canonical(value)
     except (TypeError, ValueError) as error:

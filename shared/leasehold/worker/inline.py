@@ -20,6 +20,7 @@ from leasehold.ports.documents import Documents, Snapshot
 from leasehold.ports.step_runner import StepHandler, StepOutput
 from leasehold.worker.context import StepContext
 from leasehold.worker.failures import first_problem, record_of, record_of_misfit
+from leasehold.worker.gates import through_gates
 from leasehold.worker.handlers import Handler, handler_of
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.held_run import LEASE_LOST, HeldRun
@@ -59,6 +60,12 @@ class InlineRunner:
     ) -> ErrorRecord | None:
         """Return why this JSON text is no output of the step, or not for the next one; or None."""
         return problem_with_output(step, output, following)
+
+    def through_gates(
+        self, gates: Sequence[StepHandler], manifest: Manifest, finished: Finished
+    ) -> Result:
+        """Return the result as it is, or what the first gate that refuses it makes of it."""
+        return through_gates(gates, manifest, self._artifacts, finished)
 
     def hold(self, acquired: Snapshot, manifest: Manifest) -> AbstractContextManager[HeldRun]:
         """Hold the lease that the manifest has just got; inside, it is renewed."""
