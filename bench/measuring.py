@@ -64,6 +64,8 @@ def figure(
 def _words(at_least: float | None, at_most: float | None) -> str:
     if at_least is None and at_most is None:
         return "reported"
+    if at_least == at_most:
+        return f"= {at_least}"
     return f">= {at_least}" if at_least is not None else f"<= {at_most}"
 
 

@@ -1,11 +1,12 @@
 """Cloud Function serve-api: the runs API.
 
 Called by: people and programs.
-Routes:    POST /runs · GET /runs · GET /runs/{id} · GET /runs/{id}/trace · GET /registry ·
-           GET /health.
+Routes:    POST /runs · GET /runs · GET /runs/{id} · GET /runs/{id}/trace ·
+           POST /runs/{id}:pause :resume :cancel :retry :approve :recreate · POST /runs:batch ·
+           GET /registry · GET /health.
 Answers:   2xx, or {"error": {"code", "message", "details"}} with 400, 404, 405, 409, 413, 503.
 Settings:  docs/settings.md.
-Story:     leasehold.services.start_run, leasehold.services.read_runs.
+Story:     leasehold.services: start_run, read_runs, operate, batch.
 """
 
 import flask

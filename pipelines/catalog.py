@@ -1,9 +1,17 @@
-"""What this bundle runs: its steps, and the pipelines that put them in order."""
+"""What this bundle runs: its gates, its steps, and the pipelines that put them in order."""
 
 from datetime import timedelta
 from typing import Final
 
-from leasehold import PipelineEntry, Registry, StepDispatchEntry
+from leasehold import GateEntry, PipelineEntry, Registry, StepDispatchEntry
+
+GATES: Final = Registry(
+    "gates",
+    [
+        GateEntry(name="format_compliance", check="pipelines.review.gates:format_compliance"),
+        GateEntry(name="citation_coverage", check="pipelines.review.gates:citation_coverage"),
+    ],
+)
 
 STEPS: Final = Registry(
     "dispatch",
@@ -19,6 +27,7 @@ STEPS: Final = Registry(
             handler="pipelines.review.synthesis:synthesize",
             agent_timeout=timedelta(minutes=10),
             dispatch_deadline=timedelta(minutes=15),
+            gates=("format_compliance", "citation_coverage"),
         ),
         StepDispatchEntry(
             step_type="review",

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from leasehold import PermanentError, StepContext
+from pipelines.review.llm_settings import endpoint_of
 from pipelines.review.local_agent import LocalAgent
 from pipelines.review.questions import (
     DigestDraft,
@@ -16,6 +17,7 @@ from pipelines.review.questions import (
     Pick,
 )
 
+AGENT: Final = "REVIEW_AGENT"
 PACE: Final = "REVIEW_AGENT_PACE_MS"
 _LONGEST_PACE_MS: Final = 60_000
 
@@ -45,16 +47,37 @@ class Agent(Protocol):
 
 
 def chosen_agent(ctx: StepContext) -> Agent:
-    """Return the agent that the steps work with; it answers no more once the attempt should end.
+    """Return the agent that REVIEW_AGENT names; it answers no more once the attempt should end.
 
-    The local agent answers within milliseconds, and a model does not. REVIEW_AGENT_PACE_MS has it
-    wait so long before each answer, to see how the engine bears steps that take their time;
-    `make demo CHAOS=1` sets it.
+    `local`, the default, answers within milliseconds, and a model does not. REVIEW_AGENT_PACE_MS
+    has it wait so long before each answer, to see how the engine bears steps that take their time;
+    `make demo CHAOS=1` sets it. `openai` asks a model: see `llm_settings`.
 
     Raises:
-        PermanentError: the variable has a value that cannot be used.
+        PermanentError: a variable has a value that cannot be used, or the extra is missing.
     """
+    name = os.environ.get(AGENT) or "local"
+    if name == "openai":
+        return _model(ctx)
+    if name != "local":
+        message = f"{AGENT} is {name[:40]!r}; allowed: local, openai."
+        raise PermanentError(message, code="bad_setting")
     return LocalAgent(partial(_think, ctx, pace_of(os.environ.get(PACE, ""))))
+
+
+def _model(ctx: StepContext) -> Agent:
+    endpoint = endpoint_of(os.environ)
+    try:
+        # only here: the client of a model that nobody asks would cost each start half a second
+        from pipelines.review.llm_agent import OpenAIAgent  # noqa: PLC0415
+        from pipelines.review.remembering import RememberingAgent  # noqa: PLC0415
+    except ImportError as error:
+        message = (
+            f"{AGENT}=openai needs the extra llm, which is not there ({error}). Install it: "
+            ".venv/bin/python -m pip install -c constraints.txt -e '.[llm]'"
+        )
+        raise PermanentError(message, code="extra_missing") from error
+    return RememberingAgent(ctx, OpenAIAgent(ctx, endpoint))
 
 
 def pace_of(text: str) -> float:

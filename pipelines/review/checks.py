@@ -1,6 +1,6 @@
 """What supervision looks at. It trusts the extraction, and nothing that the agent wrote."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Final
 from urllib.parse import unquote
@@ -22,6 +22,7 @@ from pipelines.review.vocabulary import NUMBER, numbers, terms
 COVERAGE_NEEDED: Final = 0.5  # share of the documents with claims that a digest must cite
 TELLING_WORDS: Final = 4  # that a sentence needs before its numbers can contradict another's
 HISTORIES: Final = ("change", "history", "news", "release")  # in paths of what repeats itself
+PATHS_SHOWN: Final = 3
 TARGET_SHOWN: Final = 120  # characters of a link's target
 MISSING: Final[Mapping[str, str]] = {
     "broken_link": "leads to no file",
@@ -39,6 +40,7 @@ def check_digest(digest: Digest, extraction: Extraction) -> Iterator[Finding]:
         for citation in point.citations:
             yield from _check_citation(citation, known.get(citation.claim), lines)
         yield from _check_numbers(point)
+    yield from _check_summaries(digest)
     yield from _check_coverage(digest, extraction)
 
 
@@ -124,6 +126,18 @@ def _check_numbers(point: Point) -> Iterator[Finding]:
         )
 
 
+def _check_summaries(digest: Digest) -> Iterator[Finding]:
+    for summary in digest.summaries:
+        for point in summary.points:
+            places = {citation.document for citation in point.citations}
+            if places and summary.document not in places:
+                yield finding(
+                    "summary_elsewhere",
+                    f"The summary of {summary.document} cites only other documents: “{point.text}”",
+                    document=summary.document,
+                )
+
+
 def _check_coverage(digest: Digest, extraction: Extraction) -> Iterator[Finding]:
     citable = [document.path for document in extraction.documents if document.claims]
     cited = documents_cited(digest)
@@ -133,7 +147,7 @@ def _check_coverage(digest: Digest, extraction: Extraction) -> Iterator[Finding]
         yield finding(
             "coverage_low",
             f"The digest cites {len(citable) - len(uncited)} of {len(citable)} documents that "
-            f"make claims; it needs {COVERAGE_NEEDED:.0%}.",
+            f"make claims; it needs {COVERAGE_NEEDED:.0%}. Not cited: {_some(uncited)}.",
         )
     for path in uncited:
         yield finding("document_uncited", "The digest says nothing about it.", document=path)
@@ -182,6 +196,11 @@ def _shown(link: Link) -> str:
     target = unquote(link.target)
     short = target if len(target) <= TARGET_SHOWN else target[:TARGET_SHOWN] + "..."
     return f"`{short}` {MISSING[link.state]}" if target else "has no target"
+
+
+def _some(paths: Sequence[str]) -> str:
+    more = len(paths) - PATHS_SHOWN
+    return ", ".join(paths[:PATHS_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _tells_what(text: str) -> bool:

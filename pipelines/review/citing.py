@@ -10,6 +10,7 @@ from pipelines.review.questions import DraftPoint
 
 SHORTLIST: Final = 300  # claims that an agent weighs at once, of all documents together…
 SHORTLIST_EACH: Final = 6  # …but this many of each document at least
+LONGEST_TERM: Final = 80  # characters
 
 
 def shortlist(documents: Sequence[Document]) -> tuple[Claim, ...]:
@@ -49,9 +50,16 @@ def cited(drafts: Sequence[DraftPoint], known: Mapping[str, Claim]) -> tuple[Poi
 
 
 def counted(terms: Sequence[str], claims: Sequence[Claim]) -> tuple[Term, ...]:
-    """Count in how many claims and documents each term stands; drop those that nobody mentions."""
+    """Count in how many claims and documents each term stands; drop those that nobody mentions.
+
+    Those that are repeated, or too long for a term, are dropped as well.
+    """
     found = []
+    distinct: dict[str, str] = {}
     for term in terms:
+        if term.strip() and len(term) <= LONGEST_TERM:
+            distinct.setdefault(term.casefold(), term)
+    for term in distinct.values():
         pattern = re.compile(rf"(?<!\w){re.escape(term)}(?:s|es)?(?!\w)", re.IGNORECASE)
         documents = [claim.document for claim in claims if pattern.search(claim.text)]
         if documents:

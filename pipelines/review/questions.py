@@ -4,7 +4,9 @@ An agent names sentences and claims by number and id instead of quoting them, so
 cited is word for word what the document says.
 """
 
-from pydantic import Field
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
 
 from pipelines.review.models import Claim, ClaimKind, Record
 
@@ -49,10 +51,14 @@ class FolderClaims(Record):
     points: int
 
 
+def _on_one_line(text: Any) -> Any:
+    return " ".join(text.split()) if isinstance(text, str) else text
+
+
 class DraftPoint(Record):
     """A statement and the ids of the claims it rests on, the best first."""
 
-    text: str = Field(min_length=1)
+    text: Annotated[str, BeforeValidator(_on_one_line), Field(min_length=1)]
     claims: tuple[str, ...]
 
 

@@ -18,6 +18,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "point_uncited": Rule("high", "Run synthesis again; if it stays, look at the agent."),
     "citation_unknown": Rule("high", "Run synthesis again; if it stays, look at the agent."),
     "citation_altered": Rule("high", "Run synthesis again; if it stays, look at the agent."),
+    "summary_elsewhere": Rule("high", "Run synthesis again; if it stays, look at the agent."),
     "number_unfounded": Rule("high", "Check the number at the places cited; do not pass it on."),
     "coverage_low": Rule("high", "Run synthesis again, or review fewer documents at a time."),
     "not_utf8": Rule("medium", "Save the file as UTF-8."),

@@ -6,9 +6,9 @@ Fails:   AgentClientError from the agent, or when it cites a claim that there is
 """
 
 from leasehold import StepContext
-from pipelines.review.agent import chosen_agent
+from pipelines.review.agent import Agent, chosen_agent
 from pipelines.review.citing import cited, counted, shortlist
-from pipelines.review.models import Digest, Document, Extraction, Summary
+from pipelines.review.models import Digest, Document, Extraction, Point, Summary
 from pipelines.review.questions import DocumentClaims, FolderClaims
 
 
@@ -19,8 +19,8 @@ def synthesize(ctx: StepContext, given: Extraction) -> Digest:
     citable = [document for document in given.documents if document.claims]
     summaries = []
     for count, document in enumerate(citable, start=1):
-        drafts = agent.summary(_question(document))
-        summaries.append(Summary(document=document.path, points=cited(drafts, known)))
+        if points := _summary(agent, document):
+            summaries.append(Summary(document=document.path, points=points))
         if count % max(1, len(citable) // 10) == 0:
             ctx.progress(0.7 * count / len(citable), f"summaries of {count} documents")
     claims = shortlist(citable)
@@ -32,6 +32,13 @@ def synthesize(ctx: StepContext, given: Extraction) -> Digest:
         summaries=tuple(summaries),
         terms=counted(draft.terms, list(known.values())),
     )
+
+
+def _summary(agent: Agent, document: Document) -> tuple[Point, ...]:
+    """Return what the agent says of the document; nothing, where it has nothing to say."""
+    question = _question(document)
+    drafts = agent.summary(question)[: question.points]
+    return cited(drafts, {claim.id: claim for claim in document.claims})
 
 
 def _question(document: Document) -> DocumentClaims:

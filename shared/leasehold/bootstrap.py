@@ -31,6 +31,7 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.services.engine import Engine
+from leasehold.services.reporting import Facts
 from leasehold.worker.holder import holder_name, host_name
 from leasehold.worker.inline import InlineRunner
 
@@ -51,6 +52,12 @@ class Bundle:
         self.engine.documents.close()
 
 
+def log_report(facts: Facts) -> None:
+    """Log one line of JSON, which Cloud Logging takes as a structured entry."""
+    level = logging.getLevelNamesMapping()[facts["severity"]]
+    _EVENTS.log(level, json.dumps(facts, ensure_ascii=False))
+
+
 def boot(
     environ: Mapping[str, str] = os.environ,
     *,
@@ -61,6 +68,7 @@ def boot(
     documents: Documents | None = None,
     tasks: TaskQueue | None = None,
     warn: Callable[[str], object] = _LOG.warning,
+    report: Callable[[Facts], object] = log_report,
     absent: bool = False,
 ) -> Bundle:
     """Wire the engine that the environment describes.
@@ -73,7 +81,8 @@ def boot(
         goes_on: whether a worker that hands a step off may take the next one at once.
         documents: in place of the store of LEASEHOLD_STORE.
         tasks: in place of the queue of LEASEHOLD_TASKS.
-        warn: told once of each override that is refused.
+        warn: told once of each override and threshold that is refused.
+        report: told of dead letters and refused outputs, as facts.
         absent: on stores that hold nothing and keep nothing, in place of those of the settings:
             to read what is not there yet without making it, and to rehearse a start.
 
@@ -105,15 +114,9 @@ def boot(
         observe=observe,
         goes_on=goes_on,
         log=_LOG.warning,
-        report=_report,
+        report=report,
     )
     return Bundle(engine, runner)
-
-
-def _report(facts: Mapping[str, Any]) -> None:
-    """Log one line of JSON, which Cloud Logging takes as a structured entry."""
-    level = logging.getLevelNamesMapping()[facts["severity"]]
-    _EVENTS.log(level, json.dumps(facts, ensure_ascii=False))
 
 
 def store_exists(environ: Mapping[str, str] = os.environ) -> bool:

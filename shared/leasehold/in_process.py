@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.in_process_tasks import InProcessTasks, OwedTasks
-from leasehold.bootstrap import Bundle, boot
+from leasehold.bootstrap import Bundle, boot, log_report
 from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
@@ -24,12 +24,14 @@ from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseholdError
 from leasehold.ports.clock import Clock
 from leasehold.registry.dispatch import StepDispatchEntry
+from leasehold.registry.gates import NO_GATES, GateEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
 from leasehold.registry.registry import Registry
 from leasehold.services.adopt_runs import adopt_all, adopt_run
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step, work_on
 from leasehold.services.read_runs import get_run, timeline_of
+from leasehold.services.reporting import Facts
 from leasehold.services.shut_down import GRACE_S, shut_down
 from leasehold.services.start_run import StartRequest, begin, start_run
 from leasehold.services.sweep import sweep
@@ -54,27 +56,31 @@ class InProcessEngine:
     Args:
         steps: the dispatch registry; None: that of LEASEHOLD_CATALOG.
         pipelines: the pipeline registry; given with `steps`.
+        gates: the gate registry of those.
         environ: the settings.
         clock: in place of the machine's.
         workers: how many steps run at once.
         warn: told once of each override that is refused; None: the log is.
+        report: told of dead letters and refused outputs, as facts; the log, unless said.
     """
 
     def __init__(
         self,
         steps: Registry[StepDispatchEntry] | None = None,
         pipelines: Registry[PipelineEntry] | None = None,
+        gates: Registry[GateEntry] = NO_GATES,
         *,
         environ: Mapping[str, str] = os.environ,
         clock: Clock | None = None,
         workers: int = 4,
         warn: Callable[[str], object] | None = None,
+        report: Callable[[Facts], object] = log_report,
     ) -> None:
         if (steps is None) != (pipelines is None):
             raise TypeError("steps and pipelines are given together, or neither")
         catalog = None
         if steps is not None and pipelines is not None:
-            catalog = Catalog(steps=steps, pipelines=pipelines)
+            catalog = Catalog(steps=steps, pipelines=pipelines, gates=gates)
         self._mine: set[str] = set()  # the runs that this engine is to bring to rest
         self._swept_at = -math.inf
         self._listeners: list[Callable[[Manifest], object]] = []
@@ -88,6 +94,7 @@ class InProcessEngine:
             tasks=self._queue,
             observe=self._observe,
             warn=warn or _LOG.warning,
+            report=report,
             goes_on=lambda: not self._closing.is_set(),
         )
         self.engine: Engine = self._bundle.engine

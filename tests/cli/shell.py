@@ -25,7 +25,8 @@ class Shell:
 
     def __post_init__(self) -> None:
         shutil.copy(SHOP, self.folder / "shop.py")
-        outside = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        names = ("PATH", "HOME", "PYTHONPATH")  # the last names the source that is under test
+        outside = {name: os.environ[name] for name in names if name in os.environ}
         self.settings = {
             **outside,
             "LEASEHOLD_CATALOG": "shop",
@@ -34,6 +35,11 @@ class Shell:
             "PYTHONUTF8": "1",
             **self.settings,
         }
+
+    def importing(self, folder: Path) -> None:
+        """Let the commands import what is in the folder, before anything else."""
+        known = self.settings.get("PYTHONPATH")
+        self.settings["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), known)))
 
     def run(
         self, *words: str, stdin: str | None = None, **settings: str

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shell import Shell, only_line
+from tests.emulators import free_port
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 ORDER_HERE = (*ORDER, "--in-process")
@@ -52,12 +53,34 @@ def assert_refused(shell: Shell, words: tuple[str, ...], *told: str, **settings:
         ((*ORDER, "--idempotency-key", ""), ("idempotencyKey", "1 to 256")),
         (("start", "broken", "--input", '{"amount": 3}'), ("'shop:nowhere'", "'lost'")),
         (("start",), ("PIPELINE", "leasehold start --help")),
-        (("strt",), ("'strt'", "start, trace")),
+        (("strt",), ("'strt'", "start, sweep, trace")),
         (("runs", "--status", "DONE"), ("--status", "'DONE'", "completed")),
         (("runs", "--limit", "0"), ("--limit", "1<=x<=1000")),
         (("runs", "--page-token", "?"), ("pageToken", "'?'", "nextPageToken")),
         (("show", "r-none"), ("'r-none'", "leasehold runs")),
         (("trace", "r-none"), ("'r-none'", "leasehold runs")),
+        (("why", "r-none"), ("'r-none'", "leasehold runs")),
+        (("pause", "r-none"), ("'r-none'", "leasehold runs")),
+        (("recreate", "r-none"), ("'r-none'", "leasehold runs")),
+        (("retry",), ("RUN", "leasehold retry --help")),
+        (("pause", "r-1", "--reason", "a\x07b"), ("reason", "at most 500 printable")),
+        (("pause", "r-1", "--url", "ftp://x"), ("--url", "http://HOST:PORT")),
+        (("pause", "r-1", "--from-step", "ship"), ("--from-step", "leasehold pause --help")),
+        (("recreate", "r-1", "--input", "{amount}"), ("--input", "not JSON", "@FILE")),
+        (("recreate", "r-1", "--label", "a:1", "--label", "a:2"), ("--label", "'a'", "once")),
+        (("batch", "stop", "--limit", "1"), ("'stop'", "'pause', 'resume', 'cancel', 'retry'")),
+        (("batch", "pause", "--pipeline", "order"), ("--limit", "leasehold batch --help")),
+        (("batch", "pause", "--pipeline", "order", "--limit", "1001"), ("--limit", "1<=x<=1000")),
+        (("batch", "pause", "--limit", "9"), ("--pipeline NAME alone means all runs",)),
+        (
+            ("batch", "pause", "--pipeline", "order", "--limit", "9", "--from-step", "ship"),
+            ("--from-step", "recreate, not for pause"),
+        ),
+        (
+            ("batch", "recreate", "--pipeline", "order", "--limit", "9", "--from-step", "shp"),
+            ("fromStep", "'shp'", "reserve, charge, ship"),
+        ),
+        (("dev", "--lease-port", "0"), ("--lease-port", "1<=x<=65535")),
     ],
 )
 def test_wrong_words_are_refused(
@@ -78,7 +101,6 @@ def test_an_input_over_a_mebibyte_is_refused(shell: Shell) -> None:
     [
         ("LEASEHOLD_STORE", "postgres://here", "sqlite:///PATH"),
         ("LEASEHOLD_TASKS", "kafka", "in-process"),
-        ("PIPELINE_MAX_RETRIES", "many", "a whole number from 0 to 1000"),
         ("PIPELINE_LEASE_TTL_S", "0", "seconds above 0, at most 86400"),
         ("LEASEHOLD_CATALOG", "nowhere.catalog", "No module named 'nowhere'"),
         ("LEASEHOLD_CATALOG", "json", "it has no STEPS"),
@@ -86,6 +108,27 @@ def test_an_input_over_a_mebibyte_is_refused(shell: Shell) -> None:
 )
 def test_a_bad_setting_is_refused(shell: Shell, setting: str, value: str, allowed: str) -> None:
     assert_refused(shell, ORDER, setting, repr(value), allowed, **{setting: value})
+
+
+def test_the_port_of_the_leases_api_is_its_own(shell: Shell) -> None:
+    """Where the catalog has a step for workers elsewhere; else nothing listens there."""
+    shell.importing(Path(__file__).parents[2])
+    port = str(free_port())
+
+    assert_refused(
+        shell,
+        ("dev", "--port", port, "--lease-port", port),
+        "--lease-port",
+        LEASEHOLD_CATALOG="tests.devserver.catalog_of_remote",
+    )
+
+
+def test_a_threshold_that_cannot_be_used_is_told_once_and_stops_nothing(shell: Shell) -> None:
+    done = shell.run(*ORDER_HERE, "--json", PIPELINE_MAX_RETRIES="many")
+
+    (told,) = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    assert told.startswith("warning: PIPELINE_MAX_RETRIES refused: it is 'many'")
+    assert done.returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -131,7 +174,8 @@ def test_a_catalog_that_cannot_be_used_is_refused(
 ) -> None:
     folder = tmp_path_factory.mktemp("elsewhere")
     (folder / "catalog.py").write_text(ENTRY + tables)
-    shell.settings |= {"PYTHONPATH": str(folder), "LEASEHOLD_CATALOG": "catalog"}
+    shell.importing(folder)
+    shell.settings["LEASEHOLD_CATALOG"] = "catalog"
 
     for words in (ORDER_HERE, ("registry",)):
         assert_refused(shell, words, *told)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.cli.shell import Shell
+from tests.cli.shell import Shell, only_line
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 
@@ -45,6 +45,44 @@ def test_runs_are_found_by_status_pipeline_label_and_dead_letter(shell: Shell) -
         assert [run["runId"] for run in shell.json("runs", *words)["runs"]] == expected
 
 
+def test_the_filters_of_a_list_combine(shell: Shell) -> None:
+    labelled = ("--label", "env:test", "--json")
+    doomed = ("start", "doomed", "--input", '{"amount": 1}', "--in-process")
+    dead = json.loads(shell.run(*doomed, *labelled).stdout)["runId"]
+    waiting = json.loads(shell.run(*ORDER, *labelled).stdout)["runId"]
+    shell.run(*ORDER)
+
+    def found(*words: str) -> list[str]:
+        return [run["runId"] for run in shell.json("runs", *words)["runs"]]
+
+    assert found("--label", "env:test", "--pipeline", "order") == [waiting]
+    assert found("--label", "env:test", "--status", "error", "--dead-lettered") == [dead]
+    assert found("--dead-lettered", "--pipeline", "order") == []
+
+
+def test_why_says_in_one_sentence_what_a_run_waits_for(shell: Shell) -> None:
+    run_id = json.loads(shell.run(*ORDER, "--json").stdout)["runId"]
+
+    pending = shell.run("why", run_id).stdout
+    told = shell.json("why", run_id)
+    shell.run("pause", run_id)
+    paused = shell.json("why", run_id)
+
+    assert only_line(pending) == told["words"]
+    assert told["words"].startswith(
+        f"Run {run_id} waits for a worker to take attempt 1 of step reserve from queue reserve, "
+    )
+    assert told["until"].endswith("Z")
+    assert (told["runId"], told["then"]) == (run_id, "redispatched")
+    assert paused == {
+        "runId": run_id,
+        "waitsFor": "a person to resume it (:resume, or :cancel)",
+        "until": None,
+        "then": None,
+        "words": f"Run {run_id} waits for a person to resume it (:resume, or :cancel).",
+    }
+
+
 def test_a_pipe_gets_one_plain_line_a_run(shell: Shell) -> None:
     doomed = ("start", "doomed", "--input", '{"amount": 1}', "--in-process", "--json")
     summary = json.loads(shell.run(*doomed).stdout)
@@ -65,7 +103,9 @@ def test_show_tells_people_why_and_machines_everything(shell: Shell) -> None:
     manifest = shell.json("show", run_id)
 
     assert "status: ERROR dead-lettered\n" in told
-    assert "dead letter: 💀 PERMANENT_FAILURE\n" in told
+    assert "dead letter: 💀 PERMANENT_FAILURE: Permanent failure\n" in told
+    assert "meaning: The step failed in a way that no repetition mends.\n" in told
+    assert "remedy: Read the error; mend the input or the code, then recreate the run" in told
     assert "error: PermanentError (unlucky): 13 is refused; choose another amount\n" in told
     assert "raised: attempt 1 of step refuse at shop.py:" in told
     assert "reserve\tCOMPLETED\t" in told
@@ -127,7 +167,8 @@ def test_registry_names_the_source_of_each_value_and_what_was_refused(shell: She
 
 
 def test_help_comes_fast_with_an_example_and_version_is_the_packages(shell: Shell) -> None:
-    for command in ("start", "runs", "show", "trace", "registry"):
+    commands = ("start", "runs", "show", "trace", "why", "pause", "resume", "cancel", "retry")
+    for command in (*commands, "approve", "recreate", "batch", "audit", "sweep", "registry"):
         help_text = shell.run(command, "--help").stdout
         assert f"leasehold {command}" in help_text.partition("Example")[2]
 

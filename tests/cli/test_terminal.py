@@ -56,6 +56,16 @@ def test_a_terminal_shows_a_skull_where_a_run_was_given_up(shell: Shell) -> None
     assert "💀 refuse" in screen
     assert "💀 dead-lettered, PERMANENT_FAILURE" in screen
     assert "💀 PERMANENT_FAILURE" in seen(shell, "runs")
+    run_id = shell.json("runs")["runs"][0]["runId"]
+    assert "💀 PERMANENT_FAILURE: Permanent failure" in seen(shell, "show", run_id)
+    assert re.search(r"💀 step_dead_lettered.*PERMANENT_FAILURE", seen(shell, "trace", run_id))
+
+
+def test_a_terminal_shows_a_cancelled_run(shell: Shell) -> None:
+    shell.run("start", "order", "--input", '{"amount": 3}')
+    run_id = shell.json("runs")["runs"][0]["runId"]
+
+    assert f"run {run_id} PENDING cancelled" in seen(shell, "cancel", run_id)
 
 
 def test_a_terminal_without_cursor_movements_gets_plain_lines(shell: Shell) -> None:

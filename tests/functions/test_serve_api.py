@@ -89,6 +89,35 @@ def test_lists_are_filtered_and_paged_newest_first(
     assert len(serve_api.get("/runs?status=PENDING")[1]["runs"]) == 3
 
 
+def test_the_filters_of_a_list_combine(serve_api: Function, engine: InProcessEngine) -> None:
+    labelled = {"labels": {"team": "a"}}
+    dead = serve_api.post("/runs", {"pipeline": "refuses", "input": {"n": 1}} | labelled)[1]
+    engine.adopt(dead["runId"])
+    engine.run_until_idle()
+    serve_api.post("/runs", START | labelled)
+    serve_api.post("/runs", {"pipeline": "refuses", "input": {"n": 1}})
+
+    def found(query: str) -> list[str]:
+        return [run["runId"] for run in serve_api.get(f"/runs?{query}")[1]["runs"]]
+
+    assert len(found("label=team:a")) == 2
+    assert found("label=team:a&deadLettered=true") == [dead["runId"]]
+    assert found("label=team:a&deadLettered=true&status=ERROR&pipeline=refuses") == [dead["runId"]]
+    assert found("label=team:a&deadLettered=true&pipeline=three") == []
+
+
+def test_a_page_token_of_another_query_is_refused(serve_api: Function) -> None:
+    for _ in range(2):
+        serve_api.post("/runs", START)
+    token = serve_api.get("/runs?limit=1&pipeline=three")[1]["nextPageToken"]
+
+    assert serve_api.get(f"/runs?limit=5&pipeline=three&pageToken={token}")[0] == 200
+    status, error = serve_api.get(f"/runs?limit=1&status=PENDING&pageToken={token}")
+
+    assert (status, error["error"]["code"]) == (400, "invalid_request")
+    assert "the same filter" in error["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("query", "says"),
     [

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import zlib
+
 import pytest
 
 from leasehold.bootstrap import boot
+from leasehold.domain.document import Write
+from leasehold.domain.lifecycle.start import SHARDS
+from leasehold.domain.manifest import run_ref
 from leasehold.domain.task import Task
 from leasehold.errors import StoreUnavailableError
-from leasehold.services.sweep import sweep
+from leasehold.services.sweep import PAGE, sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.functions.conftest import Function, spoil
 from tests.in_process.sample import PIPELINES, STEPS
@@ -101,6 +107,79 @@ def test_a_run_whose_queue_is_missing_stops_no_other(
         bundle.close()
 
     assert len(tasks.created) == 10
+
+
+def test_a_run_that_is_given_up_is_counted_by_its_reason(
+    long_ago: InProcessEngine, engine: InProcessEngine, sweep_dead_letters: Function
+) -> None:
+    """Nobody claimed them: the step `away` waits for workers elsewhere, an hour at most."""
+    with long_ago:
+        for number in range(3):
+            long_ago.start("away", {"n": number})
+        long_ago.run_until_idle()
+        long_ago.start("three", {"n": 4})
+
+    answer = sweep_dead_letters.post()
+
+    assert answer == (
+        200,
+        NOTHING
+        | {
+            "deadLettered": 3,
+            "byReason": {"NEVER_STARTED": 3},
+            "redispatched": 1,
+            "documentsRead": 4,
+        },
+    )
+    assert sweep_dead_letters.post() == (200, NOTHING)
+
+
+def test_a_run_in_an_impossible_state_stops_no_other_and_is_set_right(
+    long_ago: InProcessEngine, engine: InProcessEngine, sweep_dead_letters: Function
+) -> None:
+    """A completed run with an alarm and a step that nobody knows: no transition fits it."""
+    with long_ago:
+        runs = [long_ago.start("three", {"n": number}).run_id for number in range(5)]
+        overwrite(long_ago, runs[2], status="COMPLETED", currentStep="add_again")
+
+    status, swept = sweep_dead_letters.post()
+
+    assert (status, swept["redispatched"], swept["documentsRead"]) == (200, 4, 5)
+    assert engine.show(runs[2]).alarm_at is None
+    assert sweep_dead_letters.post() == (200, NOTHING)
+
+
+def test_a_backlog_that_is_due_again_and_again_keeps_no_sweep_from_other_shards(
+    environ: dict[str, str],
+) -> None:
+    """A paused queue holds a page of runs of the first shard; one of the last has lost its task."""
+    clock = FrozenClock()
+    with (
+        InProcessEngine(STEPS, PIPELINES, environ=environ, clock=clock, workers=0) as other,
+        InProcessEngine(STEPS, PIPELINES, environ=environ, clock=clock, workers=0) as engine,
+    ):
+        lost = other.start("three", {"n": 1}, idempotency_key=keys_of(15)[0])
+        for key in keys_of(0)[:PAGE]:
+            engine.start("three", {"n": 1}, idempotency_key=key)
+        for _ in range(12):
+            clock.advance(61)
+            sweep(engine.engine)
+        found = engine.show(lost.run_id)
+
+    assert found.dispatch.generation > 1
+
+
+def keys_of(shard: int) -> list[str]:
+    """Keys of runs that are in this shard."""
+    keys = [f"key-{number}" for number in range(2400)]
+    run_ids = {key: f"r-{hashlib.sha256(key.encode()).hexdigest()[:16]}" for key in keys}
+    return [key for key in keys if zlib.crc32(run_ids[key].encode()) % SHARDS == shard]
+
+
+def overwrite(engine: InProcessEngine, run_id: str, **fields: str) -> None:
+    engine.engine.documents.transact(
+        run_ref(run_id), lambda found, _: Write(None, {**(found or {}), **fields})
+    )
 
 
 class OneQueueMissing:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from leasehold.testing import FrozenClock, InProcessEngine
-from pipelines.catalog import PIPELINES, STEPS
 
 
 @pytest.fixture
@@ -16,9 +15,7 @@ def engine(tmp_path: Path) -> Iterator[InProcessEngine]:
         "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/leasehold.db",
         "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
     }
-    with InProcessEngine(
-        STEPS, PIPELINES, clock=FrozenClock(), workers=0, environ=settings
-    ) as engine:
+    with InProcessEngine(clock=FrozenClock(), workers=0, environ=settings) as engine:
         yield engine
 
 

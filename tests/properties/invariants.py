@@ -48,7 +48,8 @@ def check_change(before: Manifest, change: Change, now: datetime) -> None:
     if before.is_terminal:
         assert after.with_(**{name: getattr(before, name) for name in LINEAGE}) == before
         return
-    seen = {"enqueued": after.dispatch.enqueued, "seen_at": after.dispatch.seen_at}
+    noted = ("enqueued", "seen_at", "redispatched")
+    seen = {name: getattr(after.dispatch, name) for name in noted}
     same = after.dispatch == before.dispatch.with_(**seen)
     new = not same or after.dispatch.enqueued < before.dispatch.enqueued
     assert after.dispatch.generation == before.dispatch.generation + new
@@ -132,6 +133,7 @@ def check_counts(manifest: Manifest, known: Known) -> None:
     }
     one_more = 1 if manifest.dead_lettered else 0
     assert known.ends["failed"] <= MAX_RETRIES + one_more
+    assert manifest.dispatch.redispatched == known.lost <= MAX_INTERRUPTIONS
     assert manifest.interruptions == known.stuck <= MAX_INTERRUPTIONS + one_more
 
 

@@ -99,6 +99,7 @@ class Known:
     settled: tuple[str, Outcome] | None = None
     ends: Counter[str] = field(default_factory=Counter)
     stuck: int = 0  # interruptions since the last progress
+    lost: int = 0  # tasks in a row, without a lease in between
     checkpoint: Kept | None = None
     elsewhere: bool = False  # how its dispatch was frozen
     kept: str | None = None

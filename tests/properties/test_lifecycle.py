@@ -32,6 +32,7 @@ from leasehold.domain.manifest import KeptValue, Manifest, to_document
 from leasehold.domain.status import DeadLetterReason, Outcome, RunStatus
 from leasehold.domain.task import Task
 from leasehold.domain.trace import TraceType
+from leasehold.domain.verdict import Verdict
 from leasehold.errors import (
     InvalidRequestError,
     LeaseHeldError,
@@ -96,6 +97,8 @@ class World(RuleBasedStateMachine):
             lease_ttl=TTL,
             max_interruptions=MAX_INTERRUPTIONS,
             grace=GRACE,
+            stuck_timeout=timedelta(days=7),  # silence and windows: tests/unit/domain/test_verdict
+            recovery_window=timedelta(days=7),
         )
         self.ids = 0
         self.runs: dict[str, Manifest] = {}
@@ -154,6 +157,7 @@ class World(RuleBasedStateMachine):
             self.versions[run_id] += 1
             if change.manifest.dispatch.generation != before.dispatch.generation:
                 self.known[run_id].elsewhere = self.is_away(change.manifest.current_step)
+                self.known[run_id].lost = 0
         if change.created is not None:
             self.add_run(change.created)
         self.tasks += change.owed
@@ -183,7 +187,7 @@ class World(RuleBasedStateMachine):
         assert manifest.lease is not None
         assert manifest.lease.lease_id == lease_id
         settings = self.catalog[manifest.current_step]
-        known.holder = lease_id
+        known.holder, known.lost = lease_id, 0
         known.cap = now + settings.dispatch_deadline + timedelta(minutes=5)
         known.ends_at = known.cap if settings.heartbeat is None else now + TTL
         assert manifest.lease.expires_at == known.ends_at
@@ -403,15 +407,13 @@ class World(RuleBasedStateMachine):
         self.redispatch(run_id, generation, in_queue=False)
 
     def redispatch(self, run_id: str, generation: int, *, in_queue: bool) -> None:
-        manifest = self.runs[run_id]
+        manifest, known = self.runs[run_id], self.known[run_id]
+        lost = known.lost + (not in_queue and not known.elsewhere)
         waits = manifest.alarm_at is not None and manifest.lease is None
         late = waits and manifest.alarm_at <= self.now
         step, expected = manifest.current_step, Outcome.DUPLICATE
         if late and generation == manifest.dispatch.generation:
-            expected = self.blocked_or(step, Outcome.REDISPATCHED)
-            if self.known[run_id].elsewhere and self.is_away(step):
-                expected = Outcome.DEAD_LETTERED
-            expected = Outcome.PARKED if in_queue else expected
+            expected = self.after_a_wait(run_id, in_queue=in_queue)
         redispatch = partial(
             lifecycle.redispatch, rules=self.in_force, generation=generation, in_queue=in_queue
         )
@@ -421,11 +423,25 @@ class World(RuleBasedStateMachine):
         assert change.outcome is expected
         assert change.changed is (expected is not Outcome.DUPLICATE)
         if change.outcome is Outcome.REDISPATCHED:
+            known.lost = lost
             owed = [] if self.is_away(step) else [self.now]
             assert [task.not_before for task in change.owed] == owed
         if change.outcome is Outcome.DEAD_LETTERED:
             assert change.manifest.dead_letter_reason is DeadLetterReason.NEVER_STARTED
-            assert self.now >= manifest.dispatch.not_before + WAIT
+            since = manifest.dispatch.not_before
+            assert self.now >= since + WAIT if known.elsewhere else lost > MAX_INTERRUPTIONS
+
+    def after_a_wait(self, run_id: str, *, in_queue: bool) -> Outcome:
+        """Return what a sweep makes of a run that waited in vain until now."""
+        known, step = self.known[run_id], self.runs[run_id].current_step
+        if known.elsewhere and self.is_away(step):
+            return Outcome.DEAD_LETTERED
+        if known.elsewhere or not (in_queue or self.is_known(step)):
+            return self.blocked_or(step, Outcome.REDISPATCHED)
+        if in_queue:
+            return Outcome.PARKED
+        gone = known.lost == MAX_INTERRUPTIONS
+        return Outcome.DEAD_LETTERED if gone else Outcome.REDISPATCHED
 
     def hint(self, run_id: str, generation: int) -> None:
         expected = self.answer_to_hint(run_id, generation)
@@ -500,6 +516,8 @@ class World(RuleBasedStateMachine):
         expected = Outcome.ACQUIRED
         if takes_over:
             expected = self.after_early_end(run_id, expected)
+        elif known.elsewhere and self.now >= manifest.dispatch.not_before + WAIT:
+            expected = Outcome.DEAD_LETTERED
 
         change = self.commit(run_id, claim)
 
@@ -816,7 +834,7 @@ class World(RuleBasedStateMachine):
         change = self.commit(
             run_id,
             lambda m, now: lifecycle.dead_letter(
-                m, now, self.in_force, DeadLetterReason.NEVER_STARTED, "its tasks ran out"
+                m, now, self.in_force, Verdict(DeadLetterReason.NEVER_STARTED, "none came")
             ),
         )
 

@@ -39,8 +39,9 @@ def answer_json(value: Any) -> None:
 def answer_line(line: Cell) -> None:
     """Print one line; a terminal shows it in its style."""
     styled = as_styled(line)
-    weight, _, colour = styled.style.rpartition(" ")
-    click.secho(styled.text, fg=colour or None, bold=weight == "bold")
+    words = set(styled.style.split())
+    colour = next(iter(words - {"bold", "dim"}), None)
+    click.secho(styled.text, fg=colour, bold="bold" in words, dim="dim" in words)
 
 
 def answer_facts(facts: Iterable[tuple[str, Cell]]) -> None:

@@ -1,7 +1,8 @@
 """How a command ends: its exit code, and the one line that says why it failed.
 
-0 done; 1 the run ended otherwise than completed; 2 wrong usage or bad input; 70 a mistake in
-Leasehold or in a catalog; 130 interrupted; 141 nobody reads the answer any more; 143 terminated.
+0 done; 1 the run ended otherwise than completed, its state forbids what was asked, or an audit
+found something; 2 wrong usage or bad input; 70 a mistake in Leasehold or in a catalog; 130
+interrupted; 141 nobody reads the answer any more; 143 terminated.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import click
 
 from leasehold.console.interrupts import InterruptedRunError, code_of_interrupt
 from leasehold.console.says import say_error
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, NotAllowedError, ServerRefusedError
 
 DONE: Final = 0
 NOT_COMPLETED: Final = 1
+NOT_ALLOWED: Final = 1
+FOUND: Final = 1
 BAD_INPUT: Final = 2
 UNEXPECTED: Final = 70
 NO_READER: Final = 141
@@ -48,10 +51,16 @@ def _told(error: Exception) -> int:
         traceback.print_exception(error)
     if isinstance(error, click.ClickException | LeaseholdError):
         say_error(_sentence(error))
-        return BAD_INPUT
+        return NOT_ALLOWED if _is_refused_by_state(error) else BAD_INPUT
     hint = "LEASEHOLD_DEBUG=1 shows the traceback"
     say_error(f"unexpected {type(error).__name__}: {error} ({hint})")
     return UNEXPECTED
+
+
+def _is_refused_by_state(error: Exception) -> bool:
+    """Return whether it was not the words that were wrong, here or in the words of a server."""
+    refused = isinstance(error, ServerRefusedError) and error.details.get("code")
+    return isinstance(error, NotAllowedError) or refused == NotAllowedError.code
 
 
 def _sentence(error: click.ClickException | LeaseholdError) -> str:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Iterator
 from typing import Final
 
 from leasehold.bootstrap import Bundle, boot, store_exists
+from leasehold.console.says import warn
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 
 _NO_CATALOG: Final = Catalog(steps=Registry("dispatch", []), pipelines=Registry("pipelines", []))
 
 
-def _say_nothing(_: str) -> None:
-    """Commands tell what is refused in words of their own."""
+@functools.cache
+def _warn_once(line: str) -> None:
+    """Tell of a threshold that does not hold, however often this command opens a bundle."""
+    warn(line)
 
 
 @contextlib.contextmanager
@@ -29,10 +33,26 @@ def to_read() -> Iterator[Bundle]:
 
 
 @contextlib.contextmanager
+def to_change() -> Iterator[Bundle]:
+    """Open the store to change what is in it; one that is not there stays away.
+
+    What handlers print that are imported meanwhile goes to stderr: answer when it is closed.
+    """
+    with opened(absent=not store_exists()) as bundle, contextlib.redirect_stdout(sys.stderr):
+        yield bundle
+
+
+@contextlib.contextmanager
 def opened(*, absent: bool = False, catalog: Catalog | None = None) -> Iterator[Bundle]:
-    """Open the bundle that the environment describes, and close it in the end."""
+    """Open the bundle that the environment describes, and close it in the end.
+
+    What is refused of a step's limits, commands tell in words of their own.
+    """
+    refused: list[str] = []
     with contextlib.redirect_stdout(sys.stderr):
-        bundle = boot(absent=absent, catalog=catalog, warn=_say_nothing)
+        bundle = boot(absent=absent, catalog=catalog, warn=refused.append)
+    for line in refused if catalog is None else ():
+        _warn_once(line)
     try:
         yield bundle
     finally:

@@ -32,7 +32,8 @@ def run_here(asked: Start, run_id: str) -> int:
     )
     with (
         stdout_kept_for_the_answer(),
-        InProcessEngine(warn=lambda _: None) as here,  # said by the rehearsal
+        # the rehearsal warned, and the display tells of dead letters
+        InProcessEngine(warn=lambda _: None, report=lambda _: None) as here,
         telling_interrupts(meaning, asked.command),
     ):
         ended = _run(here, asked)

@@ -22,6 +22,7 @@ from leasehold.console.words import (
 )
 from leasehold.domain.manifest import Attempts, KeptValue, Manifest, StepRecord, to_document
 from leasehold.domain.status import AttemptEnd, RunStatus
+from leasehold.registry.dead_letters import DEAD_LETTERS
 
 _COLUMNS: Final = ("STEP", "STATUS", "TIME", "ATTEMPTS", "OUTPUT")
 
@@ -55,14 +56,21 @@ def _identity(run: Manifest, now: datetime) -> Iterator[Fact]:
         yield "labels", ", ".join(run.labels)
     if run.idempotency_key is not None:
         yield "idempotency key", run.idempotency_key
+    if run.recreated_from is not None:
+        yield "made of", run.recreated_from
+    if run.recreated_as:
+        yield "made into", ", ".join(run.recreated_as)
     yield "input", value_in_short(KeptValue(text=run.input, ref=run.input_ref))
 
 
 def _troubles(run: Manifest, now: datetime) -> Iterator[Fact]:
     if run.dead_letter_reason is not None and run.dead_lettered_at is not None:
-        yield "dead letter", Styled(f"{SKULL} {run.dead_letter_reason}", "bold red")
+        entry = DEAD_LETTERS[run.dead_letter_reason.value]
+        yield "dead letter", Styled(f"{SKULL} {entry.key}: {entry.label}", "bold red")
+        yield "meaning", entry.meaning
         yield "detail", run.dead_letter_detail or ""
         yield "given up", _when(run.dead_lettered_at, now)
+        yield "remedy", entry.remediation
     if run.block is not None:
         yield "blocked", Styled(f"{run.block.code}: {run.block.finding}", "yellow")
         yield "remedy", run.block.remediation

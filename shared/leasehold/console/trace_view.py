@@ -8,7 +8,7 @@ from typing import Final
 
 from leasehold.console.answers import Row, answer_json, answer_table
 from leasehold.console.sources import source_at
-from leasehold.console.words import Styled, duration, stamp
+from leasehold.console.words import SKULL, Styled, duration, stamp
 from leasehold.domain.trace import TraceEvent, TraceType
 
 _COLUMNS: Final = ("AT", "AFTER", "EVENT", "STEP", "ATTEMPT", "WHY")
@@ -40,8 +40,26 @@ def _row(event: TraceEvent, start: datetime) -> Row:
     return (
         Styled(at := stamp(event.at), "dim", instead=at.partition("T")[2]),
         f"+{duration(event.at - start)}",
-        Styled(event.type.value, _STYLES.get(event.type, "")),
+        _type(event),
         event.step or "",
         "" if event.attempt is None else str(event.attempt),
-        ": ".join(part for part in (event.reason, event.detail) if part),
+        ": ".join(part for part in (_by(event), event.reason, event.detail, _into(event)) if part),
     )
+
+
+def _type(event: TraceEvent) -> Styled:
+    said = event.type.value
+    is_end = event.type is TraceType.STEP_DEAD_LETTERED
+    return Styled(said, _STYLES.get(event.type, ""), f"{SKULL} {said}" if is_end else None)
+
+
+def _by(event: TraceEvent) -> str:
+    """Return who asked for it, where a person did."""
+    actor = (event.model_extra or {}).get("actor")
+    return f"by {actor}" if actor else ""
+
+
+def _into(event: TraceEvent) -> str:
+    """Return which run was made of this one."""
+    made = (event.model_extra or {}).get("recreatedAs")
+    return f"as {made}" if made else ""

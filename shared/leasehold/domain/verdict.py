@@ -102,8 +102,9 @@ def _unrecovered(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
     """
     if manifest.status is not RunStatus.ERROR or manifest.error_at is None:
         return None
-    due = manifest.dispatch.not_before + rules.grace
-    if manifest.lease is not None or now <= max(manifest.error_at + rules.recovery_window, due):
+    if manifest.lease is not None:
+        return None
+    if now < max(manifest.error_at + rules.recovery_window, _due_by(manifest, rules)):
         return None
     waited = round((now - manifest.error_at).total_seconds())
     return (
@@ -118,13 +119,21 @@ def _never_started(manifest: Manifest, now: datetime, rules: Rules) -> str | Non
     if manifest.lease is not None:
         return None
     if dispatch.schedule_to_start_s is not None:
-        over_at = dispatch.not_before + timedelta(seconds=dispatch.schedule_to_start_s)
-        if now < over_at:
+        was_claimed = dispatch.enqueued  # a lease notes it, and the attempt that ends has had one
+        if was_claimed or now < _due_by(manifest, rules):
             return None
         return f"No worker claimed step {step} within {dispatch.schedule_to_start_s} s."
     if dispatch.redispatched <= rules.max_interruptions:
         return None
     return f"{dispatch.redispatched} tasks of step {step} were lost before one got the lease."
+
+
+def _due_by(manifest: Manifest, rules: Rules) -> datetime:
+    """Return by when the next attempt was to begin: nothing gives the run up before its alarm."""
+    dispatch = manifest.dispatch
+    if dispatch.schedule_to_start_s is not None:
+        return dispatch.not_before + timedelta(seconds=dispatch.schedule_to_start_s)
+    return dispatch.not_before + rules.grace
 
 
 #: In the order in which they are asked: what is known for sure comes first.

@@ -13,6 +13,7 @@ from typing import Final
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lifecycle.attend import attend
+from leasehold.domain.lifecycle.mend import flaws
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
 
@@ -38,7 +39,9 @@ def waiting(manifest: Manifest, now: datetime, rules: Rules) -> Waiting:
     """Return what the run waits for."""
     if manifest.is_terminal:
         return Waiting(None, None, None, f"Run {manifest.run_id} {_ending(manifest)}")
-    what, until = _what(manifest, now), manifest.alarm_at
+    broken = " ".join(breach.finding for breach in flaws(manifest, rules.grace)).rstrip(".")
+    what = f"a repair (leasehold audit --repair): {broken}" if broken else _what(manifest, now)
+    until = manifest.alarm_at
     if until is None:
         return Waiting(what, None, None, f"Run {manifest.run_id} waits for {what}.")
     change = _at(manifest, max(now, until), rules)
@@ -79,10 +82,11 @@ def _worker(manifest: Manifest, now: datetime) -> str:
 
 def _ending(manifest: Manifest) -> str:
     if manifest.dead_lettered:
-        reason = manifest.dead_letter_reason
+        reason, detail = manifest.dead_letter_reason, manifest.dead_letter_detail
+        said = f" {detail.rstrip('.')}." if detail else ""
         return (
-            f"waits for nothing: it was given up as {reason} at step {manifest.current_step}. "
-            f"{manifest.dead_letter_detail or ''} :recreate makes a new run of it."
+            f"waits for nothing: it was given up as {reason} at step {manifest.current_step}."
+            f"{said} :recreate makes a new run of it."
         )
     if manifest.cancelled:
         return "waits for nothing: it was cancelled. :recreate makes a new run of it."
@@ -98,6 +102,7 @@ def _at(manifest: Manifest, when: datetime, rules: Rules) -> Change:
 _THEN: Final[Mapping[Outcome, str]] = {
     Outcome.EXPIRED: "the step is dispatched again",
     Outcome.REDISPATCHED: "its task counts as lost and the step gets a new one",
+    Outcome.REPAIRED: "the sweep sets it right",
     Outcome.BLOCKED: "the run is blocked, because this deploy does not know the step",
 }
 
@@ -105,6 +110,8 @@ _THEN: Final[Mapping[Outcome, str]] = {
 def _then(change: Change) -> str:
     if change.manifest.dead_letter_reason is not None:
         return f"the run is given up as {change.manifest.dead_letter_reason}"
+    if change.outcome is Outcome.EXPIRED and change.manifest.paused:
+        return "the lease is ended, and the run stays paused"
     return _THEN.get(change.outcome, "the sweep looks at it again")
 
 

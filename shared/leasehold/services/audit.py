@@ -58,11 +58,11 @@ def audit(engine: Engine, *, repair: bool = False) -> Iterator[Audited]:
 
 
 def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
-    mend = partial(lifecycle.repair, rules=engine.rules, **looked_for(engine, manifest))
-    decide = on_run(manifest.run_id, mend)
     try:
+        mend = partial(lifecycle.repair, rules=engine.rules, **looked_for(engine, manifest))
+        decide = on_run(manifest.run_id, mend)
         change = engine.documents.transact(run_ref(manifest.run_id), decide).answer
-        return follow_up(engine, change).outcome
+        return follow_up(engine, change).outcome if change.changed else None
     except LeaseholdError as error:
         engine.log(f"run {manifest.run_id} is not repaired: {error}")
         return None

@@ -10,15 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from leasehold.domain import lifecycle
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
-from leasehold.errors import LeaseholdError
-from leasehold.services.engine import Engine
-from leasehold.services.operate import Asked, operate
+from leasehold.errors import InvalidRequestError, LeaseholdError
+from leasehold.services.engine import Engine, follow_up
+from leasehold.services.operate import Asked, check_words, commit, rehearse
 from leasehold.services.read_runs import RunFilter, list_runs
 
 MAX_LIMIT: Final = 1000
+#: A batch that meets so many runs which refuse it comes to its end: its filter is too wide.
+MAX_REFUSED: Final = 1000
 _PAGE: Final = 100
 
 
@@ -40,29 +41,55 @@ class Batched:
 def batch(
     engine: Engine, asked: Asked, wanted: RunFilter, *, limit: int, dry_run: bool = False
 ) -> Batched:
-    """Do what is asked to the runs that fit, newest first, at most `limit` of them.
+    """Do what is asked to the runs that fit, newest first.
+
+    Args:
+        engine: the parts.
+        asked: what is to be done to each.
+        wanted: which runs.
+        limit: how many are changed at most. Those that refuse do not count, so that a batch that
+            is given again gets on.
+        dry_run: change nothing, and tell what would be refused.
 
     Raises:
-        InvalidRequestError: the words of the request cannot be used; nothing was changed.
-        StoreUnavailableError: the batch came to a halt; give it again.
+        InvalidRequestError: the words of the request cannot be used, or the filter fits every run
+            there is; nothing was changed.
+        StoreUnavailableError: the batch came to a halt, at the store or at a queue; what was
+            changed stands. Give it again.
     """
+    _check(engine, asked, wanted)
     done = Batched()
     asked = replace(asked, once=True)
     for run in _fitting(engine, asked, wanted):
-        if done.matched == limit:
+        accepted = done.matched - len(done.refused)
+        if accepted == limit or len(done.refused) == MAX_REFUSED:
             break
         done.matched += 1
         try:
             if dry_run:
-                lifecycle.check_allowed(run, asked.operation)
+                rehearse(engine, run, asked)
             else:
-                operate(engine, run.run_id, asked)
+                follow_up(engine, commit(engine, run.run_id, asked))
                 done.changed += 1
         except LeaseholdError as error:
             if error.retryable:
                 raise
             done.refused.append((run.run_id, error.code))
     return done
+
+
+def _check(engine: Engine, asked: Asked, wanted: RunFilter) -> None:
+    check_words(asked)
+    if wanted == RunFilter():
+        allowed = (
+            "at least one of status, pipeline, deadLettered, label; "
+            '{"pipeline": NAME} fits all runs of a pipeline'
+        )
+        raise InvalidRequestError(field="filter", value={}, allowed=allowed)
+    step, known = asked.from_step, engine.catalog.steps
+    if step is not None and step not in known:
+        allowed = ", ".join(entry.step_type for entry in known)
+        raise InvalidRequestError(field="fromStep", value=step, allowed=allowed)
 
 
 def _fitting(engine: Engine, asked: Asked, wanted: RunFilter) -> Iterator[Manifest]:

@@ -11,7 +11,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, on_run
 from leasehold.domain.lifecycle import NewRun, Operation
 from leasehold.domain.manifest import KeptValue, Manifest, run_ref
-from leasehold.errors import AlreadyRecreatedError, InvalidRequestError
+from leasehold.errors import AlreadyRecreatedError, InvalidRequestError, StoreUnavailableError
 from leasehold.ports.values import digest, keep
 from leasehold.registry.pipelines import PipelineEntry
 from leasehold.services.engine import Engine, follow_up
@@ -49,7 +49,21 @@ class Asked:
 
 
 def operate(engine: Engine, run_id: str, asked: Asked) -> Change:
-    """Do what is asked, if the state of the run allows it.
+    """Do what is asked, as `commit` does; a task that cannot be created is left to the sweep.
+
+    To fail for that would be wrong: asked again, it would be refused, or done twice.
+    """
+    change = commit(engine, run_id, asked)
+    try:
+        return follow_up(engine, change)
+    except StoreUnavailableError as error:
+        moved = (change.created or change.manifest).run_id
+        engine.log(f"run {moved} is recorded; its task is owed and the sweep creates it: {error}")
+        return change
+
+
+def commit(engine: Engine, run_id: str, asked: Asked) -> Change:
+    """Do what is asked, if the state of the run allows it; what that owes is the caller's to do.
 
     Returns:
         The change; of recreate, `created` is the new run.
@@ -60,19 +74,28 @@ def operate(engine: Engine, run_id: str, asked: Asked) -> Change:
         InvalidRequestError, InvalidInputError, TooLargeError, UnknownPipelineError: the words of
             the request cannot be used. In each case nothing was written.
         AlreadyRecreatedError: it was recreated before, and is to be so once.
-        StoreUnavailableError: it may have been done or not, or what it owes is not enqueued.
+        StoreUnavailableError: it may have been done or not.
     """
-    manifest = get_run(engine, run_id)
-    transition = _transition(engine, manifest, asked)
-    committed = engine.documents.transact(run_ref(run_id), on_run(run_id, transition), locked=True)
-    return follow_up(engine, committed.answer)
+    check_words(asked)
+    transition = _transition(engine, get_run(engine, run_id), asked)
+    decide = on_run(run_id, transition)
+    return engine.documents.transact(run_ref(run_id), decide, locked=True).answer
 
 
-def _transition(engine: Engine, manifest: Manifest, asked: Asked) -> Transition:
+def rehearse(engine: Engine, manifest: Manifest, asked: Asked) -> Change:
+    """Return what would become of a run, or raise as `operate` would; an input would be stored."""
+    return _transition(engine, manifest, asked)(manifest, engine.clock.now())
+
+
+def check_words(asked: Asked) -> None:
+    """Raise InvalidRequestError where actor or reason are not fit for a trace."""
     for field, text in (("actor", asked.actor), ("reason", asked.reason)):
         if len(text) > MAX_WORDS or not text.isprintable():
             allowed = f"at most {MAX_WORDS} printable characters"
             raise InvalidRequestError(field=field, value=text[:MAX_WORDS], allowed=allowed)
+
+
+def _transition(engine: Engine, manifest: Manifest, asked: Asked) -> Transition:
     words: dict[str, Any] = {"rules": engine.rules, "actor": asked.actor, "reason": asked.reason}
     if asked.operation is not Operation.RECREATE:
         return partial(_PLAIN[asked.operation], **words)

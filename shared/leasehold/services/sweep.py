@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
@@ -13,9 +14,9 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, on_run
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import Manifest, manifest_of
-from leasehold.domain.status import Outcome
+from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.task import dispatch_task
-from leasehold.errors import StoreUnavailableError, UnreadableRunError, VersionConflictError
+from leasehold.errors import LeaseholdError, StoreUnavailableError, VersionConflictError
 from leasehold.ports.documents import Query, Range, Snapshot
 from leasehold.services.engine import Engine, follow_up
 
@@ -68,7 +69,7 @@ def sweep(engine: Engine, *, among: Container[str] | None = None) -> Swept:
     swept, job_id = Swept(), engine.clock.new_id()
     failures: list[StoreUnavailableError] = []
     attended = 0
-    for found in _due(engine, swept):
+    for found in _due(engine, swept, first=zlib.crc32(job_id.encode())):
         if among is not None and found.ref.id not in among:
             continue
         if attended == PAGE:
@@ -79,11 +80,11 @@ def sweep(engine: Engine, *, among: Container[str] | None = None) -> Swept:
             attended += 1
         except VersionConflictError:
             continue  # somebody moved it on meanwhile
-        except UnreadableRunError as error:
-            engine.log(str(error))
         except StoreUnavailableError as error:  # of this run's queue, perhaps: the others go on
             engine.log(f"run {found.ref.id} waits for the next sweep: {error}")
             failures.append(error)
+        except LeaseholdError as error:  # it cannot be read, for one
+            engine.log(str(error))
     if failures:
         raise failures[0]
     return swept
@@ -112,15 +113,20 @@ def attend(engine: Engine, found: Snapshot, *, sweep_job_id: str) -> Change:
 def looked_for(engine: Engine, manifest: Manifest) -> dict[str, Any]:
     """Return whether the task of the run's dispatch is in its queue, and which dispatch it is."""
     dispatch = manifest.dispatch
-    has_task = manifest.lease is None and not dispatch.remote
+    has_task = manifest.status is not RunStatus.IN_PROGRESS and not dispatch.remote
     in_queue = has_task and engine.tasks.exists(dispatch_task(manifest))
     return {"generation": dispatch.generation, "in_queue": in_queue}
 
 
-def _due(engine: Engine, swept: Swept) -> Iterator[Snapshot]:
-    """Tell the runs whose alarm is due, shard by shard, oldest first."""
+def _due(engine: Engine, swept: Swept, *, first: int) -> Iterator[Snapshot]:
+    """Tell the runs whose alarm is due, shard by shard, oldest first.
+
+    Each sweep begins at another shard: a backlog that is due again and again would otherwise keep
+    the sweeps from the shards behind it.
+    """
     now = engine.clock.now()
-    for shard in range(SHARDS):
+    for place in range(SHARDS):
+        shard = (first + place) % SHARDS
         found = engine.documents.query(
             Query(
                 "runs",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import flask
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
-from werkzeug.routing import Map, Rule
+from werkzeug.routing import BaseConverter, Map, Rule
 
+from leasehold.domain.lifecycle import Operation
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.summary import summary_of
 from leasehold.errors import InvalidRequestError
@@ -16,11 +18,21 @@ from leasehold.services.in_force import everything_in_force
 from leasehold.services.read_runs import RunFilter, get_run, list_runs, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.web.answers import answer, guarded, json_body, refusal
+from leasehold.web.fields import check_known, labels
 from leasehold.web.opening import Opening
+from leasehold.web.operations import answer_batch, answer_operation
 
 MAX_LIMIT: Final = 500
 _START_FIELDS: Final = ("pipeline", "input", "idempotencyKey", "labels")
 _LIST_FIELDS: Final = ("status", "pipeline", "deadLettered", "label", "limit", "pageToken")
+
+
+class _RunId(BaseConverter):
+    """A part of a path that ends where an operation is named: `/runs/{id}:pause`."""
+
+    regex = "[^/:]+"
+    part_isolating = True
+
 
 _ROUTES: Final = Map(
     [
@@ -28,10 +40,13 @@ _ROUTES: Final = Map(
         Rule("/runs", methods=["GET"], endpoint="list"),
         Rule("/runs/<run_id>", methods=["GET"], endpoint="show"),
         Rule("/runs/<run_id>/trace", methods=["GET"], endpoint="trace"),
+        *(Rule(f"/runs/<run_id>:{it}", methods=["POST"], endpoint=it.value) for it in Operation),
+        Rule("/runs:batch", methods=["POST"], endpoint="batch"),
         Rule("/registry", methods=["GET"], endpoint="registry"),
         Rule("/health", methods=["GET"], endpoint="health"),
     ],
     strict_slashes=False,
+    converters={"default": _RunId},
 )
 
 
@@ -59,23 +74,21 @@ def start(opening: Opening, request: flask.Request) -> flask.Response:
 
 def start_request(body: Mapping[str, Any]) -> StartRequest:
     """Return the request of a body, or raise InvalidRequestError that names the field."""
-    _known_fields(body, _START_FIELDS)
+    check_known(body, _START_FIELDS)
     pipeline = body.get("pipeline")
     if not isinstance(pipeline, str):
         raise InvalidRequestError(field="pipeline", value=pipeline, allowed="the name of one")
     key = body.get("idempotencyKey")
     if key is not None and not isinstance(key, str):
         raise InvalidRequestError(field="idempotencyKey", value=key, allowed="a string")
-    labels = body.get("labels") or {}
-    if not isinstance(labels, dict) or not all(isinstance(v, str) for v in labels.values()):
-        raise InvalidRequestError(field="labels", value=labels, allowed='{"key": "value"}')
-    return StartRequest(pipeline, body.get("input", {}), key, labels)
+    labelled = labels(body) if body.get("labels") else {}
+    return StartRequest(pipeline, body.get("input", {}), key, labelled)
 
 
 def list_(opening: Opening, request: flask.Request) -> flask.Response:
     """`GET /runs`: the summaries of a page, newest first."""
     asked = request.args
-    _known_fields(asked, _LIST_FIELDS)
+    check_known(asked, _LIST_FIELDS)
     wanted = RunFilter(
         status=_one_of("status", asked.get("status"), [s.value for s in RunStatus]),
         pipeline=asked.get("pipeline"),
@@ -114,19 +127,11 @@ _ANSWERS: Final[Mapping[str, Callable[..., flask.Response]]] = {
     "list": list_,
     "show": show,
     "trace": trace,
+    **{operation.value: partial(answer_operation, operation) for operation in Operation},
+    "batch": answer_batch,
     "registry": registry,
     "health": health,
 }
-
-
-def _known_fields(given: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        raise InvalidRequestError(field=unknown[0], value=given[unknown[0]], allowed=_words(known))
-
-
-def _words(known: tuple[str, ...]) -> str:
-    return f"one of the fields {', '.join(known)}"
 
 
 def _one_of(field: str, value: str | None, known: list[str]) -> str | None:

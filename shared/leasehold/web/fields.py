@@ -39,11 +39,16 @@ def text(given: Mapping[str, Any], name: str, within: str = "") -> str:
     return value
 
 
-def whole(given: Mapping[str, Any], name: str, least: int) -> int:
-    """Return a field that is a whole number, `least` or more."""
+def phrase(given: Mapping[str, Any], name: str, longest: int) -> str:
+    """Return a field that is a printable text of at most `longest` characters, or missing."""
+    return word(given, name, longest) if given.get(name, "") != "" else ""
+
+
+def whole(given: Mapping[str, Any], name: str, least: int, most: int = LARGEST) -> int:
+    """Return a field that is a whole number from `least` to `most`."""
     value = given.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST:
-        raise _refused(name, value, f"a whole number from {least} to {LARGEST}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise _refused(name, value, f"a whole number from {least} to {most}")
     return value
 
 
@@ -55,20 +60,33 @@ def share(given: Mapping[str, Any], name: str, within: str = "") -> float:
     return float(value)
 
 
-def flag(given: Mapping[str, Any], name: str) -> bool:
+def flag(given: Mapping[str, Any], name: str, within: str = "") -> bool:
     """Return a field that is true or false; false where it is missing."""
     value = given.get(name, False)
     if not isinstance(value, bool):
-        raise _refused(name, value, "true or false")
+        raise _refused(f"{within}{name}", value, "true or false")
     return value
 
 
 def one_of(given: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str:
     """Return a field that is one of those known; the first where it is missing."""
-    value = given.get(name, known[0])
+    return chosen({name: known[0], **given}, name, known)
+
+
+def chosen(given: Mapping[str, Any], name: str, known: tuple[str, ...], within: str = "") -> str:
+    """Return a field that is there and is one of those known."""
+    value = given.get(name)
     if value not in known:
-        raise _refused(name, value, ", ".join(known))
+        raise _refused(f"{within}{name}", value, ", ".join(known))
     return str(value)
+
+
+def labels(given: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the field `labels`, texts by texts; what a label may be, the service checks."""
+    value = given.get("labels")
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise _refused("labels", value, '{"key": "value"}')
+    return value
 
 
 def part(given: Mapping[str, Any], name: str, known: tuple[str, ...]) -> Mapping[str, Any]:

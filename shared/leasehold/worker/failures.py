@@ -1,10 +1,9 @@
-"""What a handler raised, as the manifest keeps it: whole where it fits, bounded where not."""
+"""What a handler raised, as the manifest keeps it: whole where it fits, without its secrets."""
 
 from __future__ import annotations
 
-import json
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,82 +12,116 @@ from pydantic import ValidationError
 
 from leasehold.domain.manifest import ErrorRecord, to_document
 from leasehold.errors import AgentClientError, LeaseholdError, PermanentError
+from leasehold.worker.redaction import Redaction, hides
 
 MAX_ISSUES: Final = 50
-_MAX_ERROR_BYTES: Final = 16 * 1024
-_MAX_MESSAGE: Final = 4000
-_MAX_DETAILS: Final = 4000
+#: Of the 16 KiB of a record; the step and the attempt are added later.
+_MAX_RECORD_BYTES: Final = 16 * 1024 - 512
+_MAX_TEXT: Final = 4000
+_MAX_TEXT_BYTES: Final = 6 * 1024
 _MAX_EXCERPT: Final = 120
+_LOOKED_AT: Final = 2000
 
 
 def record_of(error: BaseException) -> ErrorRecord:
     """Return the error of a handler as it is kept."""
+    code = cut(_said(lambda: str(_code(error))), _MAX_EXCERPT)
+    name, origin = cut(type(error).__name__, _MAX_EXCERPT), _origin(error)
+    if isinstance(error, ValidationError):
+        misfit = record_of_misfit(error, code=code, what="What it read")
+        return misfit.with_(type=name, origin=origin)
+    redaction = Redaction()
+    details = _details(error, redaction)
     return ErrorRecord(
-        type=type(error).__name__,
-        code=_code(error),
-        message=cut(_words_of(error), _MAX_MESSAGE),
-        details=_details(error),
-        origin=_origin(error),
+        type=name,
+        code=redaction.text(code),
+        message=_bounded(redaction.text(_words_of(error))),
+        details=details,
+        origin=origin,
     )
 
 
 def record_of_misfit(error: ValidationError, *, code: str, what: str) -> ErrorRecord:
     """Return the error of a value that does not fit its model, with its issues."""
-    issues = [_issue(issue) for issue in error.errors(include_url=False, include_context=False)]
+    redaction = Redaction()
+    issues = [_issue(issue, redaction) for issue in _issues(error)]
+    first = _first_problem(error, redaction)
     record = ErrorRecord(
         type="ValidationError",
         code=code,
-        message=f"{what} does not fit {error.title}: {first_problem(error)}",
-        validation_issue_count=len(issues),
+        message=_bounded(f"{what} does not fit {cut(error.title, _MAX_EXCERPT)}: {first}"),
+        validation_issue_count=error.error_count(),
     )
-    kept = issues[:MAX_ISSUES]
-    while kept and _size(record.with_(validation_issues=tuple(kept))) > _MAX_ERROR_BYTES:
-        kept = kept[: len(kept) * 3 // 4]
-    return record.with_(validation_issues=tuple(kept))
+    while issues and _size(record.with_(validation_issues=tuple(issues))) > _MAX_RECORD_BYTES:
+        issues = issues[: len(issues) * 3 // 4]
+    return record.with_(validation_issues=tuple(issues))
 
 
 def first_problem(error: ValidationError) -> str:
     """Return the first issue of a validation, and how many there are."""
-    issues = error.errors(include_url=False, include_context=False, include_input=False)
-    path = _path(issues[0]["loc"]) or "the value itself"
-    more = f" (and {len(issues) - 1} more)" if len(issues) > 1 else ""
-    return f"{path}: {issues[0]['msg']}{more}"
+    return _first_problem(error, Redaction())
+
+
+def _first_problem(error: ValidationError, redaction: Redaction) -> str:
+    issue = _issues(error)[0]
+    path = redaction.text(_path(issue["loc"])) or "the value itself"
+    _excerpt(issue, redaction)  # first: what it knows for a secret is cut from the words
+    count = error.error_count()
+    more = f" (and {count - 1} more)" if count > 1 else ""
+    return cut(f"{path}: {redaction.text(issue['msg'])}", _MAX_TEXT) + more
 
 
 def _words_of(error: BaseException) -> str:
-    """Return what the error says; one that cannot say it is told by its type."""
+    """Return what the error says; one that says nothing is told by its type."""
+    return _said(lambda: str(error)) or type(error).__name__
+
+
+def _said(say: Callable[[], str]) -> str:
+    """Return words of a handler's class, which may do anything when it is asked for them."""
     try:
-        return str(error) or type(error).__name__
-    except Exception as failure:  # noqa: BLE001 - a handler's class may do anything
-        return f"{type(error).__name__}, whose message raised {type(failure).__name__}"
+        return say()
+    except Exception as failure:  # noqa: BLE001 - see above
+        return f"Its words raised {type(failure).__name__}."
 
 
-def _issue(issue: Any) -> dict[str, Any]:
+def _issues(error: ValidationError) -> list[Any]:
+    """Return so many of the issues as may be kept."""
+    return error.errors(include_url=False, include_context=False)[:MAX_ISSUES]
+
+
+def _issue(issue: Any, redaction: Redaction) -> dict[str, Any]:
+    excerpt = _excerpt(issue, redaction)
     return {
-        "path": cut(_path(issue["loc"]), _MAX_EXCERPT),
-        "message": cut(issue["msg"], _MAX_EXCERPT),
-        "input": cut(repr(issue["input"]), _MAX_EXCERPT),
+        "path": cut(redaction.text(_path(issue["loc"])), _MAX_EXCERPT),
+        "message": cut(redaction.text(issue["msg"]), _MAX_EXCERPT),
+        "input": cut(excerpt, _MAX_EXCERPT),
     }
+
+
+def _excerpt(issue: Any, redaction: Redaction) -> str:
+    given = issue["input"]
+    if any(hides(str(part), given) for part in issue["loc"]):
+        return redaction.hidden(given)
+    return repr(redaction.value(given, at_most=_LOOKED_AT))
 
 
 def _path(location: Iterable[str | int]) -> str:
     return ".".join(str(part) for part in location)
 
 
-def _code(error: BaseException) -> str:
+def _code(error: BaseException) -> object:
     if isinstance(error, AgentClientError | PermanentError | LeaseholdError):
-        return cut(str(error.code), _MAX_EXCERPT)
+        return error.code
     return "handler_raised"
 
 
-def _details(error: BaseException) -> str | None:
-    if isinstance(error, AgentClientError | LeaseholdError) and error.details:
-        try:
-            text = pydantic_core.to_json(error.details, fallback=repr).decode()
-        except ValueError:  # text that is none, or a loop
-            text = json.dumps(ascii(error.details))
-        return cut(text, _MAX_DETAILS)
-    return None
+def _details(error: BaseException, redaction: Redaction) -> str | None:
+    if not isinstance(error, AgentClientError | LeaseholdError):
+        return None
+    plain = redaction.value(error.details)
+    if plain in ([], {}, None):
+        return None
+    return _bounded(pydantic_core.to_json(_storable(plain), inf_nan_mode="strings").decode())
 
 
 def _origin(error: BaseException) -> str | None:
@@ -96,13 +129,33 @@ def _origin(error: BaseException) -> str | None:
     if not frames:
         return None
     last = frames[-1]
-    return f"{Path(last.filename).name}:{last.lineno} ({last.name})"
+    return cut(f"{Path(last.filename).name}:{last.lineno} ({last.name})", 2 * _MAX_EXCERPT)
 
 
 def cut(text: str, limit: int) -> str:
     """Return the text as it can be stored, at most so many characters of it."""
-    clean = text.encode("utf-8", "replace").decode()
+    clean = text[: limit + 1].encode("utf-8", "replace").decode()
     return clean if len(clean) <= limit else f"{clean[: limit - 1]}…"
+
+
+def _bounded(text: str) -> str:
+    """Return as much of a long text as a record has room for, however it is written as JSON."""
+    text = cut(text, _MAX_TEXT)
+    while len(pydantic_core.to_json(text)) > _MAX_TEXT_BYTES:
+        text = cut(text, len(text) * 3 // 4)
+    return text
+
+
+def _storable(plain: Any) -> Any:
+    """Return plain values whose texts can be stored."""
+    match plain:
+        case str():
+            return plain.encode("utf-8", "replace").decode()
+        case dict():
+            return {_storable(key): _storable(value) for key, value in plain.items()}
+        case list():
+            return [_storable(value) for value in plain]
+    return plain
 
 
 def _size(record: ErrorRecord) -> int:

@@ -7,9 +7,10 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.status import DeadLetterReason, Outcome
+from leasehold.domain.verdict import Verdict
 from tests.unit.domain.runs import At, Runs
 
-NEVER = DeadLetterReason.NEVER_STARTED
+NEVER = Verdict(DeadLetterReason.NEVER_STARTED, "its tasks ran out")
 
 
 @pytest.mark.parametrize("state", ["pending", "leased", "failed", "blocked", "handed_off"])
@@ -18,7 +19,7 @@ def test_a_live_run_is_given_up_and_owes_nothing(
 ) -> None:
     run = runs.paused(getattr(runs, state)())
 
-    change = lifecycle.dead_letter(run, at(20), rules, NEVER, "its tasks ran out")
+    change = lifecycle.dead_letter(run, at(20), rules, NEVER)
 
     run = change.manifest
     assert (change.outcome, run.status, run.dead_lettered) == ("dead_lettered", "ERROR", True)
@@ -44,6 +45,6 @@ def test_a_run_that_is_over_stays_as_it_is(
     """Who counts dead letters must not count a run that somebody completed meanwhile."""
     run = runs.cancelled(runs.pending()) if state == "cancelled" else getattr(runs, state)()
 
-    change = lifecycle.dead_letter(run, at(20), rules, NEVER, "its tasks ran out")
+    change = lifecycle.dead_letter(run, at(20), rules, NEVER)
 
     assert (change.outcome, change.changed, change.manifest) == (outcome, False, run)

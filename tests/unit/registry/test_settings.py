@@ -19,6 +19,8 @@ def test_without_an_environment_the_defaults_hold() -> None:
         "LEASEHOLD_CATALOG": "pipelines.catalog",
         "PIPELINE_MAX_RETRIES": 5,
         "PIPELINE_MAX_INTERRUPTIONS": 10,
+        "PIPELINE_STUCK_TIMEOUT_MS": 900_000,
+        "PIPELINE_RECOVERY_WINDOW_MS": 3_600_000,
         "PIPELINE_DISPATCH_GRACE_S": 60.0,
         "PIPELINE_LEASE_TTL_S": 30.0,
         "PIPELINE_HEARTBEAT_S": None,
@@ -35,6 +37,8 @@ def test_without_an_environment_the_defaults_hold() -> None:
         ("LEASEHOLD_ARTIFACTS", "file:///data", "file:///data"),
         ("PIPELINE_MAX_RETRIES", "0", 0),
         ("PIPELINE_MAX_RETRIES", "1000", 1000),
+        ("PIPELINE_STUCK_TIMEOUT_MS", "1", 1),
+        ("PIPELINE_RECOVERY_WINDOW_MS", "604800000", 604_800_000),
         ("PIPELINE_LEASE_TTL_S", "0.5", 0.5),
         ("PIPELINE_LEASE_TTL_S", "86400", 86400.0),
         ("PIPELINE_HEARTBEAT_S", "15", 15.0),
@@ -55,11 +59,6 @@ def test_a_variable_goes_over_its_default(name: str, text: str, value: object) -
         ("LEASEHOLD_STORE", "postgres://host/db"),
         ("LEASEHOLD_TASKS", "cloud"),
         ("LEASEHOLD_ARTIFACTS", "file://"),
-        ("PIPELINE_MAX_RETRIES", ""),
-        ("PIPELINE_MAX_RETRIES", "-1"),
-        ("PIPELINE_MAX_RETRIES", "1001"),
-        ("PIPELINE_MAX_RETRIES", "five"),
-        ("PIPELINE_MAX_INTERRUPTIONS", "1.5"),
         ("PIPELINE_LEASE_TTL_S", "0"),
         ("PIPELINE_LEASE_TTL_S", "-30"),
         ("PIPELINE_LEASE_TTL_S", "nan"),
@@ -76,6 +75,46 @@ def test_a_value_that_is_not_allowed_is_refused_with_what_is(name: str, text: st
 
     allowed = SETTINGS[name].allowed
     assert refused.value.message == f"{name} is {text!r}; allowed: {allowed}."
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "default"),
+    [
+        ("PIPELINE_MAX_RETRIES", "", 5),
+        ("PIPELINE_MAX_RETRIES", "-1", 5),
+        ("PIPELINE_MAX_RETRIES", "1001", 5),
+        ("PIPELINE_MAX_RETRIES", "five", 5),
+        ("PIPELINE_MAX_INTERRUPTIONS", "1.5", 10),
+        ("PIPELINE_STUCK_TIMEOUT_MS", "0", 900_000),
+        ("PIPELINE_STUCK_TIMEOUT_MS", "604800001", 900_000),
+        ("PIPELINE_RECOVERY_WINDOW_MS", "-1", 3_600_000),
+        ("PIPELINE_RECOVERY_WINDOW_MS", "1h\nx", 3_600_000),
+    ],
+)
+def test_a_threshold_that_is_not_allowed_is_told_of_in_a_line_and_the_default_holds(
+    name: str, text: str, default: int
+) -> None:
+    """A slip in a threshold must not keep runs from moving."""
+    told: list[str] = []
+
+    value = read_settings({name: text}, told.append)[name]
+
+    assert value == default
+    assert told == [
+        (
+            f"{name} refused: it is {text!r}; allowed: {SETTINGS[name].allowed}. "
+            f"The default {default} is in force."
+        )
+    ]
+    assert "\n" not in told[0]
+
+
+def test_a_threshold_that_is_allowed_is_not_told_of() -> None:
+    told: list[str] = []
+
+    read_settings({"PIPELINE_MAX_RETRIES": "0", "PIPELINE_STUCK_TIMEOUT_MS": "1"}, told.append)
+
+    assert told == []
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,8 @@ def arrive(
         return take_over(manifest, now, rules, lease, lease_id=lease_id, holder=holder)
     if not is_known:
         return block_unknown_step(manifest, now, rules)
-    if found := verdict(manifest, now, rules):
+    came = manifest.with_(dispatch=manifest.dispatch.with_(redispatched=0))  # this one is not lost
+    if found := verdict(came, now, rules):
         return dead_letter(manifest, now, rules, found)
     return acquire(manifest, now, rules, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
 

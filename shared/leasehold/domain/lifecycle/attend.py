@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
-from leasehold.domain.change import Change, unchanged
+from leasehold.domain.alarm import alarm_for
+from leasehold.domain.change import Change, change_to, unchanged
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.lifecycle.mend import flaws, mend
 from leasehold.domain.lifecycle.redispatch import redispatch
 from leasehold.domain.lifecycle.settle import expire
 from leasehold.domain.manifest import Manifest
@@ -21,7 +24,7 @@ def attend(
     in_queue: bool,
     sweep_job_id: str | None = None,
 ) -> Change:
-    """Recover the run, give it a new task, come back later, or give it up.
+    """Recover the run, give it a new task, come back later, set it right, or give it up.
 
     Args:
         manifest: the run.
@@ -33,6 +36,19 @@ def attend(
     """
     if manifest.alarm_at is None or now < manifest.alarm_at:
         return unchanged(manifest, Outcome.DUPLICATE)
+    if found := tuple(flaws(manifest, rules.grace)):
+        mended = mend(manifest, now, rules, found)
+        return then_attend(
+            mended,
+            now,
+            rules=rules,
+            generation=generation,
+            in_queue=in_queue,
+            sweep_job_id=sweep_job_id,
+        )
+    wanted = alarm_for(manifest, rules.grace)
+    if wanted is not None and now < wanted:  # it was set by a shorter grace
+        return change_to(manifest, now, rules, Outcome.PARKED)
     if manifest.lease is not None:
         lease_id = manifest.lease.lease_id
         return expire(manifest, now, rules=rules, lease_id=lease_id, sweep_job_id=sweep_job_id)
@@ -44,3 +60,24 @@ def attend(
         in_queue=in_queue,
         sweep_job_id=sweep_job_id,
     )
+
+
+def then_attend(
+    mended: Change,
+    now: datetime,
+    *,
+    rules: Rules,
+    generation: int,
+    in_queue: bool,
+    sweep_job_id: str | None = None,
+) -> Change:
+    """Follow a repair by what the alarm that it gave calls for, if that is due already."""
+    then = attend(
+        mended.manifest,
+        now,
+        rules=rules,
+        generation=generation,
+        in_queue=in_queue,
+        sweep_job_id=sweep_job_id,
+    )
+    return replace(then, events=mended.events + then.events) if then.changed else mended

@@ -41,11 +41,12 @@ def redispatch(
     is_due = manifest.alarm_at is not None and manifest.alarm_at <= now
     if not is_due or manifest.lease is not None or dispatch.generation != generation:
         return unchanged(manifest, Outcome.DUPLICATE)
-    if _is_local_by_now(manifest, rules):
+    if _is_local_by_now(manifest, rules) or (not in_queue and _is_unknown(manifest, rules)):
         return _again(manifest, now, rules)
-    lost = dispatch.with_(redispatched=dispatch.redispatched + (not in_queue))
-    if found := verdict(manifest.with_(dispatch=lost), now, rules):
-        return dead_letter(manifest, now, rules, found, sweep_job_id=sweep_job_id, dispatch=lost)
+    lost = dispatch.redispatched + _is_lost(manifest, in_queue=in_queue)
+    known = manifest.with_(dispatch=dispatch.with_(redispatched=lost))
+    if found := verdict(known, now, rules):
+        return dead_letter(manifest, now, rules, found, sweep_job_id=sweep_job_id)
     if in_queue:
         seen = dispatch.with_(seen_at=now, enqueued=True)
         return change_to(manifest, now, rules, Outcome.PARKED, dispatch=seen)
@@ -58,11 +59,21 @@ def _is_local_by_now(manifest: Manifest, rules: Rules) -> bool:
     return manifest.dispatch.remote and (settings is None or not settings.remote)
 
 
+def _is_unknown(manifest: Manifest, rules: Rules) -> bool:
+    return rules.settings_for(manifest.current_step) is None
+
+
+def _is_lost(manifest: Manifest, *, in_queue: bool) -> bool:
+    """Return whether a task was lost; a step that workers elsewhere claim has none."""
+    return not in_queue and not manifest.dispatch.remote
+
+
 def _again(manifest: Manifest, now: datetime, rules: Rules) -> Change:
     before = manifest.dispatch
     told = event_of(manifest, TraceType.STEP_REDISPATCHED, now, generation=before.generation)
     change = dispatch_next(manifest, now, rules, Outcome.REDISPATCHED, told)
     if change.outcome is not Outcome.REDISPATCHED:
         return change
-    counted = change.manifest.dispatch.with_(redispatched=before.redispatched + 1)
+    lost = before.redispatched + _is_lost(manifest, in_queue=False)
+    counted = change.manifest.dispatch.with_(redispatched=lost)
     return replace(change, manifest=change.manifest.with_(dispatch=counted))

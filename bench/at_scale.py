@@ -1,0 +1,203 @@
+"""What a sweep and a list read where there are very many runs, and a batch that is killed.
+
+A sweep finds the runs that are due among all that are active, and a list gives a page of them:
+neither may read more because there are more. The floor beside a count is its limit, so a ratio up
+to 1 holds; beside a time or the steps of SQLite's virtual machine it is what the same took on a
+store of a hundredth of the runs.
+
+The batch runs in a process of its own, which is killed with SIGKILL again and again; in the end
+each dead run has been recreated, and none twice.
+
+On the emulator of Firestore there are a tenth of the runs, unless LEASEHOLD_LONG=1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from bench.firestore_steps import OwnTasks
+from bench.many_runs import COMMON, RARE, Place, Size, firestore_place, sqlite_place
+from bench.measuring import Figure, figure, report
+from leasehold.bootstrap import boot
+from leasehold.domain.lifecycle import Operation
+from leasehold.domain.manifest import Manifest
+from leasehold.errors import StoreUnavailableError
+from leasehold.services.batch import MAX_LIMIT, batch
+from leasehold.services.operate import Asked
+from leasehold.services.read_runs import RunFilter, list_runs
+from leasehold.services.sweep import sweep
+from tests.emulators import MissingEmulatorError, firestore_host
+
+SWEEP_READS: Final = 200
+PAGE: Final = 50
+PAGE_READS: Final = 60
+BACKLOG: Final = 5000
+HALTED: Final = 75  # EX_TEMPFAIL: the same may succeed later
+SHARE: Final = 100  # the small store has one run where the large one has so many
+
+FILTERS: Final[Mapping[str, RunFilter]] = {
+    "no filter": RunFilter(),
+    "status": RunFilter(status="IN_PROGRESS"),
+    "pipeline": RunFilter(pipeline="no-op"),
+    "deadLettered": RunFilter(dead_lettered=True),
+    "a common label": RunFilter(label=COMMON),
+    "a rare label": RunFilter(label=RARE),
+    "status and label": RunFilter(status="IN_PROGRESS", label=COMMON),
+    "all four": RunFilter(status="ERROR", pipeline="no-op", dead_lettered=True, label=RARE),
+}
+DEAD: Final = RunFilter(pipeline="no-op", dead_lettered=True)
+
+
+def reads_of_a_sweep(place: Place, due: int) -> tuple[int, float]:
+    """Sweep once; return how many documents were read, and the milliseconds."""
+    before, began = place.counting.reads, time.perf_counter()
+    swept = sweep(place.engine)
+    took = (time.perf_counter() - began) * 1000
+    assert swept.recovered + swept.redispatched == min(due, 100), swept
+    return place.counting.reads - before, took
+
+
+def cost_of_a_page(place: Place, wanted: RunFilter) -> tuple[int, int]:
+    """List a page; return how many documents were read, and the steps of SQLite's machine."""
+    reads, steps = place.counting.reads, place.steps
+    page = list_runs(place.engine, wanted, limit=PAGE)
+    assert len(page.runs) == PAGE, wanted
+    return place.counting.reads - reads, place.steps - steps
+
+
+def recreate(seconds_between_kills: Sequence[float], place: Place, dead: int) -> tuple[int, int]:
+    """Recreate the dead runs by a batch that is killed so often; return new runs, and kills."""
+    kills = sum(_batch(place, seconds) is None for seconds in seconds_between_kills)
+    while (code := _batch(place, None)) != 0:
+        assert code == HALTED, code
+    asked = Asked(Operation.RECREATE, "bench")
+    assert batch(place.engine, asked, DEAD, limit=MAX_LIMIT).matched == 0, "something was left"
+    olds = {run.run_id: run for run in _all(place, DEAD)}
+    news = [run for run in _all(place, RunFilter(label=RARE)) if not run.dead_lettered]
+    assert len(olds) == dead
+    assert all(len(run.recreated_as) == 1 for run in olds.values())
+    assert {run.run_id for run in news} == {run.recreated_as[0] for run in olds.values()}
+    return len(news), kills
+
+
+def _batch(place: Place, seconds: float | None) -> int | None:
+    """Run the batch in a process of its own; return its exit code, or None: it was killed."""
+    words = [sys.executable, "-m", "bench.at_scale", "--batch"]
+    environ = os.environ | place.environ
+    with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, text=True) as child:  # noqa: S603 - this program
+        assert child.stdout is not None
+        assert child.stdout.readline() == "begins\n"
+        try:
+            return child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            return None
+
+
+def _all(place: Place, wanted: RunFilter) -> list[Manifest]:
+    found: list[Manifest] = []
+    token: str | None = None
+    while True:
+        page = list_runs(place.engine, wanted, limit=500, page_token=token)
+        found += page.runs
+        token = page.next_page_token
+        if token is None:
+            return found
+
+
+def serve_a_batch() -> int:
+    """Recreate the dead runs of the store of the environment; return the exit code.
+
+    Firestore keeps the locks of a process that was killed for a minute: the batch comes to a halt
+    there, and is given again, as a person would.
+    """
+    engine = boot(tasks=OwnTasks()).engine
+    print("begins", flush=True)
+    try:
+        batch(engine, Asked(Operation.RECREATE, "bench"), DEAD, limit=MAX_LIMIT)
+    except StoreUnavailableError:
+        return HALTED
+    return 0
+
+
+def on_sqlite(size: Size, kills: Sequence[float]) -> list[Figure]:
+    """Return the figures of SQLite, beside those of a small store."""
+    small = Size(size.active // SHARE, size.due, size.dead // 10)
+    of = f"{size.active:,} on SQLite"
+    figures = []
+    with sqlite_place(small) as floor, sqlite_place(size) as place:
+        for name, wanted in FILTERS.items():
+            reads, steps = cost_of_a_page(place, wanted)
+            _, floor_steps = cost_of_a_page(floor, wanted)
+            named = f"page of {PAGE} in {of}, {name}"
+            figures += [
+                figure(f"reads: {named}", "reads", [(reads, PAGE_READS)], at_most=1.0),
+                figure(f"looked at: {named}", "steps", [(steps, floor_steps)]),
+            ]
+        reads, took = reads_of_a_sweep(place, size.due)
+        _, floor_took = reads_of_a_sweep(floor, size.due)
+        named = f"sweep of {size.due} due in {of}"
+        figures += [
+            figure(f"reads: {named}", "reads", [(reads, SWEEP_READS)], at_most=1.0),
+            figure(f"time: {named}", "ms", [(took, floor_took)]),
+        ]
+        figures.append(_recreated(kills, place, size.dead, of))
+    with sqlite_place(Size(BACKLOG, BACKLOG, 0)) as place:
+        reads, _ = reads_of_a_sweep(place, BACKLOG)
+        named = f"reads: sweep where all of {BACKLOG:,} on SQLite are due"
+        figures.append(figure(named, "reads", [(reads, SWEEP_READS)], at_most=1.0))
+    return figures
+
+
+def on_firestore(host: str, size: Size, kills: Sequence[float]) -> list[Figure]:
+    """Return the figures of the emulator."""
+    of = f"{size.active:,} on Firestore"
+    figures = []
+    with firestore_place(host, f"bench-{secrets.token_hex(4)}", size) as place:
+        for name, wanted in FILTERS.items():
+            reads, _ = cost_of_a_page(place, wanted)
+            named = f"reads: page of {PAGE} in {of}, {name}"
+            figures.append(figure(named, "reads", [(reads, PAGE_READS)], at_most=1.0))
+        reads, _ = reads_of_a_sweep(place, size.due)
+        named = f"reads: sweep of {size.due} due in {of}"
+        figures.append(figure(named, "reads", [(reads, SWEEP_READS)], at_most=1.0))
+        figures.append(_recreated(kills, place, size.dead, of))
+    return figures
+
+
+def _recreated(kills: Sequence[float], place: Place, dead: int, of: str) -> Figure:
+    new, killed = recreate(kills, place, dead)
+    named = f"recreated once of {dead:,} dead in {of}, batch killed {killed} times"
+    return figure(named, "runs", [(new, dead)], at_least=1.0, at_most=1.0)
+
+
+def main() -> int:
+    """Measure and report; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--active", type=int, default=100_000)
+    parser.add_argument("--dead", type=int, default=1000)
+    parser.add_argument("--batch", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.batch:
+        return serve_a_batch()
+    kills = (0.1, 0.3, 0.5, 0.7, 0.9)
+    figures = on_sqlite(Size(given.active, 100, given.dead), kills)
+    try:
+        share = 1 if os.environ.get("LEASEHOLD_LONG") == "1" else 10
+        size = Size(given.active // share, 100, given.dead // share)
+        figures += on_firestore(firestore_host(), size, kills)
+    except MissingEmulatorError as missing:
+        print(f"NO FIRESTORE EMULATOR, so that half is left out: {missing}")
+    report("at_scale", figures)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

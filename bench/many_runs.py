@@ -1,0 +1,227 @@
+"""A store with very many runs, and what is asked of it: for the benchmark of scale."""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from bench.firestore_steps import DATABASE, Meter, OwnTasks
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.firestore import FirestoreDocuments
+from leasehold.adapters.sqlite import SqliteDocuments
+from leasehold.bootstrap import boot
+from leasehold.domain import lifecycle
+from leasehold.domain.document import Answer, DecideDocument, Document, Ref, Write
+from leasehold.domain.lease import Fence
+from leasehold.domain.lifecycle import NewRun
+from leasehold.domain.lifecycle.start import SHARDS
+from leasehold.domain.manifest import ErrorRecord, KeptValue, Manifest, run_ref, to_document
+from leasehold.ports.documents import Committed, Documents, Query, Snapshot
+from leasehold.services.engine import Engine
+
+CLOCK: Final = SystemClock()
+#: What lists are filtered by: a label of one active run in ten, and one of the dead runs alone.
+COMMON: Final = "team:a"
+RARE: Final = "cause:outage"
+_LATER: Final = timedelta(hours=6)
+_EARLIER: Final = timedelta(minutes=10)
+_VM_STEPS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many runs: active, of them due, and dead beside them."""
+
+    active: int
+    due: int
+    dead: int
+
+
+class Counting:
+    """The documents port, which counts the documents it gives: what Firestore has paid for."""
+
+    def __init__(self, within: Documents) -> None:
+        self._within = within
+        self.reads = 0
+
+    def transact(
+        self,
+        ref: Ref,
+        decide: DecideDocument[Answer],
+        *,
+        if_version: Snapshot | None = None,
+        locked: bool = False,
+        within: float | None = None,
+    ) -> Committed[Answer]:
+        """Count the document that is decided on, unless it is known."""
+        self.reads += if_version is None
+        return self._within.transact(
+            ref, decide, if_version=if_version, locked=locked, within=within
+        )
+
+    def get(self, ref: Ref) -> Snapshot | None:
+        """Count one."""
+        self.reads += 1
+        return self._within.get(ref)
+
+    def query(self, query: Query) -> Sequence[Snapshot]:
+        """Count what is found; a query that finds nothing costs one."""
+        found = self._within.query(query)
+        self.reads += max(1, len(found))
+        return found
+
+    def delete(self, ref: Ref) -> None:
+        """Delete the document."""
+        self._within.delete(ref)
+
+    def close(self) -> None:
+        """Close the store."""
+        self._within.close()
+
+
+class SteppedSqlite(SqliteDocuments):
+    """SQLite, which also tells how far its virtual machine ran: rows looked at, not only given."""
+
+    steps = 0
+
+    def _connect(self) -> Any:
+        connection = super()._connect()
+        connection.set_progress_handler(self._count, _VM_STEPS)
+        return connection
+
+    def _count(self) -> None:
+        self.steps += _VM_STEPS
+
+
+@dataclass(slots=True)
+class Place:
+    """A store with its runs, wired."""
+
+    engine: Engine
+    counting: Counting
+    environ: dict[str, str]
+    stepped: SteppedSqlite | None = None
+
+    @property
+    def steps(self) -> int:
+        """How far SQLite's machine has run; 0 on another store."""
+        return 0 if self.stepped is None else self.stepped.steps
+
+
+@contextmanager
+def sqlite_place(size: Size) -> Iterator[Place]:
+    """Make a store of so many runs in a file."""
+    with TemporaryDirectory() as folder:
+        store = SteppedSqlite(Path(folder) / "runs.db", CLOCK)
+        environ = {"LEASEHOLD_STORE": f"sqlite:///{folder}/runs.db"}
+        place = _place(store, environ, folder)
+        place.stepped = store
+        _fill(store, place.engine, size, at_once=10_000)
+        yield place
+        store.close()
+
+
+@contextmanager
+def firestore_place(host: str, project: str, size: Size) -> Iterator[Place]:
+    """Make a store of so many runs in the emulator."""
+    with TemporaryDirectory() as folder:
+        store = FirestoreDocuments(project, DATABASE, CLOCK, connect=Meter(host).connect)
+        environ = {
+            "LEASEHOLD_STORE": f"firestore://{project}/{DATABASE}",
+            "FIRESTORE_EMULATOR_HOST": host,
+        }
+        place = _place(store, environ, folder)
+        _fill(store, place.engine, size, at_once=400)  # a commit has 500 writes at most
+        yield place
+        store.close()
+
+
+def _place(store: Documents, environ: dict[str, str], folder: str) -> Place:
+    environ |= {
+        "LEASEHOLD_CATALOG": "bench.durable_steps",
+        "LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts",
+    }
+    counting = Counting(store)
+    return Place(boot(environ, documents=counting, tasks=OwnTasks()).engine, counting, environ)
+
+
+def _fill(store: Documents, engine: Engine, size: Size, *, at_once: int) -> None:
+    """Write the runs, so many in a commit."""
+    runs = _runs(engine, size)
+    while batch := list(itertools.islice(runs, at_once)):
+        creates = {run_ref(run.run_id): to_document(run) for run in batch}
+        _create(store, creates)
+
+
+def _create(store: Documents, creates: dict[Ref, Document]) -> None:
+    store.transact(run_ref("nobody"), lambda _, __: Write(None, creates=creates))
+
+
+def _runs(engine: Engine, size: Size) -> Iterator[Manifest]:
+    """Tell the runs, the dead among the oldest: half of the active wait, half are held."""
+    now = CLOCK.now()
+    ids = (f"r-{number:08d}" for number in itertools.count())
+    born = (now - _EARLIER - timedelta(seconds=number) for number in itertools.count())
+    kinds = [_waiting(engine, now), _held(engine, now)]
+    for number, run_id, at in zip(range(size.active), ids, born, strict=False):
+        run = kinds[number % 2]
+        is_due = number < size.due
+        moved = _moved(run, now - _EARLIER if is_due else now + _LATER, engine)
+        labels = (COMMON,) if number // 2 % 10 == 0 else ()
+        yield _named(moved, run_id, at, labels)
+    dead = _dead(engine, now)
+    for _, run_id, at in zip(range(size.dead), ids, born, strict=False):
+        yield _named(dead, run_id, at, (COMMON, RARE))
+
+
+def _named(run: Manifest, run_id: str, at: datetime, labels: Iterable[str]) -> Manifest:
+    shard = zlib.crc32(run_id.encode()) % SHARDS
+    return run.with_(run_id=run_id, shard=shard, labels=tuple(labels), created_at=at)
+
+
+def _moved(run: Manifest, due: datetime, engine: Engine) -> Manifest:
+    """Return the run with another alarm, and with what has it."""
+    if run.lease is not None:
+        return run.with_(alarm_at=due, lease=run.lease.with_(expires_at=due))
+    waiting = run.dispatch.with_(not_before=due - engine.rules.grace)
+    return run.with_(alarm_at=due, dispatch=waiting)
+
+
+def _waiting(engine: Engine, now: datetime) -> Manifest:
+    pipeline = engine.catalog.pipeline("no-op")
+    new = NewRun(
+        run_id="r-0",
+        pipeline=pipeline.name,
+        plan=pipeline.steps,
+        input=KeptValue(text='{"number": 1}'),
+        input_digest="0" * 64,
+        nonce="0" * 16,
+    )
+    return lifecycle.start(None, now, rules=engine.rules, new=new).manifest
+
+
+def _held(engine: Engine, now: datetime) -> Manifest:
+    return lifecycle.arrive(
+        _waiting(engine, now),
+        now,
+        rules=engine.rules,
+        generation=1,
+        lease_id="0" * 16,
+        holder="bench+0/1@2",
+    ).manifest
+
+
+def _dead(engine: Engine, now: datetime) -> Manifest:
+    held = _held(engine, now)
+    fence = Fence("0" * 16, held.fencing_token)
+    error = ErrorRecord(type="PermanentError", code="permanent", message="no")
+    return lifecycle.fail(
+        held, now, rules=engine.rules, fence=fence, error=error, permanent=True
+    ).manifest

@@ -1,0 +1,129 @@
+"""The gates of the review: what a digest must be before more is built on it.
+
+A gate refuses what another attempt of the same agent may well repeat, so a person decides. What
+is wrong with the documents themselves is for the step review, which tells it and goes on.
+"""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from leasehold import GateContext, GatePolicyFailure
+from pipelines.review.checks import check_digest
+from pipelines.review.citing import LONGEST_TERM
+from pipelines.review.models import Digest, Extraction, Point, Summary, Term
+from pipelines.review.salience import fold
+
+#: The findings of supervision that are about what a digest rests on.
+CITATION_CODES: Final = frozenset(
+    {"point_uncited", "citation_unknown", "citation_altered", "summary_elsewhere", "coverage_low"}
+)
+
+LONGEST_POINT: Final = 500  # characters; a quotation may be as long as what it quotes
+OFFENDERS: Final = 3  # that a finding names…
+OFFENDER_SHOWN: Final = 400  # …with so many characters of each
+
+
+def format_compliance(ctx: GateContext, output: Digest) -> None:
+    """Refuse a digest that does not read as one: empty, repeated, endless or misplaced parts.
+
+    Raises:
+        GatePolicyFailure: it names the first of them.
+    """
+    extraction = Extraction.model_validate(ctx.given)
+    _refuse(
+        "format_compliance",
+        list(_misshapen(output, extraction)),
+        f"Read the digest, the output of step {ctx.step_type}. Have it written again "
+        f"(leasehold retry {ctx.run_id}), or go on with it as it is (leasehold approve "
+        f"{ctx.run_id}). If it comes back like this, the agent cannot do it: choose another with "
+        "REVIEW_AGENT or REVIEW_MODEL.",
+    )
+
+
+def citation_coverage(ctx: GateContext, output: Digest) -> None:
+    """Refuse a digest with a point that quotes no claim word for word, or of too few documents.
+
+    Raises:
+        GatePolicyFailure: it names the first of them.
+    """
+    extraction = Extraction.model_validate(ctx.given)
+    found = check_digest(output, extraction)
+    _refuse(
+        "citation_coverage",
+        [each.message for each in found if each.code in CITATION_CODES],
+        "Do not pass the digest on: look up the places named. Have it written again "
+        f"(leasehold retry {ctx.run_id}); if it comes back like this, choose another agent with "
+        "REVIEW_AGENT or REVIEW_MODEL. Go on with it as it is (leasehold approve "
+        f"{ctx.run_id}) only to see the report, which will fail it.",
+    )
+
+
+def _refuse(check_id: str, problems: Sequence[str], remediation: str) -> None:
+    if not problems:
+        return
+    shown = " ".join(
+        f"({number}) {problem[:OFFENDER_SHOWN]}"
+        for number, problem in enumerate(problems[:OFFENDERS], start=1)
+    )
+    more = len(problems) - OFFENDERS
+    raise GatePolicyFailure(
+        check_id, shown + (f" And {more} more." if more > 0 else ""), remediation
+    )
+
+
+def _misshapen(digest: Digest, extraction: Extraction) -> Iterator[str]:
+    claims = sum(len(document.claims) for document in extraction.documents)
+    if claims and not digest.points:
+        yield f"The digest has no key points; the documents make {claims} claims."
+    if len(digest.points) > extraction.points:
+        yield f"The digest has {len(digest.points)} key points; allowed: {extraction.points}."
+    yield from _misshapen_points("Key point", digest.points)
+    yield from _misshapen_summaries(digest.summaries, extraction)
+    yield from _misshapen_terms(digest.terms)
+
+
+def _misshapen_points(name: str, points: Sequence[Point]) -> Iterator[str]:
+    for number, point in enumerate(points, start=1):
+        shown = repr(point.text[:80])
+        if not point.text.strip():
+            yield f"{name} {number} is empty."
+        elif any(point.text == each.quote for each in point.citations):
+            continue  # it says what the document says, however that is written
+        elif not _is_one_line(point.text):
+            yield f"{name} {number} is not one line of text: {shown}."
+        elif len(point.text) > LONGEST_POINT:
+            size = f"{len(point.text)} characters; allowed: {LONGEST_POINT}"
+            yield f"{name} {number} has {size}: {shown}…"
+    for first, *others in fold([point.text for point in points]):
+        for other in others:
+            yield f"{name}s {first + 1} and {other + 1} say the same: “{points[first].text}”"
+
+
+def _misshapen_summaries(summaries: Sequence[Summary], extraction: Extraction) -> Iterator[str]:
+    citable = {document.path for document in extraction.documents if document.claims}
+    for document, times in Counter(summary.document for summary in summaries).items():
+        if document not in citable:
+            yield f"There is a summary of {document}, which is no document with claims."
+        if times > 1:
+            yield f"There are {times} summaries of {document}."
+    for summary in summaries:
+        if not summary.points:
+            yield f"The summary of {summary.document} is empty."
+        yield from _misshapen_points(f"Summary of {summary.document}, point", summary.points)
+
+
+def _misshapen_terms(terms: Sequence[Term]) -> Iterator[str]:
+    for term in terms:
+        if not term.term.strip() or len(term.term) > LONGEST_TERM or not _is_one_line(term.term):
+            yield f"{term.term[:80]!r} is no term: allowed are 1 to {LONGEST_TERM} characters."
+    times = Counter(term.term.casefold() for term in terms)
+    yield from (f"The term “{term}” stands there twice." for term in times if times[term] > 1)
+
+
+def _is_one_line(text: str) -> bool:
+    """Return whether the text is one line without what a terminal would obey."""
+    return len(text.splitlines()) == 1 and not any(
+        unicodedata.category(character) == "Cc" for character in text
+    )

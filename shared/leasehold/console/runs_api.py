@@ -1,0 +1,86 @@
+"""Calls of a server's runs API, and what is made of its answers."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, urlsplit
+
+from leasehold.errors import InvalidRequestError, ServerRefusedError, ServerUnreachableError
+
+_TIMEOUT_S: Final = 30.0
+_NOT_NOW: Final = 503
+
+T = TypeVar("T")
+
+
+class RunsApi:
+    """The runs API at an address.
+
+    Raises, in each method:
+        ServerUnreachableError: it does not answer.
+        ServerRefusedError: it answers with an error; `code` in its details is the server's.
+    """
+
+    def __init__(self, url: str) -> None:
+        if not _is_http(url):
+            allowed = "http://HOST:PORT or https://HOST"
+            raise InvalidRequestError(field="--url", value=url, allowed=allowed)
+        self.url = url.rstrip("/")
+
+    def call(
+        self,
+        path: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = _TIMEOUT_S,
+    ) -> tuple[int, Any]:
+        """Return status and answer of a GET, or with a body of a POST; `timeout` in seconds."""
+        data = None if body is None else json.dumps(body).encode()
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        try:
+            request = urllib.request.Request(f"{self.url}{path}", data=data, headers=sent)  # noqa: S310 - http, as checked above
+            with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            code, message = _told(error)
+            if error.code == _NOT_NOW:
+                raise ServerUnreachableError(url=self.url, problem=message) from None
+            raise ServerRefusedError(message=message, url=self.url, code=code) from None
+        except (OSError, ValueError) as error:
+            problem = getattr(error, "reason", None) or error
+            raise ServerUnreachableError(url=self.url, problem=problem) from None
+
+    def read(self, read: Callable[[Any], T], answer: Any) -> T:
+        """Return an answer as it is meant, or say that this is no runs API."""
+        try:
+            return read(answer)
+        except (ValueError, KeyError, TypeError):
+            message = f"{self.url} answers, but not as the runs API of this version does."
+            raise ServerRefusedError(message=message) from None
+
+
+def path_of(run_id: str) -> str:
+    """Return the path of a run."""
+    return f"/runs/{quote(run_id, safe='')}"
+
+
+def _is_http(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme in ("http", "https")
+    except ValueError:  # brackets of an address that do not match
+        return False
+
+
+def _told(error: urllib.error.HTTPError) -> tuple[str | None, str]:
+    """Return code and message of a refusal; a server of another kind gives neither."""
+    with error:
+        try:
+            found = json.load(error)["error"]
+            return found.get("code"), str(found["message"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None, f"{error.code} {error.reason}"

@@ -1,0 +1,35 @@
+"""Which command runs a run that was moved here, where no queue delivers its task."""
+
+from __future__ import annotations
+
+import json
+
+from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.console.program import shown
+from leasehold.console.says import say
+from leasehold.console.start_asked import Start
+from leasehold.domain.change import owed_tasks
+from leasehold.domain.manifest import Manifest
+from leasehold.services.engine import Engine
+from leasehold.services.start_run import StartRequest
+
+
+def delivers(engine: Engine) -> bool:
+    """Return whether tasks that this process creates reach a worker."""
+    return not isinstance(engine.tasks, InProcessTasks)
+
+
+def tell_who_runs_it(engine: Engine, run: Manifest) -> None:
+    """Say that the run waits for a worker, if it does and none will come by itself."""
+    if owed_tasks(run) and not delivers(engine):
+        said = "It waits for a worker; this runs it, unless a server of this store does:"
+        say(said, command_for(run))
+
+
+def command_for(run: Manifest) -> str:
+    """Return what runs the run: its own start again where it has a key, or a server."""
+    if run.idempotency_key is None or run.input is None:
+        return shown("dev")
+    given = json.loads(run.input)
+    request = StartRequest(run.pipeline, given, run.idempotency_key)
+    return Start(request, run.input).command

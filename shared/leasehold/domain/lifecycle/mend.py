@@ -1,0 +1,80 @@
+"""What no transition could have written into a manifest; and how it is set right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from leasehold.domain.alarm import alarm_for
+from leasehold.domain.change import Change, change_to, owed_tasks
+from leasehold.domain.claim import claimable_step
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.lifecycle.moving import dispatch_next
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.trace import TraceType, event_of
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """One way in which a run breaks the rule that nothing rests without an owner or an alarm."""
+
+    code: str
+    finding: str
+    repair: str
+
+
+_AGAIN: Final = "The step is dispatched again."
+
+
+def flaws(manifest: Manifest, grace: timedelta) -> Iterator[Breach]:
+    """Tell what is wrong with a run at any time; nothing, for one that the engine wrote."""
+    lease, leased, wanted = manifest.lease, _is_leased(manifest), wanted_alarm(manifest, grace)
+    if leased and lease is None:
+        yield Breach("no_lease", "It is IN_PROGRESS, and nobody holds it.", _AGAIN)
+    if lease is not None and not leased:
+        said = f"It is {manifest.state}, and {lease.holder or 'nobody'} holds a lease."
+        yield Breach("stray_lease", said, "The lease is taken away.")
+    elif lease is not None and not lease.holder:
+        yield Breach("no_holder", "Its lease names no holder.", _AGAIN)
+    if wanted is None and manifest.alarm_at is not None:
+        said = f"It rests as {manifest.state}, and has an alarm."
+        yield Breach("stray_alarm", said, "The alarm is taken away.")
+    if wanted is not None and manifest.alarm_at is None:
+        owed = ", and owes its task" if owed_tasks(manifest) else ""
+        said = f"It is {manifest.state}{owed}, and has no alarm."
+        yield Breach("no_alarm", said, "It gets its alarm.")
+    claimable = claimable_step(manifest)
+    if manifest.claimable != claimable:
+        said = f"It is listed for workers elsewhere as {manifest.claimable}, and waits for none."
+        if claimable is not None:
+            said = f"Step {claimable} waits for a worker elsewhere, and is not listed for them."
+        yield Breach("stray_claim", said, "It is listed as what it is.")
+
+
+def wanted_alarm(manifest: Manifest, grace: timedelta) -> datetime | None:
+    """Return when the run must be looked at, whatever lease it shows that it cannot have."""
+    return alarm_for(manifest if _is_leased(manifest) else manifest.with_(lease=None), grace)
+
+
+def mend(manifest: Manifest, now: datetime, rules: Rules, found: tuple[Breach, ...]) -> Change:
+    """Set right what was found; what nobody holds is dispatched again."""
+    codes = {breach.code for breach in found}
+    said = " ".join(breach.finding for breach in found)
+    told = event_of(manifest, TraceType.STEP_RECOVERED, now, reason="repaired", detail=said)
+    if not codes & {"no_lease", "no_holder"}:
+        kept = manifest.lease if _is_leased(manifest) else None
+        return change_to(manifest, now, rules, Outcome.REPAIRED, told, lease=kept)
+    status = RunStatus.PENDING
+    update: dict[str, Any] = {
+        "lease": None,
+        "status": status,
+        "steps": manifest.with_step(manifest.current_step, status=status),
+    }
+    return dispatch_next(manifest, now, rules, Outcome.REDISPATCHED, told, **update)
+
+
+def _is_leased(manifest: Manifest) -> bool:
+    return manifest.status is RunStatus.IN_PROGRESS and not manifest.is_terminal

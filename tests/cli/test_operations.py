@@ -1,0 +1,287 @@
+"""`pause`, `resume`, `cancel`, `retry`, `approve`, `recreate`, `batch`: as real processes."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import flask
+import pytest
+from werkzeug.serving import make_server
+
+from leasehold.bootstrap import boot
+from leasehold.cli.operating import OPERATIONS
+from leasehold.domain import lifecycle
+from leasehold.domain.change import on_run
+from leasehold.domain.lease import Fence
+from leasehold.domain.lifecycle import Operation
+from leasehold.domain.manifest import Block, ErrorRecord, KeptValue, run_ref
+from leasehold.registry.pipelines import Catalog
+from leasehold.services.engine import Engine
+from leasehold.web.api import answer_api
+from tests.cli import shop
+from tests.cli.shell import Shell, only_line, until
+
+ORDER = ("start", "order", "--input", '{"amount": 3}')
+DOOMED = ("start", "doomed", "--input", '{"amount": 13}', "--in-process", "--json")
+KEPT = KeptValue(text='{"amount":3}')
+
+
+@pytest.fixture
+def engine(shell: Shell) -> Iterator[Engine]:
+    """The store that the commands open, opened beside them."""
+    environ = {
+        "LEASEHOLD_STORE": f"sqlite:///{shell.folder}/.leasehold/leasehold.db",
+        "LEASEHOLD_ARTIFACTS": f"file://{shell.folder}/.leasehold/artifacts",
+    }
+    bundle = boot(environ, catalog=Catalog(steps=shop.STEPS, pipelines=shop.PIPELINES))
+    yield bundle.engine
+    bundle.close()
+
+
+@pytest.fixture
+def run_id(shell: Shell) -> str:
+    """A run that waits for a worker."""
+    return str(json.loads(shell.run(*ORDER, "--json").stdout)["runId"])
+
+
+@pytest.fixture
+def dead(shell: Shell) -> str:
+    """A run that was given up at its second step."""
+    return str(json.loads(shell.run(*DOOMED).stdout)["runId"])
+
+
+@pytest.fixture
+def server(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The runs API over the same store, which can import the handlers; its address."""
+    monkeypatch.setitem(sys.modules, "shop", shop)
+    app, opening = flask.Flask(__name__), SimpleNamespace(engine=engine)
+
+    @app.route("/<path:_>", methods=["GET", "POST"])
+    def answer(_: str) -> flask.Response:
+        return answer_api(opening, flask.request)
+
+    serving = make_server("127.0.0.1", 0, app, threaded=True)
+    threading.Thread(target=serving.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{serving.server_port}"
+    serving.shutdown()
+    serving.server_close()
+
+
+def attempt(engine: Engine, run_id: str, settle: Any, **facts: Any) -> None:
+    """Let a worker take the step and settle it."""
+    for transition, known in (
+        (lifecycle.arrive, {"generation": 1, "lease_id": "lease-1", "holder": "worker-1"}),
+        (settle, {"fence": Fence("lease-1", 1), **facts}),
+    ):
+
+        def write(run: Any, now: Any, transition: Any = transition, known: Any = known) -> Any:
+            return transition(run, now, rules=engine.rules, **known)
+
+        engine.documents.transact(run_ref(run_id), on_run(run_id, write))
+
+
+def failed(engine: Engine, run_id: str) -> None:
+    attempt(engine, run_id, lifecycle.fail, error=ErrorRecord(type="E", code="e", message="no"))
+
+
+def blocked(engine: Engine, run_id: str) -> None:
+    found = Block(code="GATE", finding="Too dear.", remediation="Look.")
+    attempt(engine, run_id, lifecycle.block, output=KEPT, output_status="SUCCESS", found=found)
+
+
+def last_event(shell: Shell, run_id: str, type_: str) -> Any:
+    events = shell.json("trace", run_id)["events"]
+    return [event for event in events if event["type"] == type_][-1]
+
+
+def test_there_is_a_command_for_each_operation() -> None:
+    assert {command.name for command in OPERATIONS} == {operation.value for operation in Operation}
+
+
+def test_a_run_is_paused_resumed_and_cancelled(shell: Shell, run_id: str) -> None:
+    paused = shell.run("pause", run_id, "--reason", "lunch")
+    resumed = shell.run("resume", run_id)
+    cancelled = shell.run("cancel", run_id)
+
+    assert (paused.returncode, paused.stdout) == (0, f"run {run_id} PENDING paused\n")
+    assert paused.stderr == ""
+    assert (resumed.returncode, resumed.stdout) == (0, f"run {run_id} PENDING\n")
+    assert (cancelled.returncode, cancelled.stdout) == (0, f"run {run_id} PENDING cancelled\n")
+    event = last_event(shell, run_id, "run_paused")
+    assert event["reason"] == "lunch"
+    assert event["actor"] == f"{getpass.getuser()}@{socket.gethostname()}"
+    assert f"by {event['actor']}: lunch" in shell.run("trace", run_id).stdout
+
+
+def test_a_failed_step_is_retried_and_a_blocked_one_approved(shell: Shell, engine: Engine) -> None:
+    first, second = (json.loads(shell.run(*ORDER, "--json").stdout)["runId"] for _ in range(2))
+    failed(engine, first)
+    blocked(engine, second)
+
+    retried = shell.json("retry", first)
+    approved = shell.json("approve", second)
+
+    assert (retried["status"], retried["currentStep"]) == ("PENDING", "reserve")
+    assert (approved["status"], approved["currentStep"]) == ("PENDING", "charge")
+
+
+def test_what_waits_for_a_worker_afterwards_is_said_with_what_runs_it(
+    shell: Shell, run_id: str
+) -> None:
+    """No queue of this process outlives it; the named command finds the run where it stands."""
+    shell.run("pause", run_id)
+
+    resumed = shell.run("resume", run_id)
+
+    said, _, command = only_line(resumed.stderr).partition(": ")
+    assert said == "It waits for a worker; this runs it, unless a server of this store does"
+    done = subprocess.run(
+        shlex.split(command),
+        cwd=shell.folder,
+        env=shell.settings,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert done.stdout.startswith(f"run {run_id} COMPLETED")
+
+
+def test_a_new_run_is_made_of_one_that_is_over(shell: Shell, dead: str) -> None:
+    (shell.folder / "order.json").write_text('{"amount": 4}')
+
+    plain = shell.run("recreate", dead, "--from-step", "refuse", "--reason", "mended")
+    other = shell.json("recreate", dead, "--input", "@order.json", "--label", "a:1")
+
+    made = plain.stdout.split()[1]
+    assert plain.stdout == f"run {made} PENDING\n"
+    lines = plain.stderr.splitlines()
+    assert lines[0] == f"It is made of run {dead}, and begins at step refuse."
+    assert lines[1].endswith("leasehold dev")
+    kept = shell.json("show", made)
+    assert (kept["currentStep"], kept["recreatedFrom"]) == ("refuse", dead)
+    assert kept["steps"]["reserve"]["output"] == '{"amount":13}'
+    assert (other["labels"], other["currentStep"]) == (["a:1"], "reserve")
+    assert shell.json("show", other["runId"])["input"] == '{"amount":4}'
+    assert f"made into: {made}, {other['runId']}\n" in shell.run("show", dead).stdout
+    assert f"made of: {dead}\n" in shell.run("show", made).stdout
+
+
+def test_what_the_state_forbids_exits_with_1_and_changes_nothing(
+    shell: Shell, run_id: str, server: str
+) -> None:
+    before = shell.json("show", run_id)
+
+    for there in ((), ("--url", server)):
+        refused = shell.run("approve", run_id, *there)
+        assert refused.returncode == 1
+        assert only_line(refused.stderr) == (
+            f"error: Cannot approve run {run_id}: it is PENDING; "
+            "allowed when it is BLOCKED with an output that was kept."
+        )
+        assert refused.stdout == ""
+    assert shell.json("show", run_id) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--from-step", "shp"), ("'shp'", "reserve, refuse")),
+        (("--input", '{"amount": "x"}'), ("amount: Input should be",)),
+        (("--label", "a:"), ("'a:'", "1 to 64")),
+    ],
+)
+def test_wrong_words_for_a_run_that_is_there_exit_with_2(
+    shell: Shell, dead: str, words: tuple[str, ...], told: tuple[str, ...]
+) -> None:
+    refused = shell.run("recreate", dead, *words)
+
+    line = only_line(refused.stderr)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert all(part in line for part in told)
+    assert len(shell.json("runs")["runs"]) == 1
+
+
+def test_a_server_does_it_for_who_asks(shell: Shell, run_id: str, dead: str, server: str) -> None:
+    at = ("--url", server)
+
+    paused = shell.run("pause", run_id, "--reason", "lunch", *at)
+    why = shell.json("why", run_id, *at)
+    made = shell.json("recreate", dead, "--input", '{"amount": 4}', "--label", "a:1", *at)
+    unknown = shell.run("pause", "r-none", *at)
+
+    assert paused.stdout == f"run {run_id} PENDING paused\n"
+    assert f"show {run_id} --url {server}" in only_line(paused.stderr)
+    event = last_event(shell, run_id, "run_paused")
+    assert (event["reason"], event["actor"].partition("@")[2]) == ("lunch", socket.gethostname())
+    assert why["waitsFor"] == "a person to resume it (:resume, or :cancel)"
+    assert (made["labels"], shell.json("show", made["runId"])["recreatedFrom"]) == (["a:1"], dead)
+    assert (unknown.returncode, "'r-none'" in only_line(unknown.stderr)) == (2, True)
+
+
+# -- batches ---------------------------------------------------------------------------------------
+
+
+def test_a_batch_tells_what_it_would_do_then_does_it(shell: Shell, dead: str, run_id: str) -> None:
+    words = ("batch", "recreate", "--limit", "10", "--dead-lettered", "--from-step", "refuse")
+
+    dry = shell.run(*words, "--dry-run")
+    before = len(shell.json("runs")["runs"])
+    done = shell.run(*words, "--reason", "mended")
+    again = shell.json(*words)
+
+    assert (dry.returncode, dry.stdout) == (0, "1 matched, 1 would be changed, 0 refused\n")
+    assert before == 2
+    assert done.stdout == "1 matched, 1 changed, 0 refused\n"
+    assert only_line(done.stderr).startswith("They wait for a worker; this runs them")
+    assert again == {"matched": 0, "changed": 0, "refused": []}
+    assert last_event(shell, dead, "run_recreated")["reason"] == "mended"
+
+
+def test_a_batch_tells_which_runs_it_left_alone(shell: Shell, run_id: str, server: str) -> None:
+    words = ("batch", "resume", "--limit", "10", "--pipeline", "order", "--status", "pending")
+
+    here = shell.run(*words)
+    there = shell.json(*words, "--url", server)
+
+    assert here.returncode == 0
+    assert here.stdout.splitlines() == [
+        "1 matched, 0 changed, 1 refused",
+        "RUN\tREFUSED",
+        f"{run_id}\tnot_allowed",
+    ]
+    assert there["refused"] == [{"runId": run_id, "code": "not_allowed"}]
+
+
+def test_a_batch_that_was_killed_is_given_again(shell: Shell, dead: str, engine: Engine) -> None:
+    """Whatever it had come to, each run is recreated once."""
+    more = [json.loads(shell.run(*ORDER, "--json").stdout)["runId"] for _ in range(4)]
+    for run_id in more:
+        attempt(
+            engine,
+            run_id,
+            lifecycle.fail,
+            error=ErrorRecord(type="E", code="e", message="no"),
+            permanent=True,
+        )
+    words = ("batch", "recreate", "--limit", "100", "--dead-lettered")
+
+    process = shell.begin(*words)
+    until(lambda: engine.documents.get(run_ref(more[-1])).document.get("recreatedAs"))
+    process.kill()
+    process.communicate(timeout=10)
+    again = shell.run(*words)
+
+    assert again.returncode == 0
+    made = [shell.json("show", run_id)["recreatedAs"] for run_id in (dead, *more)]
+    assert [len(names) for names in made] == [1] * 5
+    assert len(shell.json("runs")["runs"]) == 10

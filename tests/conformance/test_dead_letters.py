@@ -1,0 +1,755 @@
+"""Each reason reaches the dead letter by whoever comes first, with the same words, on each store.
+
+Time passes here by making what is stored older: that works on every store, and nothing sleeps.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from leasehold import (
+    GateContext,
+    GateEntry,
+    GatePolicyFailure,
+    PipelineEntry,
+    Registry,
+    StepDispatchEntry,
+)
+from leasehold.bootstrap import boot
+from leasehold.domain import lifecycle
+from leasehold.domain.change import Change, on_run
+from leasehold.domain.document import Write
+from leasehold.domain.lease import Fence
+from leasehold.domain.lifecycle import NewRun
+from leasehold.domain.manifest import (
+    Block,
+    ErrorRecord,
+    KeptValue,
+    Manifest,
+    run_ref,
+    to_document,
+)
+from leasehold.domain.status import DeadLetterReason
+from leasehold.domain.task import dispatch_task
+from leasehold.domain.verdict import Verdict
+from leasehold.errors import (
+    LeaseholdError,
+    LeaseLostError,
+    NotAllowedError,
+    NothingToClaimError,
+    VersionConflictError,
+)
+from leasehold.registry.dead_letters import DEAD_LETTERS
+from leasehold.registry.pipelines import Catalog
+from leasehold.services.engine import Engine
+from leasehold.services.execute_step import Hint, execute_step
+from leasehold.services.execute_step import arrive as ask_for_the_lease
+from leasehold.services.manage_lease import acquire_run
+from leasehold.services.read_runs import get_run, timeline_of
+from leasehold.services.start_run import StartRequest, start_run
+from leasehold.services.sweep import sweep
+from tests.conformance.stores import DOCUMENTS
+from tests.emulators import need_firestore
+
+HOUR: Final = timedelta(hours=1)
+PRIVATE: Final = "what the input says"
+
+
+def _step(name: str, handler: str, **limits: Any) -> StepDispatchEntry:
+    return StepDispatchEntry(
+        step_type=name,
+        handler=handler if handler == "remote" else f"tests.in_process.sample:{handler}",
+        agent_timeout=timedelta(minutes=1),
+        dispatch_deadline=timedelta(minutes=2),
+        **limits,
+    )
+
+
+def refuse_output(ctx: GateContext, output: Any) -> None:
+    """Refuse it, in words of two lines."""
+    raise GatePolicyFailure("LINES-1", "There are\ntwo lines.", 'Say it in "one".')
+
+
+def pipelines_of(*steps: StepDispatchEntry) -> Registry[PipelineEntry]:
+    names = [step.step_type for step in steps]
+    return Registry("pipelines", [PipelineEntry(name=name, steps=(name,)) for name in names])
+
+
+def catalog(**limits: Any) -> Catalog:
+    """One step a pipeline, of the same name."""
+    steps = [
+        _step("add", "add", **limits),
+        _step("fail", "fail", **limits),
+        _step("refuse", "refuse", **limits),
+        _step("gated", "add", gates=("lines",), **limits),
+        _step("away", "remote", schedule_to_start=HOUR, **limits),
+    ]
+    check = f"{__name__}:refuse_output"
+    return Catalog(
+        steps=Registry("dispatch", steps),
+        gates=Registry("gates", [GateEntry(name="lines", check=check)]),
+        pipelines=Registry(
+            "pipelines",
+            [PipelineEntry(name=one.step_type, steps=(one.step_type,)) for one in steps],
+        ),
+    )
+
+
+@dataclass
+class World:
+    """An engine on a store of its own, what it reported, and what time makes of its runs."""
+
+    engine: Engine
+    deployed: Callable[..., Engine]
+    reports: list[dict[str, Any]] = field(default_factory=list)
+
+    def start(self, pipeline: str, n: int = 1) -> str:
+        run = start_run(self.engine, StartRequest(pipeline, {"n": n, "note": PRIVATE})).manifest
+        return run.run_id
+
+    def run(self, run_id: str) -> Manifest:
+        return get_run(self.engine, run_id)
+
+    def hint(self, run_id: str, engine: Engine | None = None) -> str:
+        """The task of the current dispatch comes."""
+        generation = self.run(run_id).dispatch.generation
+        return execute_step(engine or self.engine, Hint(run_id, generation)).value
+
+    def lease(self, run_id: str) -> None:
+        """A worker takes the step and is never heard of again."""
+        ask_for_the_lease(self.engine, Hint(run_id, self.run(run_id).dispatch.generation))
+
+    def write(self, run_id: str, update: Callable[[Manifest], Manifest]) -> None:
+        document = to_document(update(self.run(run_id)))
+        self.engine.documents.transact(run_ref(run_id), lambda _, __: Write(None, document))
+
+    def wait(self, run_id: str, by: timedelta) -> None:
+        """Let so much time pass for the run: all its times are earlier by that."""
+        document = earlier(to_document(self.run(run_id)), by)
+        self.engine.documents.transact(run_ref(run_id), lambda _, __: Write(None, document))
+
+    def trace(self, run_id: str) -> list[dict[str, Any]]:
+        return [event.model_dump() for event in timeline_of(self.engine, run_id)]
+
+
+def earlier(value: Any, by: timedelta) -> Any:
+    if isinstance(value, datetime):
+        return value - by
+    if isinstance(value, dict):
+        return {key: earlier(one, by) for key, one in value.items()}
+    return value
+
+
+@pytest.fixture(params=DOCUMENTS)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    """Two retries and one interruption are allowed."""
+    if request.param == "firestore":
+        need_firestore()
+    reports: list[dict[str, Any]] = []
+    with ExitStack() as stack:
+        documents = stack.enter_context(DOCUMENTS[request.param](tmp_path))
+        environ = {
+            "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
+            "PIPELINE_MAX_RETRIES": "2",
+            "PIPELINE_MAX_INTERRUPTIONS": "1",
+        }
+
+        def deployed(**limits: Any) -> Engine:
+            bundle = boot(environ, catalog=catalog(**limits), documents=documents)
+            stack.callback(bundle.runner.heartbeat.close)
+            told = bundle.engine.report
+
+            def report(facts: Any) -> None:
+                reports.append(dict(facts))
+                told(facts)
+
+            return replace(bundle.engine, report=report)
+
+        yield World(deployed(), deployed, reports)
+
+
+# -- how each reason comes to be -----------------------------------------------------------------
+
+
+def out_of_retries(world: World) -> str:
+    """A deploy lowers the limit while the third attempt runs."""
+    generous, run_id = world.deployed(max_retries=5), ""
+    run_id = start_run(generous, StartRequest("fail", {"n": 1})).manifest.run_id
+    for _ in range(2):
+        assert world.hint(run_id, generous) == "retry_scheduled"
+        world.wait(run_id, timedelta(minutes=5))
+    assert world.hint(run_id) == "retry_scheduled"
+    world.wait(run_id, timedelta(minutes=10))
+    return run_id
+
+
+def stuck(world: World) -> str:
+    """Two workers in a row take the step and die."""
+    run_id = world.start("add")
+    world.lease(run_id)
+    world.wait(run_id, timedelta(minutes=1))
+    world.lease(run_id)
+    assert world.run(run_id).interruptions == 1
+    world.wait(run_id, timedelta(minutes=1))
+    return run_id
+
+
+def unrecovered(world: World) -> str:
+    """It failed, and no task came for two hours."""
+    run_id = world.start("fail")
+    assert world.hint(run_id) == "retry_scheduled"
+    world.wait(run_id, 2 * HOUR)
+    return run_id
+
+
+def permanent(world: World) -> str:
+    """A version before noted the failure as one that no repetition mends, and scheduled one."""
+    run_id = world.start("fail")
+    assert world.hint(run_id) == "retry_scheduled"
+    world.wait(run_id, timedelta(minutes=10))
+
+    def for_good(run: Manifest) -> Manifest:
+        assert run.error is not None
+        return run.with_(error=run.error.with_(permanent=True))
+
+    world.write(run_id, for_good)
+    return run_id
+
+
+def never_claimed(world: World) -> str:
+    """No worker elsewhere came for two hours."""
+    run_id = world.start("away")
+    world.wait(run_id, 2 * HOUR)
+    return run_id
+
+
+def comes(world: World, run_id: str) -> None:
+    """The next attempt would begin: its task comes."""
+    assert world.hint(run_id) == "dead_lettered"
+
+
+def claims(world: World, run_id: str) -> None:
+    """The next attempt would begin: somebody claims it."""
+    with pytest.raises(NothingToClaimError, match="was given up"):
+        acquire_run(world.engine, run_id, "vm-1")
+
+
+@dataclass(frozen=True)
+class Reason:
+    """How a run gets there, who finds it at work, and what is said."""
+
+    prepared: Callable[[World], str]
+    inline: Callable[[World, str], None]
+    detail: str
+    retries: int
+
+
+REASONS: Final = {
+    DeadLetterReason.RETRIES_EXHAUSTED: Reason(
+        out_of_retries,
+        comes,
+        "Step fail failed 3 of 3 times; last: ValueError: fail cannot do 1",
+        2,
+    ),
+    DeadLetterReason.STUCK_IN_PROGRESS: Reason(
+        stuck,
+        comes,
+        "Step add was interrupted or lost its lease 2 times without progress; "
+        "at most 1 are allowed.",
+        0,
+    ),
+    DeadLetterReason.UNRECOVERED_ERROR: Reason(
+        unrecovered,
+        comes,
+        "Step fail failed and was not tried again within N s; the recovery window has N s.",
+        0,
+    ),
+    DeadLetterReason.PERMANENT_FAILURE: Reason(permanent, comes, "ValueError: fail cannot do 1", 0),
+    DeadLetterReason.NEVER_STARTED: Reason(
+        never_claimed, claims, "No worker claimed step away within N s.", 0
+    ),
+}
+
+#: What differs between two runs that are given up for the same reason: names, and times.
+OWN: Final = {"runId", "nonce", "shard", "leaseId", "sweepJobId", "executionSeconds"}
+
+
+def common(value: Any) -> Any:
+    """What is stored, without the names and times of one run."""
+    if isinstance(value, dict):
+        kept = {k: common(v) for k, v in value.items() if k not in OWN and not _is_time(k)}
+        return {key: one for key, one in kept.items() if one is not None}
+    if isinstance(value, list | tuple):
+        return [common(one) for one in value]
+    return re.sub(r"\b[\d.]+ s\b", "N s", value) if isinstance(value, str) else value
+
+
+def _is_time(name: str) -> bool:
+    return name.endswith("At") or name in ("at", "notBefore")
+
+
+def test_every_reason_has_its_words() -> None:
+    assert REASONS.keys() == set(DeadLetterReason)
+    assert {entry.reason for entry in DEAD_LETTERS} == set(DeadLetterReason)
+    for entry in DEAD_LETTERS:
+        assert entry.label
+        assert entry.severity in ("ERROR", "CRITICAL")
+        assert entry.remediation.endswith(".")
+
+
+@pytest.mark.parametrize("reason", DeadLetterReason)
+def test_inline_and_by_sweep_the_same_fields_are_written(
+    world: World, reason: DeadLetterReason
+) -> None:
+    """From the same state: who finds it makes no difference, but for the name of the sweep."""
+    wanted = REASONS[reason]
+    inline, swept = wanted.prepared(world), wanted.prepared(world)
+
+    wanted.inline(world, inline)
+    answer = sweep(world.engine)
+
+    assert (answer.dead_lettered, answer.by_reason) == (1, {reason.value: 1})
+    runs = [world.run(run_id) for run_id in (inline, swept)]
+    assert common(to_document(runs[0])) == common(to_document(runs[1]))
+    for run in runs:
+        assert (run.status, run.dead_lettered, run.dead_letter_reason) == ("ERROR", True, reason)
+        assert common(run.dead_letter_detail) == wanted.detail
+        assert run.dead_lettered_at == run.updated_at
+        assert (run.lease, run.alarm_at, run.claimable, run.paused) == (None, None, None, False)
+
+    traces = [world.trace(run_id) for run_id in (inline, swept)]
+    assert common(traces[0]) == common(traces[1])
+    events = [trace[-1] for trace in traces]
+    assert [event["type"] for event in events] == ["step_dead_lettered"] * 2
+    for event, run in zip(events, runs, strict=True):
+        assert (event["reason"], event["detail"]) == (reason, run.dead_letter_detail)
+        assert (event["lastStep"], event["retryCount"]) == (run.current_step, wanted.retries)
+    assert "sweepJobId" not in events[0]
+    assert events[1]["sweepJobId"]
+
+    reports = [facts for facts in world.reports if facts["event"] == "STEP_DEAD_LETTERED"]
+    assert [facts["runId"] for facts in reports] == [inline, swept]
+    assert [facts["sweepJobId"] for facts in reports] == [None, events[1]["sweepJobId"]]
+    entry = DEAD_LETTERS[reason.value]
+    for facts, run in zip(reports, runs, strict=True):
+        assert facts["message"] == (
+            f"run {run.run_id} is given up, {reason}: {run.dead_letter_detail}"
+        )
+        del facts["message"], facts["at"], facts["sweepJobId"]
+        assert facts == {
+            "severity": entry.severity,
+            "reason": reason.value,
+            "label": entry.label,
+            "detail": run.dead_letter_detail,
+            "remediation": entry.remediation,
+            "lastStep": run.current_step,
+            "retryCount": wanted.retries,
+            "event": "STEP_DEAD_LETTERED",
+            "runId": run.run_id,
+            "pipeline": run.pipeline,
+        }
+
+
+# -- as users see it -----------------------------------------------------------------------------
+
+
+def test_a_step_that_fails_once_too_often_is_given_up_by_its_own_settlement(world: World) -> None:
+    run_id, outcomes = world.start("fail"), []
+    for _ in range(3):
+        outcomes.append(world.hint(run_id))
+        world.wait(run_id, timedelta(minutes=5))
+
+    run = world.run(run_id)
+    assert outcomes == ["retry_scheduled", "retry_scheduled", "dead_lettered"]
+    assert run.dead_letter_reason == "RETRIES_EXHAUSTED"
+    assert run.dead_letter_detail == (
+        "Step fail failed 3 of 3 times; last: ValueError: fail cannot do 1"
+    )
+    assert world.trace(run_id)[-1]["retryCount"] == 2
+
+
+def test_a_permanent_error_gives_the_run_up_at_once(world: World) -> None:
+    run_id = world.start("refuse")
+
+    assert world.hint(run_id) == "dead_lettered"
+
+    run = world.run(run_id)
+    assert run.dead_letter_reason == "PERMANENT_FAILURE"
+    assert run.dead_letter_detail == "PermanentError: the folder is gone"
+
+
+def test_an_input_that_does_not_fit_gives_the_run_up_at_once(world: World) -> None:
+    """It was stored by a version whose model took it."""
+    run_id = world.start("add")
+    world.write(run_id, lambda run: run.with_(input='{"n": "many"}'))
+
+    assert world.hint(run_id) == "dead_lettered"
+
+    run = world.run(run_id)
+    assert run.dead_letter_reason == "PERMANENT_FAILURE"
+    assert run.error is not None
+    assert run.error.type == "ValidationError"
+
+
+def test_a_handler_that_is_not_there_gives_the_run_up_at_once(world: World) -> None:
+    """The deploy that took the task has lost the handler."""
+    run_id = world.start("add")
+    step = _step("add", "no_such_handler")
+    lost = Catalog(steps=Registry("dispatch", [step]), pipelines=pipelines_of(step))
+
+    assert world.hint(run_id, replace(world.engine, catalog=lost)) == "dead_lettered"
+
+    run = world.run(run_id)
+    assert run.dead_letter_reason == "PERMANENT_FAILURE"
+    assert "no_such_handler" in str(run.dead_letter_detail)
+
+
+def test_tasks_that_are_lost_again_and_again_end_a_run_that_never_started(world: World) -> None:
+    """Not one lease: there is no attempt that could find it inline."""
+    run_id = world.start("add")
+    losing = replace(world.engine, tasks=NoTasks())
+    outcomes = []
+    for _ in range(2):
+        world.wait(run_id, timedelta(minutes=2))
+        swept = sweep(losing)
+        outcomes.append((swept.redispatched, swept.dead_lettered))
+
+    run = world.run(run_id)
+    assert outcomes == [(1, 0), (0, 1)]
+    assert run.dead_letter_reason == "NEVER_STARTED"
+    assert run.dead_letter_detail == "2 tasks of step add were lost before one got the lease."
+    assert (run.attempts.ended, run.fencing_token) == (0, 0)
+
+
+def test_a_paused_run_is_not_given_up_however_long_it_is_paused(world: World) -> None:
+    """Time parked does not count, as people pause and as they resume."""
+    words: dict[str, Any] = {"rules": world.engine.rules, "actor": "ada", "reason": "leave"}
+    run_id = world.start("fail")
+    world.hint(run_id)
+    change(world, run_id, partial(lifecycle.pause, **words))
+    world.wait(run_id, 24 * HOUR)
+
+    swept = sweep(world.engine)
+    change(world, run_id, partial(lifecycle.resume, **words))
+
+    assert (swept.documents_read, swept.dead_lettered) == (0, 0)
+    assert world.hint(run_id) == "retry_scheduled"
+    assert world.run(run_id).attempts.failed == 2
+
+
+# -- written once --------------------------------------------------------------------------------
+
+
+class NoTasks:
+    """A queue that loses what it takes."""
+
+    def create(self, task: Any) -> None:
+        """Lose it."""
+
+    def exists(self, _: Any) -> bool:
+        return False
+
+
+def change(world: World, run_id: str, transition: Callable[[Manifest, datetime], Change]) -> Change:
+    decide = on_run(run_id, transition)
+    return world.engine.documents.transact(run_ref(run_id), decide).answer
+
+
+def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
+    """Every transition, and what it answers or raises on a run that was given up."""
+    rules: dict[str, Any] = {"rules": engine.rules}
+    fence = rules | {"fence": Fence("lease-1", run.fencing_token)}
+    words = rules | {"actor": "ada", "reason": "why not"}
+    lease = rules | {"lease_id": "lease-9", "holder": "host-b"}
+    task = rules | {"generation": run.dispatch.generation, "in_queue": False}
+    error = ErrorRecord(type="E", code="c", message="m")
+    found = Block(code="C", finding="f", remediation="r")
+    kept: dict[str, Any] = {
+        "iteration_count": 9,
+        "phase": "p",
+        "partial_results": KeptValue(text="1"),
+    }
+    never = Verdict(DeadLetterReason.NEVER_STARTED, "again")
+    output = KeptValue(text="1")
+    start: dict[str, Any] = {
+        "new": NewRun(run.run_id, run.pipeline, run.plan, output, "other", "nonce"),
+    }
+    generation: dict[str, Any] = {"generation": run.dispatch.generation}
+    return {
+        "arrive": (partial(lifecycle.arrive, **lease, **generation), "dead_lettered"),
+        "claim": (partial(lifecycle.claim, **lease), NothingToClaimError),
+        "renew": (partial(lifecycle.renew, **fence), LeaseLostError),
+        "checkpoint": (partial(lifecycle.checkpoint, **fence, **kept), LeaseLostError),
+        "complete": (partial(lifecycle.complete, **fence, output=output), LeaseLostError),
+        "fail": (partial(lifecycle.fail, **fence, error=error, permanent=True), LeaseLostError),
+        "block": (
+            partial(lifecycle.block, **fence, output=output, output_status="S", found=found),
+            LeaseLostError,
+        ),
+        "release": (partial(lifecycle.release, **fence, reason="r"), LeaseLostError),
+        "expire": (
+            partial(lifecycle.expire, **rules, lease_id="lease-1", holder_gone=True),
+            "duplicate",
+        ),
+        "redispatch": (partial(lifecycle.redispatch, **task), "duplicate"),
+        "attend": (partial(lifecycle.attend, **task), "duplicate"),
+        "repair": (partial(lifecycle.repair, **task), "duplicate"),
+        "dead_letter": (
+            lambda m, now: lifecycle.dead_letter(m, now, engine.rules, never),
+            "dead_lettered",
+        ),
+        "pause": (partial(lifecycle.pause, **words), NotAllowedError),
+        "resume": (partial(lifecycle.resume, **words), NotAllowedError),
+        "cancel": (partial(lifecycle.cancel, **words), NotAllowedError),
+        "retry": (partial(lifecycle.retry, **words), NotAllowedError),
+        "approve": (partial(lifecycle.approve, **words), NotAllowedError),
+        "start": (partial(lifecycle.start, **rules, **start), LeaseholdError),
+        "then_arrive": (
+            lifecycle.then_arrive(partial(lifecycle.arrive, **lease, **generation), **lease),
+            "dead_lettered",
+        ),
+    }
+
+
+#: What the lifecycle exports that is no transition on a run; `recreate` has a test of its own.
+NO_TRANSITIONS: Final = {
+    "ALLOWED", "Breach", "NewRun", "Operation", "breaches", "check_again", "check_allowed",
+    "recreate",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", DeadLetterReason)
+def test_no_transition_touches_a_run_that_was_given_up(
+    world: World, reason: DeadLetterReason
+) -> None:
+    run_id = REASONS[reason].prepared(world)
+    assert sweep(world.engine).dead_lettered == 1
+    dead, trace = world.run(run_id), world.trace(run_id)
+    reports = len(world.reports)
+    transitions = on_the_dead(dead, world.engine)
+    assert transitions.keys() == set(lifecycle.__all__) - NO_TRANSITIONS
+
+    for name, (transition, expected) in transitions.items():
+        if isinstance(expected, str):
+            answer = change(world, run_id, transition)
+            assert (answer.outcome, answer.changed, answer.owed) == (expected, False, ()), name
+        else:
+            with pytest.raises(expected):
+                change(world, run_id, transition)
+        assert world.run(run_id) == dead, name
+    assert world.hint(run_id) == "dead_lettered"
+    assert sweep(world.engine).documents_read == 0
+
+    assert world.trace(run_id) == trace
+    assert len(world.reports) == reports
+
+
+def test_a_settlement_that_is_said_again_gets_its_answer_and_changes_nothing(world: World) -> None:
+    run_id = world.start("refuse")
+    world.hint(run_id)
+    dead = world.run(run_id)
+    last = dead.last_settlement
+    assert last is not None
+    fence = Fence(last.lease_id, last.fencing_token or 0)
+    complete = partial(
+        lifecycle.complete, rules=world.engine.rules, fence=fence, output=KeptValue(text="1")
+    )
+
+    answer = change(world, run_id, complete)
+
+    assert (answer.outcome, answer.changed) == ("dead_lettered", False)
+    assert world.run(run_id) == dead
+
+
+def test_a_run_that_was_given_up_can_only_be_recreated(world: World) -> None:
+    run_id = REASONS[DeadLetterReason.STUCK_IN_PROGRESS].prepared(world)
+    sweep(world.engine)
+    dead = world.run(run_id)
+    new = NewRun("r-new", dead.pipeline, dead.plan, KeptValue(text='{"n":1}'), "digest", "nonce")
+    recreate = partial(
+        lifecycle.recreate,
+        rules=world.engine.rules,
+        actor="ada",
+        reason="mended",
+        from_step="add",
+        new=new,
+    )
+
+    change(world, run_id, recreate)
+
+    lineage = ("recreated_as", "updated_at", "traced")
+    after = world.run(run_id)
+    assert after.with_(**{name: getattr(dead, name) for name in lineage}) == dead
+    assert after.recreated_as == ("r-new",)
+    assert world.hint("r-new") == "completed"
+
+
+# -- two at once ---------------------------------------------------------------------------------
+
+
+def test_two_sweeps_at_once_give_each_run_up_once(world: World) -> None:
+    runs = [never_claimed(world) for _ in range(12)]
+
+    with ThreadPoolExecutor(4) as threads:
+        swept = list(threads.map(lambda _: sweep(world.engine), range(4)))
+
+    assert sum(one.dead_lettered for one in swept) == 12
+    assert sorted(facts["runId"] for facts in world.reports) == sorted(runs)
+    for run_id in runs:
+        events = [event["type"] for event in world.trace(run_id)]
+        assert events.count("step_dead_lettered") == 1
+
+
+def test_two_sweeps_at_once_give_each_lost_task_one_successor(world: World) -> None:
+    runs = [world.start("add") for _ in range(12)]
+    for run_id in runs:
+        world.wait(run_id, timedelta(minutes=2))
+    losing = replace(world.engine, tasks=NoTasks())
+
+    with ThreadPoolExecutor(4) as threads:
+        swept = list(threads.map(lambda _: sweep(losing), range(4)))
+
+    assert sum(one.redispatched for one in swept) == 12
+    assert [world.run(run_id).dispatch.generation for run_id in runs] == [2] * 12
+
+
+def test_a_sweep_that_read_before_a_worker_came_changes_nothing(world: World) -> None:
+    """What it found is not what is stored any more."""
+    run_id = never_claimed(world)
+    seen = world.engine.documents.get(run_ref(run_id))
+    assert seen is not None
+    world.write(run_id, lambda run: run.with_(dispatch=run.dispatch.with_(generation=2)))
+    attend = partial(lifecycle.attend, rules=world.engine.rules, generation=1, in_queue=False)
+
+    with pytest.raises(VersionConflictError):
+        world.engine.documents.transact(run_ref(run_id), on_run(run_id, attend), if_version=seen)
+
+
+# -- what it costs, and what is in its queue -----------------------------------------------------
+
+
+def test_what_is_not_due_costs_nothing(world: World) -> None:
+    for _ in range(5):
+        world.start("add")
+    due = never_claimed(world)
+
+    swept = sweep(world.engine)
+
+    assert (swept.documents_read, swept.dead_lettered, swept.more) == (1, 1, False)
+    assert world.run(due).dead_lettered
+
+
+def test_what_waits_in_its_queue_is_left_there_by_every_sweep(world: World) -> None:
+    """In-process, what was started is in the queue of this engine until it runs it."""
+    runs = [world.start("add") for _ in range(3)]
+
+    for _ in range(4):
+        for run_id in runs:
+            world.wait(run_id, timedelta(minutes=2))
+        swept = sweep(world.engine)
+        assert (swept.documents_read, swept.redispatched, swept.dead_lettered) == (3, 0, 0)
+
+    for run_id in runs:
+        run = world.run(run_id)
+        assert (run.dispatch.generation, run.dispatch.redispatched) == (1, 0)
+        assert world.engine.tasks.exists(dispatch_task(run))
+        assert world.hint(run_id) == "completed"
+
+
+def test_a_task_that_was_never_created_is_created(world: World) -> None:
+    """Whoever started the run died after its commit."""
+    starter = replace(world.engine, tasks=NoTasks())
+    run_id = start_run(starter, StartRequest("add", {"n": 1})).manifest.run_id
+    world.wait(run_id, timedelta(minutes=2))
+
+    swept = sweep(world.engine)
+
+    run = world.run(run_id)
+    assert (swept.redispatched, run.dispatch.generation) == (1, 2)
+    assert world.engine.tasks.exists(dispatch_task(run))
+    assert world.hint(run_id) == "completed"
+
+
+# -- the log -------------------------------------------------------------------------------------
+
+
+def logged(caplog: pytest.LogCaptureFixture, event: str) -> list[tuple[str, dict[str, Any]]]:
+    lines = [one.getMessage() for one in caplog.records if one.name == "leasehold.events"]
+    found = [(line, json.loads(line)) for line in lines]
+    return [(line, facts) for line, facts in found if facts["event"] == event]
+
+
+@pytest.mark.parametrize("reason", DeadLetterReason)
+def test_a_dead_letter_is_one_line_of_json_without_secrets(
+    world: World, caplog: pytest.LogCaptureFixture, reason: DeadLetterReason
+) -> None:
+    run_id = REASONS[reason].prepared(world)
+    before = world.run(run_id)
+    with caplog.at_level(logging.INFO, "leasehold.events"):
+        sweep(world.engine)
+
+    ((line, facts),) = logged(caplog, "STEP_DEAD_LETTERED")
+    assert len(line.splitlines()) == 1
+    assert (facts["runId"], facts["reason"]) == (run_id, reason.value)
+    assert facts["remediation"] == DEAD_LETTERS[reason.value].remediation
+    hidden = [PRIVATE, before.dispatch.nonce, before.input_digest]
+    hidden += [] if before.lease is None else [before.lease.lease_id, before.lease.holder]
+    assert [secret for secret in hidden if secret in line] == []
+
+
+def test_an_error_of_many_lines_is_one_line_of_the_log(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_id = permanent(world)
+    words = 'a "quoted"\nword,\r\nan é and \u2028 what splits lines'
+
+    def spoken(run: Manifest) -> Manifest:
+        assert run.error is not None
+        return run.with_(error=run.error.with_(message=words))
+
+    world.write(run_id, spoken)
+    with caplog.at_level(logging.INFO, "leasehold.events"):
+        sweep(world.engine)
+
+    ((line, facts),) = logged(caplog, "STEP_DEAD_LETTERED")
+    assert not {"\n", "\r"} & set(line)
+    assert facts["detail"] == f"ValueError: {words}"
+
+
+def test_a_gate_that_blocks_is_one_line_of_json_without_secrets(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_id = world.start("gated")
+    nonce = world.run(run_id).dispatch.nonce
+    with caplog.at_level(logging.INFO, "leasehold.events"):
+        assert world.hint(run_id) == "blocked"
+        assert world.hint(run_id) == "blocked"
+
+    ((line, facts),) = logged(caplog, "GATE_BLOCKED")
+    assert len(line.splitlines()) == 1
+    assert nonce not in line
+    assert PRIVATE not in line
+    assert facts.pop("at")
+    assert facts == {
+        "severity": "WARNING",
+        "message": f"run {run_id} is blocked by LINES-1: There are\ntwo lines.",
+        "step": "gated",
+        "checkId": "LINES-1",
+        "finding": "There are\ntwo lines.",
+        "remediation": 'Say it in "one".',
+        "event": "GATE_BLOCKED",
+        "runId": run_id,
+        "pipeline": "gated",
+    }

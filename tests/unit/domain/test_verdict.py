@@ -1,0 +1,281 @@
+"""When a run is given up: each rule, its border, and which comes first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from leasehold.domain import lifecycle
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import DeadLetterReason
+from leasehold.domain.verdict import Verdict, verdict
+from tests.unit.domain.runs import At, Runs
+
+
+def failed(run: Manifest, *, times: int, permanent: bool = False) -> Manifest:
+    """The run as if its step had failed so often."""
+    assert run.error is not None
+    return run.with_(
+        attempts=run.attempts.with_(failed=times), error=run.error.with_(permanent=permanent)
+    )
+
+
+def lost(run: Manifest, tasks: int) -> Manifest:
+    return run.with_(dispatch=run.dispatch.with_(redispatched=tasks))
+
+
+def reason_of(found: Verdict | None) -> str | None:
+    return None if found is None else found.reason.value
+
+
+@pytest.mark.parametrize("state", ["pending", "leased", "failed", "blocked", "handed_off"])
+def test_a_run_that_goes_on_as_it_should_is_not_given_up(
+    runs: Runs, rules: Rules, at: At, state: str
+) -> None:
+    assert verdict(getattr(runs, state)(), at(20), rules) is None
+
+
+# -- permanent -----------------------------------------------------------------------------------
+
+
+def test_a_permanent_failure_is_the_last_one(runs: Runs, rules: Rules, at: At) -> None:
+    run = failed(runs.failed(), times=1, permanent=True)
+
+    found = verdict(run, at(5), rules)
+
+    assert found == Verdict(DeadLetterReason.PERMANENT_FAILURE, "AgentClientError: Try later.")
+
+
+def test_a_permanent_failure_that_a_person_asked_to_try_again_is_over(
+    runs: Runs, rules: Rules, at: At
+) -> None:
+    run = failed(runs.failed(), times=1, permanent=True)
+    run = lifecycle.retry(run, at(6), rules=rules, actor="ada", reason="mended").manifest
+
+    assert verdict(run, at(7), rules) is None
+
+
+def test_what_a_verdict_says_of_an_error_is_bounded(runs: Runs, rules: Rules, at: At) -> None:
+    run = failed(runs.failed(), times=1, permanent=True)
+    assert run.error is not None
+    run = run.with_(error=run.error.with_(message="x" * 4000))
+
+    found = verdict(run, at(5), rules)
+
+    assert found is not None
+    assert len(found.detail) == 500
+
+
+# -- retries -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("times", "reason"), [(2, None), (3, "RETRIES_EXHAUSTED")])
+def test_two_retries_are_three_attempts(
+    runs: Runs, rules: Rules, at: At, times: int, reason: str | None
+) -> None:
+    run = failed(runs.failed(), times=times)
+
+    assert reason_of(verdict(run, at(5), rules)) == reason
+
+
+def test_a_step_that_is_out_of_retries_says_how_often_and_how_it_failed(
+    runs: Runs, rules: Rules, at: At
+) -> None:
+    found = verdict(failed(runs.failed(), times=3), at(5), rules)
+
+    assert found is not None
+    assert found.detail == "Step draft failed 3 of 3 times; last: AgentClientError: Try later."
+
+
+def test_only_what_failed_uses_up_retries(runs: Runs, rules: Rules, at: At) -> None:
+    """A run that a person tries again is PENDING, however often it failed."""
+    run = runs.pending()
+
+    run = run.with_(attempts=run.attempts.with_(failed=3, interrupted=9))
+
+    assert verdict(run, at(5), rules) is None
+
+
+# -- stuck ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("times", "reason"), [(2, None), (3, "STUCK_IN_PROGRESS")])
+@pytest.mark.parametrize("state", ["pending", "leased"])
+def test_two_interruptions_are_allowed(
+    runs: Runs, rules: Rules, at: At, state: str, times: int, reason: str | None
+) -> None:
+    run = getattr(runs, state)().with_(interruptions=times)
+
+    assert reason_of(verdict(run, at(20), rules)) == reason
+
+
+def test_a_stuck_step_says_how_often_it_was_cut_short(runs: Runs, rules: Rules, at: At) -> None:
+    found = verdict(runs.leased().with_(interruptions=3), at(20), rules)
+
+    assert found is not None
+    assert found.detail == (
+        "Step draft was interrupted or lost its lease 3 times without progress; "
+        "at most 2 are allowed."
+    )
+
+
+@pytest.mark.parametrize(
+    ("silent", "interruptions", "reason"),
+    [(960, 2, None), (960.001, 2, "STUCK_IN_PROGRESS"), (9999, 1, None)],
+    ids=["just heard of", "silent", "for the first time"],
+)
+def test_a_step_that_nothing_is_heard_of_is_given_up_the_second_time(
+    runs: Runs, rules: Rules, at: At, silent: float, interruptions: int, reason: str | None
+) -> None:
+    """15 minutes and the grace; the first time it may be the sweep that was away."""
+    run = runs.leased().with_(interruptions=interruptions)
+
+    assert reason_of(verdict(run, at(silent), rules)) == reason
+
+
+def test_silence_is_counted_from_the_last_renewal(runs: Runs, rules: Rules, at: At) -> None:
+    run = runs.leased().with_(interruptions=2, heartbeat_at=at(600))
+
+    assert verdict(run, at(1560), rules) is None
+    found = verdict(run, at(1561), rules)
+    assert found is not None
+    assert found.detail == (
+        "Step draft was not heard of for 961 s, and was cut short 2 times without progress."
+    )
+
+
+def test_silence_within_a_lease_is_none(runs: Runs, rules: Rules, at: At) -> None:
+    """A step without a heartbeat is not heard of until its lease ends, whatever is set."""
+    run = runs.leased(runs.handed_off(), at=6, lease_id="lease-2").with_(interruptions=2)
+    impatient = replace(rules, stuck_timeout=timedelta(milliseconds=1))
+
+    assert run.lease is not None
+    assert run.lease.expires_at == at(326)
+    assert verdict(run, at(325), impatient) is None
+    assert verdict(run, at(386), impatient) is None
+    assert reason_of(verdict(run, at(387), impatient)) == "STUCK_IN_PROGRESS"
+
+
+# -- unrecovered ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("second", "reason"), [(3604.999, None), (3605, "UNRECOVERED_ERROR")])
+def test_a_failed_run_may_be_tried_again_within_an_hour(
+    runs: Runs, rules: Rules, at: At, second: float, reason: str | None
+) -> None:
+    """`why` asks at the alarm itself and the sweep comes later: the border belongs to the end."""
+    assert reason_of(verdict(runs.failed(), at(second), rules)) == reason
+
+
+def test_an_unrecovered_run_says_how_long_it_waited(runs: Runs, rules: Rules, at: At) -> None:
+    found = verdict(runs.failed(), at(4005), rules)
+
+    assert found is not None
+    assert found.detail == (
+        "Step draft failed and was not tried again within 4000 s; the recovery window has 3600 s."
+    )
+
+
+@pytest.mark.parametrize(("second", "reason"), [(74.999, None), (75, "UNRECOVERED_ERROR")])
+def test_a_window_shorter_than_the_backoff_leaves_the_next_attempt_its_time(
+    runs: Runs, rules: Rules, at: At, second: float, reason: str | None
+) -> None:
+    """Its backoff is over at second 15, and its grace at 75."""
+    short = replace(rules, recovery_window=timedelta(milliseconds=1))
+
+    assert reason_of(verdict(runs.failed(), at(second), short)) == reason
+
+
+@pytest.mark.parametrize("operation", ["resume", "retry"])
+def test_time_parked_does_not_count(runs: Runs, rules: Rules, at: At, operation: str) -> None:
+    run = runs.paused(runs.failed()) if operation == "resume" else runs.failed()
+    run = getattr(lifecycle, operation)(
+        run, at(90_000), rules=rules, actor="ada", reason="back from leave"
+    ).manifest
+
+    assert verdict(run, at(90_001), rules) is None
+
+
+def test_a_failed_step_that_is_claimed_elsewhere_may_wait_as_long_as_its_entry_says(
+    elsewhere: Runs, at: At
+) -> None:
+    """Nothing gives a run up before the time that `why` names."""
+    run = elsewhere.failed()
+    short = replace(elsewhere.rules, recovery_window=timedelta(seconds=100))
+
+    assert run.alarm_at == at(615)
+    assert verdict(run, at(614), short) is None
+    assert reason_of(verdict(run, at(615), short)) == "UNRECOVERED_ERROR"
+
+
+# -- never started -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("tasks", "reason"), [(2, None), (3, "NEVER_STARTED")])
+def test_two_tasks_may_be_lost(
+    runs: Runs, rules: Rules, at: At, tasks: int, reason: str | None
+) -> None:
+    assert reason_of(verdict(lost(runs.pending(), tasks), at(60), rules)) == reason
+
+
+def test_a_run_whose_tasks_ran_out_says_how_many(runs: Runs, rules: Rules, at: At) -> None:
+    found = verdict(lost(runs.pending(), 3), at(60), rules)
+
+    assert found is not None
+    assert found.detail == "3 tasks of step draft were lost before one got the lease."
+
+
+def test_the_first_lease_begins_the_count_anew(runs: Runs) -> None:
+    assert runs.leased(lost(runs.pending(), 2)).dispatch.redispatched == 0
+
+
+@pytest.mark.parametrize(("second", "reason"), [(599.999, None), (600, "NEVER_STARTED")])
+def test_a_step_elsewhere_may_wait_as_long_as_its_entry_says(
+    elsewhere: Runs, at: At, second: float, reason: str | None
+) -> None:
+    assert reason_of(verdict(elsewhere.pending(), at(second), elsewhere.rules)) == reason
+
+
+def test_a_step_elsewhere_that_fails_late_was_started_all_the_same(elsewhere: Runs, at: At) -> None:
+    """It was claimed in time and worked on for longer than it might have waited."""
+    run = elsewhere.claimed(at=500)
+    for second in range(520, 700, 20):
+        run = lifecycle.renew(
+            run, at(second), rules=elsewhere.rules, fence=elsewhere.fence(run)
+        ).manifest
+
+    change = lifecycle.fail(
+        run, at(700), rules=elsewhere.rules, fence=elsewhere.fence(run), error=elsewhere.error()
+    )
+
+    assert change.outcome == "retry_scheduled"
+    assert change.manifest.alarm_at == at(700 + 10 + 600)
+
+
+# -- which comes first ---------------------------------------------------------------------------
+
+
+def test_what_is_known_for_sure_comes_first(runs: Runs, rules: Rules, at: At) -> None:
+    """One run to which every rule applies, and each of them taken away in its turn."""
+    run = lost(failed(runs.failed(), times=3, permanent=True), 3).with_(interruptions=3)
+    assert run.error is not None
+    found = [reason_of(verdict(run, at(9000), rules))]
+
+    run = run.with_(error=run.error.with_(permanent=False))
+    found.append(reason_of(verdict(run, at(9000), rules)))
+    run = run.with_(attempts=run.attempts.with_(failed=2))
+    found.append(reason_of(verdict(run, at(9000), rules)))
+    run = run.with_(interruptions=2)
+    found.append(reason_of(verdict(run, at(9000), rules)))
+    found.append(reason_of(verdict(run, at(90), rules)))
+
+    assert found == [
+        "PERMANENT_FAILURE",
+        "RETRIES_EXHAUSTED",
+        "STUCK_IN_PROGRESS",
+        "UNRECOVERED_ERROR",
+        "NEVER_STARTED",
+    ]

@@ -1,0 +1,180 @@
+"""What a run waits for, until when, and what would happen then, in one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from leasehold.domain import lifecycle
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.waiting import Waiting, waiting
+from tests.unit.domain.runs import At, Runs
+
+
+def words(run: Manifest, at: At, second: float, rules: Rules) -> str:
+    return waiting(run, at(second), rules).words
+
+
+# -- for a worker --------------------------------------------------------------------------------
+
+
+def test_a_dispatched_step_waits_for_a_worker_to_take_it(runs: Runs, rules: Rules, at: At) -> None:
+    found = waiting(runs.pending(), at(1), rules)
+
+    assert found == Waiting(
+        what="a worker to take attempt 1 of step draft from queue draft",
+        until=at(60),
+        then=found.then,
+        words=(
+            "Run r-1 waits for a worker to take attempt 1 of step draft from queue draft, until "
+            "2026-01-01T12:01:00Z; if nothing happens by then, its task counts as lost and the "
+            "step gets a new one."
+        ),
+    )
+    assert found.then == "redispatched"
+
+
+def test_a_failed_step_waits_for_its_time(runs: Runs, rules: Rules, at: At) -> None:
+    assert words(runs.failed(), at, 6, rules) == (
+        "Run r-1 waits for the time of attempt 2 of step draft, 2026-01-01T12:00:15Z, until "
+        "2026-01-01T12:01:15Z; if nothing happens by then, its task counts as lost and the step "
+        "gets a new one."
+    )
+
+
+def test_a_running_step_waits_for_its_holder(runs: Runs, rules: Rules, at: At) -> None:
+    assert words(runs.leased(), at, 29, rules) == (
+        "Run r-1 waits for host-a to finish attempt 1 of step draft, until 2026-01-01T12:00:30Z; "
+        "if nothing happens by then, the step is dispatched again."
+    )
+
+
+def test_an_expired_lease_waits_for_the_sweep(runs: Runs, rules: Rules, at: At) -> None:
+    assert words(runs.leased(), at, 30, rules) == (
+        "Run r-1 waits for the sweep to end the lease that host-a did not renew on step draft, "
+        "which was due at 2026-01-01T12:00:30Z; the step is dispatched again."
+    )
+
+
+def test_a_step_elsewhere_waits_to_be_claimed_or_is_given_up(elsewhere: Runs, at: At) -> None:
+    assert words(elsewhere.pending(), at, 1, elsewhere.rules) == (
+        "Run r-1 waits for a worker elsewhere to claim attempt 1 of step draft, until "
+        "2026-01-01T12:10:00Z; if nothing happens by then, the run is given up as NEVER_STARTED."
+    )
+
+
+def test_a_run_that_would_be_given_up_says_so(runs: Runs, rules: Rules, at: At) -> None:
+    stuck = runs.leased().with_(interruptions=2)
+    late = runs.failed()
+    lost = runs.pending().with_(dispatch=runs.pending().dispatch.with_(redispatched=2))
+
+    said = [words(stuck, at, 1, rules), words(late, at, 9000, rules), words(lost, at, 1, rules)]
+
+    assert [one.rpartition("; ")[2] for one in said] == [
+        "if nothing happens by then, the run is given up as STUCK_IN_PROGRESS.",
+        "the run is given up as UNRECOVERED_ERROR.",
+        "if nothing happens by then, the run is given up as NEVER_STARTED.",
+    ]
+
+
+def test_at_the_end_of_the_window_it_says_what_the_sweep_will_do_a_second_later(
+    runs: Runs, rules: Rules, at: At
+) -> None:
+    """The alarm of the last task falls on the end of a short window."""
+    short = replace(rules, recovery_window=timedelta(seconds=30))
+    run = runs.failed()
+
+    said = waiting(run, at(20), short)
+    done = lifecycle.attend(run, at(76), rules=short, generation=2, in_queue=False)
+
+    assert said.until == at(75)
+    assert said.then is done.outcome
+    assert said.words.endswith("the run is given up as UNRECOVERED_ERROR.")
+
+
+def test_a_step_that_the_deploy_does_not_know_would_block(runs: Runs, at: At) -> None:
+    assert words(runs.pending(), at, 1, runs.knowing_nothing()).endswith(
+        "the run is blocked, because this deploy does not know the step."
+    )
+
+
+# -- for a person --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["pending", "failed", "blocked"])
+def test_a_paused_run_waits_for_a_person(runs: Runs, rules: Rules, at: At, state: str) -> None:
+    found = waiting(runs.paused(getattr(runs, state)()), at(90_000), rules)
+
+    assert (found.until, found.then) == (None, None)
+    assert found.words == "Run r-1 waits for a person to resume it (:resume, or :cancel)."
+
+
+def test_a_paused_run_whose_attempt_runs_waits_for_that_first(
+    runs: Runs, rules: Rules, at: At
+) -> None:
+    """It would not be dispatched again."""
+    assert words(runs.paused(runs.leased()), at, 7, rules) == (
+        "Run r-1 waits for host-a to finish attempt 1 of step draft, until 2026-01-01T12:00:30Z; "
+        "if nothing happens by then, the lease is ended, and the run stays paused."
+    )
+
+
+def test_a_blocked_run_waits_for_a_decision(runs: Runs, rules: Rules, at: At) -> None:
+    found = waiting(runs.blocked(), at(90_000), rules)
+
+    assert (found.until, found.then) == (None, None)
+    assert found.words == (
+        "Run r-1 waits for a person to decide on step draft (:approve, :retry or :cancel): "
+        "2 letters Approve or retry."
+    )
+
+
+# -- for nothing ---------------------------------------------------------------------------------
+
+
+def test_a_run_that_is_over_waits_for_nothing(runs: Runs, rules: Rules, at: At) -> None:
+    over = [runs.completed(), runs.cancelled(runs.pending()), runs.dead_lettered()]
+
+    found = [waiting(run, at(90_000), rules) for run in over]
+
+    assert [(one.what, one.until, one.then) for one in found] == [(None, None, None)] * 3
+    assert [one.words for one in found] == [
+        "Run r-1 waits for nothing: it is completed.",
+        "Run r-1 waits for nothing: it was cancelled. :recreate makes a new run of it.",
+        (
+            "Run r-1 waits for nothing: it was given up as PERMANENT_FAILURE at step draft. "
+            "AgentClientError: Try later. :recreate makes a new run of it."
+        ),
+    ]
+
+
+def test_a_detail_without_a_full_stop_gets_one(runs: Runs, rules: Rules, at: At) -> None:
+    run = runs.dead_lettered().with_(dead_letter_detail="PermanentError: the folder is gone")
+
+    assert "the folder is gone. :recreate" in words(run, at, 6, rules)
+
+
+# -- for a repair --------------------------------------------------------------------------------
+
+
+def test_a_run_that_nobody_will_move_waits_for_a_repair(runs: Runs, rules: Rules, at: At) -> None:
+    """To say that it waits for a worker would let people wait with it."""
+    assert words(runs.pending().with_(alarm_at=None), at, 1, rules) == (
+        "Run r-1 waits for a repair (leasehold audit --repair): It is PENDING, and owes its task, "
+        "and has no alarm."
+    )
+
+
+def test_a_broken_run_that_has_an_alarm_is_repaired_then(runs: Runs, rules: Rules, at: At) -> None:
+    run = runs.leased().with_(lease=None)
+
+    found = waiting(run, at(7), rules)
+
+    assert (found.until, found.then) == (at(30), "redispatched")
+    assert found.words.startswith(
+        "Run r-1 waits for a repair (leasehold audit --repair): It is IN_PROGRESS, and nobody "
+        "holds it, until 2026-01-01T12:00:30Z; if nothing happens by then, "
+    )

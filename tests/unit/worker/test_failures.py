@@ -1,0 +1,230 @@
+"""What is kept of an error: all that helps, no secret, and never more than there is room for."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import pydantic_core
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
+
+from leasehold.domain.manifest import ErrorRecord, to_document
+from leasehold.errors import AgentClientError, PermanentError
+from leasehold.worker.failures import first_problem, record_of, record_of_misfit
+
+LIMIT = 16 * 1024
+
+often = settings(max_examples=300, derandomize=True, deadline=None, database=None)
+
+
+class Login(BaseModel):
+    user: str
+    password: str
+    pages: list[int] = []
+
+
+def stored(record: ErrorRecord) -> str:
+    """Return the record as it lies in a manifest, with what is noted of it later."""
+    last = record.with_(step="s" * 64, attempt=1000, permanent=True)
+    return pydantic_core.to_json(to_document(last)).decode()
+
+
+def raised(error: BaseException) -> BaseException:
+    try:
+        raise error  # noqa: TRY301 - so that it has an origin
+    except BaseException as caught:  # noqa: BLE001 - it is what the test is about
+        return caught
+
+
+def misfit_of(value: Any, model: Any = Login) -> ValidationError:
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(model).validate_python(value)
+    return caught.value
+
+
+def test_an_error_of_an_agent_is_kept_with_code_details_and_origin() -> None:
+    error = raised(
+        AgentClientError("overloaded", code="rate_limited", details=[{"retryAfter": 7}, "busy"])
+    )
+
+    record = record_of(error)
+
+    assert (record.type, record.code, record.message) == (
+        "AgentClientError",
+        "rate_limited",
+        "overloaded",
+    )
+    assert record.details is not None
+    assert json.loads(record.details) == [{"retryAfter": 7}, "busy"]
+    assert record.origin is not None
+    assert record.origin.startswith("test_failures.py:")
+    assert record.origin.endswith("(raised)")
+
+
+def test_a_secret_of_the_details_is_cut_from_the_message_too() -> None:
+    error = AgentClientError("hunter2 is refused", details=[{"headers": {"x-api-key": "hunter2"}}])
+
+    record = record_of(error)
+
+    assert record.message == "[redacted] is refused"
+    assert record.details == '[{"headers":{"x-api-key":"[redacted]"}}]'
+
+
+def test_a_validation_that_fails_within_a_handler_is_kept_with_its_issues() -> None:
+    """An answer of a model that does not fit is what handlers raise most."""
+    error = raised(misfit_of({"user": 7, "pages": ["one"]}))
+
+    record = record_of(error)
+
+    assert (record.type, record.code) == ("ValidationError", "handler_raised")
+    assert record.message == (
+        "What it read does not fit Login: user: Input should be a valid string (and 2 more)"
+    )
+    assert record.origin is not None
+    assert [issue["path"] for issue in record.validation_issues] == ["user", "password", "pages.0"]
+    assert record.validation_issues[2] == {
+        "path": "pages.0",
+        "message": "Input should be a valid integer, unable to parse string as an integer",
+        "input": "'one'",
+    }
+
+
+def test_the_excerpt_of_a_secret_field_is_cut() -> None:
+    record = record_of_misfit(
+        misfit_of({"password": 12345678, "pages": 1}),
+        code="invalid_input",
+        what="What step ask is given",
+    )
+
+    issues = {issue["path"]: issue["input"] for issue in record.validation_issues}
+    assert issues["password"] == "[redacted]"  # noqa: S105
+    assert issues["user"] == "{'password': '[redacted]', 'pages': 1}"
+
+
+def refuse(password: str) -> str:
+    raise ValueError(f"{password} is too short")
+
+
+def test_the_first_problem_tells_no_secret() -> None:
+    class Strict(BaseModel):
+        password: Annotated[str, AfterValidator(refuse)]
+
+    assert first_problem(misfit_of({"password": "hunter2"}, Strict)) == (
+        "password: Value error, [redacted] is too short"
+    )
+
+
+class MuteError(Exception):
+    def __str__(self) -> str:
+        raise OSError
+
+
+class OddError(AgentClientError):
+    def __init__(self) -> None:
+        super().__init__("odd")
+        self.code = MuteError()  # type: ignore[assignment] # what handlers do
+
+
+def nested(depth: int) -> Any:
+    value: Any = "x"
+    for _ in range(depth):
+        value = {"a": [value]}
+    return value
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("x" * 10_000_000),
+        ValueError("\U0001f600" * 100_000),
+        ValueError("\x00" * 100_000),
+        ValueError('"\\' * 100_000),
+        ValueError("\ud800"),
+        PermanentError("no", code="c" * 100_000),
+        AgentClientError("😀" * 9999, code="\x00" * 999, details=['😀\x00"' * 9999] * 999),
+        AgentClientError("deep", details=[nested(100_000)]),
+        AgentClientError("wide", details=[{str(n): n for n in range(100_000)}]),
+        AgentClientError("huge", details=[10**10_000, float("nan"), object(), b"\xff" * 99_999]),
+        type("É" * 100_000, (Exception,), {})("long"),
+        MuteError(),
+        OddError(),
+        misfit_of(["😀" * 1000] * 10_000, list[int]),
+        misfit_of({"\x00" * 1000 + str(n): "\x00" * 1000 for n in range(1000)}, dict[str, int]),
+        misfit_of(nested(500), int),
+    ],
+    ids=range(16),
+)
+def test_no_record_is_larger_than_there_is_room_for(error: Exception) -> None:
+    record = record_of(raised(error))
+
+    assert len(stored(record)) <= LIMIT
+    assert len(stored(record).encode()) <= LIMIT
+    ErrorRecord.model_validate_json(stored(record))
+
+
+def test_all_issues_are_counted_and_the_first_are_kept() -> None:
+    record = record_of_misfit(misfit_of(["x"] * 10_000, list[int]), code="c", what="It")
+
+    assert record.validation_issue_count == 10_000
+    assert len(record.validation_issues) == 50
+
+
+SECRETS = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", min_size=12)
+NAMES = st.sampled_from(
+    ["password", "api_key", "apiKey", "X-API-KEY", "accessToken", "client-secret", "AUTHORIZATION"]
+)
+SAYINGS = st.sampled_from(
+    [
+        "{name}={secret}",
+        "{name}: {secret}",
+        "'{name}': '{secret}'",
+        '"{name}":"{secret}"',
+        '\\"{name}\\": \\"{secret}\\"',
+        "--{name} {secret}",
+        "('{name}', '{secret}')",
+        "Bearer {secret}",
+        "sk-{secret}",
+        "AIza{secret}",
+        "ghp_{secret}",
+        "https://ada:{secret}@example.com/x",
+        "-----BEGIN PRIVATE KEY-----\n{secret}\n-----END PRIVATE KEY-----",
+        "eyJ{secret}.eyJ{secret}.{secret}",
+    ]
+)
+
+
+@st.composite
+def planted(draw: st.DrawFn) -> tuple[str, str, str]:
+    """Return a secret, a text that says it among others, and a name that tells it."""
+    secret, name = draw(SECRETS), draw(NAMES)
+    said = draw(SAYINGS).format(name=name, secret=secret)
+    around = [draw(st.text().filter(lambda text: secret not in text)) for _ in range(2)]
+    return secret, f"{around[0]} {said} {around[1]}", name
+
+
+@often
+@given(planted(), st.text(), st.sampled_from([1, 3000]))
+def test_a_planted_secret_is_never_stored(
+    planted: tuple[str, str, str], other: str, times: int
+) -> None:
+    secret, text, name = planted
+    assume(secret not in other)
+    details = [{other: [text, {name: secret}, (name, secret)]}, {text: other}]
+
+    errors = [
+        ValueError(text * times),
+        PermanentError(other + "\n" + text, code=text),
+        AgentClientError(f"{other} {secret}", code=secret, details=details * times),
+        AgentClientError(text, details=[{name: [{other: secret}]}]),
+        misfit_of({"user": [text], name: secret, "password": [secret]}),
+        misfit_of([text] * times, list[int]),
+        misfit_of({text: text, name: [secret]}, dict[str, int]),
+    ]
+
+    for error in errors:
+        record = stored(record_of(raised(error)))
+        assert secret not in record
+        assert len(record.encode()) <= LIMIT

@@ -1,0 +1,205 @@
+"""What is cut out of the words and values of an error, and what stays as it is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, SecretStr
+
+from leasehold.worker.redaction import MAX_LOOKED_AT, Redaction, hides
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "password",
+        "PGPASSWORD",
+        "db.password",
+        "user_password",
+        "passWord",
+        "passwd",
+        "pwd",
+        "apiKey",
+        "api-key",
+        "API_KEY",
+        "x-goog-api-key",
+        "APIKey",
+        "OPENAI_API_KEY",
+        "token",
+        "accessToken",
+        "refresh_token",
+        "AUTHTOKEN",
+        "Authorization",
+        "Proxy-Authorization",
+        "Set-Cookie",
+        "client_secret",
+        "clientSecret",
+        "AWS_SECRET_ACCESS_KEY",
+        "private_key",
+        "AccountKey",
+        "credentials",
+        "passphrase",
+    ],
+)
+def test_a_name_tells_a_secret(name: str) -> None:
+    assert hides(name, "abc")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("secretary", "Ada"),
+        ("author", "Ada"),
+        ("key", "a"),
+        ("primary_key", "a"),
+        ("idempotencyKey", "a"),
+        ("tokenizer", "bpe"),
+        ("max_tokens", 512),
+        ("promptTokens", "1,024"),
+        ("fencingToken", 7),
+        ("has_password", True),
+        ("password", None),
+        ("passenger", "Ada"),
+    ],
+)
+def test_a_name_that_tells_none(name: str, value: Any) -> None:
+    assert not hides(name, value)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("password=hunter2 for Ada", "password=[redacted] for Ada"),
+        ("(password=hunter2)", "(password=[redacted])"),
+        ("?user=ada&token=hunter2&page=2", "?user=ada&token=[redacted]&page=2"),
+        ("{'password': 'hun\\'ter2', 'n': 1}", "{'password': [redacted], 'n': 1}"),
+        ('{"apiKey":"hun\\"ter2","n":1}', '{"apiKey":[redacted],"n":1}'),
+        (r'"{\"api_key\": \"hun\\\"ter2\"}"', r'"{\"api_key\": [redacted]}"'),
+        ('{"password": "hunter2', '{"password": [redacted]'),
+        ("Authorization: Basic YWRh OmFkYQ==\nHost: x", "Authorization: [redacted]\nHost: x"),
+        ("Cookie: a=hunter2; b=hunter3", "Cookie: [redacted]"),
+        ("sent 'Bearer hunter2.x-y_z' to x", "sent 'Bearer [redacted]' to x"),
+        ("with basic aHVudGVyMg==", "with basic [redacted]"),
+        ("token: Bearer hunter2", "token: [redacted]"),
+        ("('x-api-key', 'hunter2')", "('x-api-key', [redacted])"),
+        ("[b'cookie', b'hunter2']", "[b'cookie', [redacted]]"),
+        ("login --password hunter2 --force", "login --password [redacted] --force"),
+        ("API key provided: hunter2. See x", "API key provided: [redacted]. See x"),
+        ("postgres://ada:hun@ter2@db/x", "postgres://ada:[redacted]@db/x"),
+        ("https://x/?X-Goog-Signature=0aF3&y=1", "https://x/?X-Goog-Signature=[redacted]&y=1"),
+        ("key sk-proj-0123456789.", "key [redacted]."),
+        ("AIzaSyA0123456789", "[redacted]"),
+        ("ghp_0123456789abcdef", "[redacted]"),
+        ("AKIA0123456789ABCDEF", "[redacted]"),
+        ("eyJhbGciOiJI.eyJzdWIiOiIx.c2ln is old", "[redacted] is old"),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\\nMIIE\n-----END RSA PRIVATE KEY----- and more",
+            "[redacted] and more",
+        ),
+        ("-----BEGIN PRIVATE KEY-----\nMIIE", "[redacted]"),
+        ('auth="password="hunter2"', "auth=[redacted]"),
+        ("secrets = {'a': {'b': 'hunter2'}} x", "secrets = [redacted]"),
+    ],
+)
+def test_a_secret_is_cut_out_of_a_text(text: str, shown: str) -> None:
+    assert Redaction().text(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token count 512",
+        "max_tokens: 512, total_tokens=1024",
+        "the secretary said: no",
+        "author: Ada",
+        "Unexpected token '}' in JSON at position 3",
+        "password: must be set",
+        "password: Field required",
+        "one of 'password', 'token' or 'code'",
+        "Bearer authentication failed",
+        "the bearer token is missing",
+        "a basic understanding",
+        "a risk-based task-force-delta",
+        "http://localhost:8080/runs/r-1:pause, see user@example.com",
+        "KeyError: 'step'",
+        "r-0123456789abcdef is held by host+1/2@3",
+        "",
+    ],
+)
+def test_ordinary_text_stays(text: str) -> None:
+    assert Redaction().text(text) == text
+
+
+def test_values_are_cut_by_their_names_however_deep() -> None:
+    given = {
+        "request": {"headers": [("Authorization", "Bearer x"), ("Accept", "json")]},
+        "env": {"DB_PASSWORD": ["hunter2"], "HOME": "/root"},
+        "field": {"name": "api_key", "value": "hunter2"},
+        "usage": {"total_tokens": 512, "password": None},
+    }
+
+    assert Redaction().value(given) == {
+        "request": {"headers": [["Authorization", "[redacted]"], ["Accept", "json"]]},
+        "env": {"DB_PASSWORD": "[redacted]", "HOME": "/root"},
+        "field": {"name": "api_key", "value": "[redacted]"},
+        "usage": {"total_tokens": 512, "password": None},
+    }
+
+
+def test_what_a_name_gave_away_is_cut_wherever_it_is_said() -> None:
+    redaction = Redaction()
+
+    redaction.value({"session": {"token": 'hun"ter2'}})
+
+    assert redaction.text('401: hun"ter2 is not known ("hun\\"ter2")') == (
+        '401: [redacted] is not known ("[redacted]")'
+    )
+
+
+def test_values_of_any_class_become_plain() -> None:
+    class Login(BaseModel):
+        at: datetime
+        password: str
+        pin: SecretStr
+
+    class Broken:
+        def __repr__(self) -> str:
+            raise OSError
+
+    login = Login(at=datetime(2026, 1, 1, tzinfo=UTC), password="hunter2", pin=SecretStr("1234"))  # noqa: S106
+    plain = {"at": "2026-01-01T00:00:00Z", "password": "[redacted]", "pin": "**********"}
+
+    assert Redaction().value([login, {1}, b"token=x", 2**70]) == [
+        plain,
+        [1],
+        "token=[redacted]",
+        "0x400000000000000000",
+    ]
+    assert Redaction().value(MappingProxyType({"a": 1})) == {"a": 1}
+    assert Redaction().value(Broken()) == "<Broken, which raised OSError>"
+
+
+def test_so_much_of_a_value_is_looked_at_and_no_more() -> None:
+    deep: Any = []
+    for _ in range(10_000):
+        deep = [deep]
+
+    loop: list[Any] = []
+    loop.append(loop)
+
+    assert len(str(Redaction().value(deep))) < 200
+    assert len(str(Redaction().value(loop))) < 200
+    assert len(str(Redaction().value(["x" * 1000] * 10_000))) < 6 * MAX_LOOKED_AT
+    assert len(Redaction().text("x " * MAX_LOOKED_AT)) <= MAX_LOOKED_AT + 1
+
+
+def test_no_secret_is_cut_in_two_where_a_text_is_too_long() -> None:
+    """Half a secret looks like none."""
+    for place in range(30):
+        text = "-----BEGIN PRIVATE KEY-----" + "x" * (MAX_LOOKED_AT - 100 - place)
+        text += "-----END PRIVATE KEY----- postgres://ada:hunter2@db" + "x" * 100
+
+        assert "hunter2" not in Redaction().text(text)
