@@ -249,9 +249,10 @@ class World(RuleBasedStateMachine):
     @rule(
         what=_weighted(
             complete=3, complete_and_go_on=2, nothing=3, fail=2, block=1, release=1, hang=1
-        )
+        ),
+        keeps=st.sampled_from([False, False, True]),
     )
-    def by_the_book(self, what: str) -> None:
+    def by_the_book(self, what: str, keeps: bool) -> None:
         """A worker gets the latest run when it should, and does the next thing."""
         run_id = self.nth_run(0)
         dispatch, workers = self.runs[run_id].dispatch, len(self.workers)
@@ -260,6 +261,8 @@ class World(RuleBasedStateMachine):
             self.claim(run_id)
         else:
             self.hint(run_id, dispatch.generation)
+        if len(self.workers) > workers and keeps:
+            self.checkpoint(self.workers[-1])
         if len(self.workers) > workers and what != "nothing":
             getattr(self, what)(self.workers[-1])
 
@@ -308,7 +311,11 @@ class World(RuleBasedStateMachine):
         getattr(self, then)(worker)
 
     @precondition(lambda self: self.workers)
-    @rule(recent=RECENT, late=st.integers(0, 600), then=_weighted(nobody=2, claim=2, sweep=1))
+    @rule(
+        recent=RECENT,
+        late=st.integers(0, 600),
+        then=_weighted(nobody=2, claim=2, sweep=1, current_hint=1),
+    )
     def partition(self, recent: int, late: int, then: str) -> None:
         """A worker that was cut off comes back once its lease is over, whoever took its place."""
         worker = self.workers[-1 - recent % len(self.workers)]
@@ -342,6 +349,7 @@ class World(RuleBasedStateMachine):
             retry=2,
             sweep=1,
             sweep_of_long_ago=1,
+            current_hint=1,
             old_hint=1,
             forged_hint=1,
             give_up=1,
@@ -374,6 +382,9 @@ class World(RuleBasedStateMachine):
         self.deploy(None)
 
     # -- hints ---------------------------------------------------------------------------------
+
+    def current_hint(self, run_id: str) -> None:
+        self.hint(run_id, self.runs[run_id].dispatch.generation)
 
     def old_hint(self, run_id: str) -> None:
         self.hint(run_id, self.runs[run_id].dispatch.generation - 1)
