@@ -99,6 +99,7 @@ class Known:
     settled: tuple[str, Outcome] | None = None
     ends: Counter[str] = field(default_factory=Counter)
     stuck: int = 0  # interruptions since the last progress
+    furthest: dict[str, int] = field(default_factory=dict)  # iterations by phase
     checkpoint: Kept | None = None
     elsewhere: bool = False  # how its dispatch was frozen
     kept: str | None = None

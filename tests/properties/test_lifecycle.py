@@ -28,6 +28,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, as_write
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
+from leasehold.domain.lifecycle.holding import MAX_PHASES
 from leasehold.domain.manifest import KeptValue, Manifest, to_document
 from leasehold.domain.status import DeadLetterReason, Outcome, RunStatus
 from leasehold.domain.task import Task
@@ -217,6 +218,7 @@ class World(RuleBasedStateMachine):
         assert step not in known.handed_off, "a step is handed off once"
         known.handed_off[step] = output
         known.kept = known.checkpoint = None
+        known.furthest = {}
         if step != PLAN[-1]:
             known.ends.clear()
             known.stuck = 0
@@ -567,8 +569,7 @@ class World(RuleBasedStateMachine):
 
     def checkpoint(self, worker: Worker, phase: str | None = None, more: int = 1) -> None:
         known = self.known[worker.run_id]
-        before = known.checkpoint
-        last = before or Kept("", 3, 0)
+        last = known.checkpoint or Kept("", 3, 0)
         kept = Kept(phase or last.phase, last.iterations + more, worker.fence.fencing_token)
         checkpoint = partial(
             lifecycle.checkpoint,
@@ -583,7 +584,9 @@ class World(RuleBasedStateMachine):
 
         if change is not None:
             known.checkpoint = kept
-            if before is None or kept.phase != before.phase or more > 0:
+            is_told_apart = kept.phase in known.furthest or len(known.furthest) < MAX_PHASES
+            if is_told_apart and kept.iterations > known.furthest.get(kept.phase, -1):
+                known.furthest[kept.phase] = kept.iterations
                 known.stuck = 0
 
     def checkpoint_again(self, worker: Worker) -> None:
@@ -715,6 +718,12 @@ class World(RuleBasedStateMachine):
         assert change.outcome is expected
         known.let_go()
         known.settled = (worker.fence.lease_id, change.outcome)
+        note = change.manifest.last_settlement
+        assert note is not None
+        assert (note.lease_id, note.fencing_token) == (
+            worker.fence.lease_id,
+            worker.fence.fencing_token,
+        )
         return change
 
     def expire(self, run_id: str, lease_id: str, *, gone: bool) -> None:
@@ -779,7 +788,7 @@ class World(RuleBasedStateMachine):
             known = self.known[run_id]
             known.kept, known.stuck = None, 0
             if manifest.status is RunStatus.BLOCKED:
-                known.checkpoint = None
+                known.checkpoint, known.furthest = None, {}
 
     def approve(self, run_id: str) -> None:
         manifest, known = self.runs[run_id], self.known[run_id]
