@@ -5,7 +5,7 @@ Routes:    POST /leases:claim · :acquire · :renew · :checkpoint · :complete 
 Answers:   200, or {"error": {"code", "message", "details"}} with 400, 404, 405, 409, 413, 503.
            404 nothing_to_claim: ask again later. 409 lease_lost: stop, the step is another's.
 Settings:  docs/settings.md.
-Story:     leasehold.services.manage_lease.
+Story:     leasehold.services.claim_step, leasehold.services.manage_lease.
 """
 
 import flask

@@ -177,6 +177,13 @@ class LeaseLostError(LeaseholdError):
     text = "Lease {lease_id} of run {run_id} is not held any more: {known}. Nothing was changed."
 
 
+class InvalidOutputError(LeaseholdError):
+    """The output of a worker elsewhere does not fit; its lease is held still."""
+
+    code = "invalid_output"
+    text = "{problem} Nothing was changed; correct it and complete once more."
+
+
 # -- stores ------------------------------------------------------------------------------------
 
 

@@ -8,9 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from leasehold.adapters.clock import SystemClock
-
 from leasehold import AgentClientError, PipelineEntry, Registry, StepContext, StepDispatchEntry
+from leasehold.adapters.clock import SystemClock
 
 
 def note(ctx: StepContext, given: Any) -> Any:

@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,6 +25,7 @@ from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.devserver.server import DevOptions, DevServer, settings_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent
+from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from tests.bundle.catalog import SIGNALLED
@@ -132,51 +133,71 @@ class Region:
             bundle.close()
 
 
+def in_flight(region: Region) -> dict[tuple[str, str], Scene]:
+    """Start an instance for each scene, and have one step of each kind run on it."""
+    engines = {}
+    for kind, target in SCENES:
+        threads = {"gthread": 8, "sync": 1}[kind]
+        workers = {"gthread": 1, "sync": len(SIGNALLED)}[kind]
+        function = Function("execute_step", free_port(), workers=workers, threads=threads)
+        engines[kind, target] = region.add(function).engine
+    region.wait_until_ready()
+    scenes = {key: Scene() for key in SCENES}
+    for key, scene in scenes.items():
+        for name in SIGNALLED:
+            run = start_run(engines[key], StartRequest(name, {"n": 1})).manifest
+            scene.runs[name] = run.run_id
+    for scene in scenes.values():
+        for run_id in scene.runs.values():
+            (began,) = until(partial(told, region.folder, run_id))
+            scene.workers.add(began.process)
+    return scenes
+
+
+def tell_to_end(scene: Scene, target: str) -> None:
+    """Send SIGTERM to the master, which is pid 1 of a container, or to its workers alone."""
+    victims = scene.workers
+    if target == "master":
+        victims = {parent_of(worker) for worker in scene.workers}
+    scene.signalled_at = SystemClock().now()
+    for pid in victims:
+        os.kill(pid, signal.SIGTERM)
+
+
+def go_on(region: Region, scene: Scene) -> None:
+    """Wait until the runs of a scene completed."""
+    engine = region.bundles[0].engine
+    for name, run_id in scene.runs.items():
+        scene.done[name] = until(partial(completed, engine, run_id))
+        scene.traces[name] = timeline_of(engine, run_id)
+
+
+def outlive(region: Region, scene: Scene) -> None:
+    """Wait until the workers of a scene are gone, and look at its runs again."""
+    engine = region.bundles[0].engine
+    until(lambda: not any(map(is_running, scene.workers)))
+    for name, run_id in scene.runs.items():
+        scene.later[name] = (get_run(engine, run_id), timeline_of(engine, run_id))
+
+
+def completed(engine: Engine, run_id: str) -> Manifest | None:
+    run = get_run(engine, run_id)
+    return run if run.status == "COMPLETED" else None
+
+
 @pytest.fixture(scope="module")
 def scenes(folder: Path) -> Iterator[dict[tuple[str, str], Scene]]:
     """All scenes side by side, because a handler that ignores the signal is waited for."""
     region = Region(folder)
     try:
-        # given: on each instance one step of each kind is in flight
-        starters = {}
-        for kind, target in SCENES:
-            threads = {"gthread": 8, "sync": 1}[kind]
-            workers = {"gthread": 1, "sync": len(SIGNALLED)}[kind]
-            starters[kind, target] = region.add(
-                Function("execute_step", free_port(), workers=workers, threads=threads)
-            ).engine
-        region.wait_until_ready()
-        found = {scene: Scene() for scene in SCENES}
-        for key, scene in found.items():
-            for name in SIGNALLED:
-                run = start_run(starters[key], StartRequest(name, {"n": 1})).manifest
-                scene.runs[name] = run.run_id
-        for scene in found.values():
-            for run_id in scene.runs.values():
-                (began,) = until(lambda run_id=run_id: told(folder, run_id))  # type: ignore[misc] # bound here
-                scene.workers.add(began.process)
-
-        # when: its master, as pid 1 of a container, or its workers alone are told to end
+        found = in_flight(region)
         for (_, target), scene in found.items():
-            victims = scene.workers
-            if target == "master":
-                victims = {parent_of(worker) for worker in scene.workers}
-            scene.signalled_at = SystemClock().now()
-            for pid in victims:
-                os.kill(pid, signal.SIGTERM)
-
-        # then: all runs go on; and in the end the handlers that ignore it return, too late
-        engine = region.bundles[0].engine
+            tell_to_end(scene, target)
         for scene in found.values():
-            for name, run_id in scene.runs.items():
-                until(lambda run_id=run_id: get_run(engine, run_id).status == "COMPLETED")  # type: ignore[misc] # as above
-                scene.done[name] = get_run(engine, run_id)
-                scene.traces[name] = timeline_of(engine, run_id)
-        (folder / "go-on").touch()
+            go_on(region, scene)
+        (folder / "go-on").touch()  # now those that ignored it return as well, too late
         for scene in found.values():
-            until(lambda scene=scene: not any(map(is_running, scene.workers)))  # type: ignore[misc] # as above
-            for name, run_id in scene.runs.items():
-                scene.later[name] = (get_run(engine, run_id), timeline_of(engine, run_id))
+            outlive(region, scene)
         yield found
     finally:
         (folder / "go-on").touch()
@@ -212,7 +233,6 @@ def test_its_lease_is_released_in_time_and_the_next_attempt_runs_at_once(
     kind: str,
     target: str,
     name: str,
-    record_property: Any,
 ) -> None:
     """Elsewhere; Cloud Run kills what still runs 10 s after SIGTERM."""
     scene = scenes[kind, target]
@@ -220,7 +240,6 @@ def test_its_lease_is_released_in_time_and_the_next_attempt_runs_at_once(
     first, *_, second = [one for one in told(folder, scene.runs[name]) if one.word == "began"]
     released_at = terminated(scene, name).at
     took = released_at - scene.signalled_at
-    record_property("released_after_s", took.total_seconds())
 
     if name in LISTENING:
         (ended,) = [one for one in told(folder, scene.runs[name]) if one.word == "ended"]
@@ -255,7 +274,7 @@ def test_what_a_handler_still_answers_after_its_release_changes_nothing(
     assert scene.later[name] == (scene.done[name], scene.traces[name])
 
 
-# --- one bundle, whose leases run 1 s ---
+# --- many workers under one address ---
 
 
 def started(api: Api, pipeline: str) -> str:
@@ -296,10 +315,26 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing(
     assert [call[0] for call in calls(folder, run_id)] == ["three"]
 
 
+@pytest.fixture
+def crowded(folder: Path) -> Iterator[DevServer]:
+    """More workers than are told to end at once: each takes a while to be replaced."""
+    environ = settings(folder) | {"PIPELINE_LEASE_TTL_S": "30"}
+    options = DevOptions(
+        port=free_port(), workers=4, data=folder / "crowded", environ=environ, tick_s=0.5
+    )
+    server = DevServer(options, print)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
 def test_workers_that_end_in_the_moment_of_settlement_lose_and_repeat_nothing(
-    api: Api, server: DevServer, folder: Path
+    crowded: DevServer, folder: Path
 ) -> None:
     """Short steps, and one worker after the other is told to end; new ones take their place."""
+    api = Api(crowded.url)
     first = api.start()
     api.ended(first)
     master = parent_of(int(calls(folder, first)[0][2]))
@@ -310,12 +345,12 @@ def test_workers_that_end_in_the_moment_of_settlement_lose_and_repeat_nothing(
         run_ids += [api.start({"n": 1}) for _ in range(4)]
         never.wait(0.05)  # some of their steps are done, others not
         alive = [pid for pid in children_of(master) if pid not in ended]
-        if len(alive) == 2:
+        if len(alive) > 1:
             ended.add(alive[0])
             os.kill(alive[0], signal.SIGTERM)
-
     runs = [api.ended(run_id) for run_id in run_ids]
-    assert len(ended) > 4
+
+    assert len(ended) > 8
     for run in runs:
         story = api.story(run["runId"])
         assert [event for event in story if "handed_off" in event or "completed" in event] == [

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,12 @@ def test_a_killed_run_is_completed_by_the_same_command_at_once(
     assert (shell.folder / "charging").read_text() == "2"
 
 
+def terminations(shell: Shell, run_id: str) -> list[tuple[str, str]]:
+    events = shell.json("trace", run_id)["events"]
+    ended = [event for event in events if event["type"] == "step_terminated"]
+    return [(event["step"], event["reason"]) for event in ended]
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_command_says_how_the_run_goes_on(
     shell: Shell, charging: subprocess.Popen[str], number: signal.Signals, code: int
@@ -63,10 +70,51 @@ def test_an_interrupted_command_says_how_the_run_goes_on(
     )
     assert "Traceback" not in stderr
     (shell.folder / "hold").unlink()
+    (left,) = shell.json("runs")["runs"]
+    assert (left["status"], left["currentStep"]) == ("PENDING", "charge")
+    began = time.monotonic()
     assert shell.run(*ORDER).returncode == 0
-    (run,) = shell.json("runs")["runs"]
-    attempts = shell.json("show", run["runId"])["steps"]["charge"]["attempts"]
+    assert time.monotonic() - began < 5  # the lease would have held for 30 s
+    assert terminations(shell, left["runId"]) == [("charge", "instance_shutdown")]
+    attempts = shell.json("show", left["runId"])["steps"]["charge"]["attempts"]
     assert attempts == {"failed": 0, "interrupted": 1, "expired": 0, "continued": 0}
+    story = shell.story(left["runId"])
+    assert story.count("step_handed_off charge") == 1
+    assert story[-1] == "run_completed"
+
+
+def test_the_lease_of_a_handler_that_does_not_stop_is_given_back_all_the_same(
+    tmp_path: Path,
+) -> None:
+    """In the 10 s that Cloud Run leaves. Two commands at once: each of them takes 7 s."""
+    deaf = ("start", "deaf", "--input", '{"amount": 1}', "--idempotency-key", "k", "--in-process")
+    asked = {signal.SIGINT: 130, signal.SIGTERM: 143}
+    shells = {}
+    for number in asked:
+        (tmp_path / number.name).mkdir()
+        (tmp_path / number.name / "hold").touch()
+        shells[number] = Shell(tmp_path / number.name)
+    processes = {number: shell.begin(*deaf) for number, shell in shells.items()}
+    until(lambda: all((shell.folder / "charging").exists() for shell in shells.values()))
+
+    began = time.monotonic()
+    for number, process in processes.items():
+        process.send_signal(number)
+    for process in processes.values():
+        process.communicate(timeout=10)
+    took = time.monotonic() - began
+
+    assert 7 <= took < 10
+    for number, shell in shells.items():
+        (shell.folder / "hold").unlink()
+        (left,) = shell.json("runs")["runs"]
+        again = shell.run(*deaf)
+        assert (processes[number].returncode, again.returncode) == (asked[number], 0)
+        assert left["status"] == "PENDING"
+        assert (shell.folder / "charging").read_text() == "2"
+        assert terminations(shell, left["runId"]) == [("deaf", "instance_shutdown")]
+        attempts = shell.json("show", left["runId"])["steps"]["deaf"]["attempts"]
+        assert attempts == {"failed": 0, "interrupted": 1, "expired": 0, "continued": 0}
 
 
 def test_a_second_interrupt_leaves_a_handler_that_does_not_stop(shell: Shell) -> None:

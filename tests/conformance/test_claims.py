@@ -15,12 +15,10 @@ from leasehold.domain.lease import Fence
 from leasehold.errors import LeaseHeldError, LeaseLostError, NothingToClaimError
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
+from leasehold.services.claim_step import Claimed, acquire_run, claim_step
 from leasehold.services.engine import Engine
 from leasehold.services.manage_lease import (
-    Claimed,
     Shown,
-    acquire_run,
-    claim_step,
     complete_step,
     release_step,
     renew_lease,

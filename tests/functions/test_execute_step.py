@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasehold.testing import InProcessEngine
+from leasehold.worker.shutdown import ShutdownCoordinator
 from tests.functions.conftest import Function
 
 QUEUE = {"X-CloudTasks-QueueName": "add"}
@@ -141,3 +142,18 @@ def test_an_id_that_no_run_has_is_rejected_whatever_the_store(
     status, body = execute_step.post(json={"runId": run_id, "generation": 1}, headers=QUEUE)
 
     assert (status, body["outcome"]) == (200, "rejected")
+
+
+def test_an_instance_that_ends_takes_nothing_more(
+    engine: InProcessEngine, execute_step: Function, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task comes again, to another one."""
+    ending = ShutdownCoordinator()
+    ending.request()
+    monkeypatch.setattr("leasehold.web.execute_step.SHUTDOWN", ending)  # that of the tests goes on
+    run = engine.start("three", {"n": 1})
+
+    status, body = execute_step.post(json={"runId": run.run_id, "generation": 1}, headers=QUEUE)
+
+    assert (status, body["error"]["code"]) == (500, "instance_shutdown")
+    assert engine.show(run.run_id) == run

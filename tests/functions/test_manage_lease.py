@@ -16,7 +16,7 @@ from leasehold.domain.change import on_run
 from leasehold.domain.document import Write
 from leasehold.domain.manifest import KeptValue, run_ref
 from leasehold.errors import StoreUnavailableError
-from leasehold.services.manage_lease import acquire_run
+from leasehold.services.claim_step import acquire_run
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.functions.conftest import Function, spoil

@@ -100,6 +100,7 @@ class Known:
     ends: Counter[str] = field(default_factory=Counter)
     stuck: int = 0  # interruptions since the last progress
     lost: int = 0  # tasks in a row, without a lease in between
+    furthest: dict[str, int] = field(default_factory=dict)  # iterations by phase
     checkpoint: Kept | None = None
     elsewhere: bool = False  # how its dispatch was frozen
     kept: str | None = None

@@ -28,6 +28,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, as_write
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
+from leasehold.domain.lifecycle.holding import MAX_PHASES
 from leasehold.domain.manifest import KeptValue, Manifest, to_document
 from leasehold.domain.status import DeadLetterReason, Outcome, RunStatus
 from leasehold.domain.task import Task
@@ -221,6 +222,7 @@ class World(RuleBasedStateMachine):
         assert step not in known.handed_off, "a step is handed off once"
         known.handed_off[step] = output
         known.kept = known.checkpoint = None
+        known.furthest = {}
         if step != PLAN[-1]:
             known.ends.clear()
             known.stuck = 0
@@ -253,9 +255,10 @@ class World(RuleBasedStateMachine):
     @rule(
         what=_weighted(
             complete=3, complete_and_go_on=2, nothing=3, fail=2, block=1, release=1, hang=1
-        )
+        ),
+        keeps=st.sampled_from([False, False, True]),
     )
-    def by_the_book(self, what: str) -> None:
+    def by_the_book(self, what: str, keeps: bool) -> None:
         """A worker gets the latest run when it should, and does the next thing."""
         run_id = self.nth_run(0)
         dispatch, workers = self.runs[run_id].dispatch, len(self.workers)
@@ -264,6 +267,8 @@ class World(RuleBasedStateMachine):
             self.claim(run_id)
         else:
             self.hint(run_id, dispatch.generation)
+        if len(self.workers) > workers and keeps:
+            self.checkpoint(self.workers[-1])
         if len(self.workers) > workers and what != "nothing":
             getattr(self, what)(self.workers[-1])
 
@@ -312,7 +317,11 @@ class World(RuleBasedStateMachine):
         getattr(self, then)(worker)
 
     @precondition(lambda self: self.workers)
-    @rule(recent=RECENT, late=st.integers(0, 600), then=_weighted(nobody=2, claim=2, sweep=1))
+    @rule(
+        recent=RECENT,
+        late=st.integers(0, 600),
+        then=_weighted(nobody=2, claim=2, sweep=1, current_hint=1),
+    )
     def partition(self, recent: int, late: int, then: str) -> None:
         """A worker that was cut off comes back once its lease is over, whoever took its place."""
         worker = self.workers[-1 - recent % len(self.workers)]
@@ -346,6 +355,7 @@ class World(RuleBasedStateMachine):
             retry=2,
             sweep=1,
             sweep_of_long_ago=1,
+            current_hint=1,
             old_hint=1,
             forged_hint=1,
             give_up=1,
@@ -378,6 +388,9 @@ class World(RuleBasedStateMachine):
         self.deploy(None)
 
     # -- hints ---------------------------------------------------------------------------------
+
+    def current_hint(self, run_id: str) -> None:
+        self.hint(run_id, self.runs[run_id].dispatch.generation)
 
     def old_hint(self, run_id: str) -> None:
         self.hint(run_id, self.runs[run_id].dispatch.generation - 1)
@@ -574,8 +587,7 @@ class World(RuleBasedStateMachine):
 
     def checkpoint(self, worker: Worker, phase: str | None = None, more: int = 1) -> None:
         known = self.known[worker.run_id]
-        before = known.checkpoint
-        last = before or Kept("", 3, 0)
+        last = known.checkpoint or Kept("", 3, 0)
         kept = Kept(phase or last.phase, last.iterations + more, worker.fence.fencing_token)
         checkpoint = partial(
             lifecycle.checkpoint,
@@ -590,7 +602,9 @@ class World(RuleBasedStateMachine):
 
         if change is not None:
             known.checkpoint = kept
-            if before is None or kept.phase != before.phase or more > 0:
+            is_told_apart = kept.phase in known.furthest or len(known.furthest) < MAX_PHASES
+            if is_told_apart and kept.iterations > known.furthest.get(kept.phase, -1):
+                known.furthest[kept.phase] = kept.iterations
                 known.stuck = 0
 
     def checkpoint_again(self, worker: Worker) -> None:
@@ -722,6 +736,12 @@ class World(RuleBasedStateMachine):
         assert change.outcome is expected
         known.let_go()
         known.settled = (worker.fence.lease_id, change.outcome)
+        note = change.manifest.last_settlement
+        assert note is not None
+        assert (note.lease_id, note.fencing_token) == (
+            worker.fence.lease_id,
+            worker.fence.fencing_token,
+        )
         return change
 
     def expire(self, run_id: str, lease_id: str, *, gone: bool) -> None:
@@ -786,7 +806,7 @@ class World(RuleBasedStateMachine):
             known = self.known[run_id]
             known.kept, known.stuck = None, 0
             if manifest.status is RunStatus.BLOCKED:
-                known.checkpoint = None
+                known.checkpoint, known.furthest = None, {}
 
     def approve(self, run_id: str) -> None:
         manifest, known = self.runs[run_id], self.known[run_id]

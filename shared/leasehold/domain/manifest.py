@@ -114,8 +114,18 @@ class Settlement(Stored):
     outcome: Outcome
 
 
+class PhaseReached(Stored):
+    """The most iterations of a phase that were ever kept."""
+
+    phase: str
+    iteration_count: int
+
+
 class Checkpoint(Stored):
-    """What an attempt can go on from: partial results as JSON text, or the artifact's name."""
+    """What an attempt can go on from: partial results as JSON text, or the artifact's name.
+
+    `furthest` says how far the step ever was: what goes back and comes again is no progress.
+    """
 
     step: str
     trial: int
@@ -125,6 +135,7 @@ class Checkpoint(Stored):
     ref: str | None = None
     saved_at: AwareDatetime
     fencing_token: int
+    furthest: tuple[PhaseReached, ...] = ()
 
     @property
     def partial_results(self) -> KeptValue:

@@ -1,21 +1,19 @@
-"""Leases for workers that run elsewhere: a step is claimed, held, and settled, each in one commit.
+"""What workers that run elsewhere do with a lease they were given: hold it, and settle the step.
 
-What a worker shows with each call is its run, its lease and the token that came with it; the
-lifecycle decides what that is worth.
+What one shows with each call is its run, its lease and the token that came with it; the lifecycle
+decides what that is worth. How it gets a lease: `services/claim_step.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, on_run
 from leasehold.domain.document import Ref
 from leasehold.domain.lease import Fence, held_lease
-from leasehold.domain.lifecycle.attempt import EARLY
 from leasehold.domain.manifest import (
     ErrorRecord,
     KeptValue,
@@ -26,37 +24,15 @@ from leasehold.domain.manifest import (
     run_ref,
 )
 from leasehold.domain.result import Finished
-from leasehold.domain.status import Outcome
-from leasehold.errors import (
-    ArtifactNotFoundError,
-    InvalidRequestError,
-    LeaseHeldError,
-    LeaseholdError,
-    LeaseLostError,
-    NothingToClaimError,
-    UnknownRunError,
-    UnreadableRunError,
-)
-from leasehold.ports.documents import Query, Snapshot
-from leasehold.ports.values import OUTPUT_BYTES, check_size, digest, keep, load
+from leasehold.errors import InvalidOutputError, LeaseLostError, UnknownRunError
+from leasehold.ports.documents import Snapshot
+from leasehold.ports.values import OUTPUT_BYTES, check_size, digest, keep
 from leasehold.registry.dispatch import REMOTE
 from leasehold.services.engine import Engine, follow_up
-from leasehold.services.execute_step import recorded, settlement, through_gates
+from leasehold.services.execute_step import settlement, through_gates
 from leasehold.services.shut_down import INSTANCE_SHUTDOWN
 
-#: How many waiting runs are looked at in one query, and how many queries a claim makes at most:
-#: whoever lost all of those to other workers asks again.
-PAGE: Final = 10
-PAGES: Final = 3
-
 _MAX_SHOWN: Final = 128
-
-
-class InvalidOutputError(LeaseholdError):
-    """The output of a worker elsewhere does not fit; its lease is held still."""
-
-    code = "invalid_output"
-    text: ClassVar[str] = "{problem} Nothing was changed; correct it and complete once more."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,60 +43,6 @@ class Shown:
     fence: Fence
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """A step that is a worker's now.
-
-    Args:
-        manifest: the run, with its lease.
-        given: what the step is given, as JSON text.
-        partial_results: of the manifest's checkpoint, as JSON text; None: begin at the beginning.
-    """
-
-    manifest: Manifest
-    given: str
-    partial_results: str | None
-
-
-def claim_step(engine: Engine, step_type: str, holder: str) -> Claimed:
-    """Give the worker the step of this type that waits longest.
-
-    Raises:
-        UnknownKeyError, InvalidRequestError: no step type for workers elsewhere has that name.
-        NothingToClaimError: none waits, or other workers were faster.
-        StoreUnavailableError: a lease may have been given and not told; it ends by itself.
-    """
-    if engine.catalog.steps[step_type].handler != REMOTE:
-        remote = [step.step_type for step in engine.catalog.steps if step.handler == REMOTE]
-        names = ", ".join(remote) or "none"
-        allowed = f"a step for workers elsewhere ({names}); execute_step runs the others"
-        raise InvalidRequestError(field="stepType", value=step_type, allowed=allowed)
-    for run_id in _waiting(engine, step_type):
-        try:
-            return acquire_run(engine, run_id, holder)
-        except (LeaseHeldError, NothingToClaimError):  # another worker was faster
-            continue
-    raise NothingToClaimError(problem=f"no step {step_type!r} waits for a worker now")
-
-
-def acquire_run(engine: Engine, run_id: str, holder: str) -> Claimed:
-    """Give the worker the current step of one run, whoever it waits for.
-
-    Raises:
-        UnknownRunError: there is no such run.
-        LeaseHeldError, NothingToClaimError: another worker has it, or it waits for none.
-        StoreUnavailableError: as `claim_step`.
-    """
-    claim = partial(
-        lifecycle.claim, rules=engine.rules, lease_id=engine.clock.new_id(), holder=holder
-    )
-    change = _change(engine, run_id, claim, locked=True)
-    run = change.manifest
-    if change.outcome is not Outcome.ACQUIRED:  # to take over was one interruption too many
-        raise _nothing(run, f"run {run_id} was given up: {run.dead_letter_detail}")
-    return Claimed(run, _given(engine, run), _partial_results(engine, run))
-
-
 def renew_lease(engine: Engine, shown: Shown, progress: Progress | None = None) -> Change:
     """Let the lease run on, and note how far the worker is.
 
@@ -128,7 +50,7 @@ def renew_lease(engine: Engine, shown: Shown, progress: Progress | None = None) 
         UnknownRunError, LeaseLostError, StoreUnavailableError: nothing was changed.
     """
     renew = partial(lifecycle.renew, rules=engine.rules, fence=shown.fence, progress=progress)
-    return _change(engine, shown.run_id, renew)
+    return change_run(engine, shown.run_id, renew)
 
 
 def save_checkpoint(
@@ -153,7 +75,7 @@ def save_checkpoint(
         phase=phase,
         partial_results=keep(engine.artifacts, partial_results, f"{name}.json", beside=beside),
     )
-    return _change(engine, shown.run_id, save)
+    return change_run(engine, shown.run_id, save)
 
 
 def complete_step(engine: Engine, shown: Shown, output: str, status: str) -> Change:
@@ -173,7 +95,7 @@ def complete_step(engine: Engine, shown: Shown, output: str, status: str) -> Cha
     _check_output(engine, run, output)
     check_size("output", output, OUTPUT_BYTES)
     result = through_gates(engine, run, Finished(output, status))
-    return _change(engine, shown.run_id, settlement(engine, run, shown.fence, result))
+    return change_run(engine, shown.run_id, settlement(engine, run, shown.fence, result))
 
 
 def fail_step(engine: Engine, shown: Shown, error: ErrorRecord, *, permanent: bool) -> Change:
@@ -184,7 +106,7 @@ def fail_step(engine: Engine, shown: Shown, error: ErrorRecord, *, permanent: bo
     """
     facts: dict[str, Any] = {"rules": engine.rules, "fence": shown.fence}
     fail = partial(lifecycle.fail, **facts, error=error, permanent=permanent)
-    return _change(engine, shown.run_id, fail)
+    return change_run(engine, shown.run_id, fail)
 
 
 def release_step(engine: Engine, shown: Shown) -> Change:
@@ -194,37 +116,15 @@ def release_step(engine: Engine, shown: Shown) -> Change:
         UnknownRunError, LeaseLostError, StoreUnavailableError: as `renew_lease`.
     """
     facts: dict[str, Any] = {"rules": engine.rules, "fence": shown.fence}
-    return _change(
+    return change_run(
         engine, shown.run_id, partial(lifecycle.release, **facts, reason=INSTANCE_SHUTDOWN)
     )
 
 
-def _waiting(engine: Engine, step_type: str) -> Iterator[str]:
-    """Tell the runs that wait for a worker at this step and are due, oldest first."""
-    after = None
-    for _ in range(PAGES):
-        query = Query(
-            "runs",
-            order_by="alarmAt",
-            equal={"claimable": step_type},
-            limit=PAGE,
-            after=after,
-        )
-        page = engine.documents.query(query)
-        for found in page:
-            try:
-                due_at = manifest_of(found.ref.id, found.document).dispatch.not_before
-            except UnreadableRunError as error:  # it must not hide those behind it
-                engine.log(str(error))
-                continue
-            if due_at <= found.read_at + EARLY:
-                yield found.ref.id
-        if len(page) < PAGE:
-            return
-        after = (page[-1].document["alarmAt"], page[-1].ref.id)
-
-
-def _change(engine: Engine, run_id: str, transition: Transition, *, locked: bool = False) -> Change:
+def change_run(
+    engine: Engine, run_id: str, transition: Transition, *, locked: bool = False
+) -> Change:
+    """Commit the transition, and do what it owes; it raises what each call above does."""
     decide = on_run(run_id, transition)
     committed = engine.documents.transact(_ref(run_id), decide, locked=locked)
     return follow_up(engine, committed.answer)
@@ -268,28 +168,3 @@ def _check_output(engine: Engine, run: Manifest, output: str) -> None:
             issues=misfit.validation_issues,
             issue_count=misfit.validation_issue_count,
         )
-
-
-def _given(engine: Engine, run: Manifest) -> str:
-    """Return what the step is given; a run whose value is lost is given up."""
-    try:
-        return load(engine.artifacts, run.given)
-    except ArtifactNotFoundError as error:
-        assert run.lease is not None  # noqa: S101 - it was just given
-        shown = Shown(run.run_id, Fence(run.lease.lease_id, run.fencing_token))
-        ended = fail_step(engine, shown, recorded(error), permanent=True)
-        raise _nothing(ended.manifest, f"run {run.run_id} was given up: {error.message}") from None
-
-
-def _partial_results(engine: Engine, run: Manifest) -> str | None:
-    if run.checkpoint is None:
-        return None
-    try:
-        return load(engine.artifacts, run.checkpoint.partial_results)
-    except ArtifactNotFoundError as error:
-        engine.log(f"run {run.run_id} begins its step at the beginning: {error}")
-        return None
-
-
-def _nothing(run: Manifest, problem: str) -> NothingToClaimError:
-    return NothingToClaimError(problem=problem, run_id=run.run_id, state=run.state)

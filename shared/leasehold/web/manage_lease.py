@@ -14,12 +14,10 @@ from leasehold.domain.manifest import ErrorRecord, Lease, Progress
 from leasehold.domain.result import OUTPUT_STATUSES
 from leasehold.errors import LeaseHeldError, NothingToClaimError
 from leasehold.ports.values import OUTPUT_BYTES
+from leasehold.services.claim_step import Claimed, acquire_run, claim_step
 from leasehold.services.engine import Engine
 from leasehold.services.manage_lease import (
-    Claimed,
     Shown,
-    acquire_run,
-    claim_step,
     complete_step,
     fail_step,
     release_step,

@@ -9,7 +9,8 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
-from leasehold.domain.manifest import Checkpoint, KeptValue, Manifest
+from leasehold.domain.lifecycle.holding import MAX_PHASES
+from leasehold.domain.manifest import Checkpoint, KeptValue, Manifest, PhaseReached
 from leasehold.domain.status import Outcome
 from leasehold.errors import LeaseLostError
 from tests.unit.domain.runs import At, Bound, Runs
@@ -56,6 +57,7 @@ def test_a_checkpoint_keeps_what_the_attempt_has_and_renews_its_lease(
         inline='["Dear"]',
         saved_at=at(20),
         fencing_token=1,
+        furthest=(PhaseReached(phase="read", iteration_count=3),),
     )
     assert run.checkpoint.partial_results == KeptValue(text='["Dear"]')
 
@@ -252,6 +254,30 @@ def test_progress_is_more_iterations_or_another_phase(
 
     assert (run.checkpoint.iteration_count, run.checkpoint.phase) == (iterations, phase)
     assert (run.interruptions, run.attempts.interrupted) == (interruptions, 1)
+
+
+def test_to_come_again_to_where_it_was_is_no_progress(runs: Runs) -> None:
+    """A handler that ignores its checkpoint and is cut short each time ends all the same."""
+    run = runs.leased()
+    for at in (1, 2):
+        run = runs.checkpointed(run, at=at, iterations=1)
+        run = runs.checkpointed(run, at=at, iterations=2)
+        run = interrupted(runs, run, at=at)
+
+    assert run.interruptions == 2
+
+
+def test_phases_beyond_the_most_that_are_told_apart_are_no_progress(runs: Runs) -> None:
+    """Names that are made up each time would let a step run for ever."""
+    run = runs.leased()
+    for number in range(MAX_PHASES):
+        run = runs.checkpointed(run, at=1, iterations=0, phase=f"phase {number}")
+    run = interrupted(runs, run, at=2)
+
+    run = runs.checkpointed(run, at=3, iterations=9, phase="one more")
+
+    assert (run.checkpoint.phase, run.interruptions) == ("one more", 1)
+    assert len(run.checkpoint.furthest) == MAX_PHASES
 
 
 def test_the_first_checkpoint_is_progress(runs: Runs) -> None:

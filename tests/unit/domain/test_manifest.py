@@ -106,6 +106,7 @@ def test_a_manifest_with_a_checkpoint_comes_back_from_json_as_it_was(runs: Runs)
         "inline": '["Dear"]',
         "savedAt": "2026-01-01T12:00:05Z",
         "fencingToken": 1,
+        "furthest": [{"phase": "read", "iterationCount": 3}],
     }
 
 

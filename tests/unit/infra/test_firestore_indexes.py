@@ -22,8 +22,8 @@ from leasehold.domain.trace import TraceEvent
 from leasehold.errors import NothingToClaimError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.adopt_runs import live_runs
+from leasehold.services.claim_step import claim_step
 from leasehold.services.engine import Engine
-from leasehold.services.manage_lease import claim_step
 from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock

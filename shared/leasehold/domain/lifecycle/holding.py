@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from leasehold.domain.change import Change, change_to
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence, held_lease
-from leasehold.domain.manifest import Checkpoint, KeptValue, Manifest, Progress
+from leasehold.domain.manifest import Checkpoint, KeptValue, Manifest, PhaseReached, Progress
 from leasehold.domain.status import Outcome, RunEvent, after
+
+#: So many phases of a step are told apart; further ones are kept, and are no progress.
+MAX_PHASES: Final = 32
 
 
 def renew(
@@ -43,16 +47,18 @@ def checkpoint(
 ) -> Change:
     """Keep what the attempt has so far, in place of what was kept before; the lease is renewed.
 
-    More iterations, or another phase, are progress: interruptions are counted anew from here.
+    More iterations of a phase than ever before are progress: interruptions are counted anew from
+    here.
 
     Raises:
         LeaseLostError: the lease is not the one that is held.
     """
     update = _renewed(manifest, now, rules, fence)
-    before = manifest.checkpoint
-    is_progress = (
-        before is None or before.phase != phase or before.iteration_count < iteration_count
-    )
+    known = () if manifest.checkpoint is None else manifest.checkpoint.furthest
+    before = {reached.phase: reached.iteration_count for reached in known}
+    is_progress = before.get(phase, -1) < iteration_count and _is_counted(phase, before)
+    if is_progress:
+        before[phase] = iteration_count
     kept = Checkpoint(
         step=manifest.current_step,
         trial=manifest.trial,
@@ -62,11 +68,19 @@ def checkpoint(
         ref=partial_results.ref,
         saved_at=now,
         fencing_token=manifest.fencing_token,
+        furthest=tuple(
+            PhaseReached(phase=name, iteration_count=count) for name, count in before.items()
+        ),
     )
     update |= {"checkpoint": kept}
     if is_progress:
         update["interruptions"] = 0
     return change_to(manifest, now, rules, Outcome.CHECKPOINTED, **update)
+
+
+def _is_counted(phase: str, before: Mapping[str, int]) -> bool:
+    """Return whether a phase can be progress: names that are made up each time cannot be."""
+    return phase in before or len(before) < MAX_PHASES
 
 
 def _renewed(manifest: Manifest, now: datetime, rules: Rules, fence: Fence) -> dict[str, Any]:
