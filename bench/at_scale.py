@@ -3,12 +3,12 @@
 A sweep finds the runs that are due among all that are active, and a list gives a page of them:
 neither may read more because there are more. The floor beside a count is its limit, so a ratio up
 to 1 holds; beside a time or the steps of SQLite's virtual machine it is what the same took on a
-store of a hundredth of the runs.
+store of 1,000 active runs.
 
 The batch runs in a process of its own, which is killed with SIGKILL again and again; in the end
 each dead run has been recreated, and none twice.
 
-On the emulator of Firestore there are a tenth of the runs, unless LEASEHOLD_LONG=1.
+The emulator of Firestore takes three GB and two minutes for it; `--active` makes it fewer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ PAGE: Final = 50
 PAGE_READS: Final = 60
 BACKLOG: Final = 5000
 HALTED: Final = 75  # EX_TEMPFAIL: the same may succeed later
-SHARE: Final = 100  # the small store has one run where the large one has so many
+KILLS: Final = (1, 150, 37, 211, 99)  # after so many runs, one after the other
+TRIES: Final = 10
+SMALL: Final = 1000  # active runs of the small store
 
 FILTERS: Final[Mapping[str, RunFilter]] = {
     "no filter": RunFilter(),
@@ -72,11 +74,15 @@ def cost_of_a_page(place: Place, wanted: RunFilter) -> tuple[int, int]:
     return place.counting.reads - reads, place.steps - steps
 
 
-def recreate(seconds_between_kills: Sequence[float], place: Place, dead: int) -> tuple[int, int]:
-    """Recreate the dead runs by a batch that is killed so often; return new runs, and kills."""
-    kills = sum(_batch(place, seconds) is None for seconds in seconds_between_kills)
-    while (code := _batch(place, None)) != 0:
-        assert code == HALTED, code
+def recreate(kills: Sequence[int], place: Place, dead: int) -> tuple[int, int]:
+    """Recreate the dead runs by a batch that is killed so often; return new runs, and kills.
+
+    Args:
+        kills: after how many runs each process is killed.
+        place: the store.
+        dead: how many dead runs it has.
+    """
+    ends = [_batch_to_its_end(place, kill_after) for kill_after in (*kills, None)]
     asked = Asked(Operation.RECREATE, "bench")
     assert batch(place.engine, asked, DEAD, limit=MAX_LIMIT).matched == 0, "something was left"
     olds = {run.run_id: run for run in _all(place, DEAD)}
@@ -84,21 +90,30 @@ def recreate(seconds_between_kills: Sequence[float], place: Place, dead: int) ->
     assert len(olds) == dead
     assert all(len(run.recreated_as) == 1 for run in olds.values())
     assert {run.run_id for run in news} == {run.recreated_as[0] for run in olds.values()}
-    return len(news), kills
+    return len(news), ends.count(None)
 
 
-def _batch(place: Place, seconds: float | None) -> int | None:
+def _batch_to_its_end(place: Place, kill_after: int | None) -> int | None:
+    """Give the batch again where it came to a halt; return its exit code, None: it was killed."""
+    for _ in range(TRIES):
+        code = _batch(place, kill_after)
+        if code != HALTED:
+            break
+    assert code in {0, None}, code
+    return code
+
+
+def _batch(place: Place, kill_after: int | None) -> int | None:
     """Run the batch in a process of its own; return its exit code, or None: it was killed."""
     words = [sys.executable, "-m", "bench.at_scale", "--batch"]
     environ = os.environ | place.environ
     with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, text=True) as child:  # noqa: S603 - this program
         assert child.stdout is not None
-        assert child.stdout.readline() == "begins\n"
-        try:
-            return child.wait(seconds)
-        except subprocess.TimeoutExpired:
+        if kill_after is not None and all(child.stdout.readline() for _ in range(kill_after)):
             child.kill()
             return None
+        child.communicate()
+    return child.returncode
 
 
 def _all(place: Place, wanted: RunFilter) -> list[Manifest]:
@@ -113,13 +128,12 @@ def _all(place: Place, wanted: RunFilter) -> list[Manifest]:
 
 
 def serve_a_batch() -> int:
-    """Recreate the dead runs of the store of the environment; return the exit code.
+    """Recreate the dead runs of the store of the environment, a line each; return the exit code.
 
     Firestore keeps the locks of a process that was killed for a minute: the batch comes to a halt
     there, and is given again, as a person would.
     """
-    engine = boot(tasks=OwnTasks()).engine
-    print("begins", flush=True)
+    engine = boot(tasks=OwnTasks(), observe=lambda _: print("recreated", flush=True)).engine
     try:
         batch(engine, Asked(Operation.RECREATE, "bench"), DEAD, limit=MAX_LIMIT)
     except StoreUnavailableError:
@@ -127,9 +141,9 @@ def serve_a_batch() -> int:
     return 0
 
 
-def on_sqlite(size: Size, kills: Sequence[float]) -> list[Figure]:
+def on_sqlite(size: Size, kills: Sequence[int]) -> list[Figure]:
     """Return the figures of SQLite, beside those of a small store."""
-    small = Size(size.active // SHARE, size.due, size.dead // 10)
+    small = Size(SMALL, size.due, size.dead // 10)
     of = f"{size.active:,} on SQLite"
     figures = []
     with sqlite_place(small) as floor, sqlite_place(size) as place:
@@ -156,7 +170,7 @@ def on_sqlite(size: Size, kills: Sequence[float]) -> list[Figure]:
     return figures
 
 
-def on_firestore(host: str, size: Size, kills: Sequence[float]) -> list[Figure]:
+def on_firestore(host: str, size: Size, kills: Sequence[int]) -> list[Figure]:
     """Return the figures of the emulator."""
     of = f"{size.active:,} on Firestore"
     figures = []
@@ -172,7 +186,7 @@ def on_firestore(host: str, size: Size, kills: Sequence[float]) -> list[Figure]:
     return figures
 
 
-def _recreated(kills: Sequence[float], place: Place, dead: int, of: str) -> Figure:
+def _recreated(kills: Sequence[int], place: Place, dead: int, of: str) -> Figure:
     new, killed = recreate(kills, place, dead)
     named = f"recreated once of {dead:,} dead in {of}, batch killed {killed} times"
     return figure(named, "runs", [(new, dead)], at_least=1.0, at_most=1.0)
@@ -187,12 +201,10 @@ def main() -> int:
     given = parser.parse_args()
     if given.batch:
         return serve_a_batch()
-    kills = (0.1, 0.3, 0.5, 0.7, 0.9)
-    figures = on_sqlite(Size(given.active, 100, given.dead), kills)
+    size = Size(given.active, min(100, given.active), given.dead)
+    figures = on_sqlite(size, KILLS)
     try:
-        share = 1 if os.environ.get("LEASEHOLD_LONG") == "1" else 10
-        size = Size(given.active // share, 100, given.dead // share)
-        figures += on_firestore(firestore_host(), size, kills)
+        figures += on_firestore(firestore_host(), size, KILLS)
     except MissingEmulatorError as missing:
         print(f"NO FIRESTORE EMULATOR, so that half is left out: {missing}")
     report("at_scale", figures)

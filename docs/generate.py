@@ -15,6 +15,7 @@ from typing import Final
 from leasehold import errors
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.status import NEXT, AttemptEnd, RunEvent, RunStatus
+from leasehold.registry.dead_letters import DEAD_LETTERS
 from leasehold.registry.settings import SETTINGS
 from leasehold.registry.trace_events import TRACE_EVENTS
 
@@ -180,6 +181,23 @@ def trace_events() -> str:
     return _table(["event", "kept", "meaning"], rows)
 
 
+def dead_letters() -> str:
+    """Return why runs are given up, and what to do then."""
+    rows = [
+        [
+            f"`{entry.key}`",
+            entry.label,
+            entry.severity,
+            entry.meaning,
+            entry.remediation,
+            ", ".join(f"`{name}`" for name in entry.thresholds),
+        ]
+        for entry in DEAD_LETTERS
+    ]
+    heads = ["reason", "label", "severity", "what has happened", "what to do", "decided by"]
+    return _table(heads, rows)
+
+
 def settings() -> str:
     """Return the settings of a bundle."""
     rows = [
@@ -199,6 +217,7 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "errors": error_codes,
     "handler-errors": handler_errors,
     "events": trace_events,
+    "dead-letters": dead_letters,
     "settings": settings,
 }
 

@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from bench import (
+    at_scale,
     bundle_steps,
     cold_start,
     durable_steps,
     firestore_steps,
     lease_cost,
+    many_runs,
     measuring,
     recovery,
 )
-from tests.emulators import need_firestore
+from tests.emulators import firestore_host, need_firestore
 
 ROW = {"name", "value", "unit", "floor", "ratio", "target", "holds"}
 
@@ -90,3 +92,25 @@ def test_a_ratio_is_the_median_of_its_rounds() -> None:
     row = measuring.figure("x", "steps/s", [(10, 10), (30, 10), (20, 10)], at_least=2.5)
 
     assert (row.ratio, row.value, row.floor, row.target, row.holds) == (2, 20, 10, ">= 2.5", False)
+
+
+def test_neither_sweep_nor_list_reads_more_where_there_is_more() -> None:
+    """The counts are exact, however few the runs; and a killed batch does nothing twice."""
+    rows = at_scale.on_sqlite(many_runs.Size(6000, 100, 600), kills=(1, 70))
+
+    assert all(row.holds for row in rows)
+    assert {row.value for row in rows if row.name.startswith("reads: page")} == {51}
+    assert {row.value for row in rows if row.name.startswith("reads: sweep of 100 due")} == {100}
+    assert (rows[-2].name, rows[-2].value) == (
+        "recreated once of 600 dead in 6,000 on SQLite, batch killed 2 times",
+        600,
+    )
+
+
+def test_the_same_is_read_on_firestore() -> None:
+    need_firestore()
+
+    rows = at_scale.on_firestore(firestore_host(), many_runs.Size(1200, 100, 60), kills=())
+
+    assert all(row.holds for row in rows)
+    assert [row.value for row in rows] == [*[51] * 8, 100, 60]

@@ -30,6 +30,7 @@ PAGES = {
     ],
     "errors.md": ["errors", "handler-errors"],
     "events.md": ["events"],
+    "operations.md": ["dead-letters"],
     "settings.md": ["settings"],
 }
 

@@ -120,9 +120,9 @@ class Child:
         if self._keeper is not None:
             self._keeper.join()
 
-    def kill_left_behind(self) -> None:
-        """Kill what dead workers of this server left behind."""
-        if self._process is not None and (killed := kill_left_behind(self._process.pid)):
+    def kill_left_behind(self, holder: str) -> None:
+        """Kill what a dead worker of this server left behind."""
+        if self._process is not None and (killed := kill_left_behind(self._process.pid, holder)):
             self.tell(f"{killed} processes that a dead worker left behind are killed")
 
     def _keep(self) -> None:

@@ -27,8 +27,8 @@ class DeadWorkers:
     Args:
         engine: the parts.
         is_gone: whether the holder of a lease is known to work no more.
-        clear: kills what a dead worker left behind; called before its lease is ended, so that
-            the next attempt has the place for itself.
+        clear: kills what a dead worker, whose name it is given, left behind; called before its
+            lease is ended, so that the next attempt has the place for itself.
         tell: told in a line what was done, and what could not be.
     """
 
@@ -37,7 +37,7 @@ class DeadWorkers:
         engine: Engine,
         *,
         is_gone: Callable[[str], bool],
-        clear: Callable[[], object],
+        clear: Callable[[str], object],
         tell: Callable[[str], None],
     ) -> None:
         self._engine = engine
@@ -84,7 +84,7 @@ class DeadWorkers:
         lease = get_run(self._engine, run_id).lease
         if lease is None or not self._is_gone(lease.holder):
             return False
-        self._clear()
+        self._clear(lease.holder)
         return expire_if_gone(self._engine, run_id, is_gone=self._is_gone)
 
 

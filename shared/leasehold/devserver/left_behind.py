@@ -1,8 +1,10 @@
 """What a dead worker leaves behind: processes of its server's session that the server lost.
 
-A server leads a session of its own, and whatever is started below it stays in that session,
-unless it asks for another one. When a worker dies, the kernel gives its children to a process
-outside: then they are still of the session, and do not descend from the server any more.
+A worker names itself in the environment of what it starts, so its processes are known wherever
+they went. Those that it only forked have no such name. But a server leads a session of its own,
+and what is started below it stays in that session, unless it asks for another one: when a worker
+dies, the kernel gives its children to a process outside, and they do not descend from the server
+any more.
 """
 
 from __future__ import annotations
@@ -15,9 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from leasehold.worker.holder import HOLDER
+
 #: What is killed may have just started something more: it is looked for again, so many times.
 _LOOKS: Final = 20
 _BETWEEN_S: Final = 0.005
+_SAYS: Final = f"{HOLDER}=".encode()
 
 
 class Process(NamedTuple):
@@ -25,29 +30,32 @@ class Process(NamedTuple):
 
     Args:
         started: ticks since boot: a pid alone may be given to another process later.
+        holder: the worker that it was started by, or by whose processes; None: it is not said.
     """
 
     pid: int
     parent: int
     session: int
     started: str
+    holder: str | None = None
 
 
-def kill_left_behind(server: int) -> int:
-    """Kill what is of the server's session but not below it; return how many that were.
+def kill_left_behind(server: int, holder: str | None = None) -> int:
+    """Kill what a dead worker left behind; return how many that were.
 
-    All of the session where the server itself is gone; nothing on a system without /proc.
+    Nothing on a system without /proc.
 
     Args:
         server: the pid of the master, which leads the session.
+        holder: the worker; None: the server itself is gone, and all of its session is meant.
     """
     killed: set[tuple[int, str]] = set()
     for _ in range(_LOOKS):
-        found = left_behind(processes(), server)
+        found = left_behind(processes(), server, holder)
         if not found:
             break
         # /proc is no snapshot: only what is seen so twice is killed, right after the second look
-        for process in found & left_behind(processes(), server):
+        for process in found & left_behind(processes(), server, holder):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(process.pid, signal.SIGKILL)
                 killed.add((process.pid, process.started))
@@ -55,13 +63,22 @@ def kill_left_behind(server: int) -> int:
     return len(killed)
 
 
-def left_behind(running: Mapping[int, Process], server: int) -> set[Process]:
-    """Return the processes of the server's session that do not descend from it."""
-    return {
+def left_behind(
+    running: Mapping[int, Process], server: int, holder: str | None = None
+) -> set[Process]:
+    """Return what a worker left behind: what names it, and orphans of its server that name nobody.
+
+    Without a worker: all processes of the server's session that do not descend from it.
+    """
+    orphans = {
         process
         for process in running.values()
         if process.session == server and not _descends(running, process, server)
     }
+    if holder is None:
+        return orphans
+    its_own = {process for process in running.values() if process.holder == holder}
+    return its_own | {process for process in orphans if process.holder is None}
 
 
 def processes() -> dict[int, Process]:
@@ -92,4 +109,15 @@ def _process(pid: int) -> Process | None:
     except OSError:
         return None
     state, parent, _group, session, *others = stat.rpartition(")")[2].split()
-    return None if state in "ZX" else Process(pid, int(parent), int(session), others[15])
+    if state in "ZX":
+        return None
+    return Process(pid, int(parent), int(session), others[15], _holder_of(pid))
+
+
+def _holder_of(pid: int) -> str | None:
+    try:
+        words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # it is another user's
+        return None
+    said = (word for word in words if word.startswith(_SAYS))
+    return next((word[len(_SAYS) :].decode(errors="replace") for word in said), None)

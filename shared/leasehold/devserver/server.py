@@ -151,11 +151,11 @@ class DevServer:
         if self._bundle is not None:
             self._bundle.close()
 
-    def _clear(self) -> None:
-        """Kill what dead workers left behind; only execute_step runs handlers."""
+    def _clear(self, holder: str) -> None:
+        """Kill what a dead worker left behind; only execute_step runs handlers."""
         for child in self._children:
             if child.function is self._execute:
-                child.kill_left_behind()
+                child.kill_left_behind(holder)
 
     def _adopt(self, bundle: Bundle) -> None:
         adopted = adopt_all(bundle.engine, is_gone=_is_gone)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
 from leasehold.domain.manifest import Block, ErrorRecord
+from leasehold.domain.status import Termination
 
 T = TypeVar("T")
 
@@ -50,7 +51,7 @@ class Failed:
 class Stopped:
     """The attempt was asked to stop and did, before it was done."""
 
-    reason: str
+    reason: Termination
 
 
 Result = Finished | Refused | Failed | Stopped

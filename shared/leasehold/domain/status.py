@@ -116,6 +116,15 @@ class Outcome(StrEnum):
     RECREATED = "recreated"
 
 
+class Termination(StrEnum):
+    """Why an attempt was cut short: the `reason` of `step_terminated`."""
+
+    INSTANCE_SHUTDOWN = "instance_shutdown"  # SIGTERM, a deploy; or the worker gave the step back
+    LEASE_EXPIRED = "lease_expired"
+    DISPATCH_DEADLINE_EXCEEDED = "dispatch_deadline_exceeded"
+    CANCELLED = "cancelled"
+
+
 class DeadLetterReason(StrEnum):
     """Why a run will not be tried again."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
@@ -10,6 +10,7 @@ from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import ErrorRecord, Manifest
 from leasehold.domain.result import Finished, Result
+from leasehold.domain.status import Termination
 from leasehold.ports.documents import Committed, Snapshot
 
 
@@ -110,8 +111,12 @@ class StepRunner(Protocol[Held]):
         """Return the runs that are held now."""
         ...
 
-    def stop_all(self, reason: str) -> None:
+    def stop_all(self, reason: Termination) -> None:
         """Ask the handlers of all runs that are held to end, and of those that come later."""
+        ...
+
+    def at_once(self, calls: Sequence[Callable[[], None]]) -> None:
+        """Make the calls, none of which raises, all at the same time; wait for their ends."""
         ...
 
     def run(self, held: Held, step: StepHandler, given: str) -> Result:

@@ -24,13 +24,13 @@ from leasehold.domain.manifest import (
     run_ref,
 )
 from leasehold.domain.result import Finished
+from leasehold.domain.status import Termination
 from leasehold.errors import InvalidOutputError, LeaseLostError, UnknownRunError
 from leasehold.ports.documents import Snapshot
 from leasehold.ports.values import OUTPUT_BYTES, check_size, digest, keep
 from leasehold.registry.dispatch import REMOTE
 from leasehold.services.engine import Engine, follow_up
 from leasehold.services.execute_step import settlement, through_gates
-from leasehold.services.shut_down import INSTANCE_SHUTDOWN
 
 _MAX_SHOWN: Final = 128
 
@@ -117,7 +117,9 @@ def release_step(engine: Engine, shown: Shown) -> Change:
     """
     facts: dict[str, Any] = {"rules": engine.rules, "fence": shown.fence}
     return change_run(
-        engine, shown.run_id, partial(lifecycle.release, **facts, reason=INSTANCE_SHUTDOWN)
+        engine,
+        shown.run_id,
+        partial(lifecycle.release, **facts, reason=Termination.INSTANCE_SHUTDOWN),
     )
 
 

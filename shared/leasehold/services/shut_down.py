@@ -6,11 +6,10 @@ from functools import partial
 from typing import Final
 
 from leasehold.domain import lifecycle
+from leasehold.domain.status import Termination
 from leasehold.errors import LeaseholdError
 from leasehold.ports.step_runner import HeldRun
 from leasehold.services.engine import Engine, follow_up
-
-INSTANCE_SHUTDOWN: Final = "instance_shutdown"
 
 #: How long handlers may take: Cloud Run kills 10 s after SIGTERM, and a release takes its time.
 GRACE_S: Final = 7.0
@@ -20,26 +19,30 @@ def shut_down(engine: Engine, *, grace: float = GRACE_S) -> None:
     """Stop all attempts of this worker; after `grace` seconds none of them holds a lease.
 
     An attempt that ends by itself settles by itself. Of one that does not, the lease is given
-    back, and its step is dispatched again at once; no retry is burnt.
+    back, and its step is dispatched again at once; no retry is burnt. All are ended at once: a
+    store or a queue that hangs for one run keeps no other waiting.
     """
     over_at = engine.clock.monotonic() + grace
-    engine.runner.stop_all(INSTANCE_SHUTDOWN)
+    engine.runner.stop_all(Termination.INSTANCE_SHUTDOWN)
     seen: set[str] = set()
     while running := [held for held in engine.runner.held_runs() if _is_new(held, seen)]:
-        for held in running:
-            seen.add(held.fence.lease_id)
-            left = over_at - engine.clock.monotonic()
-            if not held.wait_settled(max(0.0, left)):
-                _give_back(engine, held)
+        seen |= {held.fence.lease_id for held in running}
+        engine.runner.at_once([partial(_end, engine, held, over_at) for held in running])
 
 
 def _is_new(held: HeldRun, seen: set[str]) -> bool:
     return not held.is_settled and held.fence.lease_id not in seen
 
 
-def _give_back(engine: Engine, held: HeldRun) -> None:
+def _end(engine: Engine, held: HeldRun, over_at: float) -> None:
+    """Wait for the end of an attempt, and bring it about where it does not come in time."""
+    if held.wait_settled(max(0.0, over_at - engine.clock.monotonic())):
+        return
     release = partial(
-        lifecycle.release, rules=engine.rules, fence=held.fence, reason=INSTANCE_SHUTDOWN
+        lifecycle.release,
+        rules=engine.rules,
+        fence=held.fence,
+        reason=Termination.INSTANCE_SHUTDOWN,
     )
     try:
         follow_up(engine, held.settle(release).answer)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import flask
 
 from leasehold.domain.manifest import is_run_id
-from leasehold.domain.status import Outcome
+from leasehold.domain.status import Outcome, Termination
 from leasehold.errors import InvalidRequestError, LeaseholdError
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.web.answers import answer, json_body, refusal, refusal_of
@@ -27,7 +27,9 @@ def answer_task(opening: Opening, request: flask.Request) -> flask.Response:
     if request.method != "POST":
         return refusal(405, "method_not_allowed", "execute_step takes POST.")
     if SHUTDOWN.shutdown_requested:
-        return refusal(500, "instance_shutdown", "This instance ends; the task comes again.")
+        return refusal(
+            500, Termination.INSTANCE_SHUTDOWN, "This instance ends; the task comes again."
+        )
     try:
         hint = hint_of(json_body(request))
     except LeaseholdError as error:

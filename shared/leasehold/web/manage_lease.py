@@ -37,13 +37,13 @@ from leasehold.web.fields import (
     word,
 )
 from leasehold.web.opening import Opening
+from leasehold.worker.failures import record_of_report
 
 #: A body may hold the largest output, and what stands around it.
 BODY_BYTES: Final = OUTPUT_BYTES + 64 * 1024
 
 _SHOWN: Final = ("runId", "leaseId", "fencingToken")
 _MAX_WORD: Final = 200
-_MAX_ERROR: Final = 4000
 
 Body = Mapping[str, Any]
 
@@ -176,20 +176,17 @@ def _progress(body: Body) -> Progress:
 
 
 def _error(body: Body) -> ErrorRecord:
-    """Return the error as it is kept; a long one is cut, as one of a handler is."""
+    """Return the error as it is kept: bounded and without secrets, as one of a handler is."""
     said = part(body, "error", ("message", "code", "type", "details"))
     given = {"code": "remote_error", "type": "RemoteError", **said}
-    details = json_text(said, "details", "error.") if "details" in said else None
-    return ErrorRecord(
-        type=word(given, "type", within="error."),
-        code=word(given, "code", within="error."),
-        message=_cut(text(said, "message", "error.")),
-        details=None if details is None else _cut(details),
+    if "details" in said:
+        json_text(said, "details", "error.")  # it must be JSON that can be kept
+    return record_of_report(
+        word(given, "type", within="error."),
+        word(given, "code", within="error."),
+        text(said, "message", "error."),
+        said.get("details"),
     )
-
-
-def _cut(long: str) -> str:
-    return long if len(long) <= _MAX_ERROR else f"{long[: _MAX_ERROR - 1]}…"
 
 
 def _lease(change: Change) -> Lease:

@@ -18,7 +18,8 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
 from leasehold.services.engine import Engine
 from leasehold.services.shut_down import shut_down
-from leasehold.worker.shutdown import ShutdownCoordinator
+from leasehold.worker.holder import HOLDER
+from leasehold.worker.shutdown import ENDING, ShutdownCoordinator
 
 #: Of this process; heard from the moment that a function is imported, before its server starts.
 SHUTDOWN: Final = ShutdownCoordinator()
@@ -39,7 +40,7 @@ class Opening:
     _forget: Callable[[], None] = field(default=lambda: None)
 
     def __post_init__(self) -> None:
-        SHUTDOWN.listen()
+        SHUTDOWN.listen(*ENDING)
         self.catalog = load_catalog(read_settings(self.environ)["LEASEHOLD_CATALOG"])
 
     @property
@@ -48,6 +49,7 @@ class Opening:
         with self._lock:
             if self._bundle is None:
                 self._bundle = boot(self.environ, catalog=self.catalog)
+                os.environ[HOLDER] = self._bundle.engine.holder  # for what handlers start
                 self._forget = SHUTDOWN.on_stop(partial(shut_down, self._bundle.engine))
                 SHUTDOWN.watch()
             return self._bundle.engine

@@ -20,6 +20,10 @@ from leasehold.worker.held_run import HeldRun
 _LOG: Final = logging.getLogger("leasehold.step")
 _MAX_MESSAGE: Final = 200
 
+MAX_PHASE: Final = 128
+#: Every store keeps a whole number of 64 bits.
+MAX_ITERATIONS: Final = 2**63 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class IncrementalState:
@@ -100,18 +104,14 @@ class StepContext:
         Args:
             iteration_count: how many iterations are done.
             partial_results: JSON values or pydantic models.
-            phase: the part of the work, where it has several.
+            phase: the part of the work, where it has several; at most 128 printable characters.
 
         Raises:
             InvalidRequestError, TooLargeError: the results cannot be kept.
             LeaseLostError: the run is another worker's now. Let it pass: the attempt is over.
             StoreUnavailableError: it could not be stored while the lease was held.
         """
-        if not isinstance(iteration_count, int) or iteration_count < 0:
-            allowed = "a whole number, 0 or more"
-            raise InvalidRequestError(
-                field="iteration_count", value=iteration_count, allowed=allowed
-            )
+        _check_place(iteration_count, phase)
         try:
             text = pydantic_core.to_json(partial_results, inf_nan_mode="constants").decode()
             pydantic_core.from_json(text, allow_inf_nan=False)
@@ -165,6 +165,18 @@ def output_of(manifest: Manifest, store: Artifacts, step_type: str) -> Any:
         allowed = ", ".join(done) or "none yet"
         raise InvalidRequestError(field="step_type", value=step_type, allowed=allowed)
     return pydantic_core.from_json(load(store, kept))
+
+
+def _check_place(iteration_count: int, phase: str) -> None:
+    is_count = isinstance(iteration_count, int) and not isinstance(iteration_count, bool)
+    if not is_count or not 0 <= iteration_count <= MAX_ITERATIONS:
+        allowed = f"a whole number from 0 to {MAX_ITERATIONS}"
+        value = repr(iteration_count)[:_MAX_MESSAGE]
+        raise InvalidRequestError(field="iteration_count", value=value, allowed=allowed)
+    is_word = isinstance(phase, str) and len(phase) <= MAX_PHASE
+    if not is_word or (phase and not phase.isprintable()):
+        allowed = f"a text of at most {MAX_PHASE} printable characters"
+        raise InvalidRequestError(field="phase", value=repr(phase)[:_MAX_MESSAGE], allowed=allowed)
 
 
 class RunArtifacts:

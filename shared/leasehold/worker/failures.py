@@ -57,6 +57,18 @@ def record_of_misfit(error: ValidationError, *, code: str, what: str) -> ErrorRe
     return record.with_(validation_issues=tuple(issues))
 
 
+def record_of_report(kind: str, code: str, message: str, details: Any) -> ErrorRecord:
+    """Return the error that a worker elsewhere tells of, as it is kept; None: no details."""
+    redaction = Redaction()
+    kept = None if details is None else _told(redaction.value(details))
+    return ErrorRecord(
+        type=cut(redaction.text(kind), _MAX_EXCERPT),
+        code=cut(redaction.text(code), _MAX_EXCERPT),
+        message=_bounded(redaction.text(message)),
+        details=kept,
+    )
+
+
 def first_problem(error: ValidationError) -> str:
     """Return the first issue of a validation, and how many there are."""
     return _first_problem(error, Redaction())
@@ -121,6 +133,10 @@ def _details(error: BaseException, redaction: Redaction) -> str | None:
     plain = redaction.value(error.details)
     if plain in ([], {}, None):
         return None
+    return _told(plain)
+
+
+def _told(plain: Any) -> str:
     return _bounded(pydantic_core.to_json(_storable(plain), inf_nan_mode="strings").decode())
 
 
@@ -130,6 +146,11 @@ def _origin(error: BaseException) -> str | None:
         return None
     last = frames[-1]
     return cut(f"{Path(last.filename).name}:{last.lineno} ({last.name})", 2 * _MAX_EXCERPT)
+
+
+def told(text: str, limit: int) -> str:
+    """Return words for people without their secrets, at most so many characters of them."""
+    return cut(Redaction().text(text), limit)
 
 
 def cut(text: str, limit: int) -> str:

@@ -15,7 +15,7 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.step_runner import StepHandler
 from leasehold.ports.values import load
 from leasehold.worker.context import RunArtifacts, output_of
-from leasehold.worker.failures import cut, record_of, record_of_misfit
+from leasehold.worker.failures import cut, record_of, record_of_misfit, told
 from leasehold.worker.handlers import handler_of
 
 GATE_POLICY_FAILURE: Final = "GATE_POLICY_FAILURE"
@@ -72,7 +72,7 @@ def through_gates(
         except ValidationError as error:
             return Failed(record_of_misfit(error, code="invalid_output", what="The output"))
         except BaseException as error:  # noqa: BLE001 - a gate must not take the worker with it
-            return Failed(_told(gate, record_of(error)))
+            return Failed(_of_gate(gate, record_of(error)))
     return finished
 
 
@@ -80,10 +80,10 @@ def _block(refusal: GatePolicyFailure) -> Block:
     return Block(
         code=GATE_POLICY_FAILURE,
         check_id=cut(refusal.check_id, _MAX_ID),
-        finding=cut(refusal.finding, _MAX_WORDS),
-        remediation=cut(refusal.remediation, _MAX_WORDS),
+        finding=told(refusal.finding, _MAX_WORDS),
+        remediation=told(refusal.remediation, _MAX_WORDS),
     )
 
 
-def _told(gate: StepHandler, record: ErrorRecord) -> ErrorRecord:
+def _of_gate(gate: StepHandler, record: ErrorRecord) -> ErrorRecord:
     return record.with_(code="gate_raised", message=f"{gate.step_type}: {record.message}")

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
+from leasehold.domain.status import Termination
 from leasehold.ports.clock import Clock
-from leasehold.worker.held_run import LEASE_LOST, HeldRun
+from leasehold.worker.held_run import HeldRun
 
 _LOG: Final = logging.getLogger("leasehold.heartbeat")
 
@@ -29,18 +30,18 @@ class Heartbeat:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._held: dict[str, HeldRun] = {}
-        self._renewing: set[str] = set()
+        self._renewing: dict[str, threading.Thread] = {}
         self._changed = threading.Condition()
         self._look_every = _LONGEST_LOOK_S
         self._thread: threading.Thread | None = None
         self._closed = False
-        self._stop_reason: str | None = None
+        self._stop_reason: Termination | None = None
 
     def held_runs(self) -> list[HeldRun]:
         """Return the runs that are held now."""
         return list(self._held.values())
 
-    def stop_all(self, reason: str) -> None:
+    def stop_all(self, reason: Termination) -> None:
         """Ask the handlers of all runs that are held to end, and of those that come later."""
         self._stop_reason = reason
         for held in self.held_runs():
@@ -60,12 +61,14 @@ class Heartbeat:
             del self._held[lease_id]
 
     def close(self) -> None:
-        """Stop renewing."""
+        """Stop renewing; a renewal that is on its way is waited for."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
+        for renewal in list(self._renewing.values()):
+            renewal.join()
 
     def _look_at_least(self, every: float) -> None:
         every = max(_SHORTEST_LOOK_S, min(every, _LONGEST_LOOK_S))
@@ -92,18 +95,19 @@ class Heartbeat:
         if held.is_settled:
             return
         if held.stop_at <= now:
-            held.ask_to_stop(LEASE_LOST)
+            held.ask_to_stop(Termination.LEASE_EXPIRED)
         lease_id = held.fence.lease_id
         if held.renew_every is None or held.renew_at > now or lease_id in self._renewing:
             return
-        self._renewing.add(lease_id)
-        threading.Thread(target=self._renew, args=(held,), name="renewal", daemon=True).start()
+        renewal = threading.Thread(target=self._renew, args=(held,), name="renewal", daemon=True)
+        self._renewing[lease_id] = renewal
+        renewal.start()
 
     def _renew(self, held: HeldRun) -> None:
         try:
             held.renew()
         except Exception:  # noqa: BLE001 - such as a document that cannot be read
             _LOG.exception("the lease of run %s could not be renewed", held.manifest.run_id)
-            held.ask_to_stop(LEASE_LOST)
+            held.ask_to_stop(Termination.LEASE_EXPIRED)
         finally:
-            self._renewing.discard(held.fence.lease_id)
+            del self._renewing[held.fence.lease_id]

@@ -12,8 +12,9 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, as_write, on_run
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import DecideDocument, Document, Write
-from leasehold.domain.lease import Fence
-from leasehold.domain.manifest import KeptValue, Manifest, Progress, to_document
+from leasehold.domain.lease import Fence, held_lease
+from leasehold.domain.manifest import KeptValue, Manifest, Progress, manifest_of, to_document
+from leasehold.domain.status import Termination
 from leasehold.domain.trace import TraceType, event_of, loss_ref
 from leasehold.errors import (
     DocumentExistsError,
@@ -24,9 +25,6 @@ from leasehold.errors import (
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Documents, Snapshot
 from leasehold.worker.stop import StopSignal
-
-LEASE_LOST: Final = "lease_lost"
-CANCELLED: Final = "cancelled"
 
 #: A renewal is given up after this long; the next beat tries again.
 RENEWAL_S: Final = 5.0
@@ -98,7 +96,7 @@ class HeldRun:
         """Wait for the end of the attempt; return whether it came."""
         return self._ended.wait(seconds)
 
-    def ask_to_stop(self, reason: str) -> None:
+    def ask_to_stop(self, reason: Termination) -> None:
         """Ask the handler to end; the first reason stays."""
         self.stop.request(reason)
 
@@ -129,14 +127,17 @@ class HeldRun:
         A store that does not answer is asked again at the next beat.
         """
         with self._writing:
-            if self.is_settled or self.stop.reason in (LEASE_LOST, CANCELLED):
+            if self.is_settled:
                 return
             self.renew_at = self._clock.monotonic() + (self.renew_every or 0.0)
             beat = partial(
                 lifecycle.renew, rules=self._rules, fence=self.fence, progress=self.progress
             )
             try:
-                self._write(beat, within=RENEWAL_S)
+                if self.stop.reason is Termination.LEASE_EXPIRED:
+                    self._look()
+                else:
+                    self._write(beat, within=RENEWAL_S)
             except LeaseLostError as error:
                 self._lost(error)
             except StoreUnavailableError:
@@ -147,7 +148,7 @@ class HeldRun:
 
         The work is done by then, and would be done again.
         """
-        wait = _FIRST_WAIT_S
+        wait, give_up_at = _FIRST_WAIT_S, self._held_until  # however often it is renewed meanwhile
         while True:
             try:
                 with self._writing:
@@ -163,7 +164,7 @@ class HeldRun:
                     self._lost(error)
                 raise
             except StoreUnavailableError:
-                if self._clock.monotonic() + wait > self._held_until:
+                if self._clock.monotonic() + wait > give_up_at:
                     raise
             threading.Event().wait(wait)
             wait = min(2 * wait, _LONGEST_WAIT_S)
@@ -189,6 +190,17 @@ class HeldRun:
         self._held_until = self._end_of_lease() - took  # as if it was answered when it was sent
         return committed
 
+    def _look(self) -> None:
+        """Learn whether the lease is lost that could not be renewed in time, without renewing it.
+
+        Raises:
+            LeaseLostError: it is.
+            StoreUnavailableError: nobody says.
+        """
+        found = self._documents.get(self._known.ref)
+        if found is not None:
+            held_lease(manifest_of(found.ref.id, found.document), found.read_at, self.fence)
+
     def _end_of_lease(self) -> float:
         """Return when the lease is over at the latest that is known, in monotonic seconds."""
         lease = self.manifest.lease
@@ -199,9 +211,9 @@ class HeldRun:
         """Stop the handler, and leave word of it beside the run, which is not ours any more."""
         self._ended.set()
         if error.details.get("cancelled"):  # the cancellation told how the attempt ended
-            self.ask_to_stop(CANCELLED)
+            self.ask_to_stop(Termination.CANCELLED)
             return
-        self.ask_to_stop(LEASE_LOST)
+        self.ask_to_stop(Termination.LEASE_EXPIRED)
         try:
             self._documents.transact(
                 loss_ref(self.manifest.run_id, self.fence.lease_id),

@@ -8,6 +8,9 @@ import socket
 from pathlib import Path
 from typing import Final
 
+#: A variable that processes inherit from the worker that started them: whose they are.
+HOLDER: Final = "LEASEHOLD_HOLDER"
+
 #: Between the name of a host and the scope of its pids; no host name has one.
 _SCOPED: Final = "+"
 

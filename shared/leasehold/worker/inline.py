@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import ErrorRecord, Manifest
 from leasehold.domain.result import OUTPUT_STATUSES, Failed, Finished, Result, StepResult, Stopped
+from leasehold.domain.status import Termination
 from leasehold.errors import PermanentError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
@@ -23,11 +24,12 @@ from leasehold.worker.failures import first_problem, record_of, record_of_misfit
 from leasehold.worker.gates import through_gates
 from leasehold.worker.handlers import Handler, handler_of
 from leasehold.worker.heartbeat import Heartbeat
-from leasehold.worker.held_run import LEASE_LOST, HeldRun
+from leasehold.worker.held_run import HeldRun
 from leasehold.worker.outputs import problem_with_output
 
-#: How an attempt ended whose handler was asked to stop, where the reason has another name.
-_ENDS: Final = {LEASE_LOST: "lease_expired"}
+#: A server that is told to quit raises SystemExit in the main thread; the signal is noted within
+#: this time.
+_NOTED_WITHIN_S: Final = 0.2
 
 
 class InlineRunner:
@@ -82,14 +84,22 @@ class InlineRunner:
         """Return the runs that are held now."""
         return self.heartbeat.held_runs()
 
-    def stop_all(self, reason: str) -> None:
+    def stop_all(self, reason: Termination) -> None:
         """Ask the handlers of all runs that are held to end, and of those that come later."""
         self.heartbeat.stop_all(reason)
+
+    def at_once(self, calls: Sequence[Callable[[], None]]) -> None:
+        """Make the calls, none of which raises, all at the same time; wait for their ends."""
+        threads = [threading.Thread(target=call, name="ending", daemon=True) for call in calls]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
     def run(self, held: HeldRun, step: StepHandler, given: str) -> Result:
         """Call the handler and judge what it does; do not begin what is to stop already."""
         if held.stop.reason is not None:
-            return _stopped(held.stop.reason)
+            return Stopped(held.stop.reason)
         try:
             handler = handler_of(step)
             value = handler.given.validate_json(given)
@@ -107,16 +117,10 @@ class InlineRunner:
         except PermanentError as error:
             return Failed(record_of(error), permanent=True)
         except BaseException as error:  # noqa: BLE001 - a handler must not take the worker with it
-            if _is_interrupt(error):
-                return Stopped("instance_shutdown")
-            if held.stop.reason is not None:
-                return _stopped(held.stop.reason)
+            if _is_interrupt(error, held):
+                return Stopped(held.stop.reason or Termination.INSTANCE_SHUTDOWN)
             return Failed(record_of(error))
         return judged(handler, answer)
-
-
-def _stopped(reason: str) -> Stopped:
-    return Stopped(_ENDS.get(reason, reason))
 
 
 def judged(handler: Handler, answer: Any) -> Result:
@@ -148,7 +152,14 @@ def _refuse_nan(value: Any) -> None:
             raise ValueError("it holds NaN or infinity, which JSON does not have") from None
 
 
-def _is_interrupt(error: BaseException) -> bool:
-    """Return whether somebody pressed Ctrl-C; the system tells the main thread alone."""
-    in_main = threading.current_thread() is threading.main_thread()
-    return in_main and isinstance(error, KeyboardInterrupt)
+def _is_interrupt(error: BaseException, held: HeldRun) -> bool:
+    """Return whether the attempt was to stop: it was asked to, or the system told the process.
+
+    The system tells the main thread alone: by Ctrl-C, or by a server that ends where it stands.
+    """
+    if threading.current_thread() is threading.main_thread():
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        if isinstance(error, SystemExit):
+            return held.stop.wait(_NOTED_WITHIN_S)
+    return held.stop.is_requested

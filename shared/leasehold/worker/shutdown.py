@@ -1,10 +1,11 @@
 """The shutdown of a process: SIGTERM heard at once, whoever else sets a handler for it.
 
 A server replaces the handler that a module sets when it is imported, and a request in a thread
-may set none. So `listen` wraps `signal.signal`: whatever handler is set later first notes the
-signal here. The note is one `SimpleQueue.put`, which is safe inside a handler: a lock would not
-be, because the handler may interrupt the very thread that holds it. A thread hears the note and
-does the rest.
+may set none. So the signal is noted in two ways beside the server's own handler: the interpreter
+writes it down the moment it comes, even while the main thread is inside a call of C; and `listen`
+wraps `signal.signal`, so that whatever handler is set later notes it first, which works where an
+event loop has taken the interpreter's notes for itself. A thread reads the notes and does the
+rest.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Final
 
+from leasehold.domain.status import Termination
+from leasehold.worker.signal_notes import SignalNotes
 from leasehold.worker.stop import StopSignal
 
-INSTANCE_SHUTDOWN: Final = "instance_shutdown"
+#: Without SIGKILL, the ways in which a process is told to end.
+ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
 _Handler = Callable[[int, FrameType | None], Any]
 
@@ -29,7 +32,8 @@ class ShutdownCoordinator:
 
     def __init__(self) -> None:
         self._stop = StopSignal()
-        self._noted: SimpleQueue[int] = SimpleQueue()
+        self._notes = SignalNotes()
+        self._wanted: frozenset[int] = frozenset()
         self._lock = threading.Lock()
         self._listens = False
         self._installed: dict[signal.Signals, Any] = {}
@@ -43,7 +47,7 @@ class ShutdownCoordinator:
 
     def request(self) -> None:
         """Ask for the shutdown; from any thread, not from a handler of a system signal."""
-        self._stop.request(INSTANCE_SHUTDOWN)
+        self._stop.request(Termination.INSTANCE_SHUTDOWN)
 
     def wait_or_shutdown(self, seconds: float | None = None) -> bool:
         """Wait, but not longer than until the process is to end; True: it is."""
@@ -62,7 +66,7 @@ class ShutdownCoordinator:
         return self._stop.on_stop(callback)
 
     def listen(self, *signals: signal.Signals) -> None:
-        """Hear these signals (SIGTERM), through the handlers that others set from now on.
+        """Hear these signals (SIGTERM), beside the handlers that others set from now on.
 
         For processes whose server handles signals: call it before the server sets its handlers,
         and `watch` in the process that is to hear them. The handlers work as before. Where
@@ -72,15 +76,16 @@ class ShutdownCoordinator:
             if self._listens:
                 return
             self._listens = True
-        wanted = frozenset(signals or (signal.SIGTERM,))
+        self._wanted |= frozenset(signals or (signal.SIGTERM,))
         set_handler = signal.signal
 
         def set_noting_handler(signalnum: int, handler: Any) -> Any:
-            if signalnum in wanted and callable(handler) and not self._is_noting(handler):
-                handler = _Noting(handler, self._noted)
+            if signalnum in self._wanted and callable(handler) and not self._is_noting(handler):
+                handler = _Noting(handler, self._notes)
             return set_handler(signalnum, handler)
 
         signal.signal = set_noting_handler
+        self._notes.take_wakeups()
 
     def install(self, *signals: signal.Signals) -> None:
         """Handle these signals (SIGTERM and SIGINT) in this process, which serves nobody else.
@@ -95,6 +100,8 @@ class ShutdownCoordinator:
                 self._before[number] = found if is_kept else None
             self._install(number, self._before[number])
             self._installed[number] = signal.getsignal(number)
+            self._wanted |= {number}
+        self._notes.take_wakeups()
         self.watch()
 
     def watch(self) -> None:
@@ -108,7 +115,7 @@ class ShutdownCoordinator:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            signal.signal(number, _Noting(before or _nothing, self._noted))
+            signal.signal(number, _Noting(before or _nothing, self._notes))
             return
 
         def from_loop() -> None:
@@ -119,23 +126,24 @@ class ShutdownCoordinator:
         loop.add_signal_handler(number, from_loop)
 
     def _is_noting(self, handler: Any) -> bool:
-        return isinstance(handler, _Noting) and handler.noted is self._noted
+        return isinstance(handler, _Noting) and handler.notes is self._notes
 
     def _hear(self) -> None:
-        self._noted.get()
+        while not self._wanted.intersection(self._notes.get()):
+            pass  # signals that end nothing, such as SIGCHLD
         self.request()
 
 
 class _Noting:
     """A handler that notes the signal and then does what it always did."""
 
-    def __init__(self, handler: _Handler, noted: SimpleQueue[int]) -> None:
+    def __init__(self, handler: _Handler, notes: SignalNotes) -> None:
         self._handler = handler
-        self.noted = noted
+        self.notes = notes
 
     def __call__(self, number: int, frame: FrameType | None) -> Any:
         """Handle the signal."""
-        self.noted.put(number)
+        self.notes.put(number)
         return self._handler(number, frame)
 
 

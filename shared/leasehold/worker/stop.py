@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from leasehold.domain.status import Termination
+
 _LOG: Final = logging.getLogger("leasehold.stop")
 
 
@@ -19,7 +21,7 @@ class StopSignal:
     """
 
     def __init__(self) -> None:
-        self.reason: str | None = None
+        self.reason: Termination | None = None
         self._event = threading.Event()
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], object]] = []
@@ -30,10 +32,11 @@ class StopSignal:
         """Whether it was given."""
         return self._event.is_set()
 
-    def request(self, reason: str) -> None:
+    def request(self, reason: Termination) -> None:
         """Give the signal; once more changes nothing.
 
-        Callbacks run in a thread of their own: whoever asks for a stop has others to ask.
+        Each callback runs in a thread of its own: whoever asks for a stop has others to ask, and
+        one that hangs keeps no other from running.
         """
         with self._lock:
             if self._event.is_set():
@@ -43,8 +46,8 @@ class StopSignal:
             listeners, callbacks = tuple(self._listeners), tuple(self._callbacks)
         for wake in listeners:
             wake()
-        if callbacks:
-            threading.Thread(target=_call_each, args=callbacks, name="on-stop", daemon=True).start()
+        for callback in callbacks:
+            _call(callback)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait, but not longer than until the signal is given; return whether it was."""
@@ -69,15 +72,18 @@ class StopSignal:
         return True
 
     def on_stop(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Have `callback` called when the signal is given, at once if it was; return what ends it.
+        """Have `callback` called, in a thread of its own, when the signal is given, or was.
 
-        What it raises is logged and disturbs no other.
+        What it raises is logged.
+
+        Returns:
+            What ends that.
         """
         with self._lock:
             if not self._event.is_set():
                 self._callbacks.append(callback)
                 return lambda: self._forget(self._callbacks, callback)
-        _call_each(callback)
+        _call(callback)
         return lambda: None
 
     def _listen(self, wake: Callable[[], object]) -> Callable[[], None]:
@@ -93,9 +99,12 @@ class StopSignal:
             those.remove(one)
 
 
-def _call_each(*callbacks: Callable[[], object]) -> None:
-    for callback in callbacks:
-        try:
-            callback()
-        except Exception:  # noqa: BLE001 - as on_stop says
-            _LOG.exception("a stop callback failed")
+def _call(callback: Callable[[], object]) -> None:
+    threading.Thread(target=_guarded, args=(callback,), name="on-stop", daemon=True).start()
+
+
+def _guarded(callback: Callable[[], object]) -> None:
+    try:
+        callback()
+    except BaseException:  # noqa: BLE001 - a thread that ends says nothing of it
+        _LOG.exception("a stop callback failed")

@@ -138,8 +138,8 @@ def raising_handler() -> None:
 
     signal.signal(signal.SIGTERM, leave)
     coordinator.watch()
-    say("ready")
     try:
+        say("ready")
         time.sleep(LONG_S)  # noqa: TID251, RUF100 - any call that an exception ends
     except InterruptedError:
         say("raised")

@@ -173,7 +173,7 @@ def test_a_zombie_writes_nothing_but_one_word_of_it(
             write(world, zombie)
 
     assert world.run_of(zombie) == before
-    assert zombie.stop.reason == "lease_lost"
+    assert zombie.stop.reason == "lease_expired"
     assert zombie.is_settled
     (lost,) = world.losses(zombie)
     facts = lost.model_dump(by_alias=True)
@@ -195,7 +195,7 @@ def test_a_worker_whose_lease_was_ended_early_learns_who_has_it(world: World) ->
     held.renew()
 
     assert world.run_of(held) == before
-    assert held.stop.reason == "lease_lost"
+    assert held.stop.reason == "lease_expired"
     (lost,) = world.losses(held)
     assert lost.detail == f"it is held by {world.engine.holder}, token 2"
 
@@ -330,7 +330,7 @@ def test_a_store_that_hangs_for_one_run_costs_no_other_run_its_lease(world: Worl
 
         lease = world.run_of(hanging).lease
         assert stopped
-        assert hanging.stop.reason == "lease_lost"
+        assert hanging.stop.reason == "lease_expired"
         assert lease is not None
         assert (lease.expires_at - world.clock.now()).total_seconds() == 5
         assert not renewed.stop.is_requested

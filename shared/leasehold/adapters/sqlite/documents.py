@@ -6,7 +6,7 @@ import contextlib
 import os
 import random
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -55,6 +55,7 @@ class SqliteDocuments:
         self._collections = collections
         self._open: list[sqlite3.Connection] = []
         self._idle: list[sqlite3.Connection] = []
+        self._close_writer: Callable[[], None] = lambda: None
         made = [folder for folder in self._file.parents if not os.path.lexists(folder)]
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -72,6 +73,7 @@ class SqliteDocuments:
             _remove_empty(made)
             raise
         self._commits = GroupCommit(writer, str(path))
+        self._close_writer = self._commits.close
 
     def transact(
         self,
@@ -106,6 +108,7 @@ class SqliteDocuments:
 
     def close(self) -> None:
         """Close all connections; no other call may run or follow."""
+        self._close_writer()
         while self._open:
             self._open.pop().close()
 

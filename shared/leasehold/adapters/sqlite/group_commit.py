@@ -79,6 +79,11 @@ class GroupCommit:
             raise StoreUnavailableError(store=self._store, problem="the writer was interrupted")
         return cast("T", job.result)
 
+    def close(self) -> None:
+        """Close the connection once no change uses it: to close one in use ends the process."""
+        with self._writer:
+            self._connection.close()
+
     def check_process(self) -> None:
         """Refuse to work in a forked child: SQLite's locks do not follow a connection there."""
         if os.getpid() != self._process:

@@ -14,7 +14,7 @@ from leasehold.domain.lifecycle.moving import dispatch_next, hand_off
 from leasehold.domain.lifecycle.settle import ended_early, terminated, termination
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest, Settlement, StepRecord
-from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, after
+from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
 from leasehold.errors import InvalidRequestError, NotAllowedError
 
@@ -96,7 +96,7 @@ def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
     update: dict[str, Any] = {}
     lease = manifest.lease
     if lease is not None:
-        told.append(termination(manifest, now, lease, "cancelled"))
+        told.append(termination(manifest, now, lease, Termination.CANCELLED))
         update["last_settlement"] = Settlement(
             lease_id=lease.lease_id,
             fencing_token=manifest.fencing_token,

@@ -29,6 +29,7 @@ from leasehold.domain.status import (
     Outcome,
     RunEvent,
     RunStatus,
+    Termination,
     after,
 )
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
@@ -131,14 +132,20 @@ def fail(
 
 
 def release(
-    manifest: Manifest, now: datetime, *, rules: Rules, fence: Fence, reason: str
+    manifest: Manifest, now: datetime, *, rules: Rules, fence: Fence, reason: Termination
 ) -> Change:
-    """Give the lease back before the end; the next generation runs now, and no retry is burnt."""
+    """Give the lease back before the end; the next generation runs now, and no retry is burnt.
+
+    A lease that is given back because its end is near counts as one that expired: so it would
+    have, had the handler not listened.
+    """
     if repeated := _repeated(manifest, fence):
         return repeated
     lease = held_lease(manifest, now, fence)
-    told = termination(manifest, now, lease, reason)
-    end = (AttemptEnd.INTERRUPTED, RunEvent.LEASE_RELEASED, Outcome.RELEASED)
+    cause, told = AttemptEnd.INTERRUPTED, termination(manifest, now, lease, reason)
+    if reason == Termination.LEASE_EXPIRED:
+        cause, told = AttemptEnd.EXPIRED, terminated(manifest, now, lease)
+    end = (cause, RunEvent.LEASE_RELEASED, Outcome.RELEASED)
     return _settled(ended_early(manifest, now, rules, end, told), fence)
 
 
@@ -169,22 +176,27 @@ def terminated(
     deadline = lease.acquired_at + timedelta(seconds=manifest.dispatch.deadline_s)
     if holder_gone:
         return termination(
-            manifest, now, lease, "lease_expired", detail="The holder's process is gone."
+            manifest,
+            now,
+            lease,
+            Termination.LEASE_EXPIRED,
+            detail="The holder's process is gone.",
         )
     past_deadline = deadline <= lease.expires_at
-    reason = "dispatch_deadline_exceeded" if past_deadline else "lease_expired"
-    return termination(manifest, now, lease, reason)
+    if past_deadline:
+        return termination(manifest, now, lease, Termination.DISPATCH_DEADLINE_EXCEEDED)
+    return termination(manifest, now, lease, Termination.LEASE_EXPIRED)
 
 
 def termination(
-    manifest: Manifest, now: datetime, lease: Lease, reason: str, detail: str | None = None
+    manifest: Manifest, now: datetime, lease: Lease, reason: Termination, detail: str | None = None
 ) -> TraceEvent:
     """Return the event that says an attempt was cut short, with all that is known of it."""
     return event_of(
         manifest,
         TraceType.STEP_TERMINATED,
         now,
-        reason=reason,
+        reason=str(reason),
         detail=detail,
         holder=lease.holder,
         last_heartbeat_at=manifest.heartbeat_at,

@@ -1,0 +1,140 @@
+"""What the page for the person on call shows can be pasted as it stands there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from werkzeug.routing import RequestRedirect
+
+from leasehold.registry.dead_letters import DEAD_LETTERS
+from leasehold.registry.settings import SETTINGS
+from leasehold.web.api import _ROUTES
+
+PAGE = (Path(__file__).parents[2] / "docs/operations.md").read_text()
+LINES = [
+    line.strip()
+    for block in re.findall(r"^ *```sh\n(.*?)^ *```$", PAGE, re.MULTILINE | re.DOTALL)
+    for line in block.splitlines()
+]
+COMMANDS = [line for line in LINES if line.startswith("leasehold ") and " dev" not in line]
+
+STEPS = """
+from datetime import timedelta
+
+from leasehold import PipelineEntry, PermanentError, Registry, StepDispatchEntry
+
+
+def ask(ctx, given):
+    raise PermanentError("no such folder")
+
+
+STEPS = Registry(
+    "dispatch",
+    [
+        StepDispatchEntry(
+            step_type="ask",
+            handler="steps:ask",
+            agent_timeout=timedelta(minutes=10),
+            dispatch_deadline=timedelta(minutes=15),
+        )
+    ],
+)
+PIPELINES = Registry("pipelines", [PipelineEntry(name="review", steps=("ask",))])
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store in which a run was given up."""
+    folder = tmp_path_factory.mktemp("on-call")
+    (folder / "steps.py").write_text(STEPS)
+    done = shell(folder, "leasehold start review --label team:a --in-process", "")
+    assert done.returncode == 1, done.stderr
+    return folder
+
+
+def shell(folder: Path, line: str, run_id: str) -> subprocess.CompletedProcess[str]:
+    """Run a line as a shell does, with our own program for `leasehold`."""
+    program = shlex.join([sys.executable, "-m", "leasehold"])
+    return subprocess.run(
+        ["/bin/sh", "-c", re.sub(r"^leasehold ", f"{program} ", line)],
+        cwd=folder,
+        env=os.environ | {"LEASEHOLD_CATALOG": "steps", "RUN": run_id},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def run_id(folder: Path) -> str:
+    """The run that was given up."""
+    found = shell(folder, "leasehold runs --dead-lettered --json", "")
+    return str(json.loads(found.stdout)["runs"][0]["runId"])
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_each_command_is_understood(folder: Path, run_id: str, line: str) -> None:
+    """A state may forbid it, with 1; the wrong words would be 2."""
+    if "jq" in line and shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+
+    done = shell(folder, line, run_id)
+
+    assert done.returncode in {0, 1}, done.stderr
+    assert "Traceback" not in done.stderr
+    if "| jq" in line:
+        assert done.returncode == 0, done.stderr
+
+
+def test_there_are_commands() -> None:
+    assert len(COMMANDS) > 20
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+def test_the_line_for_the_log_finds_the_dead_letter(tmp_path: Path) -> None:
+    (line,) = (line for line in LINES if line.startswith("jq "))
+    facts = {
+        "event": "STEP_DEAD_LETTERED",
+        "at": "2026-01-01T00:00:00+00:00",
+        "severity": "ERROR",
+        "reason": "PERMANENT_FAILURE",
+        "runId": "r-1",
+        "lastStep": "ask",
+    }
+    (tmp_path / "dev.log").write_text(f"ready\n7\n{json.dumps(facts)}\n{{}}\n")
+
+    done = shell(tmp_path, line, "r-1")
+
+    assert done.stdout == "2026-01-01T00:00:00+00:00\tERROR\tPERMANENT_FAILURE\tr-1\task\n"
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line.startswith("curl ")])
+def test_each_address_is_served_and_each_body_is_json(line: str) -> None:
+    words = shlex.split(line)
+    path = words[words.index("POST") + 1].replace("$URL", "").replace("$RUN", "r-1")
+
+    try:
+        _ROUTES.bind("x").match(path, method="POST")
+    except RequestRedirect as moved:
+        pytest.fail(f"{path} is served as {moved.new_url}")
+
+    assert json.loads(words[words.index("-d") + 1])
+
+
+def test_every_reason_and_every_threshold_is_explained() -> None:
+    prose = re.sub(r"<!-- generated.*?<!-- end -->", "", PAGE, flags=re.DOTALL)
+
+    for entry in DEAD_LETTERS:
+        assert f"`{entry.key}`" in prose
+    for setting in SETTINGS:
+        assert not setting.is_threshold or f"| `{setting.name}` |" in prose
