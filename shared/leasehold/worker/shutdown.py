@@ -105,7 +105,14 @@ class ShutdownCoordinator:
         self.watch()
 
     def watch(self) -> None:
-        """Start the thread that hears the notes; in each process, after it was forked."""
+        """Start the thread that hears the notes; in each process, after it was forked.
+
+        Called in the main thread, it takes the interpreter's notes from a server that took them
+        since `listen`. Any other thread cannot, and need not: then the main thread is not kept
+        busy by handlers of steps, and hears by itself.
+        """
+        if self._listens:
+            self._notes.take_wakeups()
         with self._lock:
             if self._watcher is None or not self._watcher.is_alive():
                 self._watcher = threading.Thread(target=self._hear, name="shutdown", daemon=True)
@@ -129,9 +136,9 @@ class ShutdownCoordinator:
         return isinstance(handler, _Noting) and handler.notes is self._notes
 
     def _hear(self) -> None:
-        while not self._wanted.intersection(self._notes.get()):
-            pass  # signals that end nothing, such as SIGCHLD
-        self.request()
+        while True:  # others may wait for the notes as well
+            if self._wanted.intersection(self._notes.get()):
+                self.request()
 
 
 class _Noting:

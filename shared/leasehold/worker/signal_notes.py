@@ -2,7 +2,8 @@
 
 A handler of Python runs in the main thread, between two of its instructions: not at all while
 that thread is inside a call of C, as a handler of a step may be for minutes in a sync worker. So
-the interpreter's own C code is asked to write each signal down as well (`set_wakeup_fd`).
+the interpreter's own C code is asked to write each signal down as well (`set_wakeup_fd`). A
+server may have asked for that before: what was meant for it is passed on.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import signal
 from typing import Final
 
 _MANY: Final = 512
+_NOBODY: Final = -1
 
 
 class SignalNotes:
@@ -21,6 +23,7 @@ class SignalNotes:
     def __init__(self) -> None:
         self._read_end, self._write_end = _pipe()
         self._wakes = False
+        self._relay = _NOBODY
         self._is_put = False
         os.register_at_fork(after_in_child=self._begin_anew)
 
@@ -37,28 +40,31 @@ class SignalNotes:
             os.write(self._write_end, bytes([number]))
 
     def get(self) -> bytes:
-        """Wait for notes, and return the numbers."""
-        return os.read(self._read_end, _MANY)
+        """Wait for notes, pass them on to whom they were for before, and return the numbers."""
+        numbers = os.read(self._read_end, _MANY)
+        if self._relay != _NOBODY:
+            with contextlib.suppress(OSError):  # it is full, or gone
+                os.write(self._relay, numbers)
+        return numbers
 
     def take_wakeups(self) -> None:
-        """Have the interpreter note each signal at once, unless somebody else has it do so.
+        """Have the interpreter note each signal here, at once.
 
         Where this is not the main thread, which alone may ask for it, nothing changes.
         """
         with contextlib.suppress(ValueError):
             before = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
-            self._wakes = before in (-1, self._write_end)
-            if not self._wakes:
-                signal.set_wakeup_fd(before)
+            self._wakes = True
+            if before != self._write_end:
+                self._relay = before
 
     def _begin_anew(self) -> None:
         """Leave the pipe to the process that this one was forked from."""
         ends = self._read_end, self._write_end
         self._read_end, self._write_end = _pipe()
-        self._is_put = False
+        self._relay, self._is_put = _NOBODY, False
         if self._wakes:
-            signal.set_wakeup_fd(-1)
-            self.take_wakeups()
+            signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         for end in ends:
             os.close(end)
 
