@@ -6,7 +6,7 @@ Handlers raise the three at the end; all others are raised by Leasehold.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 
@@ -262,11 +262,15 @@ class AgentClientError(Exception):
     """
 
     def __init__(
-        self, message: str, *, code: str = "agent_error", details: Sequence[Any] = ()
+        self,
+        message: str,
+        *,
+        code: str = "agent_error",
+        details: Sequence[Any] | Mapping[str, Any] = (),
     ) -> None:
         super().__init__(message)
         self.code = code
-        self.details = list(details)
+        self.details = dict(details) if isinstance(details, Mapping) else list(details)
 
 
 class PermanentError(Exception):

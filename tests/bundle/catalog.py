@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -80,8 +82,35 @@ def ignores(ctx: StepContext, given: Any) -> Any:
     return given
 
 
+def waits_for_child(ctx: StepContext, given: Any) -> Any:
+    """Wait at the first attempt for a process, which ends well when the test has it go on."""
+    _tell(ctx, "began")
+    if ctx.attempt == 1:
+        file = Path(os.environ["BUNDLE_TEST_FOLDER"]) / "go-on"
+        words = f'while [ ! -e "{file}" ]; do sleep 0.1; done'
+        subprocess.run(["sh", "-c", words], check=True)  # noqa: S607 - of the PATH
+        _tell(ctx, "ended")
+    return given
+
+
+def joins(ctx: StepContext, given: Any) -> Any:
+    """Wait at the first attempt for a thread that hears nobody, until the test has it go on."""
+    file = Path(os.environ["BUNDLE_TEST_FOLDER"]) / "go-on"
+    _tell(ctx, "began")
+
+    def wait() -> None:
+        while ctx.attempt == 1 and not file.exists():
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    thread.join()
+    _tell(ctx, "ended")
+    return given
+
+
 #: Handlers that are in flight while their process is told to end.
-SIGNALLED = ("listens", "listens_later", "polls", "ignores")
+SIGNALLED = ("listens", "listens_later", "polls", "ignores", "waits_for_child", "joins")
 
 STEPS = Registry(
     "dispatch",

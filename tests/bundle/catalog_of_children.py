@@ -1,8 +1,9 @@
-"""The notes pipeline, and one whose first step starts a process and hears nobody."""
+"""The notes pipeline, and those whose steps start processes and hear nobody."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from datetime import timedelta
@@ -26,19 +27,43 @@ def parent(ctx: StepContext, given: Any) -> Any:
     return given
 
 
+def leaver(ctx: StepContext, given: Any) -> Any:
+    """Leave two processes to the system, one in a session of its own; end them at last."""
+    folder = Path(os.environ["BUNDLE_TEST_FOLDER"])
+    words = ["sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"]
+    left = [
+        int(subprocess.run(words, stdout=subprocess.PIPE, check=True, start_new_session=own).stdout)
+        for own in (False, True)
+    ]
+    with (folder / "children").open("a") as children:
+        children.writelines(f"{ctx.run_id} {os.getpid()} {pid}\n" for pid in left)
+    while (folder / "hold-leaver").exists():
+        time.sleep(0.01)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    return given
+
+
 STEPS = Registry(
     "dispatch",
     [
         *catalog.STEPS,
-        StepDispatchEntry(
-            step_type="parent",
-            handler="tests.bundle.catalog_of_children:parent",
-            agent_timeout=timedelta(minutes=1),
-            dispatch_deadline=timedelta(minutes=2),
+        *(
+            StepDispatchEntry(
+                step_type=name,
+                handler=f"tests.bundle.catalog_of_children:{name}",
+                agent_timeout=timedelta(minutes=1),
+                dispatch_deadline=timedelta(minutes=2),
+            )
+            for name in ("parent", "leaver")
         ),
     ],
 )
 PIPELINES = Registry(
     "pipelines",
-    [*catalog.PIPELINES, PipelineEntry(name="parents", steps=("parent", "two"))],
+    [
+        *catalog.PIPELINES,
+        PipelineEntry(name="parents", steps=("parent", "two")),
+        PipelineEntry(name="leavers", steps=("leaver",)),
+    ],
 )

@@ -37,8 +37,8 @@ def server(folder: Path) -> Iterator[DevServer]:
 
 @pytest.fixture
 def held(folder: Path) -> Iterator[Path]:
-    """While it is there, the steps `two` and `parent` do not end."""
-    files = [folder / f"hold-{step}" for step in ("two", "parent")]
+    """While it is there, the steps `two`, `parent` and `leaver` do not end."""
+    files = [folder / f"hold-{step}" for step in ("two", "parent", "leaver")]
     for file in files:
         file.touch()
     yield folder
@@ -46,8 +46,8 @@ def held(folder: Path) -> Iterator[Path]:
         file.unlink(missing_ok=True)
 
 
-def start_parents(api: Api) -> str:
-    body = {"pipeline": "parents", "input": {}}
+def start_parents(api: Api, pipeline: str = "parents") -> str:
+    body = {"pipeline": pipeline, "input": {}}
     return str(api.call("/runs", body)["runId"])
 
 
@@ -145,6 +145,27 @@ def test_what_a_killed_worker_left_behind_is_killed(api: Api, held: Path) -> Non
     release(held, "parent")
     release(held, "two")
     api.ended(run_id)
+
+
+def test_what_living_workers_left_to_the_system_is_left_alone(api: Api, held: Path) -> None:
+    """It is an orphan as much as that of the dead one, and may be in a session of its own."""
+    of: dict[int, str] = {}  # by worker, a run
+    run_ids = []
+    while len(of) < 2:
+        run_ids.append(start_parents(api, "leavers"))
+        until(lambda: len(children_of(held, run_ids[-1])) == 2)
+        of.setdefault(worker_of(api.call(f"/runs/{run_ids[-1]}")), run_ids[-1])
+    (victim, lost), (_, kept) = of.items()
+    dead, living = children_of(held, lost), children_of(held, kept)
+
+    os.kill(victim, signal.SIGKILL)
+    again = until(lambda: children_of(held, lost)[2:], SOON)
+
+    assert not any(map(runs, dead))  # before the step ran again
+    assert all(map(runs, [*living, *again]))
+    release(held, "leaver")
+    for run_id in run_ids:
+        api.ended(run_id)
 
 
 def test_a_connection_that_drops_while_its_worker_lives_changes_nothing(

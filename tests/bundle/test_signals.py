@@ -79,7 +79,7 @@ def is_running(pid: int) -> bool:
 
 @dataclass
 class Scene:
-    """One instance that is told to end while four steps are in flight, and what came of it."""
+    """One instance that is told to end while some steps are in flight, and what came of it."""
 
     runs: dict[str, str] = field(default_factory=dict)
     workers: set[int] = field(default_factory=set)
@@ -105,9 +105,10 @@ class Region:
         self._entries = entry_folder(["execute_step"])
         self.add(self.next_)
 
-    def add(self, function: Function) -> Bundle:
-        """Start an instance; return an engine whose tasks go to it."""
-        child = Child(function, self._entries, self.environ(self.next_), print)
+    def add(self, function: Function, **settings: str) -> Bundle:
+        """Start an instance, with these settings; return an engine whose tasks go to it."""
+        environ = self.environ(self.next_) | settings
+        child = Child(function, self._entries, environ, print)
         self.children.append(child)
         child.start()
         bundle = boot(self.environ(function))
@@ -123,12 +124,12 @@ class Region:
         for child in self.children:
             child.wait_until_ready(time.monotonic() + 30)
 
-    def close(self) -> None:
+    def close(self, *, at_once: bool = False) -> None:
         self.tasks.stop()
         for child in self.children:
             child.ask_to_stop()
         for child in self.children:
-            child.wait_or_kill(time.monotonic() + 5, lambda: False)
+            child.wait_or_kill(time.monotonic() + 5, lambda: at_once)
         for bundle in self.bundles:
             bundle.close()
 
@@ -274,6 +275,19 @@ def test_what_a_handler_still_answers_after_its_release_changes_nothing(
     assert scene.later[name] == (scene.done[name], scene.traces[name])
 
 
+@pytest.mark.parametrize(("kind", "target"), SCENES)
+def test_a_process_that_a_handler_waits_for_is_left_alone(
+    scenes: dict[tuple[str, str], Scene], folder: Path, kind: str, target: str
+) -> None:
+    """The lease is given back; what the handler started is its own business."""
+    scene = scenes[kind, target]
+
+    rows = told(folder, scene.runs["waits_for_child"])
+    (ended,) = [one for one in rows if one.word == "ended"]  # its process ended well
+    assert ended.attempt == 1
+    assert ended.at > terminated(scene, "waits_for_child").at
+
+
 # --- many workers under one address ---
 
 
@@ -304,6 +318,7 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing(
     assert [event for event in story if "step_" in event or "checkpoint" in event] == [
         "step_started polls",
         "step_terminated polls",
+        "step_recovered polls",
         "checkpoint_resumed polls",
         "step_completed polls",
         "step_handed_off polls",

@@ -28,8 +28,8 @@ input()
 """
 
 
-def row(pid: int, parent: int, session: int = 10) -> Process:
-    return Process(pid, parent, session, started=str(pid))
+def row(pid: int, parent: int, session: int = 10, holder: str | None = None) -> Process:
+    return Process(pid, parent, session, started=str(pid), holder=holder)
 
 
 def table(*rows: Process) -> dict[int, Process]:
@@ -58,6 +58,22 @@ def test_all_is_left_behind_where_the_server_is_gone() -> None:
     running = table(row(1, 0, 1), row(11, 1), row(12, 11))
 
     assert left_behind(running, 10) == {row(11, 1), row(12, 11)}
+
+
+def test_what_names_the_dead_worker_is_left_behind_wherever_it_went() -> None:
+    below, away = row(12, 11, holder="dead"), row(20, 1, 20, holder="dead")
+    running = table(row(1, 0, 1), row(10, 1), row(11, 10), below, away)
+
+    assert left_behind(running, 10, "dead") == {below, away}
+
+
+def test_an_orphan_that_names_a_living_worker_is_not_the_dead_ones() -> None:
+    """Any other of the session is: it was forked, and names nobody."""
+    nameless, others = row(20, 1), row(21, 1, holder="living")
+    running = table(row(1, 0, 1), row(10, 1), row(11, 10), nameless, others)
+
+    assert left_behind(running, 10, "dead") == {nameless}
+    assert left_behind(running, 10) == {nameless, others}  # once the server itself is gone
 
 
 def test_a_table_that_goes_round_in_circles_ends() -> None:

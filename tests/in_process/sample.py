@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import threading
 from collections import Counter
@@ -135,6 +136,17 @@ async def count_later(ctx: StepContext, given: Number) -> Any:
     return {"n": len(counted), "counted": counted, "begun_at": begun_at}
 
 
+def keep_at(ctx: StepContext, given: Any) -> Any:
+    """Keep more than a manifest holds, at a place that is written in Python's words."""
+    iteration_count, phase = ast.literal_eval(given["place"])
+    ctx.checkpoint(iteration_count, "x" * 40_000, phase)
+    raise KeptError
+
+
+class KeptError(Exception):
+    """The checkpoint was made."""
+
+
 def close_on_stop(ctx: StepContext, given: Number) -> Number:
     """Wait for what only a callback ends."""
     closed = threading.Event()
@@ -207,6 +219,7 @@ STEPS = Registry(
         _entry("hold", "hold"),
         _entry("count", "count"),
         _entry("count_later", "count_later"),
+        _entry("keep_at", "keep_at", max_retries=0),
         _entry("close_on_stop", "close_on_stop"),
         _entry("deaf", "deaf"),
         _entry("speechless", "speechless", max_retries=0),
@@ -239,6 +252,7 @@ PIPELINES = Registry(
         PipelineEntry(name="holds", steps=("hold", "add")),
         PipelineEntry(name="counts", steps=("count", "add")),
         PipelineEntry(name="counts_later", steps=("count_later", "add")),
+        PipelineEntry(name="keeps_at", steps=("keep_at",)),
         PipelineEntry(name="closes", steps=("close_on_stop",)),
         PipelineEntry(name="deaf", steps=("deaf",)),
         PipelineEntry(name="away", steps=("add", "away")),

@@ -297,11 +297,15 @@ def is_run_id(text: str) -> bool:
 def manifest_of(run_id: str, document: Document) -> Manifest:
     """Return the run that a document is, or raise UnreadableRunError."""
     try:
-        return Manifest.model_validate(document)
+        manifest = Manifest.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise UnreadableRunError(run_id=run_id, problem=problem) from None
+    if manifest.current_step not in manifest.plan or not manifest.steps.keys() >= {*manifest.plan}:
+        problem = f"currentStep {manifest.current_step!r} or steps do not go with its plan"
+        raise UnreadableRunError(run_id=run_id, problem=problem)
+    return manifest
 
 
 def run_ref(run_id: str) -> Ref:

@@ -21,10 +21,19 @@ _MAX_TEXT: Final = 4000
 _MAX_TEXT_BYTES: Final = 6 * 1024
 _MAX_EXCERPT: Final = 120
 _LOOKED_AT: Final = 2000
+_RAISED: Final = "handler_raised"
 
 
 def record_of(error: BaseException) -> ErrorRecord:
-    """Return the error of a handler as it is kept."""
+    """Return the error of a handler as it is kept, whatever its class does when it is asked."""
+    try:
+        return _record_of(error)
+    except BaseException as failure:  # noqa: BLE001 - an error must never be lost to its own words
+        said = f"Its words raised {type(failure).__name__}."
+        return ErrorRecord(type=type(error).__name__[:_MAX_EXCERPT], code=_RAISED, message=said)
+
+
+def _record_of(error: BaseException) -> ErrorRecord:
     code = cut(_said(lambda: str(_code(error))), _MAX_EXCERPT)
     name, origin = cut(type(error).__name__, _MAX_EXCERPT), _origin(error)
     if isinstance(error, ValidationError):
@@ -124,7 +133,7 @@ def _path(location: Iterable[str | int]) -> str:
 def _code(error: BaseException) -> object:
     if isinstance(error, AgentClientError | PermanentError | LeaseholdError):
         return error.code
-    return "handler_raised"
+    return _RAISED
 
 
 def _details(error: BaseException, redaction: Redaction) -> str | None:
@@ -148,9 +157,10 @@ def _origin(error: BaseException) -> str | None:
     return cut(f"{Path(last.filename).name}:{last.lineno} ({last.name})", 2 * _MAX_EXCERPT)
 
 
-def told(text: str, limit: int) -> str:
+def told(words: Any, limit: int) -> str:
     """Return words for people without their secrets, at most so many characters of them."""
-    return cut(Redaction().text(text), limit)
+    said = words if isinstance(words, str) else _said(lambda: repr(words))
+    return cut(Redaction().text(said), limit)
 
 
 def cut(text: str, limit: int) -> str:

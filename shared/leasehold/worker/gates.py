@@ -10,12 +10,12 @@ from pydantic import ValidationError
 
 from leasehold.domain.manifest import Block, ErrorRecord, Manifest
 from leasehold.domain.result import Failed, Finished, Refused, Result
-from leasehold.errors import GatePolicyFailure
+from leasehold.errors import GatePolicyFailure, PermanentError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.step_runner import StepHandler
 from leasehold.ports.values import load
 from leasehold.worker.context import RunArtifacts, output_of
-from leasehold.worker.failures import cut, record_of, record_of_misfit, told
+from leasehold.worker.failures import record_of, record_of_misfit, told
 from leasehold.worker.handlers import handler_of
 
 GATE_POLICY_FAILURE: Final = "GATE_POLICY_FAILURE"
@@ -65,21 +65,26 @@ def through_gates(
     for gate in gates:
         try:
             check = handler_of(gate)
-            context: Any = GateContext(manifest, artifacts)
-            check(context, check.given.validate_json(finished.output))
-        except GatePolicyFailure as refusal:
-            return Refused(finished.output, finished.status, _block(refusal))
+            output = check.given.validate_json(finished.output)
         except ValidationError as error:
             return Failed(record_of_misfit(error, code="invalid_output", what="The output"))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is kept with the run
+            return Failed(_of_gate(gate, record_of(error)), permanent=True)
+        try:
+            context: Any = GateContext(manifest, artifacts)
+            check(context, output)
+        except GatePolicyFailure as refusal:
+            return Refused(finished.output, finished.status, _block(refusal))
         except BaseException as error:  # noqa: BLE001 - a gate must not take the worker with it
-            return Failed(_of_gate(gate, record_of(error)))
+            permanent = isinstance(error, PermanentError)
+            return Failed(_of_gate(gate, record_of(error)), permanent=permanent)
     return finished
 
 
 def _block(refusal: GatePolicyFailure) -> Block:
     return Block(
         code=GATE_POLICY_FAILURE,
-        check_id=cut(refusal.check_id, _MAX_ID),
+        check_id=told(refusal.check_id, _MAX_ID),
         finding=told(refusal.finding, _MAX_WORDS),
         remediation=told(refusal.remediation, _MAX_WORDS),
     )

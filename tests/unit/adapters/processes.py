@@ -67,6 +67,31 @@ def write_and_acknowledge(path: Path, acknowledged: Connection) -> None:
     signal.pause()
 
 
+def close_while_others_write(path: Path) -> None:
+    """Close one store after the other while four threads write to it."""
+    for number in range(10):
+        documents = SqliteDocuments(path.with_name(f"{number}.db"), SystemClock())
+        begun = threading.Semaphore(0)
+        threads = [threading.Thread(target=_write_on, args=(documents, begun)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in range(20):
+            begun.acquire()
+        documents.close()
+        for thread in threads:
+            thread.join()
+
+
+def _write_on(documents: SqliteDocuments, begun: threading.Semaphore) -> None:
+    ref = Ref("runs", f"r-{threading.get_ident()}")
+    try:
+        while True:
+            documents.transact(ref, put({"text": "x" * 20_000}))
+            begun.release()
+    except StoreUnavailableError:
+        return
+
+
 def fill_the_disk(path: Path, told: Connection) -> None:
     """Write until files may not grow; then let them grow, and write once more."""
     documents = SqliteDocuments(path, SystemClock())

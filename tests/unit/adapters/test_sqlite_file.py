@@ -5,16 +5,17 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.domain.document import Ref
+from leasehold.domain.document import Document, Ref, Write
 from leasehold.errors import StoreUnavailableError, StoreVersionError
 from leasehold.ports.documents import Query
-from tests.unit.adapters.processes import put
+from tests.unit.adapters.processes import close_while_others_write, put
 
 REF = Ref("runs", "r-1")
 
@@ -296,6 +297,45 @@ def test_close_leaves_no_file_open(documents: SqliteDocuments, path: Path) -> No
 
     assert open_files(path) == 0
     assert [file.name for file in path.parent.iterdir()] == ["runs.db"]
+
+
+def test_close_waits_for_the_change_of_another_thread(path: Path) -> None:
+    """Such as a renewal that is on its way: to close a connection in use ends the process."""
+    documents = SqliteDocuments(path, SystemClock())
+    inside, goes_on = threading.Event(), threading.Event()
+
+    def decide(_: Document | None, __: datetime) -> Write[None]:
+        inside.set()
+        goes_on.wait(60)
+        return Write(None, {"count": 1})
+
+    writing = threading.Thread(target=documents.transact, args=(REF, decide))
+    writing.start()
+    assert inside.wait(10)
+    closing = threading.Thread(target=documents.close)
+    closing.start()
+    closing.join(0.1)
+    closed_too_soon = not closing.is_alive()
+    goes_on.set()
+    writing.join(10)
+    closing.join(10)
+
+    again = SqliteDocuments(path, SystemClock())
+    found = again.get(REF)
+    again.close()
+    assert not closed_too_soon
+    assert found is not None
+    assert found.document == {"count": 1}
+
+
+def test_a_process_outlives_that_it_closes_a_store_others_write_to(path: Path) -> None:
+    process = multiprocessing.get_context("spawn").Process(
+        target=close_while_others_write, args=(path,)
+    )
+    process.start()
+    process.join(30)
+
+    assert process.exitcode == 0
 
 
 def test_a_change_waits_for_the_one_of_another_process(

@@ -10,7 +10,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import KeptValue
-from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.status import Outcome, RunStatus, Termination
 from leasehold.errors import LeaseLostError
 from tests.unit.domain.runs import At, Bound, Runs
 
@@ -272,6 +272,27 @@ def test_a_lease_that_is_given_back_costs_no_repeat_and_no_wait(
     assert [(told.type, told.reason) for told in change.events] == [
         ("step_terminated", "instance_shutdown")
     ]
+
+
+@pytest.mark.parametrize(
+    ("expires_at", "reason"), [(179, "lease_expired"), (180, "dispatch_deadline_exceeded")]
+)
+def test_a_lease_that_is_given_back_because_it_ends_counts_as_expired(
+    runs: Runs, release: Bound, at: At, expires_at: int, reason: str
+) -> None:
+    """So it would have, had the handler not listened; and the trace says which end was near."""
+    run = runs.leased()
+    assert run.lease is not None
+    run = run.with_(lease=run.lease.with_(expires_at=at(expires_at)))
+
+    change = release(run, at(175), reason=Termination.LEASE_EXPIRED)
+
+    after = change.manifest
+    ends = after.attempts
+    assert (change.outcome, after.status, after.lease) == ("released", "PENDING", None)
+    assert (ends.expired, ends.interrupted, ends.failed) == (1, 0, 0)
+    assert after.steps["draft"].attempts.expired == 1
+    assert [(told.type, told.reason) for told in change.events] == [("step_terminated", reason)]
 
 
 def test_interruptions_are_bounded(runs: Runs, release: Bound, at: At) -> None:

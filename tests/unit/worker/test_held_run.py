@@ -19,7 +19,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.document import DecideDocument, Ref
 from leasehold.domain.manifest import KeptValue, Manifest, run_ref
-from leasehold.domain.status import Outcome
+from leasehold.domain.status import Outcome, Termination
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.ports.documents import Committed, Snapshot
@@ -30,6 +30,7 @@ from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.shut_down import shut_down
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import FrozenClock
+from leasehold.worker.context import StepContext
 from leasehold.worker.held_run import HeldRun
 from tests.in_process.sample import CALLS, PIPELINES, STEPS
 
@@ -43,11 +44,14 @@ class Network(SqliteDocuments):
     takes = 0.0
     hangs: str | None = None
     is_down = False
+    refuses: threading.Thread | None = None
 
     def __init__(self, path: Path, clock: FrozenClock) -> None:
         super().__init__(path, clock)
         self.clock = clock
         self.goes_on = threading.Event()
+        self.hanging = threading.Event()
+        self.refused = threading.Semaphore(0)
 
     def transact(
         self,
@@ -59,7 +63,11 @@ class Network(SqliteDocuments):
         within: float | None = None,
     ) -> Committed[Any]:
         if ref.id == self.hangs:
+            self.hanging.set()
             self.goes_on.wait(60)
+        if threading.current_thread() is self.refuses:
+            self.refused.release()
+            raise StoreUnavailableError(store="the test", problem="it refuses this writer")
         if self.is_down:
             raise StoreUnavailableError(store="the test", problem="it is down")
         committed = super().transact(ref, decide, if_version=if_version, within=within)
@@ -337,7 +345,113 @@ def test_a_store_that_hangs_for_one_run_costs_no_other_run_its_lease(world: Worl
         world.store.goes_on.set()
 
 
+def test_a_handler_that_ignores_its_stop_is_told_lost_once_the_store_says_so(
+    world: World,
+) -> None:
+    """And not when it ends at last. It is renewed no more, but looked after."""
+    acquired = world.acquire()
+    assert acquired.snapshot is not None
+    with world.bundle.runner.hold(acquired.snapshot, acquired.answer.manifest) as held:
+        world.clock.advance(25)  # at once: two renewals did not come
+        stopped = held.stop.wait(10)
+        world.clock.advance(11)  # until the next look is due
+        until(lambda: held.is_settled)
+        until(lambda: bool(world.losses(held)))
+        losses = world.losses(held)
+
+    run = world.run_of(held)
+    assert stopped
+    assert held.stop.reason == "lease_expired"
+    assert [lost.detail for lost in losses] == ["it ended at 2026-01-01T00:00:30+00:00"]
+    assert run == acquired.answer.manifest
+
+
+def test_to_look_whether_a_lease_is_lost_does_not_renew_it(world: World) -> None:
+    """Its handler was told to end: nothing may keep others from the run any longer."""
+    held = world.held()
+    before = world.run_of(held)
+    world.clock.advance(26)
+    held.ask_to_stop(Termination.LEASE_EXPIRED)
+
+    held.renew()
+
+    assert world.run_of(held) == before
+    assert not held.is_settled
+    assert held.renew_at - world.clock.monotonic() == 10
+    complete(world, held)  # there are four seconds left
+    assert world.run_of(held).steps["hold"].status == "COMPLETED"
+    assert world.losses(held) == []
+
+
+def test_a_lease_that_somebody_ended_is_told_lost_by_a_look(world: World) -> None:
+    held = world.held()
+    world.clock.advance(26)
+    held.ask_to_stop(Termination.LEASE_EXPIRED)
+    facts: dict[str, Any] = {"rules": world.engine.rules, "lease_id": held.fence.lease_id}
+    end = partial(lifecycle.expire, **facts, holder_gone=True)
+    run_id = held.manifest.run_id
+    world.store.transact(run_ref(run_id), on_run(run_id, end))
+
+    held.renew()
+
+    (lost,) = world.losses(held)
+    assert held.is_settled
+    assert lost.detail == "the run has no lease, it is PENDING"
+
+
+def test_a_checkpoint_that_is_refused_is_given_up_although_renewals_go_on(world: World) -> None:
+    """The lease that was held at the first try would be over; the handler must hear of it."""
+    held, clock = world.held(), world.clock
+    context = StepContext(held, artifacts=world.engine.artifacts, monotonic=clock.monotonic)
+    given_up_at: list[float] = []
+
+    def keep() -> None:
+        try:
+            context.checkpoint(1, ["one"])
+        except StoreUnavailableError:
+            given_up_at.append(clock.monotonic())
+
+    world.store.refuses = handler = threading.Thread(target=keep)
+    handler.start()
+    for _ in range(8):
+        if not world.store.refused.acquire(timeout=2.5):
+            break
+        clock.advance(10)
+        held.renew()
+    world.store.refuses = None  # where it was not given up, let it end
+    handler.join(10)
+
+    assert given_up_at
+    assert 30 <= given_up_at[0] <= 40
+    assert world.run_of(held).checkpoint is None
+    assert not held.stop.is_requested
+
+
 # --- a worker that ends ---
+
+
+def test_a_renewal_on_its_way_ends_before_the_store_is_closed(world: World, tmp_path: Path) -> None:
+    """To close a connection that is in use ends the process."""
+    acquired = world.acquire()
+    assert acquired.snapshot is not None
+    closing = threading.Thread(target=world.bundle.close)
+    with world.bundle.runner.hold(acquired.snapshot, acquired.answer.manifest) as held:
+        world.store.hangs = held.manifest.run_id
+        world.clock.advance(10)
+        assert world.store.hanging.wait(10)
+        closing.start()
+        closing.join(0.2)
+        closed_too_soon = not closing.is_alive()
+        world.store.goes_on.set()
+        closing.join(10)
+
+    store = SqliteDocuments(tmp_path / "runs.db", world.clock)
+    found = store.get(run_ref(held.manifest.run_id))
+    store.close()
+    assert not closed_too_soon
+    assert not closing.is_alive()
+    assert found is not None
+    assert found.document["heartbeatAt"] == "2026-01-01T00:00:10Z"
 
 
 def test_an_attempt_that_begins_when_the_worker_ends_is_given_back_unrun(world: World) -> None:
