@@ -38,7 +38,7 @@ class InProcessTasks:
             if self._idle:
                 self._changed.notify()
 
-    def exists(self, task: Task) -> bool:
+    def exists(self, task: Task) -> bool | None:
         """Return whether the task waits or is being delivered."""
         return task.name in self._names
 
@@ -99,18 +99,11 @@ class InProcessTasks:
             self._idle -= 1
 
 
-class TasksElsewhere:
-    """A task queue that another process has, if any has: nothing is known of it here.
+class TasksElsewhere(InProcessTasks):
+    """For a command that delivers nothing: another process may have the queue, or none has."""
 
-    A task that cannot be looked for counts as there, so that none is taken for lost that is not.
-    """
-
-    def create(self, task: Task) -> None:
-        """Leave the task to the process that has the queue: its manifest says that it is owed."""
-
-    def exists(self, task: Task) -> bool:  # noqa: ARG002 - the port's shape
-        """Return True."""
-        return True
+    def exists(self, task: Task) -> None:
+        """Return None: it cannot be known here."""
 
 
 class OwedTasks:

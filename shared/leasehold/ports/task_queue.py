@@ -20,8 +20,10 @@ class TaskQueue(Protocol):
         """
         ...
 
-    def exists(self, task: Task) -> bool:
+    def exists(self, task: Task) -> bool | None:
         """Return whether the task waits in its queue, or is being delivered.
+
+        None where it cannot be known: a task that may be there is not counted as lost.
 
         Raises:
             StoreUnavailableError: the queue did not answer. Retryable.

@@ -12,7 +12,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.lifecycle import Breach
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
-from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.status import Outcome
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.adopt_runs import alarmed
@@ -39,7 +39,7 @@ class Audited:
 
 
 def audit(engine: Engine, *, repair: bool = False) -> Iterator[Audited]:
-    """Look at every run that is not completed, and at every run that has an alarm.
+    """Look at every run of the store.
 
     Args:
         engine: the parts.
@@ -48,10 +48,11 @@ def audit(engine: Engine, *, repair: bool = False) -> Iterator[Audited]:
     for found in _suspects(engine):
         try:
             manifest = manifest_of(found.ref.id, found.document)
-        except UnreadableRunError as error:
-            yield Audited(found.ref.id, (Breach(_UNREADABLE, error.message, "None is known."),))
+            broken = tuple(lifecycle.breaches(manifest, engine.clock.now(), engine.rules))
+        except (UnreadableRunError, ArithmeticError) as error:  # or a time that no calendar has
+            said = error.message if isinstance(error, UnreadableRunError) else str(error)
+            yield Audited(found.ref.id, (Breach(_UNREADABLE, said, "None is known."),))
             continue
-        broken = tuple(lifecycle.breaches(manifest, engine.clock.now(), engine.rules))
         if broken:
             outcome = _repaired(engine, manifest) if repair else None
             yield Audited(manifest.run_id, broken, outcome)
@@ -63,33 +64,27 @@ def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
         decide = on_run(manifest.run_id, mend)
         change = engine.documents.transact(run_ref(manifest.run_id), decide).answer
         return follow_up(engine, change).outcome if change.changed else None
-    except LeaseholdError as error:
+    except (LeaseholdError, ArithmeticError) as error:
         engine.log(f"run {manifest.run_id} is not repaired: {error}")
         return None
 
 
 def _suspects(engine: Engine) -> Iterator[Snapshot]:
+    """Tell all runs; one without a time of its creation is told by its alarm, if it has one."""
     seen: set[str] = set()
-    for found in itertools.chain(_by_status(engine), alarmed(engine)):
+    for found in itertools.chain(_by_creation(engine), alarmed(engine)):
         if found.ref.id not in seen:
             seen.add(found.ref.id)
             yield found
 
 
-def _by_status(engine: Engine) -> Iterator[Snapshot]:
-    for status in RunStatus:
-        if status is not RunStatus.COMPLETED:
-            yield from _pages(engine, {"status": status.value})
-
-
-def _pages(engine: Engine, equal: dict[str, Any]) -> Iterator[Snapshot]:
+def _by_creation(engine: Engine) -> Iterator[Snapshot]:
     after: tuple[Any, str] | None = None
     while True:
         page = engine.documents.query(
             Query(
                 "runs",
                 order_by="createdAt",
-                equal=equal,
                 descending=True,
                 limit=_PAGE,
                 after=after,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -67,7 +67,7 @@ def sweep(engine: Engine, *, among: Container[str] | None = None) -> Swept:
         StoreUnavailableError: a run could not be attended; all the others were.
     """
     swept, job_id = Swept(), engine.clock.new_id()
-    failures: list[StoreUnavailableError] = []
+    failures: dict[str, StoreUnavailableError] = {}  # by the queue that did not answer
     attended = 0
     for found in _due(engine, swept, first=zlib.crc32(job_id.encode())):
         if among is not None and found.ref.id not in among:
@@ -75,6 +75,8 @@ def sweep(engine: Engine, *, among: Container[str] | None = None) -> Swept:
         if attended == PAGE:
             swept.more = True
             break
+        if _queue_of(found) in failures:
+            continue  # each try would take its time, and the others wait
         try:
             swept.count(attend(engine, found, sweep_job_id=job_id))
             attended += 1
@@ -82,12 +84,19 @@ def sweep(engine: Engine, *, among: Container[str] | None = None) -> Swept:
             continue  # somebody moved it on meanwhile
         except StoreUnavailableError as error:  # of this run's queue, perhaps: the others go on
             engine.log(f"run {found.ref.id} waits for the next sweep: {error}")
-            failures.append(error)
+            failures[_queue_of(found)] = error
         except LeaseholdError as error:  # it cannot be read, for one
             engine.log(str(error))
+        except Exception as error:  # noqa: BLE001 - what one document holds must stop no other run
+            engine.log(f"run {found.ref.id} cannot be attended: {type(error).__name__}: {error}")
     if failures:
-        raise failures[0]
+        raise next(iter(failures.values()))
     return swept
+
+
+def _queue_of(found: Snapshot) -> str:
+    dispatch = found.document.get("dispatch")
+    return str(dispatch.get("queue")) if isinstance(dispatch, Mapping) else ""
 
 
 def attend(engine: Engine, found: Snapshot, *, sweep_job_id: str) -> Change:
@@ -127,14 +136,21 @@ def _due(engine: Engine, swept: Swept, *, first: int) -> Iterator[Snapshot]:
     now = engine.clock.now()
     for place in range(SHARDS):
         shard = (first + place) % SHARDS
-        found = engine.documents.query(
-            Query(
-                "runs",
-                order_by="alarmAt",
-                equal={"shard": shard},
-                range=Range("alarmAt", below=now + _A_MOMENT),
-                limit=PAGE + 1,
+        after: tuple[Any, str] | None = None
+        while True:
+            page = engine.documents.query(
+                Query(
+                    "runs",
+                    order_by="alarmAt",
+                    equal={"shard": shard},
+                    range=Range("alarmAt", below=now + _A_MOMENT),
+                    limit=PAGE + 1,
+                    after=after,
+                )
             )
-        )
-        swept.documents_read += len(found)
-        yield from found
+            swept.documents_read += len(page)
+            yield from page
+            if len(page) <= PAGE:
+                break
+            last = page[-1]  # whoever asks for more could not attend to those
+            after = (last.document["alarmAt"], last.ref.id)

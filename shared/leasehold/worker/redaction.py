@@ -69,6 +69,9 @@ _SENTENCE: Final = re.compile(
     re.IGNORECASE,
 )
 
+#: A word that says that what follows it in quotes, or within a tag, is a secret.
+_SAID: Final = r"(?:passw(?:or)?d|passphrase|secret|(?:api|secret)[_ -]?key)"
+
 #: What is known for a secret by how it looks; the group is what is cut.
 _LOOKS: Final = (
     re.compile(
@@ -89,6 +92,9 @@ _LOOKS: Final = (
     ),
     re.compile(r"\bbasic\s{1,3}(?=[a-z+/]*[0-9=])([\w+/=]{8,})", re.ASCII | re.IGNORECASE),
     re.compile(r"://[^\s/?#:@]*+:([^\s/?#]+)@"),
+    re.compile(r"://([^\s/?#:@]{8,})@"),
+    re.compile(rf"<{_SAID}[^<>]*>([^<>]+)</", re.IGNORECASE),
+    re.compile(rf"\b{_SAID}\s{{1,3}}[\"']([^\"'\n]+)[\"']", re.IGNORECASE),
     re.compile(
         r"[?&](?:sig|(?:x-(?:amz|goog)-)?(?:signature|credential))=([^\s&\"']+)", re.IGNORECASE
     ),

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, Final
 
 from leasehold.domain.status import Termination
-from leasehold.worker.signal_notes import SignalNotes
+from leasehold.worker.signal_notes import NOTED, SignalNotes
 from leasehold.worker.stop import StopSignal
 
 #: Without SIGKILL, the ways in which a process is told to end.
@@ -108,10 +108,11 @@ class ShutdownCoordinator:
         """Start the thread that hears the notes; in each process, after it was forked.
 
         Called in the main thread, it takes the interpreter's notes from a server that took them
-        since `listen`. Any other thread cannot, and need not: then the main thread is not kept
-        busy by handlers of steps, and hears by itself.
+        since `listen`; not from a loop, which needs them to be woken. Any other thread cannot,
+        and need not: then the main thread is not kept busy by handlers of steps, and hears by
+        itself.
         """
-        if self._listens:
+        if self._listens and not _has_loop():
             self._notes.take_wakeups()
         with self._lock:
             if self._watcher is None or not self._watcher.is_alive():
@@ -137,7 +138,7 @@ class ShutdownCoordinator:
 
     def _hear(self) -> None:
         while True:  # others may wait for the notes as well
-            if self._wanted.intersection(self._notes.get()):
+            if {*self._wanted, NOTED}.intersection(self._notes.get()):
                 self.request()
 
 
@@ -150,8 +151,16 @@ class _Noting:
 
     def __call__(self, number: int, frame: FrameType | None) -> Any:
         """Handle the signal."""
-        self.notes.put(number)
+        self.notes.put()
         return self._handler(number, frame)
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _interrupts(handler: Any) -> bool:

@@ -16,6 +16,9 @@ from typing import Final
 _MANY: Final = 512
 _NOBODY: Final = -1
 
+#: What `put` writes; it is the number of no signal.
+NOTED: Final = 0
+
 
 class SignalNotes:
     """A pipe of signal numbers. A forked process has its own, and nothing in it."""
@@ -27,8 +30,8 @@ class SignalNotes:
         self._is_put = False
         os.register_at_fork(after_in_child=self._begin_anew)
 
-    def put(self, number: int) -> None:
-        """Note a signal, the first one; safe in a handler.
+    def put(self) -> None:
+        """Note, once, that one came which a handler was wrapped for; safe in a handler.
 
         A handler must take no lock that it may interrupt, and be short: where signals come fast
         it is interrupted by the next, and that by the one after it.
@@ -37,14 +40,14 @@ class SignalNotes:
             return
         self._is_put = True
         with contextlib.suppress(BlockingIOError):  # nobody reads here, as in a server's master
-            os.write(self._write_end, bytes([number]))
+            os.write(self._write_end, bytes([NOTED]))
 
     def get(self) -> bytes:
         """Wait for notes, pass them on to whom they were for before, and return the numbers."""
         numbers = os.read(self._read_end, _MANY)
         if self._relay != _NOBODY:
             with contextlib.suppress(OSError):  # it is full, or gone
-                os.write(self._relay, numbers)
+                os.write(self._relay, numbers.replace(bytes([NOTED]), b""))
         return numbers
 
     def take_wakeups(self) -> None:

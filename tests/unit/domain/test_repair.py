@@ -64,6 +64,52 @@ def listed(runs: Runs, at: At) -> Manifest:
     return runs.pending().with_(claimable="draft")
 
 
+def wrong_shard(runs: Runs, at: At) -> Manifest:
+    return runs.pending().with_(shard=99)
+
+
+def endless_lease(runs: Runs, at: At) -> Manifest:
+    run = runs.leased()
+    assert run.lease is not None
+    endless = run.lease.with_(expires_at=at(10**9))
+    return run.with_(lease=endless, alarm_at=at(10**9))
+
+
+def endless_wait(runs: Runs, at: At) -> Manifest:
+    run = runs.pending()
+    seen = run.dispatch.with_(seen_at=at(10**9))
+    return run.with_(dispatch=seen, alarm_at=at(10**9 + 60))
+
+
+def late_alarm(runs: Runs, at: At) -> Manifest:
+    return runs.pending().with_(alarm_at=at(10**9))
+
+
+@pytest.mark.parametrize(
+    ("broken", "code"),
+    [
+        (wrong_shard, "wrong_shard"),
+        (endless_lease, "endless_lease"),
+        (endless_wait, "endless_wait"),
+        (late_alarm, "late_alarm"),
+    ],
+)
+def test_what_no_sweep_would_ever_look_at_is_found_and_repaired(
+    runs: Runs, rules: Rules, at: At, broken: Broken, code: str
+) -> None:
+    run = broken(runs, at)
+
+    found = [breach.code for breach in lifecycle.breaches(run, at(90), rules)]
+    change = lifecycle.repair(run, at(90), rules=rules, generation=1, in_queue=True)
+
+    assert found == [code]
+    assert change.changed
+    mended = change.manifest
+    assert [breach.code for breach in lifecycle.breaches(mended, at(90), rules)] == []
+    assert mended.alarm_at is not None
+    assert mended.alarm_at <= at(180)
+
+
 BROKEN: dict[Broken, list[tuple[str, str]]] = {
     no_lease: [
         ("no_lease", "It is IN_PROGRESS, and nobody holds it."),

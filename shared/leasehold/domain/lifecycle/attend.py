@@ -21,7 +21,7 @@ def attend(
     *,
     rules: Rules,
     generation: int,
-    in_queue: bool,
+    in_queue: bool | None,
     sweep_job_id: str | None = None,
 ) -> Change:
     """Recover the run, give it a new task, come back later, set it right, or give it up.
@@ -68,7 +68,7 @@ def then_attend(
     *,
     rules: Rules,
     generation: int,
-    in_queue: bool,
+    in_queue: bool | None,
     sweep_job_id: str | None = None,
 ) -> Change:
     """Follow a repair by what the alarm that it gave calls for, if that is due already."""

@@ -11,7 +11,9 @@ from leasehold.domain.alarm import alarm_for
 from leasehold.domain.change import Change, change_to, owed_tasks
 from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.lease import compute_lease_ttl
 from leasehold.domain.lifecycle.moving import dispatch_next
+from leasehold.domain.lifecycle.start import shard_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.trace import TraceType, event_of
@@ -27,6 +29,12 @@ class Breach:
 
 
 _AGAIN: Final = "The step is dispatched again."
+
+#: The longest dispatch deadline there is, and with it the longest that a lease may run.
+LONGEST_LEASE: Final = compute_lease_ttl(timedelta(minutes=30))
+#: An alarm may have been set by another grace, of a day at most.
+_DAY: Final = timedelta(days=1, minutes=5)
+_SOON: Final = timedelta(minutes=5)
 
 
 def flaws(manifest: Manifest, grace: timedelta) -> Iterator[Breach]:
@@ -46,12 +54,30 @@ def flaws(manifest: Manifest, grace: timedelta) -> Iterator[Breach]:
         owed = ", and owes its task" if owed_tasks(manifest) else ""
         said = f"It is {manifest.state}{owed}, and has no alarm."
         yield Breach("no_alarm", said, "It gets its alarm.")
+    yield from _endless(manifest, wanted)
+    if manifest.shard != shard_of(manifest.run_id):
+        said = f"It is in shard {manifest.shard}, where no sweep looks for it."
+        yield Breach("wrong_shard", said, "It comes to its shard.")
     claimable = claimable_step(manifest)
     if manifest.claimable != claimable:
         said = f"It is listed for workers elsewhere as {manifest.claimable}, and waits for none."
         if claimable is not None:
             said = f"Step {claimable} waits for a worker elsewhere, and is not listed for them."
         yield Breach("stray_claim", said, "It is listed as what it is.")
+
+
+def _endless(manifest: Manifest, wanted: datetime | None) -> Iterator[Breach]:
+    """Tell of times that lie further ahead than any that the engine writes."""
+    lease, seen_at = manifest.lease, manifest.dispatch.seen_at
+    if lease is not None and lease.expires_at - lease.acquired_at > LONGEST_LEASE:
+        said = f"Its lease runs until {lease.expires_at.isoformat()}, longer than any may."
+        yield Breach("endless_lease", said, _AGAIN)
+    elif seen_at is not None and seen_at > manifest.updated_at + _SOON:
+        said = f"Its task was seen at {seen_at.isoformat()}, which is after it was last written."
+        yield Breach("endless_wait", said, "It gets its alarm.")
+    elif wanted is not None and manifest.alarm_at is not None and manifest.alarm_at > wanted + _DAY:
+        said = f"Its alarm is at {manifest.alarm_at.isoformat()}, long after it is due."
+        yield Breach("late_alarm", said, "It gets its alarm.")
 
 
 def wanted_alarm(manifest: Manifest, grace: timedelta) -> datetime | None:
@@ -64,11 +90,14 @@ def mend(manifest: Manifest, now: datetime, rules: Rules, found: tuple[Breach, .
     codes = {breach.code for breach in found}
     said = " ".join(breach.finding for breach in found)
     told = event_of(manifest, TraceType.STEP_RECOVERED, now, reason="repaired", detail=said)
-    if not codes & {"no_lease", "no_holder"}:
+    update: dict[str, Any] = {"shard": shard_of(manifest.run_id)}
+    if "endless_wait" in codes:
+        update["dispatch"] = manifest.dispatch.with_(seen_at=None)
+    if not codes & {"no_lease", "no_holder", "endless_lease"}:
         kept = manifest.lease if _is_leased(manifest) else None
-        return change_to(manifest, now, rules, Outcome.REPAIRED, told, lease=kept)
+        return change_to(manifest, now, rules, Outcome.REPAIRED, told, lease=kept, **update)
     status = RunStatus.PENDING
-    update: dict[str, Any] = {
+    update |= {
         "lease": None,
         "status": status,
         "steps": manifest.with_step(manifest.current_step, status=status),

@@ -21,7 +21,7 @@ def redispatch(
     *,
     rules: Rules,
     generation: int,
-    in_queue: bool,
+    in_queue: bool | None,
     sweep_job_id: str | None = None,
 ) -> Change:
     """Give the step a new task, or come back later where the old one is still in its queue.
@@ -34,7 +34,7 @@ def redispatch(
         now: the store's time.
         rules: the rules in force.
         generation: the dispatch whose task was looked for.
-        in_queue: whether it was found.
+        in_queue: whether it was found; None: it could not be looked for.
         sweep_job_id: the sweep that looked.
     """
     dispatch = manifest.dispatch
@@ -42,7 +42,7 @@ def redispatch(
     if not is_due or manifest.lease is not None or dispatch.generation != generation:
         return unchanged(manifest, Outcome.DUPLICATE)
     if _is_local_by_now(manifest, rules) or (not in_queue and _is_unknown(manifest, rules)):
-        return _again(manifest, now, rules)
+        return _again(manifest, now, rules, in_queue)
     lost = dispatch.redispatched + _is_lost(manifest, in_queue=in_queue)
     known = manifest.with_(dispatch=dispatch.with_(redispatched=lost))
     if found := verdict(known, now, rules):
@@ -50,7 +50,7 @@ def redispatch(
     if in_queue:
         seen = dispatch.with_(seen_at=now, enqueued=True)
         return change_to(manifest, now, rules, Outcome.PARKED, dispatch=seen)
-    return _again(manifest, now, rules)
+    return _again(manifest, now, rules, in_queue)
 
 
 def _is_local_by_now(manifest: Manifest, rules: Rules) -> bool:
@@ -63,17 +63,17 @@ def _is_unknown(manifest: Manifest, rules: Rules) -> bool:
     return rules.settings_for(manifest.current_step) is None
 
 
-def _is_lost(manifest: Manifest, *, in_queue: bool) -> bool:
+def _is_lost(manifest: Manifest, *, in_queue: bool | None) -> bool:
     """Return whether a task was lost; a step that workers elsewhere claim has none."""
-    return not in_queue and not manifest.dispatch.remote
+    return in_queue is False and not manifest.dispatch.remote
 
 
-def _again(manifest: Manifest, now: datetime, rules: Rules) -> Change:
+def _again(manifest: Manifest, now: datetime, rules: Rules, in_queue: bool | None) -> Change:
     before = manifest.dispatch
     told = event_of(manifest, TraceType.STEP_REDISPATCHED, now, generation=before.generation)
     change = dispatch_next(manifest, now, rules, Outcome.REDISPATCHED, told)
     if change.outcome is not Outcome.REDISPATCHED:
         return change
-    lost = before.redispatched + _is_lost(manifest, in_queue=False)
+    lost = before.redispatched + _is_lost(manifest, in_queue=in_queue)
     counted = change.manifest.dispatch.with_(redispatched=lost)
     return replace(change, manifest=change.manifest.with_(dispatch=counted))

@@ -30,7 +30,7 @@ def breaches(manifest: Manifest, now: datetime, rules: Rules) -> Iterator[Breach
 
 
 def repair(
-    manifest: Manifest, now: datetime, *, rules: Rules, generation: int, in_queue: bool
+    manifest: Manifest, now: datetime, *, rules: Rules, generation: int, in_queue: bool | None
 ) -> Change:
     """Mend the run, and do what is overdue; one that is in order stays as it is.
 
