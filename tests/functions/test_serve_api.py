@@ -219,3 +219,10 @@ def test_a_start_whose_queue_is_down_is_still_a_start(
 
     assert status == 201
     assert run["status"] == "PENDING"
+
+
+def test_a_filter_that_is_given_twice_is_refused(serve_api: Function) -> None:
+    """Else the first alone would hold, and the list have what nobody asked for."""
+    status, error = serve_api.get("/runs?label=team:a&label=m:perm")
+
+    assert (status, error["error"]["details"]["field"]) == (400, "label")

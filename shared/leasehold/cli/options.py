@@ -27,12 +27,28 @@ step_option = click.option(
     "--from-step", metavar="STEP", help="Begin here; earlier outputs are kept.  [default: first]"
 )
 
+
+def _only_one(
+    _context: click.Context, param: click.Parameter, given: tuple[tuple[str, str], ...]
+) -> tuple[str, str] | None:
+    """Refuse a filter that is given twice: the last one alone would hold, and find too many."""
+    if len(given) > 1:
+        said = ", ".join(":".join(label) for label in given)
+        raise click.BadParameter(f"{said}; allowed: one label.", param=param)
+    return given[0] if given else None
+
+
 _FILTERS: Final = (
     click.option("--status", type=_STATUSES, help="Only runs in this status."),
     click.option("--dead-lettered", is_flag=True, help="Only runs that were given up."),
     click.option("--pipeline", metavar="NAME", help="Only runs of this pipeline."),
     click.option(
-        "--label", type=LabelType(), metavar="KEY:VALUE", help="Only runs with this label."
+        "--label",
+        type=LabelType(),
+        metavar="KEY:VALUE",
+        multiple=True,
+        callback=_only_one,
+        help="Only runs with this label.",
     ),
 )
 

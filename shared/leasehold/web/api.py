@@ -89,6 +89,9 @@ def list_(opening: Opening, request: flask.Request) -> flask.Response:
     """`GET /runs`: the summaries of a page, newest first."""
     asked = request.args
     check_known(asked, _LIST_FIELDS)
+    for name, given in asked.lists():
+        if len(given) > 1:  # which of them is meant?
+            raise InvalidRequestError(field=name, value=", ".join(given)[:200], allowed="one value")
     wanted = RunFilter(
         status=_one_of("status", asked.get("status"), [s.value for s in RunStatus]),
         pipeline=asked.get("pipeline"),

@@ -228,3 +228,39 @@ def test_a_planted_secret_is_never_stored(
         record = stored(record_of(raised(error)))
         assert secret not in record
         assert len(record.encode()) <= LIMIT
+
+
+class SilentError(AgentClientError):
+    """Does not call its base: it has neither code nor details."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self, "the model is busy")
+
+
+class LeavingError(Exception):
+    """Tries to take the worker along when it is asked what it says."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+class OddText(str):
+    __slots__ = ()
+
+    def encode(self, *_: Any) -> bytes:
+        raise ValueError("no bytes")
+
+
+@pytest.mark.parametrize("error", [SilentError(), LeavingError(), ValueError(OddText("odd"))])
+def test_no_error_is_lost_to_its_own_words(error: Exception) -> None:
+    """Else the attempt would end without a settlement, and the run as one that is stuck."""
+    record = record_of(error)
+
+    assert record.type == type(error).__name__
+    assert record.message
+
+
+def test_details_may_be_an_object() -> None:
+    record = record_of(AgentClientError("busy", code="overloaded", details={"status": 529}))
+
+    assert record.details == '{"status":529}'
