@@ -176,7 +176,7 @@ def test_nothing_listens_beyond_loopback(begin: Begin) -> None:
         (("--port", "TAKEN"), {}, "--port"),
         (("--workers", "0"), {}, "--workers"),
         ((), {"LEASEHOLD_CATALOG": "nowhere"}, "LEASEHOLD_CATALOG"),
-        ((), {"PIPELINE_MAX_RETRIES": "many"}, "PIPELINE_MAX_RETRIES"),
+        ((), {"PIPELINE_LEASE_TTL_S": "many"}, "PIPELINE_LEASE_TTL_S"),
         ((), {"LEASEHOLD_STORE": "sqlite:////proc/none/x.db"}, "LEASEHOLD_STORE"),
     ],
 )
