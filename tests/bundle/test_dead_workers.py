@@ -149,13 +149,15 @@ def test_what_a_killed_worker_left_behind_is_killed(api: Api, held: Path) -> Non
 
 def test_what_living_workers_left_to_the_system_is_left_alone(api: Api, held: Path) -> None:
     """It is an orphan as much as that of the dead one, and may be in a session of its own."""
-    of: dict[int, str] = {}  # by worker, a run
-    run_ids = []
-    while len(of) < 2:
-        run_ids.append(start_parents(api, "leavers"))
-        until(lambda: len(children_of(held, run_ids[-1])) == 2)
-        of.setdefault(worker_of(api.call(f"/runs/{run_ids[-1]}")), run_ids[-1])
-    (victim, lost), (_, kept) = of.items()
+    lost = start_parents(api, "leavers")
+    until(lambda: len(children_of(held, lost)) == 2)
+    victim = worker_of(api.call(f"/runs/{lost}"))
+    os.kill(victim, signal.SIGSTOP)  # so that the other worker takes a run
+    others = [start_parents(api, "leavers") for _ in range(3)]
+    kept = until(lambda: next((it for it in others if len(children_of(held, it)) == 2), None))
+    os.kill(victim, signal.SIGCONT)
+    until(lambda: all(len(children_of(held, it)) == 2 for it in others))
+    run_ids = [lost, *others]
     dead, living = children_of(held, lost), children_of(held, kept)
 
     os.kill(victim, signal.SIGKILL)
