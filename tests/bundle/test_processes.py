@@ -7,45 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from leasehold.devserver.children import free_port
-from tests.bundle.conftest import ROOT, Api, calls, settings, until
-
-Begin = Callable[..., tuple[subprocess.Popen[str], Api]]
-
-
-@pytest.fixture
-def begin(tmp_path: Path) -> Iterator[Begin]:
-    """Starts a dev server on the test's own folder; it is ready when it returns."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(**environ: str) -> tuple[subprocess.Popen[str], Api]:
-        port = free_port()
-        words = ["dev", "--port", str(port), "--workers", "2", "--data", str(tmp_path / "data")]
-        with (tmp_path / "log").open("a") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "leasehold", *words],
-                env=settings(tmp_path) | environ,
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-            )
-        started.append(process)
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line == f"ready http://127.0.0.1:{port}\n", (tmp_path / "log").read_text()
-        return process, Api(f"http://127.0.0.1:{port}")
-
-    yield begin
-    for process in started:
-        process.kill()
-        process.communicate()
+from tests.bundle.conftest import ROOT, Begin, calls, settings, until
 
 
 def servers_of(process: subprocess.Popen[str]) -> set[int]:
