@@ -109,6 +109,25 @@ def test_a_run_whose_queue_is_missing_stops_no_other(
     assert len(tasks.created) == 10
 
 
+def test_more_than_a_page_of_runs_of_a_queue_that_fails_hide_no_run_behind_them(
+    long_ago: InProcessEngine, environ: dict[str, str]
+) -> None:
+    """The queue is asked once a sweep: each try would take its time, while the others wait."""
+    with long_ago:
+        for number in range(PAGE + 20):
+            long_ago.start("half", {"n": number})
+        long_ago.start("three", {"n": 1})
+    tasks = OneQueueMissing()
+    bundle = boot(environ, tasks=tasks)
+    try:
+        with pytest.raises(StoreUnavailableError, match="no such queue"):
+            sweep(bundle.engine)
+    finally:
+        bundle.close()
+
+    assert (len(tasks.created), tasks.refused) == (1, 1)
+
+
 def test_a_run_that_is_given_up_is_counted_by_its_reason(
     long_ago: InProcessEngine, engine: InProcessEngine, sweep_dead_letters: Function
 ) -> None:
@@ -187,9 +206,11 @@ class OneQueueMissing:
 
     def __init__(self) -> None:
         self.created: list[Task] = []
+        self.refused = 0
 
     def create(self, task: Task) -> None:
         if task.queue == "half":
+            self.refused += 1
             raise StoreUnavailableError(store="Cloud Tasks", problem="no such queue")
         self.created.append(task)
 

@@ -39,6 +39,19 @@ def test_a_lost_task_costs_no_attempt(runs: Runs, redispatch: Bound, at: At) -> 
     assert change.manifest.attempts == runs.failed().attempts
 
 
+def test_a_task_that_could_not_be_looked_for_does_not_count_as_lost(
+    runs: Runs, redispatch: Bound, at: At
+) -> None:
+    """A command beside a server does not have its queue: it must not give a healthy run up."""
+    run = runs.pending()
+    for turn in range(1, 9):
+        due = at(60 * turn)
+        run = redispatch(run, due, generation=run.dispatch.generation, in_queue=None).manifest
+
+    assert (run.dead_lettered, run.dispatch.redispatched) == (False, 0)
+    assert run.dispatch.generation == 9
+
+
 def test_a_task_that_waits_in_a_long_queue_is_left_there(
     runs: Runs, redispatch: Bound, at: At
 ) -> None:
