@@ -5,6 +5,7 @@ from itertools import groupby, pairwise
 from typing import Final
 from urllib.parse import unquote
 
+from pipelines.review.code_spans import code_spans
 from pipelines.review.models import (
     Citation,
     Claim,
@@ -16,7 +17,6 @@ from pipelines.review.models import (
     Point,
 )
 from pipelines.review.rules import finding
-from pipelines.review.sentences import CODE_SPAN
 from pipelines.review.vocabulary import NUMBER, numbers, terms
 
 COVERAGE_NEEDED: Final = 0.5  # share of the documents with claims that a digest must cite
@@ -204,7 +204,7 @@ def _some(paths: Sequence[str]) -> str:
 
 
 def _tells_what(text: str) -> bool:
-    return CODE_SPAN.search(text) is not None and len(terms(NUMBER.sub("", text))) >= TELLING_WORDS
+    return any(code_spans(text)) and len(terms(NUMBER.sub("", text))) >= TELLING_WORDS
 
 
 def _words(text: str) -> str:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from pipelines.review.code_spans import without_code
 from pipelines.review.models import ClaimKind
-from pipelines.review.sentences import CODE_SPAN, without_code
 
 
 class Cue(NamedTuple):
@@ -61,6 +61,8 @@ LEANING: Final = re.compile(
     re.IGNORECASE,
 )
 
+LONGEST_CLAIM: Final = 500  # characters; what is longer states too much to be checked
+
 #: What prose has little of, and notation and tables have much of.
 NOTATION: Final = re.compile(r"[{}()\[\]<>|=→·*/\\]")
 
@@ -84,11 +86,12 @@ def lead(sentence: str) -> float | None:
 
 def _is_statement(sentence: str) -> bool:
     """Say whether it is prose and whole: no fragment, question or announcement, not all code."""
-    words = CODE_SPAN.sub(" ", sentence).split()
+    if len(sentence) > LONGEST_CLAIM:  # first: the patterns above are for short texts only
+        return False
+    words = without_code(sentence, " ").split()
     letters = sum(character.isalpha() for character in sentence)
     return (
         len(words) >= 4  # noqa: PLR2004
-        and len(sentence) <= 500  # noqa: PLR2004
         and letters >= 0.6 * len(sentence)
         and not sentence.endswith(("?", ":", "…", "..."))
     )

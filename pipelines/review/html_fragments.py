@@ -4,6 +4,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
+from pipelines.review.room import LONGEST_TARGET
+
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 TARGETS = {"a": "href", "img": "src"}
 
@@ -42,7 +44,8 @@ class _Reader(HTMLParser):
         given = {name: value for name, value in attrs if value}
         line = self._first_line + self.getpos()[0] - 1
         if tag in TARGETS and TARGETS[tag] in given:
-            self.fragment.links.append((line, given[TARGETS[tag]], tag == "img"))
+            target = given[TARGETS[tag]][:LONGEST_TARGET]
+            self.fragment.links.append((line, target, tag == "img"))
         self.fragment.anchors += [given[name] for name in ("id", "name") if name in given]
         if tag in HEADINGS:
             self._heading = (line, HEADINGS[tag])

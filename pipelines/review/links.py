@@ -2,21 +2,17 @@
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import SequenceMatcher, get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from pipelines.review.anchors import slug
-from pipelines.review.folder import SUFFIXES
+from pipelines.review.hints import Hints
 from pipelines.review.models import Link
 
-EXTERNAL: Final = re.compile(r"\A(?:[A-Za-z][A-Za-z0-9+.-]+:|//)")
-ALIKE: Final = 0.75  # of difflib's ratio, from which an anchor may be meant…
-TYPO: Final = 0.88  # …and a file's name
+EXTERNAL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]++:|//")  # at the beginning of a target
 PAGE_ENDINGS: Final = (".md", "/index.md", "/README.md", "")  # of the file behind a site's page
 TOP: Final = frozenset({"", "top"})  # anchors that every page has
 
@@ -43,7 +39,7 @@ class Library:
             return link.model_copy(update={"state": "broken_link"})
         found = self._find(document, path)
         if found is None:
-            hint = self._similar_path(document, path, anchor)
+            hint = self._hints.path(document, path, anchor)
             return link.model_copy(update={"state": "broken_link", "hint": hint})
         return self._anchor(link, document, found, anchor)
 
@@ -55,7 +51,7 @@ class Library:
             return link.model_copy(update={"state": "unchecked"})
         if anchor in known:
             return link
-        hint = self._similar_anchor(document, found, anchor)
+        hint = self._hints.anchor(document, found, anchor)
         return link.model_copy(update={"state": "broken_anchor", "hint": hint})
 
     def _find(self, document: str, path: str) -> str | None:
@@ -75,7 +71,8 @@ class Library:
         yield from pages
         yield posixpath.join(posixpath.relpath(self._repository, self.root), below)
         for page in pages:  # the site's own root may lie deeper
-            yield from (each for each in self._by_stem.get(_stem(page), ()) if _ends(each, page))
+            if page in self._by_ending:
+                yield self._by_ending[page]
 
     @cached_property
     def _repository(self) -> Path:
@@ -86,55 +83,18 @@ class Library:
         return self.root
 
     @cached_property
-    def _by_stem(self) -> Mapping[str, list[str]]:
-        by_stem: dict[str, list[str]] = {}
+    def _by_ending(self) -> Mapping[str, str]:
+        """The first document for each of the endings that paths have, from a `/` on."""
+        by_ending: dict[str, str] = {}
         for path in self.anchors:
-            by_stem.setdefault(_stem(path), []).append(path)
-        return by_stem
+            parts = path.split("/")
+            for first in range(1, len(parts)):
+                by_ending.setdefault("/".join(parts[first:]), path)
+        return by_ending
 
-    def _similar_path(self, document: str, path: str, anchor: str) -> str:
-        if posixpath.splitext(path)[1].lower() not in {"", *SUFFIXES}:
-            return ""
-        stem = _stem(path)
-        stems = [stem] if stem in self._by_stem else _closest(stem, self._by_stem, TYPO)
-        candidates = [each for name in stems for each in self._by_stem[name] if each != document]
-        if not candidates:
-            return ""
-        wanted = posixpath.normpath(posixpath.join(posixpath.dirname(document), path.lstrip("/")))
-        best = max(candidates, key=lambda each: SequenceMatcher(None, each, wanted).ratio())
-        return _relative(best, document) + (f"#{anchor}" if anchor in self.anchors[best] else "")
-
-    def _similar_anchor(self, document: str, found: str, anchor: str) -> str:
-        known = sorted(self.anchors[found])
-        wanted = slug(anchor)
-        begins = [each for each in known if wanted and each.startswith(wanted)]
-        close = [wanted] if wanted in known else _closest(anchor, known, ALIKE)
-        if close or len(begins) == 1:
-            return f"#{(close or begins)[0]}"
-        for other in sorted(self.anchors):
-            if other != found and anchor in self.anchors[other]:
-                return f"{_relative(other, document)}#{anchor}"
-        return ""
-
-
-def _closest(wanted: str, known: Iterable[str], likeness: float) -> list[str]:
-    """Return the one that is nearest in spelling, if any is near; it begins or ends the same."""
-    ends = {wanted[:1], wanted[-1:]}
-    same_end = [each for each in known if not ends.isdisjoint({each[:1], each[-1:]})]
-    return get_close_matches(wanted, same_end, n=1, cutoff=likeness)
-
-
-def _relative(path: str, document: str) -> str:
-    return posixpath.relpath(path, posixpath.dirname(document) or ".")
-
-
-def _ends(path: str, end: str) -> bool:
-    return path.endswith("/" + end)
-
-
-def _stem(path: str) -> str:
-    """Return the last part of a path without its ending, in lower case; a folder's own name."""
-    return posixpath.splitext(posixpath.basename(path.rstrip("/")))[0].lower()
+    @cached_property
+    def _hints(self) -> Hints:
+        return Hints(self.anchors)
 
 
 def _exists(path: Path) -> bool:

@@ -1,34 +1,45 @@
 """Reads one Markdown document as CommonMark does, with tables and front matter."""
 
-import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, reference
 from markdown_it.token import Token
 
 from pipelines.review.anchors import Anchors
+from pipelines.review.front_matter import front_matter_end, front_matter_title
 from pipelines.review.html_fragments import read_html
-from pipelines.review.inline import Inline, read_inline
+from pipelines.review.inline import Inline, count_breaks, read_inline
 from pipelines.review.models import Section
+from pipelines.review.room import Room, shortened
 from pipelines.review.sentences import split
 
 
-def _reference_but_no_footnote(state: StateBlock, line: int, end: int, silent: bool) -> bool:
+def _short_reference(state: StateBlock, line: int, end: int, silent: bool) -> bool:
+    """Read a link definition, which is no footnote, and does not take forever to be none."""
     begin = state.bMarks[line] + state.tShift[line]
-    return not state.src.startswith("[^", begin) and reference(state, line, end, silent)
+    if state.src.startswith("[^", begin):
+        return False
+    last, state.lineMax = state.lineMax, min(state.lineMax, line + DEFINITION_LINES)
+    try:
+        return reference(state, line, end, silent)
+    finally:
+        state.lineMax = last
 
 
+DEFINITION_LINES: Final = 20  # that a link definition may take, its title included
 PARSER: Final = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-PARSER.block.ruler.at("reference", _reference_but_no_footnote)
+PARSER.block.ruler.at("reference", _short_reference)
+PARSER.inline.ruler.at("backticks", count_breaks)
+#: Blocks are read one by one, so that the parts of one are gone before the next one is read.
+PARSER.core.ruler.disable(["inline", "text_join"])
 
-FRONT_MATTER: Final = re.compile(
-    r"\A(---|\+\+\+)[ \t]*\n(.*?\n)?(\1|\.\.\.)[ \t]*(\n|\Z)", re.DOTALL
-)
-FRONT_MATTER_TITLE: Final = re.compile(r"^title[ \t]*[:=][ \t]*(.+?)[ \t]*$", re.MULTILINE)
+T = TypeVar("T")
+
 LONGEST: Final = 2000  # characters of a sentence; what is longer is data, not prose
 CONTENT: Final = frozenset({"paragraph_open", "fence", "code_block", "table_open"})
 
@@ -55,7 +66,11 @@ class Outline:
 
 @dataclass(slots=True)
 class Page:
-    """What stands in one document. `links` are (line, target, is an image)."""
+    """What stands in one document. `links` are (line, target, is an image).
+
+    `too_long` are the lines of blocks of which only the words were counted. `left_out` is what
+    there was no more room for, and how much of it.
+    """
 
     lines: int
     title: str | None = None
@@ -64,36 +79,45 @@ class Page:
     sentences: list[Sentence] = field(default_factory=list)
     links: list[tuple[int, str, bool]] = field(default_factory=list)
     anchors: set[str] = field(default_factory=set)
+    too_long: list[int] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
 
 
-def read_page(text: str) -> Page:
-    """Read a document; any text is Markdown, so this never refuses one."""
-    text = re.sub(r"\r\n?", "\n", text.removeprefix("\ufeff"))
-    reader = _Reader(Page(lines=text.count("\n") + (not text.endswith("\n") and text != "")))
-    reader.read(PARSER.parse(reader.without_front_matter(text)))
-    return reader.page
+def read_page(text: str, room: Room | None = None) -> Page:
+    """Read a document; any text is Markdown, so this never refuses one.
+
+    Args:
+        text: the document.
+        room: what is kept of this document and the next ones; by default, of this one alone.
+    """
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    page = Page(lines=text.count("\n") + (not text.endswith("\n") and text != ""))
+    reader = _Reader(page, room or Room())
+    reader.read(PARSER.parse(reader.without_front_matter(text), reader.env))
+    return page
 
 
 class _Reader:
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Page, room: Room) -> None:
         self.page = page
+        self.env: dict[str, Any] = {}  # where the parser notes the link definitions
+        self._room = room
+        self._path: tuple[str, ...] = ()
         self._headings: list[Outline] = []
         self._open: list[Outline] = []  # the last one and those it stands under
         self._anchors = Anchors()
 
     def without_front_matter(self, text: str) -> str:
         """Take the title from front matter, and blank it out so that lines keep their numbers."""
-        front = FRONT_MATTER.match(text)
-        if front is None:
-            return text
-        if title := FRONT_MATTER_TITLE.search(front[2] or ""):
-            self.page.title = title[1].strip("\"'") or None
-        return "\n" * front[0].count("\n") + text[front.end() :]
+        end = front_matter_end(text)
+        if title := front_matter_title(text[:end]):
+            self.page.title = shortened(title)
+        return "\n" * text.count("\n", 0, end) + text[end:]
 
     def read(self, tokens: Sequence[Token]) -> None:
         for before, token, line in _with_lines(tokens):
             if token.type == "inline":
-                self._inline(before, read_inline(token, line))
+                self._inline(before, read_inline(PARSER, token.content, line, self.env))
             elif token.type == "html_block":
                 self._html(token.content, line)
             elif token.type in CONTENT:
@@ -103,19 +127,21 @@ class _Reader:
         self.page.sections = tuple(_sections(self._headings))
 
     def _inline(self, before: Token, inline: Inline) -> None:
-        self.page.links += inline.links
+        self._keep("links", self.page.links, inline.links)
         self.page.anchors.update(inline.anchors)
         self.page.words += len(inline.plain.split())
+        if not inline.read:
+            self.page.too_long.append(inline.line_at(0))
         if before.type == "heading_open":
             level, line = int(before.tag[1:]), inline.line_at(0)
             self._heading(level, line, inline.plain, is_section=before.level == 0)
         elif before.type == "paragraph_open":
-            path = self._headings[-1].path if self._headings else ()
-            self.page.sentences += [
-                Sentence(text=" ".join(text.split()), line=inline.line_at(offset), section=path)
+            sentences = [
+                Sentence(" ".join(text.split()), inline.line_at(offset), self._path)
                 for offset, text in split(inline.text)
                 if len(text) <= LONGEST
             ]
+            self._keep("sentences", self.page.sentences, sentences)
 
     def _heading(self, level: int, line: int, text: str, *, is_section: bool) -> None:
         anchor = self._anchors.take(text)
@@ -123,23 +149,32 @@ class _Reader:
         if not is_section:  # in a list or a quotation: an anchor, but no part of the outline
             self._count_content()
             return
-        name = " ".join(text.split())
+        name = shortened(" ".join(text.split()))
         if level == 1 and self.page.title is None and name:
             self.page.title = name
         while self._open and self._open[-1].level >= level:
             self._open.pop()
-        path = (*(heading.path[-1] for heading in self._open), name)
-        self._open.append(Outline(path=path, level=level, line=line, anchor=anchor))
-        self._headings.append(self._open[-1])
+        self._path = (*(heading.path[-1] for heading in self._open), name)
+        self._open.append(Outline(path=self._path, level=level, line=line, anchor=anchor))
+        if not self._keep("sections", self._headings, self._open[-1:]):
+            self._count_content()
 
     def _html(self, html: str, line: int) -> None:
         fragment = read_html(html, line)
-        self.page.links += fragment.links
+        self._keep("links", self.page.links, fragment.links)
         self.page.anchors.update(fragment.anchors)
         for heading_line, level, text in fragment.headings:
             self._heading(level, heading_line, text, is_section=True)
         if fragment.visible:
             self._count_content()
+
+    def _keep(self, kind: str, kept: list[T], parts: Sequence[T]) -> bool:
+        """Keep the parts, unless the room for them is used up; return whether it was not."""
+        taken = self._room.take(kind, parts)
+        kept += taken
+        if len(taken) < len(parts):
+            self.page.left_out[kind] += len(parts) - len(taken)
+        return len(taken) == len(parts)
 
     def _count_content(self) -> None:
         if self._headings:

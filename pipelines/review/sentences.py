@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-CODE_SPAN: Final = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+from pipelines.review.code_spans import without_code
 
-#: A full stop, what may close after it, and white space; or an East Asian full stop.
+#: A full stop, what may close after it, and white space; or an East Asian full stop. It begins
+#: where the stops begin and gives nothing back: a long row of dots is looked at once.
 BOUNDARY: Final = re.compile(
-    r"[.!?]+[\"'\u201d\u2019)\]]*\s+|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d]?\s*"
+    r"(?<![.!?])[.!?]++[\"'\u201d\u2019)\]]*+\s++"
+    r"|[\u3002\uff01\uff1f]++[\u300d\u300f\u201d]?\s*+"
 )
 OPENING: Final = "([\"'\u201c\u2018"
 
@@ -22,10 +24,7 @@ _AMBIGUOUS = (
 ABBREVIATIONS: Final = frozenset(_ABBREVIATIONS.split())  # their full stop ends no sentence
 AMBIGUOUS: Final = frozenset(_AMBIGUOUS.split())  # theirs does when a capital follows
 
-
-def without_code(text: str) -> str:
-    """Return the text with every code span replaced by as many `x`."""
-    return CODE_SPAN.sub(lambda span: "x" * len(span[0]), text)
+LOOK_BACK: Final = 60  # characters before a stop in which the last word is looked for
 
 
 def split(text: str) -> Iterator[tuple[int, str]]:
@@ -42,14 +41,15 @@ def split(text: str) -> Iterator[tuple[int, str]]:
 def _ends_sentence(masked: str, begin: int, boundary: re.Match[str]) -> bool:
     if not boundary[0].startswith(".") or boundary[0].startswith(".."):
         return True
-    before = masked[begin : boundary.start()].rsplit(maxsplit=1)
+    nearest = max(begin, boundary.start() - LOOK_BACK)
+    before = masked[nearest : boundary.start()].rsplit(maxsplit=1)
     if not before:
-        return False  # a stop that follows nothing
+        return nearest > begin  # a stop that follows nothing ends nothing
     written = before[-1].lstrip(OPENING)
     word = written.lower()
     if word in AMBIGUOUS:
         return masked[boundary.end() : boundary.end() + 1].isupper()
-    is_list_number = len(before) == 1 and word.rstrip(".").isdigit()
+    is_list_number = len(before) == 1 and nearest == begin and word.rstrip(".").isdigit()
     is_initial = len(written) == 1 and written.isupper()
     return not (word in ABBREVIATIONS or is_list_number or is_initial)
 
