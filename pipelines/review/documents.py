@@ -7,10 +7,13 @@ from typing import Final
 
 from leasehold import AgentClientError
 from pipelines.review.folder import Found
+from pipelines.review.inline import LONGEST_BLOCK
 from pipelines.review.links import Library
 from pipelines.review.markdown import Page, Sentence, read_page
 from pipelines.review.models import Claim, Document, Finding
 from pipelines.review.questions import Excerpt, Numbered, Pick
+from pipelines.review.regular_files import TooLargeError, read_below
+from pipelines.review.room import MOST, Room
 from pipelines.review.rules import finding
 
 EXCERPT_CHARACTERS: Final = 24_000  # what an agent reads at once; a longer sentence is alone
@@ -18,19 +21,27 @@ CLAIMS_KEPT: Final = 40  # of each document, the weightiest
 
 
 def read_files(found: Found) -> tuple[dict[str, Page], list[Finding]]:
-    """Read the files into pages by their path; those that cannot be read become findings."""
+    """Read the files into pages by their path; what cannot be read becomes findings."""
     pages: dict[str, Page] = {}
     findings: list[Finding] = []
+    left = found.bounds.max_total_bytes  # files may have grown since they were found
+    room = Room()
     for file in found.files:
-        path = file.relative_to(found.root).as_posix()
+        relative = file.relative_to(found.root)
+        path = relative.as_posix()
         try:
-            pages[path] = read_page(file.read_bytes().decode())
+            raw = read_below(found.root, relative.parts, min(left, found.bounds.max_file_bytes))
+            left -= len(raw)
+            pages[path] = read_page(raw.decode(), room)
+            findings += _unread_parts(path, pages[path])
         except UnicodeDecodeError as error:
             findings.append(_not_utf8(path, error))
+        except TooLargeError:
+            message = "It is not read: it grew beyond the bounds meanwhile."
+            findings.append(finding("too_large", message, document=path))
         except OSError as error:
-            findings.append(
-                finding("unreadable", f"The file cannot be read ({error.strerror}).", document=path)
-            )
+            message = f"The file cannot be read ({error.strerror})."
+            findings.append(finding("unreadable", message, document=path))
     return pages, findings
 
 
@@ -106,6 +117,23 @@ def _claims(path: str, page: Page, picks: Sequence[Pick]) -> Iterator[Claim]:
 
 def _section(sentence: Sentence) -> str:
     return " > ".join(sentence.section)
+
+
+def _unread_parts(path: str, page: Page) -> Iterator[Finding]:
+    if page.too_long:
+        more = len(page.too_long) - 1
+        yield finding(
+            "too_long",
+            f"Only the words are counted of a block of more than {LONGEST_BLOCK:,} characters"
+            + (f" (and of {more} more)." if more else "."),
+            document=path,
+            line=page.too_long[0],
+        )
+    if page.left_out:
+        parts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(page.left_out.items()))
+        most = ", ".join(f"{count:,} {kind}" for kind, count in sorted(MOST.items()))
+        message = f"{parts} are left out: a review has room for {most}."
+        yield finding("too_much", message, document=path)
 
 
 def _not_utf8(path: str, error: UnicodeDecodeError) -> Finding:

@@ -1,37 +1,14 @@
-"""Finds the Markdown files of a folder, within bounds, and says what it left out."""
+"""Finds the Markdown files of a folder, within bounds, and says what it left out.
 
-import os
-from collections.abc import Iterator
+No link is followed. A link to a file that is found anyway is passed over; any other is a finding.
+"""
+
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from leasehold import PermanentError
 from pipelines.review.models import Finding, ReviewInput
-from pipelines.review.rules import finding
-
-SUFFIXES: Final = frozenset({".md", ".markdown", ".mkd"})
-
-#: Folders of things that were installed or built, which are not the reader's own documents.
-NOT_OWN: Final = frozenset(
-    {
-        "_build",
-        "bower_components",
-        "build",
-        "dist",
-        "htmlcov",
-        "node_modules",
-        "out",
-        "site-packages",
-        "target",
-        "third_party",
-        "vendor",
-        "venv",
-    }
-)
-
-NEVER_TEXT: Final = ("__pycache__", ".egg-info")  # ends of folder names not worth a mention
-MAX_ENTRIES: Final = 200_000  # files and folders looked at, so that `/` ends, too
+from pipelines.review.tree import SUFFIXES, Tree, is_utf8, walk
 
 
 @dataclass(slots=True)
@@ -39,6 +16,7 @@ class Found:
     """The files to read, and what is not read: folders by rule, files by finding."""
 
     root: Path
+    bounds: ReviewInput
     files: list[Path] = field(default_factory=list)
     skipped_folders: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -47,34 +25,37 @@ class Found:
 def find(given: ReviewInput) -> Found:
     """Find the Markdown files below `given.folder`, those near its top first.
 
-    Hidden folders, installed and built things, and links to folders are not entered.
+    Hidden folders, installed and built things, and links are not entered.
 
     Raises:
         PermanentError: the folder is missing, cannot be read, or has no Markdown in it.
     """
     start = _start(given.folder)
     if start.is_file():
-        found, candidates = Found(root=start.parent), [start]
+        root, tree = start.parent, Tree(files={start.name: start.stat().st_size})
     else:
-        found = Found(root=start)
-        candidates = sorted(_walk(found), key=lambda path: (len(path.parts), path.as_posix()))
-    if not candidates:
+        root, tree = start, walk(start)
+    if not (tree.files or tree.links or tree.unread):
         raise PermanentError(
             f"There is no Markdown in {start}: no file ends in .md, .markdown or .mkd"
-            f"{_outside(found)}. Name a folder that has some.",
+            f"{_outside(tree)}. Name a folder that has some.",
             code="no_markdown",
         )
-    _keep_within_bounds(candidates, found, given)
-    return found
+    _note_links(tree, root)
+    files = [root / path for path in _within_bounds(tree, given)]
+    return Found(root, given, files, tree.skipped_folders, tree.findings())
 
 
 def _start(folder: str) -> Path:
     start = Path(folder)
     try:
         start = start.expanduser().resolve()
-        if start.is_dir() or (start.is_file() and start.suffix.lower() in SUFFIXES):
+        if not is_utf8(str(start)):
+            problem = "has a name that is not UTF-8"
+        elif start.is_dir() or (start.is_file() and start.suffix.lower() in SUFFIXES):
             return start
-        problem = "is not a folder or a Markdown file" if start.exists() else "does not exist"
+        else:
+            problem = "is not a folder or a Markdown file" if start.exists() else "does not exist"
     except (OSError, RuntimeError, ValueError) as error:
         problem = f"cannot be read ({error})"
     raise PermanentError(
@@ -84,118 +65,52 @@ def _start(folder: str) -> Path:
     )
 
 
-def _outside(found: Found) -> str:
-    if not found.skipped_folders:
+def _outside(tree: Tree) -> str:
+    if not tree.skipped_folders:
         return ""
-    return f" (not looked into: {', '.join(found.skipped_folders[:5])})"
+    return f" (not looked into: {', '.join(tree.skipped_folders[:5])})"
 
 
-def _walk(found: Found) -> Iterator[Path]:
-    """Yield Markdown files; note in `found` the folders that were not entered."""
-    pending = [found.root]
-    entries = 0
-    while pending:
-        folder = pending.pop()
+def _note_links(tree: Tree, root: Path) -> None:
+    """Note the links to files that are not found themselves."""
+    for path in sorted(tree.links):
         try:
-            children = sorted(os.scandir(folder), key=lambda entry: entry.name)
-        except OSError as error:
-            if folder == found.root:
-                raise PermanentError(
-                    f"Folder {folder} cannot be read ({error.strerror}). "
-                    "Give this worker the right to read it.",
-                    code="folder_unreadable",
-                ) from error
-            found.findings.append(_folder_unreadable(found, folder, error))
-            continue
-        entries += len(children)
-        for child in children:
-            if _is_folder(child):
-                pending += [Path(child.path)] if _is_own(child, found) else []
-            elif Path(child.name).suffix.lower() in SUFFIXES:
-                yield Path(child.path)
-        if entries > MAX_ENTRIES and pending:
-            found.findings.append(_walk_ended(entries, len(pending)))
-            return
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself, or to what may not be read
-        return False
-
-
-def _is_own(entry: os.DirEntry[str], found: Found) -> bool:
-    """Say whether to enter; a linked folder is not, so that a loop of links ends."""
-    if entry.name.startswith(".") or entry.name.endswith(NEVER_TEXT):
-        return False
-    if entry.name in NOT_OWN or entry.is_symlink() or Path(entry.path, "pyvenv.cfg").exists():
-        found.skipped_folders.append(Path(entry.path).relative_to(found.root).as_posix() + "/")
-        return False
-    return True
-
-
-def _folder_unreadable(found: Found, folder: Path, error: OSError) -> Finding:
-    return finding(
-        "unreadable",
-        f"The folder cannot be read ({error.strerror}); its documents are not reviewed.",
-        document=folder.relative_to(found.root).as_posix() + "/",
-        remediation="Give this worker the right to read the folder.",
-    )
-
-
-def _walk_ended(entries: int, pending: int) -> Finding:
-    return finding(
-        "too_many",
-        f"The search ended after {entries} files and folders; "
-        f"{pending} folders were not looked into.",
-        remediation="Review a smaller folder.",
-    )
-
-
-def _keep_within_bounds(candidates: list[Path], found: Found, given: ReviewInput) -> None:
-    total = 0
-    left_out = 0
-    seen: set[Path] = set()
-    for path in candidates:
-        try:
-            real, size = path.resolve(strict=True), path.stat().st_size
+            real = (root / path).resolve(strict=True)
         except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, up to 3.12
-            found.findings.append(_file_unreadable(found, path, error))
+            reason = error.strerror if isinstance(error, OSError) else "a loop of links"
+            tree.note("unreadable", path, f"The file cannot be read ({reason}).")
             continue
-        if real in seen or not real.is_file():
-            continue  # a link to a file that is read anyway, or a pipe
-        seen.add(real)
-        if size > given.max_file_bytes:
-            found.findings.append(_too_large(found, path, size, given.max_file_bytes))
-        elif len(found.files) == given.max_files or total + size > given.max_total_bytes:
+        if not real.is_relative_to(root):
+            tree.note("linked", path, "It is not read: it is a link that leads out of the folder.")
+        elif real.relative_to(root).as_posix() not in tree.files:
+            tree.note("linked", path, "It is not read: it is a link to what is not reviewed.")
+
+
+def _within_bounds(tree: Tree, bounds: ReviewInput) -> list[str]:
+    """Return the files to read, those near the top first; note what is left out."""
+    kept: list[str] = []
+    total = left_out = 0
+    for path in sorted(tree.files, key=lambda path: (path.count("/"), path)):
+        size = tree.files[path]
+        if size > bounds.max_file_bytes:
+            tree.note("too_large", path, _too_large(size, bounds.max_file_bytes))
+        elif len(kept) == bounds.max_files or total + size > bounds.max_total_bytes:
             left_out += 1
         else:
             total += size
-            found.files.append(path)
+            kept.append(path)
     if left_out:
-        found.findings.append(
-            finding(
-                "too_many",
-                f"{left_out} of {len(candidates)} Markdown files are not reviewed: the bounds are "
-                f"{given.max_files} files and {given.max_total_bytes:,} bytes in all. "
-                "Those deepest in the folder were left out.",
-            )
+        tree.note(
+            "too_many",
+            None,
+            f"{left_out} of {len(tree.files)} Markdown files are not reviewed: the bounds are "
+            f"{bounds.max_files} files and {bounds.max_total_bytes:,} bytes in all. "
+            "Those deepest in the folder were left out.",
         )
+    return kept
 
 
-def _file_unreadable(found: Found, path: Path, error: Exception) -> Finding:
-    reason = error.strerror if isinstance(error, OSError) else "a loop of links"
-    return finding(
-        "unreadable",
-        f"The file cannot be read ({reason}).",
-        document=path.relative_to(found.root).as_posix(),
-    )
-
-
-def _too_large(found: Found, path: Path, size: int, limit: int) -> Finding:
-    return finding(
-        "too_large",
-        f"The file has {size:,} bytes, more than the {limit:,} that are read; it is not reviewed.",
-        document=path.relative_to(found.root).as_posix(),
+def _too_large(size: int, limit: int) -> str:
+    return (
+        f"The file has {size:,} bytes, more than the {limit:,} that are read; it is not reviewed."
     )

@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Final
 
 from pipelines.review.anchors import slug
-from pipelines.review.folder import SUFFIXES
+from pipelines.review.tree import SUFFIXES
 
 ALIKE: Final = 0.75  # of difflib's ratio, from which an anchor may be meant…
 TYPO: Final = 0.88  # …and a file's name
@@ -17,7 +17,7 @@ LONGEST: Final = 120  # characters of what is compared letter by letter
 
 #: The work for all hints of a review: each name that is looked at is one unit, and each that is
 #: compared letter by letter one more for each so many pairs of letters. Then hints are left out.
-WORK: Final = 200_000
+WORK: Final = 1_000_000
 PAIRS_A_UNIT: Final = 100
 
 
