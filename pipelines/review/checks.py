@@ -23,6 +23,7 @@ COVERAGE_NEEDED: Final = 0.5  # share of the documents with claims that a digest
 TELLING_WORDS: Final = 4  # that a sentence needs before its numbers can contradict another's
 HISTORIES: Final = ("change", "history", "news", "release")  # in paths of what repeats itself
 PATHS_SHOWN: Final = 3
+LINES_SHOWN: Final = 20
 TARGET_SHOWN: Final = 120  # characters of a link's target
 MISSING: Final[Mapping[str, str]] = {
     "broken_link": "leads to no file",
@@ -143,11 +144,12 @@ def _check_coverage(digest: Digest, extraction: Extraction) -> Iterator[Finding]
     cited = documents_cited(digest)
     uncited = [path for path in citable if path not in cited]
     share = 1 - len(uncited) / max(1, len(citable))
+    shown = _some(uncited, PATHS_SHOWN)
     if share < COVERAGE_NEEDED:
         yield finding(
             "coverage_low",
             f"The digest cites {len(citable) - len(uncited)} of {len(citable)} documents that "
-            f"make claims; it needs {COVERAGE_NEEDED:.0%}. Not cited: {_some(uncited)}.",
+            f"make claims; it needs {COVERAGE_NEEDED:.0%}. Not cited: {shown}.",
         )
     for path in uncited:
         yield finding("document_uncited", "The digest says nothing about it.", document=path)
@@ -181,7 +183,8 @@ def _check_links(document: Document) -> Iterator[Finding]:
     for _, same in groupby(by_target, key=lambda link: (link.target, link.image)):
         link, *others = same
         also = sorted({other.line for other in others} - {link.line})
-        where = f" (also on line {', '.join(map(str, also))})" if also else ""
+        lines = _some([str(line) for line in also], LINES_SHOWN)
+        where = f" (also on line {lines})" if also else ""
         yield finding(
             link.state,
             f"The {'image' if link.image else 'link'} {_shown(link)}{where}.",
@@ -198,9 +201,9 @@ def _shown(link: Link) -> str:
     return f"`{short}` {MISSING[link.state]}" if target else "has no target"
 
 
-def _some(paths: Sequence[str]) -> str:
-    more = len(paths) - PATHS_SHOWN
-    return ", ".join(paths[:PATHS_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _some(names: Sequence[str], shown: int) -> str:
+    more = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
 def _tells_what(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from leasehold import AgentClientError
@@ -11,19 +12,13 @@ from pipelines.review.questions import DraftPoint
 SHORTLIST: Final = 300  # claims that an agent weighs at once, of all documents together…
 SHORTLIST_EACH: Final = 6  # …but this many of each document at least
 LONGEST_TERM: Final = 80  # characters
+TERMS: Final = 50  # that are counted, however many an agent names
 
 
 def shortlist(documents: Sequence[Document]) -> tuple[Claim, ...]:
     """Return the weightiest claims of each document, in the order of documents and lines."""
     each = max(SHORTLIST_EACH, SHORTLIST // max(1, len(documents)))
-    return tuple(
-        claim
-        for document in documents
-        for claim in sorted(
-            sorted(document.claims, key=lambda claim: -claim.weight)[:each],
-            key=document.claims.index,
-        )
-    )
+    return tuple(claim for document in documents for claim in _weightiest(document.claims, each))
 
 
 def cited(drafts: Sequence[DraftPoint], known: Mapping[str, Claim]) -> tuple[Point, ...]:
@@ -59,12 +54,18 @@ def counted(terms: Sequence[str], claims: Sequence[Claim]) -> tuple[Term, ...]:
     for term in terms:
         if term.strip() and len(term) <= LONGEST_TERM:
             distinct.setdefault(term.casefold(), term)
-    for term in distinct.values():
+    for term in islice(distinct.values(), TERMS):
         pattern = re.compile(rf"(?<!\w){re.escape(term)}(?:s|es)?(?!\w)", re.IGNORECASE)
         documents = [claim.document for claim in claims if pattern.search(claim.text)]
         if documents:
             found.append(Term(term=term, claims=len(documents), documents=len(set(documents))))
     return tuple(found)
+
+
+def _weightiest(claims: Sequence[Claim], count: int) -> list[Claim]:
+    """Return the weightiest claims, in the order in which they stand."""
+    numbered = sorted(enumerate(claims), key=lambda each: -each[1].weight)[:count]
+    return [claim for _, claim in sorted(numbered, key=lambda each: each[0])]
 
 
 def _citation(claim: Claim) -> Citation:

@@ -28,6 +28,7 @@ from leasehold.services.read_runs import RunFilter
 from leasehold.services.start_run import StartRequest
 from pipelines.review.agent import PACE, pace_of
 from pipelines.review.chaos import Chaos, account, pace_for
+from pipelines.review.escaping import written_out
 from pipelines.review.folder import find
 from pipelines.review.models import ReviewInput
 
@@ -76,7 +77,7 @@ def review(folder: Path, server: ServerSource, *, chaotic: bool) -> int:
     survived = True
     if chaos is not None:
         survived, lines = account(chaos.hits, run, server.trace(run_id))
-        print("\nThe chaos:    " + "\n              ".join(lines))
+        print(written_out("\nThe chaos:    " + "\n              ".join(lines)))
     tell(run)
     return 0 if run.completed_at and survived else 1
 
@@ -99,7 +100,8 @@ def tell(run: Manifest) -> None:
     done = json.loads(output)
     seconds = sum(step.execution_seconds or 0.0 for step in run.steps.values())
     found = ", ".join(f"{count} {severity}" for severity, count in done["findings"].items())
-    print(f"""
+    print(
+        written_out(f"""
 The report:   {near(done["report"])}
 
 What it did:  read {done["documents"]} documents, found {done["claims"]} claims, \
@@ -113,11 +115,12 @@ Try next:     {program} trace {run.run_id}    all that happened
               make demo INPUT=path/to/folder     your own Markdown
               make demo CHAOS=1     the same, while workers are killed in the middle of steps
               kill -9 it in the middle, then make demo again: it goes on where it was""")
+    )
 
 
-def say(line: str) -> None:
+def say(text: str) -> None:
     """Tell a person what goes on."""
-    print(line, file=sys.stderr, flush=True)
+    print(written_out(text), file=sys.stderr, flush=True)
 
 
 def near(path: str) -> str:

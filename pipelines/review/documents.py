@@ -16,7 +16,7 @@ from pipelines.review.regular_files import TooLargeError, read_below
 from pipelines.review.room import MOST, Room
 from pipelines.review.rules import finding
 
-EXCERPT_CHARACTERS: Final = 24_000  # what an agent reads at once; a longer sentence is alone
+EXCERPT_CHARACTERS: Final = 24_000  # what an agent reads at once, headings included
 CLAIMS_KEPT: Final = 40  # of each document, the weightiest
 
 
@@ -55,11 +55,13 @@ def excerpts(path: str, page: Page) -> Iterator[Excerpt]:
     part: list[Numbered] = []
     size = 0
     for number, sentence in enumerate(page.sentences):
-        if part and size + len(sentence.text) > EXCERPT_CHARACTERS:
+        numbered = Numbered(number=number, section=_section(sentence), text=sentence.text)
+        length = len(numbered.section) + len(numbered.text)
+        if part and size + length > EXCERPT_CHARACTERS:
             yield Excerpt(document=path, title=page.title or path, sentences=tuple(part))
             part, size = [], 0
-        part.append(Numbered(number=number, section=_section(sentence), text=sentence.text))
-        size += len(sentence.text)
+        part.append(numbered)
+        size += length
     if part:
         yield Excerpt(document=path, title=page.title or path, sentences=tuple(part))
 

@@ -1,6 +1,6 @@
 r"""Writes text into Markdown so that it reads as it is. Code spans in backticks stay code.
 
-What nobody sees, but a terminal or a browser obeys, is written out: `\x1b`, `\u202e`.
+What nobody sees, but a terminal or a browser obeys, is written out: `\u001b`, `\u202e`.
 """
 
 import re
@@ -14,16 +14,23 @@ MARKUP: Final = re.compile(r"[\\`*\[\]<~|]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
 #: What has a meaning at the beginning of a line.
 BEGINNING: Final = re.compile(r"\A(?:([#>+=-])|(\d{1,9})([.)])(?=\s|\Z))")
 TICKS: Final = re.compile(r"`+")
-#: A soft hyphen and the joiners, which some scripts cannot be written without.
-HARMLESS: Final = frozenset("\u00ad\u200c\u200d")
+#: Line breaks, a soft hyphen and the joiners, which some scripts cannot be written without.
+HARMLESS: Final = frozenset("\n\u00ad\u200c\u200d")
 
 
 def visible(text: str) -> str:
-    """Return one line that shows the text: controls, and what turns its direction, written out."""
-    line = " ".join(text.split())
-    if line.isprintable():
-        return line
-    return "".join(c if c.isprintable() or c in HARMLESS else _written_out(c) for c in line)
+    """Return the text on one line, with what nobody sees written out."""
+    return written_out(" ".join(text.split()))
+
+
+def written_out(text: str) -> str:
+    """Return the text with controls, and what turns its direction, as JSON writes them.
+
+    Line breaks stay, and JSON stays JSON of the same value.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in HARMLESS else _unit_by_unit(c) for c in text)
 
 
 def prose(text: str) -> str:
@@ -55,8 +62,9 @@ def _escaped(text: str) -> str:
     return MARKUP.sub(r"\\\g<0>", text)
 
 
-def _written_out(character: str) -> str:
-    return character.encode("unicode_escape").decode()
+def _unit_by_unit(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))
 
 
 def _escape_beginning(match: re.Match[str]) -> str:

@@ -5,7 +5,6 @@ is counted here, because the client's own limit begins anew with each byte that 
 """
 
 import asyncio
-import re
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
@@ -35,7 +34,6 @@ from pipelines.review.questions import (
 
 A = TypeVar("A", bound=BaseModel)
 
-FENCE: Final = re.compile(r"\A\s*```\w*\n(.*)\n```\s*\Z", re.DOTALL)
 CLOSING_S: Final = 1.0  # for the connection of a request that is given up
 
 
@@ -162,8 +160,15 @@ def _answer(body: str, answer: type[A]) -> A:
             details=[{"said": (message.refusal or "")[:500], "finishReason": reason}],
         )
     content = message.content or ""
-    fenced = FENCE.match(content)
     try:
-        return answer.model_validate_json(fenced[1] if fenced else content)
+        return answer.model_validate_json(_without_fence(content))
     except ValidationError as error:
         raise misfit(error, content, answer, finishReason=reason) from None
+
+
+def _without_fence(content: str) -> str:
+    """Return the JSON of an answer that stands in a block of code, as some models write it."""
+    text = content.strip()
+    first, _, rest = text.partition("\n")
+    fenced = first.startswith("```") and text.endswith("\n```")
+    return rest.removesuffix("```") if fenced else content

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from leasehold import StepContext
+from pipelines.review.escaping import written_out
 from pipelines.review.models import Digest, Extraction, FindingCounts, Publication, Review
 from pipelines.review.report import report
 
@@ -21,9 +22,8 @@ def publish(ctx: StepContext, given: Review) -> Publication:
     digest = Digest.model_validate(ctx.output_of("synthesis"))
     findings = [finding.model_dump(mode="json") for finding in given.findings]
     counts = Counter(finding.severity for finding in given.findings)
-    findings_file = ctx.artifacts.put(
-        "findings.json", json.dumps(findings, ensure_ascii=False, indent=2).encode()
-    )
+    as_json = written_out(json.dumps(findings, ensure_ascii=False, indent=2))
+    findings_file = ctx.artifacts.put("findings.json", as_json.encode())
     text = report(ctx.run_id, extraction, digest, given, folder=folder_of(findings_file))
     return Publication(
         report=ctx.artifacts.put("report.md", text.encode()),

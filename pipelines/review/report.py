@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from pipelines.review.escaping import label, prose, row
+from pipelines.review.escaping import code, label, prose, row
 from pipelines.review.models import (
     Digest,
     Extraction,
@@ -117,9 +117,9 @@ class _Report:
             f"{'is' if review.documents_citable == 1 else 'are'} cited",
             "Links": _links(Counter(link.state for link in links)),
             "Not looked into": _some(self._extraction.skipped_folders),
-            "Folder": f"`{self._extraction.folder}`",
+            "Folder": code(self._extraction.folder),
             "Agent": prose(self._digest.agent),
-            "Run": f"`{self._run_id}`",
+            "Run": code(self._run_id),
         }
         yield "## At a glance"
         yield _table(["", ""], ([name, value] for name, value in facts.items() if value))
@@ -196,7 +196,7 @@ class _Report:
         """Refer to a place; the address follows at the end, where it does not disturb reading."""
         place = f"{document}:{line}" if line else document
         if self._folder is None:
-            return f"`{place}`"
+            return code(place)
         target = os.path.relpath(Path(self._extraction.folder, document), self._folder)
         name = label(place)
         self._places[name] = quote(Path(target).as_posix()) + (f"#L{line}" if line else "")
@@ -209,7 +209,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[i
 
 
 def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(f"`{name}`" for name in names[:NAMES])
+    shown = ", ".join(code(name) for name in names[:NAMES])
     return shown + (f" and {len(names) - NAMES} more" if len(names) > NAMES else "")
 
 

@@ -2,13 +2,17 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, islice
 from typing import Final
 
 from pipelines.review.vocabulary import numbers, terms
 
 Vector = Mapping[str, float]  # of length 1, or empty
+Key = tuple[str, frozenset[str]]  # a word and the numbers of a text
 
+COMPARED: Final = 100  # groups that share a rare word with a text, and may say the same
+ROUNDING: Final = 1e-9
 NEAR: Final = 0.8  # share of common words from which two sentences say the same
 RELEVANCE: Final = 0.7  # of a pick, against its being unlike the earlier ones (MMR's lambda)
 SAME_SOURCE: Final = 0.4  # likeness at least of two sentences of one document
@@ -80,17 +84,34 @@ def fold(texts: Sequence[str]) -> list[list[int]]:
     Each group begins with its first text, and the groups stand in the order of these.
     """
     groups: list[list[int]] = []
-    keys: list[tuple[frozenset[str], frozenset[str]]] = []
+    first_words: list[frozenset[str]] = []  # of each group
+    having: defaultdict[Key, list[int]] = defaultdict(list)  # the groups with a word, and figures
     for index, text in enumerate(texts):
         words, figures = frozenset(terms(text)), numbers(text)
-        for group, (other_words, other_figures) in zip(groups, keys, strict=True):
-            if figures == other_figures and _same(words, other_words):
-                group.append(index)
-                break
-        else:
-            groups.append([index])
-            keys.append((words, figures))
+        keys = [(word, figures) for word in words]
+        group = _group_like(words, [having[key] for key in keys], first_words)
+        if group is None:
+            group = len(groups)
+            groups.append([])
+            first_words.append(words)
+            for key in keys:
+                having[key].append(group)
+        groups[group].append(index)
     return groups
+
+
+def _group_like(
+    words: frozenset[str], having: Iterable[list[int]], first_words: Sequence[frozenset[str]]
+) -> int | None:
+    """Return the first group that says the same as these words; `having` are the groups of each.
+
+    A text that says the same lacks at most a fifth of the words, so one more than a fifth of them
+    lead to it: the rarest. Of the groups that they lead to, only so many are compared.
+    """
+    lacking = math.floor((1 - NEAR) * len(words) + ROUNDING)
+    rarest = sorted(having, key=len)[: lacking + 1]
+    likely = islice(chain.from_iterable(rarest), COMPARED)
+    return next((group for group in sorted(likely) if _same(words, first_words[group])), None)
 
 
 def _same(words: frozenset[str], other: frozenset[str]) -> bool:

@@ -58,11 +58,14 @@ def notable(texts: Sequence[str], count: int) -> list[str]:
     shared = {key: n * (1.6 if " " in key else 1.0) for key, n in found.items() if n > 1}
     ranked = sorted(shared, key=lambda key: (-shared[key], key))
     chosen: list[str] = []
+    taken: set[str] = set()  # words of those that are chosen
     for key in ranked:
-        if not any(set(key.split()) & set(other.split()) for other in chosen):
+        if len(chosen) == count:
+            break
+        if taken.isdisjoint(key.split()):
             chosen.append(key)
-    return [max(written[key].items(), key=lambda item: (item[1], item[0]))[0]
-            for key in chosen[:count]]  # fmt: skip
+            taken.update(key.split())
+    return [max(written[key].items(), key=lambda item: (item[1], item[0]))[0] for key in chosen]
 
 
 def _phrases(text: str) -> Iterable[tuple[str, str]]:
