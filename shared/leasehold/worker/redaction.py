@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Final
 
 import pydantic_core
+
+from leasehold.worker.secret_shapes import Span, shapes
 
 REDACTED: Final = "[redacted]"
 
@@ -38,6 +40,11 @@ _COMPOUND: Final = re.compile(
     r"authorization|credential|passphrase|passw(?:or)?d|clientsecret"
     rf"|(?:{_OF_KEYS})key|(?:access|api|auth|bearer|csrf|id|refresh|session)token"
 )
+#: `DB_PASS` has a password, but neither `pass` alone nor the first pass of something.
+_PASS: Final = re.compile(r"\w pass\Z")
+_NO_PASSWORD: Final = re.compile(
+    r"\b(?:by|checks|each|final|first|last|multi|n|next|num|one|second|single|tests|third|two) pass\Z"
+)
 #: With one of these in its name, a number of tokens is a number and no secret.
 _COUNTING: Final = re.compile(
     r"\b(?:budget|cached|completion|count|fencing|input|left|length|limit|max|min|number|output"
@@ -57,9 +64,22 @@ _VALUE: Final = re.compile(
     r"|(?:(?:basic|bearer|digest|negotiate|token)\s{1,3})?[^\s&]+",
     re.IGNORECASE | re.DOTALL,
 )
+_USER_OPTIONS: Final = frozenset({"-u", "-U", "--user", "--proxy-user"})
 #: What stands before the name in `("x-api-key", "…")`, which "one of 'password', 'code'" is not.
 _IN_PAIR: Final = re.compile(r"""[\[(]b?\\?["']\Z""")
-_LINE: Final = re.compile(r"[^\r\n]+")
+_HEADER: Final = re.compile("authorization|cookie", re.IGNORECASE)
+#: What is cut behind a header's name: a cookie's whole line, but of an authorization its scheme
+#: and credential alone, or its parameters; not the words that a log puts behind them.
+_OF_HEADER: Final = {
+    "cookie": re.compile(r"[^\r\n]+"),
+    "authorization": re.compile(
+        r"(?:(?:[a-z][a-z-]{1,30}|aws4-hmac-sha256)[ \t]{1,3}(?=\S))?"
+        r"(?:[\w-]++=(?:\"[^\"\r\n]*+\"?|[^\s,\"=][^\s,\"]*+)(?:,\s{0,3}(?=[\w-]++=))?)++"
+        r"|(?:[a-z][a-z-]{1,30}[ \t]{1,3}(?=\S))?[^\s&]+"
+        r"(?:[ ]{1,3}[\w+/-]{2,}={1,2}(?![\w=]))?",  # the rest of one that was broken in two
+        re.IGNORECASE,
+    ),
+}
 _CLOSING: Final = ")]},;.'\"\\"
 
 #: What follows a name in a sentence about it: "password: must be set".
@@ -68,39 +88,6 @@ _SENTENCE: Final = re.compile(
     r"|is|may|missing|must|no|none|not|null|required|should|the|too|true|value|was)(?=[\s.,;)}\]]|\Z)",
     re.IGNORECASE,
 )
-
-#: A word that says that what follows it in quotes, or within a tag, is a secret.
-_SAID: Final = r"(?:passw(?:or)?d|passphrase|secret|(?:api|secret)[_ -]?key)"
-
-#: What is known for a secret by how it looks; the group is what is cut.
-_LOOKS: Final = (
-    re.compile(
-        r"(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY.*?"
-        r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----|\Z))",
-        re.DOTALL,
-    ),
-    re.compile(r"(?<![A-Za-z0-9_-])(eyJ[\w-]{5,}(?:\.[\w-]*){0,2})", re.ASCII),
-    re.compile(
-        r"(?<![A-Za-z0-9])((?:sk-|[rs]k_(?:live|test)_|AIza|ya29\.|gh[opsur]_|github_pat_|glpat-"
-        r"|xox[a-z]-|hf_|npm_|pypi-|GOCSPX-|AKIA|ASIA)[\w.-]{7,}[\w-])",
-        re.ASCII,
-    ),
-    re.compile(
-        r"\bbearer\s{1,3}(?!(?:auth\w*|credentials?|error|header|realm|scheme|tokens?)\b)"
-        r"([\w.~+/=-]{6,})",
-        re.ASCII | re.IGNORECASE,
-    ),
-    re.compile(r"\bbasic\s{1,3}(?=[a-z+/]*[0-9=])([\w+/=]{8,})", re.ASCII | re.IGNORECASE),
-    re.compile(r"://[^\s/?#:@]*+:([^\s/?#]+)@"),
-    re.compile(r"://([^\s/?#:@]{8,})@"),
-    re.compile(rf"<{_SAID}[^<>]*>([^<>]+)</", re.IGNORECASE),
-    re.compile(rf"\b{_SAID}\s{{1,3}}[\"']([^\"'\n]+)[\"']", re.IGNORECASE),
-    re.compile(
-        r"[?&](?:sig|(?:x-(?:amz|goog)-)?(?:signature|credential))=([^\s&\"']+)", re.IGNORECASE
-    ),
-)
-
-Span = tuple[int, int]
 
 
 def hides(name: str, value: Any) -> bool:
@@ -111,7 +98,8 @@ def hides(name: str, value: Any) -> bool:
     said = " ".join(words)
     if _COUNTING.search(said) and _is_number(value):
         return False
-    return bool(_SECRET_WORD.search(said) or _COMPOUND.search("".join(words)))
+    is_pass = _PASS.search(said) and not _NO_PASSWORD.search(said)
+    return bool(is_pass or _SECRET_WORD.search(said) or _COMPOUND.search("".join(words)))
 
 
 class Redaction:
@@ -204,7 +192,11 @@ class Redaction:
         some = list(islice(value, self._left + 1))
         if len(some) == 2 and isinstance(name := _named(some[0]), str) and hides(name, some[1]):  # noqa: PLR2004 - a pair
             return [some[0] if isinstance(some[0], str) else name, self.hidden(some[1])]
-        return [self._cut(one, depth + 1) for one in some]
+        program = some[0] if some and isinstance(some[0], str) else ""
+        return [
+            self.hidden(one) if _follows_option(program, before, one) else self._cut(one, depth + 1)
+            for before, one in pairwise(["", *some])
+        ]
 
     def _places(self, text: str) -> Iterator[Span]:
         for secret in self._known:
@@ -214,17 +206,25 @@ class Redaction:
 
 
 def _spans(text: str) -> Iterator[Span]:
-    for pattern in _LOOKS:
-        for found in pattern.finditer(text):
-            yield found.span(1)
-    for found in _NAME.finditer(text):
-        name = found["name"]
-        if found["space"] and not name.startswith("--"):  # an option of a command
-            continue
-        if found["pair"] and not _IN_PAIR.search(text, max(0, found.start() - 4), found.start()):
-            continue
-        if hides(name, "") and (span := _secret_at(text, found)):
+    yield from shapes(text)
+    place = 0
+    while found := _NAME.search(text, place):
+        place = found.end()
+        if _names_a_value(text, found) and (span := _secret_at(text, found)):
             yield span
+            place = max(place, span[1] - _MAX_WORD)  # a name at its end may hide what follows it
+
+
+def _names_a_value(text: str, found: re.Match[str]) -> bool:
+    """Return whether a secret may follow, by the name and by what stands between the two."""
+    name = found["name"]
+    if not name.startswith("--"):  # an option of a command, whose value follows it
+        if found["space"]:
+            return False
+        before = max(0, found.start() - 4)
+        if found["pair"] and not _IN_PAIR.search(text, before, found.start()):
+            return False
+    return hides(name, "")
 
 
 def _secret_at(text: str, found: re.Match[str]) -> Span | None:
@@ -234,8 +234,8 @@ def _secret_at(text: str, found: re.Match[str]) -> Span | None:
     if value is None or _SENTENCE.match(text, start):
         return None
     is_quoted = value[0].lstrip("b\\")[:1] in ('"', "'")
-    if not is_quoted and re.search("authorization|cookie", name, re.IGNORECASE):
-        value = _LINE.match(text, start) or value
+    if not is_quoted and (header := _HEADER.search(name)):
+        value = _OF_HEADER[header[0].lower()].match(text, start) or value
     end = start + len(value[0].rstrip(_CLOSING)) if not is_quoted else value.end()
     if end == start or not hides(name, value[0].strip(_CLOSING)):
         return None
@@ -248,6 +248,14 @@ def _beginning(text: str) -> str:
         return text
     head = text[:MAX_LOOKED_AT]
     return head[: max(head.rfind(" "), head.rfind("\n"), MAX_LOOKED_AT - _MAX_WORD)]
+
+
+def _follows_option(program: str, before: Any, value: Any) -> bool:
+    """Return whether a word of a command is a secret, by the option before it."""
+    if not isinstance(before, str):
+        return False
+    has_user = program.endswith("curl") and before in _USER_OPTIONS
+    return has_user or (before.startswith("--") and hides(before, value))
 
 
 def _named(value: Any) -> Any:

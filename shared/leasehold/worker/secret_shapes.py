@@ -1,0 +1,84 @@
+"""What is known for a secret by how it looks, wherever it stands in a text.
+
+Every pattern takes time in proportion to the text: a part that repeats ends where the next part
+begins, or a place where it may begin is never within one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+Span = tuple[int, int]
+
+#: A word that says that what follows it in quotes, or within a tag, is a secret.
+_SAID: Final = r"(?:passw(?:or)?d|passphrase|secret|(?:api|secret)[_ -]?key)"
+
+#: Keys that begin with a mark of their provider; the marks are no words, so few letters follow.
+_MARKED: Final = (
+    r"(?<![A-Za-z0-9])((?:sk-|[rs]k_(?:live|test)_|AIza|ya29\.|gh[opsur]_|github_pat_|glpat-"
+    r"|xox[a-z]-|xapp-|hf_|npm_|pypi-|GOCSPX-|AKIA|ASIA)[\w.-]{7,}[\w-])"
+)
+#: Marks that a sentence may have, too: what follows is long, and no word.
+_NO_WORD: Final = r"(?=[A-Za-z_-]{0,100}[0-9])"
+_LONG: Final = (
+    r"(?<![A-Za-z0-9])("
+    rf"(?:gsk_|xai-|nvapi-|pplx-|tvly-|r8_|glsa_|lin_api_|dop_v1_){_NO_WORD}[A-Za-z0-9_-]{{20,}}"
+    rf"|hv[bsr]\.{_NO_WORD}[\w-]{{20,}}"
+    r"|SG\.[\w-]{16,100}\.[\w-]{16,}"
+    rf"|whsec_{_NO_WORD}[A-Za-z0-9+/]{{16,}}={{0,2}}"
+    r"|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{16,}"
+    r"|AGE-SECRET-KEY-1[A-Z0-9]{20,}"
+    r")"
+)
+#: Addresses that anybody may post to who knows them.
+_WEBHOOK: Final = (
+    r"\bhooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/([\w/-]+)"
+    r"|\bdiscord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/(\d{1,25}/[\w-]+)"
+    r"|\b(?:webhook\.office\.com/webhookb2|outlook\.office(?:365)?\.com/webhook)/([\w@/-]+)"
+)
+
+#: The group that matched is what is cut.
+_SHAPES: Final = (
+    re.compile(
+        r"(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY.*?"
+        r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----|\Z))",
+        re.DOTALL,
+    ),
+    re.compile(r"(?<![A-Za-z0-9_-])(eyJ[\w-]{5,}(?:\.[\w-]*){0,2})", re.ASCII),
+    re.compile(_MARKED, re.ASCII),
+    re.compile(_LONG, re.ASCII),
+    re.compile(_WEBHOOK, re.ASCII | re.IGNORECASE),
+    re.compile(
+        r"\bbearer\s{1,3}(?!(?:auth\w*|credentials?|error|header|realm|scheme|tokens?)\b)"
+        r"([\w.~+/=-]{6,})",
+        re.ASCII | re.IGNORECASE,
+    ),
+    re.compile(r"\bbasic\s{1,3}(?=[a-z+/]*[0-9=])([\w+/=]{8,})", re.ASCII | re.IGNORECASE),
+    re.compile(r"://[^\s/?#:@]*+:([^\s/?#]+)@"),
+    re.compile(r"://([^\s/?#:@]{8,})@"),
+    re.compile(rf"<{_SAID}[^<>]*>([^<>]+)</", re.IGNORECASE),
+    re.compile(rf"\b{_SAID}\s{{1,3}}[\"']([^\"'\n]+)[\"']", re.IGNORECASE),
+    re.compile(
+        r"[?&](?:key|sig|(?:x-(?:amz|goog)-)?(?:signature|credential))=([^\s&#\"'<>)]+)",
+        re.IGNORECASE,
+    ),
+)
+
+#: `-u user:password`, as curl has it; also as the words of a command that is shown as a list.
+_USER: Final = re.compile(
+    r"(?<![\w-])(?:-[uU]|--(?:proxy-)?user)(?:\\*[\"'],\s?|[ =]{0,3})\\*[\"']?"
+    r"[^\s:\"']{1,200}:([^\s\"']+)"
+)
+_CURL_WITHIN: Final = 500  # characters before the option
+
+
+def shapes(text: str) -> Iterator[Span]:
+    """Yield where something stands in the text that looks like a secret."""
+    for pattern in _SHAPES:
+        for found in pattern.finditer(text):
+            yield found.span(found.lastindex or 0)
+    for found in _USER.finditer(text):
+        if text.find("curl", max(0, found.start() - _CURL_WITHIN), found.start()) >= 0:
+            yield found.span(1)
