@@ -50,6 +50,7 @@ bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the s
 	@$(BIN)/python -m bench.lease_cost
 	@$(BIN)/python -m bench.recovery
 	@$(BIN)/python -m bench.at_scale
+	@$(BIN)/python -m bench.linear_time
 
 .PHONY: clean
 clean: ## delete .venv and the demo's data

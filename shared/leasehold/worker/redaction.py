@@ -43,7 +43,8 @@ _COMPOUND: Final = re.compile(
 #: `DB_PASS` has a password, but neither `pass` alone nor the first pass of something.
 _PASS: Final = re.compile(r"\w pass\Z")
 _NO_PASSWORD: Final = re.compile(
-    r"\b(?:by|checks|each|final|first|last|multi|n|next|num|one|second|single|tests|third|two) pass\Z"
+    r"\b(?:by|checks|each|final|first|last|multi|n|next|num|one|second|single|tests|third|two)"
+    r" pass\Z"
 )
 #: With one of these in its name, a number of tokens is a number and no secret.
 _COUNTING: Final = re.compile(

@@ -1,0 +1,76 @@
+"""How much longer twice the input takes, for all that reads texts of strangers.
+
+Twice, where the time is linear; four times, where it is quadratic, and then some kilobytes of text
+hold a worker for minutes, and with it the renewal of its leases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from bench.hostile_input import CASES, Case
+from bench.measuring import Figure, figure, report
+
+AT_MOST: Final = 2.5
+_ENOUGH_S: Final = 0.004  # of work in one round, so that the clock and the machine do not show
+_TOO_LONG_S: Final = 2.0  # one round says all
+
+
+def measure(cases: Sequence[Case], rounds: int) -> list[Figure]:
+    """Return a figure for each case: time for twice the input, the floor is that for the input."""
+    figures = []
+    for case in cases:
+        *_, (once, twice) = times(case, rounds)
+        milliseconds = (twice * 1000, once * 1000)
+        figures.append(figure(case.name, "ms", [milliseconds], at_most=AT_MOST))
+    return figures
+
+
+def times(case: Case, rounds: int) -> Iterator[tuple[float, float]]:
+    """Yield after each round the best seconds so far, for the input and for twice the input."""
+    size = _size(case)
+    given, doubled = case.make(size), case.make(2 * size)
+    repeats = max(1, round(_ENOUGH_S / max(1e-6, _seconds(case.read, given, 1))))
+    once = twice = float("inf")
+    for _ in range(rounds):
+        once = min(once, _seconds(case.read, given, repeats))
+        twice = min(twice, _seconds(case.read, doubled, repeats))
+        yield once / repeats, twice / repeats
+        if twice > _TOO_LONG_S:
+            return
+
+
+def _size(case: Case) -> int:
+    """Return a size at which what every input costs is little of the time."""
+    size = case.size
+    while 4 * size <= case.most and _seconds(case.read, case.make(size), 1) < _ENOUGH_S:
+        size *= 2
+    return size
+
+
+def _seconds(read: Callable[[Any], object], given: Any, repeats: int) -> float:
+    """Return the processor's time, without the collector's, which grows with all there is."""
+    gc.collect()
+    gc.disable()
+    try:
+        began = time.process_time()
+        for _ in range(repeats):
+            read(given)
+        return time.process_time() - began
+    finally:
+        gc.enable()
+
+
+def main() -> None:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    report("linear_time", measure(CASES, parser.parse_args().rounds))
+
+
+if __name__ == "__main__":
+    main()
