@@ -1,7 +1,9 @@
+import json
+
 import pytest
 from markdown_it import MarkdownIt
 
-from pipelines.review.escaping import label, prose, row
+from pipelines.review.escaping import code, label, prose, row, visible, written_out
 
 
 @pytest.mark.parametrize(
@@ -39,3 +41,44 @@ def test_a_cell_cannot_break_its_table() -> None:
 
 def test_a_path_with_brackets_is_a_label() -> None:
     assert label("docs/[id].md:3") == "docs/\\[id\\].md:3"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\x1b[31mred", "\\u001b[31mred"),
+        ("a\x9b31mb", "a\\u009b31mb"),
+        ("a\u202eb\u2066c\u2069", "a\\u202eb\\u2066c\\u2069"),
+        ("bell\x07 del\x7f", "bell\\u0007 del\\u007f"),
+        ("\udcff", "\\udcff"),
+        ("\U000e0041", "\\udb40\\udc41"),
+        ("two\x85lines\u2028and\ra third", "two lines and a third"),
+        (
+            "soft\u00adhyphen and \U0001f469\u200d\U0001f4bb",
+            "soft\u00adhyphen and \U0001f469\u200d\U0001f4bb",
+        ),
+        ("Größe 日本語", "Größe 日本語"),
+    ],
+)
+def test_what_nobody_sees_but_a_terminal_obeys_is_written_out(text: str, expected: str) -> None:
+    assert visible(text) == expected
+
+
+def test_json_that_is_written_out_is_the_same_json() -> None:
+    value = {"a": '\x9b\u202e\U000e0041\x7f "x"'}
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+
+    assert json.loads(written_out(text)) == value
+    assert written_out(text).replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("a", "`a`"), ("a`b", "``a`b``"), ("`<b>`", "`` `<b>` ``"), ("a``b`c", "```a``b`c```")],
+)
+def test_any_text_can_be_code(text: str, expected: str) -> None:
+    html = MarkdownIt("commonmark").render(code(text))
+
+    assert code(text) == expected
+    assert html.count("<code>") == 1
+    assert "<b>" not in html

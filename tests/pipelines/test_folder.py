@@ -1,4 +1,5 @@
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,138 @@ def test_a_link_to_a_file_that_is_read_anyway_is_not_read_again(tmp_path: Path) 
     (tmp_path / "b.md").symlink_to("a.md")
 
     assert names(found_in(tmp_path)) == ["a.md"]
+
+
+def test_a_real_file_is_not_hidden_by_a_link_to_it_that_comes_first(tmp_path: Path) -> None:
+    write(tmp_path, "deep/z.md")
+    (tmp_path / "a.md").symlink_to("deep/z.md")
+
+    found = found_in(tmp_path)
+
+    assert (names(found), found.findings) == (["deep/z.md"], [])
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "/proc/self/environ", "../secret.md"])
+def test_a_link_that_leads_out_of_the_folder_is_a_finding_and_is_not_read(
+    tmp_path: Path, target: str
+) -> None:
+    write(tmp_path, "secret.md", "docs/a.md")
+    (tmp_path / "docs" / "b.md").symlink_to(target)
+
+    found = found_in(tmp_path / "docs")
+
+    assert names(found) == ["a.md"]
+    assert [(each.code, each.document, each.message) for each in found.findings] == [
+        ("linked", "b.md", "It is not read: it is a link that leads out of the folder.")
+    ]
+
+
+def test_a_link_into_what_is_not_reviewed_is_a_finding(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", ".hidden/x.md")
+    (tmp_path / "b.md").symlink_to(".hidden/x.md")
+
+    found = found_in(tmp_path)
+
+    assert (names(found), [each.document for each in found.findings]) == (["a.md"], ["b.md"])
+
+
+def swap_file(folder: Path) -> None:
+    (folder / "sub" / "a.md").unlink()
+    (folder / "sub" / "a.md").symlink_to(folder.parent / "secret.md")
+
+
+def swap_folder(folder: Path) -> None:
+    (folder / "sub").rename(folder / "was")
+    (folder / "sub").symlink_to(folder.parent / "outside", target_is_directory=True)
+
+
+def swap_for_pipe(folder: Path) -> None:
+    (folder / "sub" / "a.md").unlink()
+    os.mkfifo(folder / "sub" / "a.md")
+
+
+@pytest.mark.parametrize("swap", [swap_file, swap_folder, swap_for_pipe])
+def test_what_is_put_in_the_place_of_a_file_after_it_was_found_is_not_read(
+    tmp_path: Path, swap: Callable[[Path], None]
+) -> None:
+    """What was checked is not what is opened by its name a moment later."""
+    write(tmp_path, "secret.md", "outside/a.md", "docs/sub/a.md", "docs/b.md")
+    found = found_in(tmp_path / "docs")
+
+    swap(tmp_path / "docs")
+    pages, findings = read_files(found)
+
+    assert list(pages) == ["b.md"]
+    assert [(each.code, each.document) for each in findings] == [("unreadable", "sub/a.md")]
+
+
+def test_pipes_and_sockets_are_findings_and_nobody_waits_for_them(tmp_path: Path) -> None:
+    write(tmp_path, "a.md")
+    os.mkfifo(tmp_path / "pipe.md")
+
+    found = found_in(tmp_path)
+
+    assert names(found) == ["a.md"]
+    assert [each.message for each in found.findings] == [
+        "It is not read: it is a pipe, a socket or a device."
+    ]
+
+
+def test_a_file_that_grew_is_not_read_beyond_the_bounds(tmp_path: Path) -> None:
+    """A size is what a file says of itself; some say 0 and never end."""
+    write(tmp_path, "a.md", "b.md")
+    found = find(ReviewInput(folder=str(tmp_path), max_file_bytes=1000))
+
+    (tmp_path / "a.md").write_text("x" * 1001)
+    pages, findings = read_files(found)
+
+    assert list(pages) == ["b.md"]
+    assert [(each.code, each.document) for each in findings] == [("too_large", "a.md")]
+
+
+def test_files_that_grew_are_not_read_beyond_the_bound_of_all(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "b.md")
+    found = find(ReviewInput(folder=str(tmp_path), max_total_bytes=1000))
+
+    (tmp_path / "a.md").write_text("x" * 999)
+    pages, findings = read_files(found)
+
+    assert list(pages) == ["a.md"]
+    assert [(each.code, each.document) for each in findings] == [("too_large", "b.md")]
+
+
+def test_names_that_are_not_utf8_are_findings_and_the_run_goes_on(tmp_path: Path) -> None:
+    write(tmp_path, "a.md")
+    (tmp_path / os.fsdecode(b"b\xff.md")).touch()
+    (tmp_path / os.fsdecode(b"c\xff")).mkdir()
+
+    found = found_in(tmp_path)
+
+    assert names(found) == ["a.md"]
+    assert [(each.document, each.message) for each in found.findings] == [
+        ("b\ufffd.md", "It is not read: its name is not UTF-8."),
+        ("c\ufffd", "It is not read: its name is not UTF-8."),
+    ]
+
+
+def test_folders_too_deep_are_not_entered(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "d/" * 41 + "b.md")
+
+    found = found_in(tmp_path)
+
+    assert names(found) == ["a.md"]
+    assert [each.message for each in found.findings] == ["It lies more than 40 folders deep."]
+
+
+def test_findings_about_many_files_are_counted(tmp_path: Path) -> None:
+    write(tmp_path, "a.md")
+    for number in range(510):
+        (tmp_path / f"{number}.md").symlink_to("/etc/passwd")
+
+    found = found_in(tmp_path)
+
+    assert len(found.findings) == 501
+    assert found.findings[-1].message == "10 more files and folders are not read."
 
 
 def test_one_file_may_be_given_instead_of_a_folder(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from pipelines.review.markdown import Page, Sentence, read_page
 from pipelines.review.models import Section
+from pipelines.review.room import Room
 
 
 def outline(page: Page) -> list[tuple[int, int, str]]:
@@ -186,3 +187,41 @@ def test_a_huge_line_is_read_but_is_no_sentence() -> None:
 
 def test_twenty_thousand_headings_are_no_trouble() -> None:
     assert len(read_page("## a\n" * 20_000).sections) == 20_000
+
+
+def test_a_heading_is_carried_short_and_its_anchor_is_whole() -> None:
+    """What stands under a heading carries it along: 95,000 times, in one file that came in."""
+    page = read_page("# " + "a" * 500_000 + "\n" + "## b\n" * 10_000)
+
+    assert len(page.title or "") == 160
+    assert sum(len(part) for section in page.sections for part in section.path) < 2_000_000
+    assert "a" * 500_000 in page.anchors
+
+
+def test_a_target_that_many_links_share_is_carried_short() -> None:
+    page = read_page("[a]: " + "b" * 100_000 + "\n\n[a] [a] [a]\n")
+
+    assert [(line, len(target)) for line, target, _ in page.links] == [(3, 1000)] * 3
+
+
+def test_what_there_is_no_room_for_is_left_out_and_counted() -> None:
+    room = Room({"sections": 2, "links": 1, "sentences": 3})
+    first = read_page("# A\n\nOne is. Two are [b](b).\n\n## B\n", room)
+    second = read_page("# C\n\nThree is. Four are [b](b).\n\n<h2>D</h2>\n", room)
+
+    assert (len(first.sections), len(first.links), len(first.sentences)) == (2, 1, 2)
+    assert (len(second.sections), len(second.links), len(second.sentences)) == (0, 0, 1)
+    assert second.left_out == {"sections": 2, "links": 1, "sentences": 1}
+    assert (second.title, second.anchors) == ("C", {"c", "d"})
+
+
+def test_of_a_block_that_is_too_long_only_the_words_are_counted() -> None:
+    page = read_page("# A\n\n" + "[a](b) " * 20_000 + "\n\n[c](d)\n")
+
+    assert (page.words, page.too_long, page.links) == (20_002, [3], [(5, "d", False)])
+
+
+def test_titles_of_front_matter_may_be_empty_or_stand_between_quotes() -> None:
+    assert read_page("---\ntitle:   \n---\n").title is None
+    assert read_page('+++\ntitle = "A b"  \n+++\n').title == "A b"
+    assert read_page("---\ntitles: x\n...\n").title is None

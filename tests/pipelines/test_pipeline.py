@@ -43,6 +43,24 @@ def docs(tmp_path: Path) -> Path:
     return folder
 
 
+def test_nothing_from_outside_the_folder_gets_into_a_run(
+    engine: InProcessEngine, docs: Path
+) -> None:
+    """Each document goes to an agent, which may be a model's provider."""
+    (docs.parent / "outside.md").write_text("# Outside\n\nThe key must be hunter2 at all times.\n")
+    (docs / "link.md").symlink_to("../outside.md")
+    (docs / "guide" / "up").symlink_to("../..", target_is_directory=True)
+
+    run = engine.start("review", {"folder": str(docs)})
+    published = publication(engine, run.run_id)
+
+    kept = [path.read_text() for path in docs.parent.rglob("artifacts/**/*") if path.is_file()]
+    outputs = [str(step.output) for step in engine.show(run.run_id).steps.values()]
+    assert not [text for text in [*kept, *outputs] if "hunter2" in text]
+    findings = json.loads(Path(str(published["findingsFile"])).read_text())
+    assert ("linked", "link.md") in [(each["code"], each["document"]) for each in findings]
+
+
 def test_a_folder_of_markdown_becomes_a_report(engine: InProcessEngine, docs: Path) -> None:
     run = engine.start("review", {"folder": str(docs)})
 

@@ -176,6 +176,36 @@ def test_places_are_plain_where_the_report_does_not_lie_in_a_folder() -> None:
     assert text.endswith("| `docs/[a] b.md` | All \\| about \\*a\\* | 1,200 | 0 | 2 | 1 | 0 |\n")
 
 
+HOSTILE = "a<script>`</script>\x1b[2J\x9b\u202e`<img src=x onerror=y>\n\n<div>"
+
+
+@pytest.mark.parametrize("folder", [None, OUT])
+def test_no_text_of_the_documents_is_html_or_obeyed_by_a_terminal(folder: Path | None) -> None:
+    claim = CLAIM.model_copy(update={"document": HOSTILE, "text": HOSTILE, "id": HOSTILE})
+    citation = Citation(claim=HOSTILE, document=HOSTILE, line=3, quote=HOSTILE)
+    point = Point(text=HOSTILE, citations=(citation,))
+    document = DOCUMENT.model_copy(update={"path": HOSTILE, "title": HOSTILE, "claims": (claim,)})
+    extraction = EXTRACTION.model_copy(
+        update={"folder": HOSTILE, "documents": (document,), "skipped_folders": (HOSTILE,)}
+    )
+    digest = Digest(
+        agent=HOSTILE,
+        points=(point,),
+        summaries=(Summary(document=HOSTILE, points=(point,)),),
+        terms=(Term(term=HOSTILE, claims=1, documents=1),),
+    )
+    finding = Finding(
+        severity="low", code="x", document=HOSTILE, line=1, message=HOSTILE, remediation=HOSTILE
+    )
+
+    text = report(HOSTILE, extraction, digest, reviewed(finding), folder=folder)
+
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    inner = [child for token in tokens for child in token.children or ()]
+    assert not [token for token in [*tokens, *inner] if token.type.startswith("html")]
+    assert text.replace("\n", "").isprintable()
+
+
 @pytest.mark.parametrize(
     ("address", "folder"),
     [

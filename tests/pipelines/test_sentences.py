@@ -21,6 +21,10 @@ def sentences(text: str) -> list[str]:
         ("Wait... It works.", ["Wait...", "It works."]),
         ("これは文です。次の文です。", ["これは文です。", "次の文です。"]),
         ("no end", ["no end"]),
+        ("a" * 80 + ". Next.", ["a" * 80 + ".", "Next."]),
+        ("x " * 40 + "e.g. this. Next.", ["x " * 40 + "e.g. this.", "Next."]),
+        ("x " * 40 + "see 1. Next.", ["x " * 40 + "see 1.", "Next."]),
+        ("One. " + " " * 80 + ". Two.", ["One.", ". Two."]),
         ("", []),
     ],
 )
