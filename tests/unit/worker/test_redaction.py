@@ -108,9 +108,113 @@ def test_a_secret_is_cut_out_of_a_text(text: str, shown: str) -> None:
     assert Redaction().text(text) == shown
 
 
+#: What real keys are made of; none of these is one, and none stands here whole.
+HEX = "0123456789abcdef" * 4
+MIXED = "Fake0Fake1Fake2Fake3Fake4Fake5Fake6Fake7Fake8Fake9"
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "gsk" + "_" + MIXED,
+        "xai" + "-" + MIXED,
+        "nvapi" + "-" + MIXED,
+        "hvs" + "." + MIXED,
+        "hvb" + ".AAAAAQ" + MIXED,
+        "SG" + "." + MIXED[:22] + "." + MIXED[:43],
+        "whsec" + "_" + MIXED[:32],
+        "whsec" + "_" + MIXED[:30] + "w==",
+        "shpat" + "_" + HEX[:32],
+        "shpss" + "_" + HEX[:32],
+        "AGE-SECRET-KEY-" + "1" + "QPZRY9X8" * 7,
+    ],
+)
+@pytest.mark.parametrize("around", ["{}", "the key {}, refused", "({})", 'k="{}"', "k: {}."])
+def test_a_key_is_known_by_its_shape(secret: str, around: str) -> None:
+    assert secret[:12] not in Redaction().text(around.format(secret))
+    assert Redaction().value([{"said": around.format(secret)}]) == [
+        {"said": Redaction().text(around.format(secret))}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "Authorization: Bearer hunter2, status 401 from api.x",
+            "Authorization: [redacted], status 401 from api.x",
+        ),
+        ("Authorization: hunter2 status 401", "Authorization: [redacted] status 401"),
+        ("Authorization: Token hunter2; see x", "Authorization: [redacted]; see x"),
+        ("Authorization: hunter2", "Authorization: [redacted]"),
+        ("proxy-authorization=Basic YTpi, 407", "proxy-authorization=[redacted], 407"),
+        (
+            'Authorization: Digest username="ada", response="0af", then 401',
+            'Authorization: [redacted]", then 401',
+        ),
+        (
+            "Authorization: AWS4-HMAC-SHA256 Credential=ada/2026/s3, Signature=0af, then 403",
+            "Authorization: [redacted], then 403",
+        ),
+        (
+            "curl -H 'Authorization: Bearer hunter2' https://x",
+            "curl -H 'Authorization: [redacted]' https://x",
+        ),
+        ("Set-Cookie: a=hunter2; Path=/, then 200", "Set-Cookie: [redacted]"),
+        ("curl -sS -u ada:hunter2 https://x", "curl -sS -u ada:[redacted] https://x"),
+        ("curl --user=ada:hunter2 https://x", "curl --user=ada:[redacted] https://x"),
+        ("['curl', '-u', 'ada:hunter2', 'x']", "['curl', '-u', 'ada:[redacted]', 'x']"),
+        (
+            "Command '['login', '--password', 'hunter2', '-f']' failed",
+            "Command '['login', '--password', [redacted], '-f']' failed",
+        ),
+        ("DB_PASS=hunter2 ./run", "DB_PASS=[redacted] ./run"),
+        ("smtpPass: hunter2", "smtpPass: [redacted]"),
+        ("GET /v1?key=hunter2&q=a", "GET /v1?key=[redacted]&q=a"),
+        ("(https://x/?q=a&key=hunter2)", "(https://x/?q=a&key=[redacted])"),
+        (
+            "https://hooks.slack.com/" + "services/T0/B0/hunter2 said 404",
+            "https://hooks.slack.com/services/[redacted] said 404",
+        ),
+        (
+            "https://discord.com/api/" + "webhooks/12/hunter2: 404",
+            "https://discord.com/api/webhooks/[redacted]: 404",
+        ),
+        (
+            "https://x.webhook.office.com/" + "webhookb2/a@b/IncomingWebhook/c/d is gone",
+            "https://x.webhook.office.com/webhookb2/[redacted] is gone",
+        ),
+    ],
+)
+def test_only_the_secret_is_cut_and_not_what_is_said_of_it(text: str, shown: str) -> None:
+    assert Redaction().text(text) == shown
+
+
+def test_the_word_after_an_option_is_cut_out_of_a_command() -> None:
+    given = [["/usr/bin/curl", "-u", "ada:hunter2", "x"], ["login", "--password", "hunter2", "-f"]]
+
+    assert Redaction().value(given) == [
+        ["/usr/bin/curl", "-u", "[redacted]", "x"],
+        ["login", "--password", "[redacted]", "-f"],
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "SG. Weber and SG.Weber.sagt, of SG. 12",
+        "a whsec_ key, a gsk_ key and an xai- key are refused",
+        "xai-explainability-toolkit-of-the-whole-team",
+        "hvs.some-internal-host-name.example.com is down",
+        "shpat_test and gsk_short1",
+        "AGE-SECRET-KEY-1 is how it begins",
+        "https://hooks.slack.com/ and https://discord.com/api/webhooks are up",
+        "which key? key=value pairs, please",
+        "two-pass: slow, first_pass: slow, bypass: slow",
+        "docker run -u www-data:www-data image",
+        "sort -u a:b",
+        "authorization: required",
+        "the authorization of Ada, status 401",
         "token count 512",
         "max_tokens: 512, total_tokens=1024",
         "the secretary said: no",
