@@ -63,7 +63,7 @@ class Child:
 
     function: Function
     folder: Path
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(repr=False)
     tell: Callable[[str], None]
     _process: subprocess.Popen[bytes] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -54,7 +54,7 @@ class DevOptions:
     port: int = 8080
     workers: int = 2
     data: Path = Path(".leasehold")
-    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
     tick_s: float = TICK_S
     lease_port: int | None = None
 
