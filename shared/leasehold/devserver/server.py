@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from leasehold.bootstrap import Bundle, boot, load_catalog
 from leasehold.devserver.children import (
@@ -25,16 +24,13 @@ from leasehold.devserver.children import (
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.devserver.dead_workers import DeadWorkers
 from leasehold.devserver.scheduler import TICK_S, Scheduler
+from leasehold.devserver.server_process import DRAIN_S
 from leasehold.errors import SettingError
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
 from leasehold.services.adopt_runs import adopt_all
 from leasehold.worker.holder import host_name, is_gone
-
-#: How long running attempts may take to end when the server is told to stop: Cloud Run, too,
-#: kills an instance 10 s after SIGTERM.
-DRAIN_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
