@@ -18,6 +18,7 @@ from typing import Any, Final
 from functions_framework._http.gunicorn import GunicornApplication
 from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
 
+from leasehold.adapters.log_lines import print_printable_logs
 from leasehold.devserver.server_process import DRAIN_S, ENDS, SERVES
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -30,6 +31,7 @@ def main() -> None:
     if os.getppid() != parent:
         sys.exit("the dev server is gone")
     os.register_at_fork(after_in_child=die_with_parent)  # gunicorn's workers with their master
+    print_printable_logs()
     outlive_workers()
     if descriptors:
         listener, states = descriptors
