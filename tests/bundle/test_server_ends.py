@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,3 +103,14 @@ def test_a_server_that_is_told_to_end_is_replaced_while_it_drains(
         "execute_step was told to end; it starts again in 0.2 s"
     ]
     assert [process == worker for process in processes_of(folder, hanging)] == [True, False]
+
+
+def test_its_queues_repeat_as_a_deployed_one_does(api: Api, server: DevServer) -> None:
+    """What met an outage is hidden for 10 s at most once that is over."""
+    api.ended(api.start())
+    name = "v2/projects/local/locations/local/queues/one"
+
+    with urllib.request.urlopen(f"{server.tasks_url}/{name}", timeout=10) as answer:  # noqa: S310 - our own server
+        retry = json.load(answer)["retryConfig"]
+
+    assert (retry["maxAttempts"], retry["maxBackoff"]) == (-1, "10s")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from leasehold.bootstrap import Bundle, boot, load_catalog
 from leasehold.devserver.children import (
@@ -21,16 +22,28 @@ from leasehold.devserver.children import (
     entry_folder,
     free_port,
 )
-from leasehold.devserver.cloud_tasks import CloudTasksDouble
+from leasehold.devserver.cloud_tasks import CloudTasksDouble, QueueSettings, RetryConfig
+from leasehold.devserver.cloud_tasks.limits import UNLIMITED
 from leasehold.devserver.dead_workers import DeadWorkers
 from leasehold.devserver.scheduler import TICK_S, Scheduler
 from leasehold.devserver.server_process import DRAIN_S
+from leasehold.domain.retry import QUEUE_BACKOFF
 from leasehold.errors import SettingError
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
 from leasehold.services.adopt_runs import adopt_all
 from leasehold.worker.holder import host_name, is_gone
+
+#: The settings of its queues: those that docs/operations.md has a deployed queue get.
+QUEUES: Final = QueueSettings(
+    RetryConfig(
+        max_attempts=UNLIMITED,
+        min_backoff=QUEUE_BACKOFF.minimum,
+        max_backoff=QUEUE_BACKOFF.maximum,
+        max_doublings=QUEUE_BACKOFF.doublings,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +101,7 @@ class DevServer:
         self.url = api.url
         self.leases_url = leases.url if leases else None
         self.tasks_url = ""  # of what plays Cloud Tasks, once it is started
-        self.tasks = tasks or CloudTasksDouble()
+        self.tasks = tasks or CloudTasksDouble(QUEUES)
         self.dead_workers: DeadWorkers | None = None  # until it is started
         self._functions = (self._execute, sweep, api, *([leases] if leases else []))
         self._folder = entry_folder(function.name for function in self._functions)
