@@ -94,9 +94,10 @@ class Child:
             StoreUnavailableError: none does.
         """
         while time.monotonic() < deadline:
-            if self._servers and self._servers[-1].serves.wait(_LOOK_S):
+            servers = list(self._servers)
+            if servers and servers[-1].serves.wait(_LOOK_S):
                 return
-            if self._stopping.is_set():
+            if self._stopping.wait(0 if servers else _LOOK_S):
                 return
         raise self._unavailable(f"it does not answer within {START_S:g} s")
 
@@ -140,22 +141,38 @@ class Child:
                 return
             if time.monotonic() - began > LONGEST_RESTART_S:
                 wait = RESTART_S
-            self._in_thread(self._drain, server)
             code = server.code()
+            if code is None:
+                self._in_thread(self._drain, server)
+            else:
+                self._bury(server)  # before its runs begin again
             said = "was told to end" if code is None else f"ended with {code}"
             self.tell(f"{self.function.name} {said}; it starts again in {wait:g} s")
             if self._stopping.wait(wait):
                 return
             wait = min(wait * 2, LONGEST_RESTART_S)
-            server = self._spawn()
+            server = self._spawn_at_last()
 
     def _drain(self, server: ServerProcess) -> None:
         """Wait until a server that was replaced ended; kill what is left of it then."""
         if not server.wait(DRAIN_S + _LAST_S):
             self.tell(f"{self.function.name} did not end in time and is killed")
+        self._bury(server)
+
+    def _bury(self, server: ServerProcess) -> None:
         server.kill()
         with self._lock:
             self._servers.remove(server)
+
+    def _spawn_at_last(self) -> ServerProcess | None:
+        """Start a server as soon as the system has a process to spare."""
+        while True:
+            try:
+                return self._spawn()
+            except (OSError, RuntimeError) as error:
+                self.tell(f"{self.function.name} cannot be started: {error}")
+                if self._stopping.wait(LONGEST_RESTART_S):
+                    return None
 
     def _spawn(self) -> ServerProcess | None:
         """Start a server, unless this is to stop."""

@@ -21,16 +21,15 @@ _MAX_LINES: Final = 1000
 
 def without_repeats(log: Callable[[str], object], clock: Clock) -> Callable[[str], None]:
     """Return a log that leaves out a line it was given before, for SAY_AGAIN."""
-    said: dict[str, float] = {}  # the line, and when it was logged; oldest first
+    said: dict[str, float] = {}  # the line, and when it was logged
 
     def log_once(line: str) -> None:
         now = clock.monotonic()
         if line in said and now - said[line] < SAY_AGAIN.total_seconds():
             return
-        said.pop(line, None)
+        if len(said) >= _MAX_LINES:
+            said.clear()  # rather say something twice than keep it for ever
         said[line] = now
-        if len(said) > _MAX_LINES:
-            said.pop(next(iter(said)), None)
         log(line)
 
     return log_once
