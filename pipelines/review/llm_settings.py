@@ -1,6 +1,5 @@
 """Which model is asked, and where: read from the environment, checked before anything is sent."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
@@ -44,7 +43,7 @@ class Endpoint:
         return text if len(self.key) < _SHORTEST_SECRET else text.replace(self.key, f"[{KEY}]")
 
 
-def endpoint_of(environ: Mapping[str, str] = os.environ) -> Endpoint:
+def endpoint_of(environ: Mapping[str, str]) -> Endpoint:
     """Return the endpoint that the environment names.
 
     Raises:

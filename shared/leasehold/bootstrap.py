@@ -31,7 +31,7 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.services.engine import Engine
-from leasehold.services.reporting import Facts
+from leasehold.services.reporting import Facts, without_repeats
 from leasehold.worker.holder import holder_name, host_name
 from leasehold.worker.inline import InlineRunner
 
@@ -59,7 +59,7 @@ def log_report(facts: Facts) -> None:
 
 
 def boot(
-    environ: Mapping[str, str] = os.environ,
+    environ: Mapping[str, str] | None = None,
     *,
     catalog: Catalog | None = None,
     clock: Clock | None = None,
@@ -75,6 +75,7 @@ def boot(
 
     Args:
         environ: the settings; read once, but for the limits of steps, read at each dispatch.
+            None: those of the process.
         catalog: what to run, in place of LEASEHOLD_CATALOG.
         clock: in place of the machine's.
         observe: told of each change.
@@ -90,6 +91,7 @@ def boot(
         SettingError, CatalogError, and the errors of the registries: nothing was written.
         StoreVersionError: a newer Leasehold wrote the store.
     """
+    environ = os.environ if environ is None else environ
     settings = read_settings(environ, warn)
     catalog = catalog or load_catalog(settings["LEASEHOLD_CATALOG"])
     clock = clock or SystemClock()
@@ -113,15 +115,19 @@ def boot(
         holder=holder_name(host_name(), os.getpid()),
         observe=observe,
         goes_on=goes_on,
-        log=_LOG.warning,
+        log=without_repeats(_LOG.warning, clock),
         report=report,
     )
     return Bundle(engine, runner)
 
 
-def store_exists(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether there is a store to read, or something in its place that is in the way."""
-    address = read_settings(environ)["LEASEHOLD_STORE"]
+def store_exists(environ: Mapping[str, str] | None = None) -> bool:
+    """Return whether there is a store to read, or something in its place that is in the way.
+
+    Args:
+        environ: the settings; None: those of the process.
+    """
+    address = read_settings(os.environ if environ is None else environ)["LEASEHOLD_STORE"]
     if not address.startswith("sqlite:"):
         return True
     path = Path(address.removeprefix("sqlite:///"))

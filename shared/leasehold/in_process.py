@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -57,7 +56,7 @@ class InProcessEngine:
         steps: the dispatch registry; None: that of LEASEHOLD_CATALOG.
         pipelines: the pipeline registry; given with `steps`.
         gates: the gate registry of those.
-        environ: the settings.
+        environ: the settings; None: those of the process.
         clock: in place of the machine's.
         workers: how many steps run at once.
         warn: told once of each override that is refused; None: the log is.
@@ -70,7 +69,7 @@ class InProcessEngine:
         pipelines: Registry[PipelineEntry] | None = None,
         gates: Registry[GateEntry] = NO_GATES,
         *,
-        environ: Mapping[str, str] = os.environ,
+        environ: Mapping[str, str] | None = None,
         clock: Clock | None = None,
         workers: int = 4,
         warn: Callable[[str], object] | None = None,
@@ -247,8 +246,9 @@ class InProcessEngine:
         while not self._closing.wait(TICK_S):
             try:
                 self._sweep()
-            except LeaseholdError as error:
-                _LOG.warning("the sweep failed, again in %s s: %s", TICK_S, error)
+            except Exception as error:  # noqa: BLE001 - nobody else would look for them
+                log = _LOG.warning if isinstance(error, LeaseholdError) else _LOG.exception
+                log("the sweep failed, again in %s s: %s", TICK_S, error)
 
     def _sweep(self) -> None:
         now = self.engine.clock.monotonic()

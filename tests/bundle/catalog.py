@@ -109,6 +109,14 @@ def joins(ctx: StepContext, given: Any) -> Any:
     return given
 
 
+def exits(ctx: StepContext, given: Any) -> Any:
+    """End the whole process at the first attempt, as a crash in a library of C does."""
+    _tell(ctx, "began")
+    if ctx.attempt == 1:
+        os._exit(given["code"])
+    return given
+
+
 #: Handlers that are in flight while their process is told to end.
 SIGNALLED = ("listens", "listens_later", "polls", "ignores", "waits_for_child", "joins")
 
@@ -117,16 +125,17 @@ STEPS = Registry(
     [
         StepDispatchEntry(
             step_type=name,
-            handler=f"tests.bundle.catalog:{name if name in SIGNALLED else 'note'}",
+            handler=f"tests.bundle.catalog:{name if name in (*SIGNALLED, 'exits') else 'note'}",
             agent_timeout=timedelta(minutes=1),
             dispatch_deadline=timedelta(minutes=2),
         )
-        for name in ("one", "two", "three", *SIGNALLED)
+        for name in ("one", "two", "three", "exits", *SIGNALLED)
     ],
 )
 PIPELINES = Registry(
     "pipelines",
     [
+        PipelineEntry(name="exits", steps=("exits",)),
         PipelineEntry(name="notes", steps=("one", "two", "three")),
         *(PipelineEntry(name=name, steps=(name, "three")) for name in SIGNALLED),
     ],

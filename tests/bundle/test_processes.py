@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.devserver.children import free_port
+from leasehold.worker.holder import host_name
 from tests.bundle.conftest import ROOT, Begin, calls, settings, until
 
 
@@ -73,6 +77,30 @@ def test_a_run_goes_on_after_everything_was_killed(begin: Begin, tmp_path: Path)
         "step_handed_off two",
     ]
     assert "step_terminated two" in story
+
+
+@pytest.mark.parametrize("pid", ["²", "9" * 5000, "1\0", ""])
+def test_no_holder_keeps_it_from_starting(begin: Begin, tmp_path: Path, pid: str) -> None:
+    """Remote workers choose their own names, and one may be taken for one of this host."""
+    process, api = begin()
+    hold(tmp_path, "two")
+    run_id = api.start()
+    until(lambda: any(call[0] == "two" for call in calls(tmp_path, run_id)))
+    everything = servers_of(process)
+    for running_ in everything:
+        os.kill(running_, signal.SIGKILL)
+    until(lambda: not running(everything))
+    holder = f"{host_name()}/{pid}@x"
+    with contextlib.closing(sqlite3.connect(tmp_path / "data" / "leasehold.db")) as store, store:
+        (body,) = store.execute("SELECT body FROM runs WHERE id = ?", (run_id,)).fetchone()
+        manifest = json.loads(body)
+        manifest["lease"]["holder"] = holder
+        store.execute("UPDATE runs SET body = ? WHERE id = ?", (json.dumps(manifest), run_id))
+
+    process, api = begin()
+
+    assert process.poll() is None
+    assert api.call(f"/runs/{run_id}")["runId"] == run_id
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

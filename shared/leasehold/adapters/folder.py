@@ -21,7 +21,8 @@ class FolderArtifacts:
     """The artifacts port on a folder.
 
     Args:
-        root: the folder; the first write makes it. What cut writes left in it is swept.
+        root: the folder; the first write makes it, for its owner alone. What cut writes left in
+            it is swept.
         clock: tells the age of what was left.
 
     Raises:
@@ -122,10 +123,10 @@ def _try_out(folder: Path) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the folder and those above it that are not there, each of them durable."""
+    """Make the folder and those above it that are not there: durable, and their owner's alone."""
     if not folder.is_dir():
         _make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         _sync_folder(folder.parent)
 
 

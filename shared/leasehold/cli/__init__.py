@@ -5,22 +5,25 @@ The calls are imported when they are made, so that `--help` and a wrong word ans
 
 from __future__ import annotations
 
-import io
 import sys
 
+from leasehold.adapters.log_lines import print_printable_logs
 from leasehold.cli.commands import commands
 from leasehold.console.exits import exit_code_of
+from leasehold.console.streams import check_words, flush_stderr, open_streams
 
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without emoji gets question marks
-    sys.exit(exit_code_of(_run))
+    print_printable_logs()
+    code = exit_code_of(_run)
+    flush_stderr()
+    sys.exit(code)
 
 
 def _run() -> int:
+    open_streams()
+    check_words(sys.argv[1:])
     with commands.make_context("leasehold", sys.argv[1:]) as context:
         code: int | None = commands.invoke(context)
     return code or 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ import click
 import pydantic_core
 
 from leasehold.console.words import Styled, one_line
+from leasehold.domain.printable import printable_json
 
 Cell = str | Styled
 Row = Sequence[Cell]
@@ -33,7 +35,11 @@ def stdout_kept_for_the_answer() -> Iterator[None]:
 
 def answer_json(value: Any) -> None:
     """Print the value as JSON."""
-    click.echo(pydantic_core.to_json(value, indent=2).decode())
+    plain = pydantic_core.to_jsonable_python(
+        value, bytes_mode="base64", inf_nan_mode="null", fallback=str
+    )
+    text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
+    click.echo(printable_json(text))
 
 
 def answer_line(line: Cell) -> None:
@@ -41,7 +47,7 @@ def answer_line(line: Cell) -> None:
     styled = as_styled(line)
     words = set(styled.style.split())
     colour = next(iter(words - {"bold", "dim"}), None)
-    click.secho(styled.text, fg=colour, bold="bold" in words, dim="dim" in words)
+    click.secho(one_line(styled.text), fg=colour, bold="bold" in words, dim="dim" in words)
 
 
 def answer_facts(facts: Iterable[tuple[str, Cell]]) -> None:

@@ -1,8 +1,9 @@
 """How a command ends: its exit code, and the one line that says why it failed.
 
 0 done; 1 the run ended otherwise than completed, its state forbids what was asked, or an audit
-found something; 2 wrong usage or bad input; 70 a mistake in Leasehold or in a catalog; 130
-interrupted; 141 nobody reads the answer any more; 143 terminated.
+found something; 2 wrong usage or bad input; 70 a mistake in Leasehold or in a catalog; 74 it is
+done, but its answer could not be written; 130 interrupted; 141 nobody reads the answer any more;
+143 terminated.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import click
 
 from leasehold.console.interrupts import InterruptedRunError, code_of_interrupt
 from leasehold.console.says import say_error
+from leasehold.console.streams import UnwrittenAnswerError, forget_stdout
+from leasehold.domain.printable import printable
 from leasehold.errors import LeaseholdError, NotAllowedError, ServerRefusedError
 
 DONE: Final = 0
@@ -25,6 +28,7 @@ NOT_ALLOWED: Final = 1
 FOUND: Final = 1
 BAD_INPUT: Final = 2
 UNEXPECTED: Final = 70
+UNWRITTEN: Final = 74
 NO_READER: Final = 141
 
 
@@ -36,8 +40,12 @@ def exit_code_of(command: Callable[[], int]) -> int:
     except (click.exceptions.Exit, InterruptedRunError) as end:
         return end.exit_code
     except BrokenPipeError:
-        _forget_stdout()
+        forget_stdout()
         return NO_READER
+    except UnwrittenAnswerError as error:
+        forget_stdout()
+        say_error(f"it is done, but the answer cannot be written: {error.strerror}.")
+        return UNWRITTEN
     except KeyboardInterrupt as interrupt:
         say_error("interrupted.")
         return code_of_interrupt(interrupt)
@@ -48,7 +56,8 @@ def exit_code_of(command: Callable[[], int]) -> int:
 
 def _told(error: Exception) -> int:
     if os.environ.get("LEASEHOLD_DEBUG", "") not in ("", "0"):
-        traceback.print_exception(error)
+        for lines in traceback.format_exception(error):
+            click.echo("\n".join(map(printable, lines.split("\n"))), err=True, nl=False)
     if isinstance(error, click.ClickException | LeaseholdError):
         say_error(_sentence(error))
         return NOT_ALLOWED if _is_refused_by_state(error) else BAD_INPUT
@@ -70,8 +79,3 @@ def _sentence(error: click.ClickException | LeaseholdError) -> str:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         return f"{sentence} See `{error.ctx.command_path} --help`."
     return sentence
-
-
-def _forget_stdout() -> None:
-    """Keep the interpreter from flushing into the closed pipe once more when it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

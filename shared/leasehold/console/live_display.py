@@ -12,8 +12,9 @@ from rich.text import Text
 
 from leasehold.console.step_line import StepLine, step_line
 from leasehold.console.watch import View
-from leasehold.console.words import duration, state_of
+from leasehold.console.words import duration, one_line, state_of
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.printable import printable
 
 _BAR: Final = 16
 _MIN_LINES: Final = 3
@@ -51,9 +52,9 @@ class LiveDisplay:
         passed = duration((now if run.alarm_at else run.updated_at) - run.created_at)
         state = state_of(run)
         head = Text.assemble(
-            (run.pipeline, "bold"),
-            f" {run.run_id} ",
-            (state.shown, state.style),
+            (one_line(run.pipeline), "bold"),
+            f" {one_line(run.run_id)} ",
+            (one_line(state.shown), state.style),
             (f" {passed}", "dim"),
         )
         self._live.update(Group(head, steps), refresh=True)
@@ -69,12 +70,12 @@ def _cells(line: StepLine) -> tuple[Text, Text, Text, ProgressBar | Text, Text]:
     bar: ProgressBar | Text = Text("")
     if line.fraction is not None:
         bar = ProgressBar(total=1.0, completed=line.fraction, width=_BAR)
-    words = Text(line.words, style="" if line.error is None else line.style)
+    words = Text(printable(line.words), style="" if line.error is None else line.style)
     if line.error is not None:
-        words.append(f"\n{line.error}", style="red")
+        words.append(f"\n{one_line(line.error)}", style="red")
     return (
         Text(line.mark, style=line.style),
-        Text(line.step, style="" if line.began else "dim"),
+        Text(one_line(line.step), style="" if line.began else "dim"),
         Text(line.elapsed, style="dim", justify="right"),
         bar,
         words,

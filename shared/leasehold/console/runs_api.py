@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -13,6 +14,9 @@ from leasehold.errors import InvalidRequestError, ServerRefusedError, ServerUnre
 
 _TIMEOUT_S: Final = 30.0
 _NOT_NOW: Final = 503
+
+#: What an answer that is none, or an address that is none, comes to in the standard library.
+_NO_ANSWER: Final = (OSError, ValueError, RecursionError, http.client.HTTPException)
 
 T = TypeVar("T")
 
@@ -51,7 +55,7 @@ class RunsApi:
             if error.code == _NOT_NOW:
                 raise ServerUnreachableError(url=self.url, problem=message) from None
             raise ServerRefusedError(message=message, url=self.url, code=code) from None
-        except (OSError, ValueError) as error:
+        except _NO_ANSWER as error:
             problem = getattr(error, "reason", None) or error
             raise ServerUnreachableError(url=self.url, problem=problem) from None
 
@@ -82,5 +86,5 @@ def _told(error: urllib.error.HTTPError) -> tuple[str | None, str]:
         try:
             found = json.load(error)["error"]
             return found.get("code"), str(found["message"])
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (*_NO_ANSWER, KeyError, TypeError, AttributeError):
             return None, f"{error.code} {error.reason}"

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import click
 
+from leasehold.console.streams import forget_stderr
 from leasehold.console.words import one_line
+from leasehold.domain.printable import printable
 
 
 def say(line: str, command: str = "") -> None:
     """Tell a person something they may want to know, and a command to copy as it is."""
-    click.echo(f"{one_line(line)} {command}".rstrip(), err=True)
+    _say(f"{one_line(line)} {printable(command)}".rstrip())
 
 
 def warn(line: str) -> None:
     """Tell of something that was asked for and does not hold."""
-    click.secho(one_line(f"warning: {line}"), err=True, fg="yellow")
+    _say(click.style(one_line(f"warning: {line}"), fg="yellow"))
 
 
 def say_error(line: str) -> None:
     """Tell why the command did not do what it was asked for."""
-    click.secho(one_line(f"error: {line}"), err=True, fg="red")
+    _say(click.style(one_line(f"error: {line}"), fg="red"))
+
+
+def _say(line: str) -> None:
+    """Write the line; where nobody can be told anything, the command goes on all the same."""
+    try:
+        click.echo(line, err=True)
+    except OSError:  # nobody reads it, or the disk behind it is full
+        forget_stderr()

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from leasehold.adapters.clock import SystemClock
 from leasehold.console.opening import to_read
 from leasehold.console.runs_api import RunsApi, path_of
-from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import ServerUnreachableError
@@ -113,7 +113,7 @@ class ServerSource:
     def get(self, run_id: str) -> Manifest:
         """Return one run."""
         _, run = self._api.call(path_of(run_id))
-        return self._api.read(Manifest.model_validate, run)
+        return self._api.read(lambda found: manifest_of(run_id, found), run)
 
     def trace(self, run_id: str) -> list[TraceEvent]:
         """Return all that happened to one run, oldest first."""

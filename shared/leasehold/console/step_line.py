@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from math import isfinite
 from typing import Final
 
 from leasehold.console.words import SKULL, duration, one_line, style_of
@@ -53,10 +54,15 @@ def step_line(run: Manifest, step: str, now: datetime, *, worker: str | None) ->
         step=step,
         began=record.started_at is not None or is_current,
         elapsed=_elapsed(run, record, now),
-        fraction=record.progress.fraction if running and record.progress else None,
+        fraction=_share(record.progress.fraction) if running and record.progress else None,
         words=_words(run, now, worker) if is_current else "",
         error=_error(run) if is_current else None,
     )
+
+
+def _share(fraction: float) -> float:
+    """Return a share of 1 that can be drawn, whatever a handler or a server said."""
+    return min(1.0, max(0.0, fraction)) if isfinite(fraction) else 0.0
 
 
 def _mark(

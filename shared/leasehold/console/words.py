@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from leasehold.domain.manifest import KeptValue, Manifest
+from leasehold.domain.printable import printable
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary
 
@@ -36,8 +38,11 @@ class Styled(NamedTuple):
 
 
 def one_line(text: str, limit: int | None = None) -> str:
-    """Return the text without line breaks and control characters, cut at `limit` characters."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    """Return the text in one line that a terminal shows as it is, cut at `limit` characters.
+
+    Everything that a command shows goes through here, whoever said it.
+    """
+    line = " ".join(printable(text).split())
     return line if limit is None or len(line) <= limit else f"{line[: limit - 1]}…"
 
 
@@ -62,7 +67,9 @@ def ago(at: datetime, now: datetime) -> str:
 
 def stamp(at: datetime) -> str:
     """Return the time in RFC 3339, UTC, to the millisecond."""
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    with contextlib.suppress(OverflowError):  # the first or last hours that a calendar has
+        at = at.astimezone(UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def state_of(run: Manifest | Summary) -> Styled:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from leasehold.devserver.left_behind import kill_left_behind
+from leasehold.devserver.server_process import DRAIN_S, ServerProcess
 from leasehold.errors import SettingError, StoreUnavailableError
 
 #: A server that needs longer than this to answer at all is not coming.
@@ -25,7 +21,10 @@ RESTART_S: Final = 0.2
 LONGEST_RESTART_S: Final = 10.0
 
 _HOST: Final = "127.0.0.1"
+_BACKLOG: Final = 2048  # as gunicorn has it
 _LOOK_S: Final = 0.05
+#: A server that drained ends its own workers; this is for one that cannot.
+_LAST_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,9 @@ class Function:
 class Child:
     """Keeps the server of one function running until it is told to stop.
 
+    The socket is this process's: a caller waits where no server is there, and is not refused. A
+    server that somebody else tells to end is replaced while it drains, as under Cloud Run.
+
     Args:
         function: what to serve.
         folder: where the entry files are.
@@ -63,42 +65,50 @@ class Child:
 
     function: Function
     folder: Path
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(repr=False)
     tell: Callable[[str], None]
-    _process: subprocess.Popen[bytes] | None = None
+    _listener: socket.socket | None = None
+    _servers: list[ServerProcess] = field(default_factory=list)  # the last one serves
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stopping: threading.Event = field(default_factory=threading.Event)
-    _keeper: threading.Thread | None = None
+    _threads: list[threading.Thread] = field(default_factory=list)
 
     def start(self) -> None:
-        """Start the server and keep it running."""
-        self._spawn()
-        self._keeper = threading.Thread(target=self._keep, daemon=True)
-        self._keeper.start()
-
-    def wait_until_ready(self, deadline: float) -> None:
-        """Wait until the server accepts connections; `deadline` is monotonic seconds.
+        """Start the server and keep it running.
 
         Raises:
-            StoreUnavailableError: it does not.
+            StoreUnavailableError: somebody else has the port.
+        """
+        try:
+            self._listener = socket.create_server((_HOST, self.function.port), backlog=_BACKLOG)
+        except OSError as error:
+            raise self._unavailable(f"port {self.function.port}: {error.strerror}") from error
+        server = self._spawn()
+        if server is not None:
+            self._in_thread(self._keep, server)
+
+    def wait_until_ready(self, deadline: float) -> None:
+        """Wait until a server takes requests; `deadline` is monotonic seconds.
+
+        Raises:
+            StoreUnavailableError: none does.
         """
         while time.monotonic() < deadline:
-            try:
-                socket.create_connection((_HOST, self.function.port), timeout=1).close()
-            except OSError:
-                if self._stopping.wait(0.02):
-                    return
-            else:
+            servers = list(self._servers)
+            if servers and servers[-1].serves.wait(_LOOK_S):
                 return
-        problem = f"it does not answer within {START_S:g} s"
-        raise StoreUnavailableError(store=f"function {self.function.name}", problem=problem)
+            if self._stopping.wait(0 if servers else _LOOK_S):
+                return
+        raise self._unavailable(f"it does not answer within {START_S:g} s")
 
     def ask_to_stop(self) -> None:
         """Let the server finish what it does, and start it no more."""
         self._stopping.set()
         with self._lock:  # whatever is spawned after this sees that it is not to be
-            if self._process is not None:
-                self._process.terminate()
+            if self._listener is not None:
+                self._listener.close()
+            for server in self._servers:
+                server.ask_to_stop()
 
     def wait_or_kill(self, deadline: float, at_once: Callable[[], bool]) -> None:
         """Wait for the server to end; kill what is left of it at `deadline`, or sooner.
@@ -107,43 +117,66 @@ class Child:
             deadline: in monotonic seconds.
             at_once: whether to wait no more; asked again and again.
         """
-        if self._process is None:
-            return
-        while self._process.poll() is None and not at_once():
-            if time.monotonic() > deadline:
-                self.tell(f"{self.function.name} did not end in time and is killed")
-                break
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_LOOK_S)
-        kill_server(self._process.pid)
-        self._process.wait()
-        if self._keeper is not None:
-            self._keeper.join()
+        for server in list(self._servers):
+            while not server.wait(_LOOK_S) and not at_once():
+                if time.monotonic() > deadline:
+                    self.tell(f"{self.function.name} did not end in time and is killed")
+                    break
+            server.kill()
+        for thread in self._threads:
+            thread.join()
 
     def kill_left_behind(self, holder: str) -> None:
         """Kill what a dead worker of this server left behind."""
-        if self._process is not None and (killed := kill_left_behind(self._process.pid, holder)):
-            self.tell(f"{killed} processes that a dead worker left behind are killed")
+        for server in list(self._servers):
+            if killed := kill_left_behind(server.pid, holder):
+                self.tell(f"{killed} processes that a dead worker left behind are killed")
 
-    def _keep(self) -> None:
+    def _keep(self, server: ServerProcess | None) -> None:
         wait = RESTART_S
-        while self._process is not None:
+        while server is not None:
             began = time.monotonic()
-            code = self._process.wait()
+            server.leaves.wait()
             if self._stopping.is_set():
                 return
-            kill_server(self._process.pid)
             if time.monotonic() - began > LONGEST_RESTART_S:
                 wait = RESTART_S
-            self.tell(f"{self.function.name} ended with {code}; it starts again in {wait:g} s")
+            code = server.code()
+            if code is None:
+                self._in_thread(self._drain, server)
+            else:
+                self._bury(server)  # before its runs begin again
+            said = "was told to end" if code is None else f"ended with {code}"
+            self.tell(f"{self.function.name} {said}; it starts again in {wait:g} s")
             if self._stopping.wait(wait):
                 return
             wait = min(wait * 2, LONGEST_RESTART_S)
-            self._spawn()
+            server = self._spawn_at_last()
 
-    def _spawn(self) -> None:
+    def _drain(self, server: ServerProcess) -> None:
+        """Wait until a server that was replaced ended; kill what is left of it then."""
+        if not server.wait(DRAIN_S + _LAST_S):
+            self.tell(f"{self.function.name} did not end in time and is killed")
+        self._bury(server)
+
+    def _bury(self, server: ServerProcess) -> None:
+        server.kill()
+        with self._lock:
+            self._servers.remove(server)
+
+    def _spawn_at_last(self) -> ServerProcess | None:
+        """Start a server as soon as the system has a process to spare."""
+        while True:
+            try:
+                return self._spawn()
+            except (OSError, RuntimeError) as error:
+                self.tell(f"{self.function.name} cannot be started: {error}")
+                if self._stopping.wait(LONGEST_RESTART_S):
+                    return None
+
+    def _spawn(self) -> ServerProcess | None:
+        """Start a server, unless this is to stop."""
         function = self.function
-        server = "leasehold.devserver.function_server"
         options = {
             "--target": function.name,
             "--source": str(self.folder / f"{function.name}.py"),
@@ -153,21 +186,19 @@ class Child:
         words = [word for option in options.items() for word in option]
         sizes = {"WORKERS": str(function.workers), "THREADS": str(function.threads)}
         with self._lock:
-            if self._stopping.is_set():
-                return
-            self._process = subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, "-m", server, str(os.getpid()), *words],
-                env={**self.environ, **sizes},
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            if self._stopping.is_set() or self._listener is None:
+                return None
+            server = ServerProcess(words, {**self.environ, **sizes}, self._listener.fileno())
+            self._servers.append(server)
+        return server
 
+    def _in_thread(self, call: Callable[[ServerProcess], None], server: ServerProcess) -> None:
+        thread = threading.Thread(target=call, args=(server,), daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
-def kill_server(master: int) -> None:
-    """Kill what is left of a server: its master may be gone before its workers are."""
-    with suppress(ProcessLookupError):
-        os.killpg(master, signal.SIGKILL)
-    kill_left_behind(master)  # what left the group is of the session still
+    def _unavailable(self, problem: str) -> StoreUnavailableError:
+        return StoreUnavailableError(store=f"function {self.function.name}", problem=problem)
 
 
 def entry_folder(functions: Iterable[str]) -> Path:

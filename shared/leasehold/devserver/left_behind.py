@@ -84,7 +84,7 @@ def left_behind(
 def processes() -> dict[int, Process]:
     """Return what runs on this machine, by pid; a zombie does not, and has no children."""
     try:
-        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
     except OSError:
         return {}
     found = (_process(pid) for pid in pids)

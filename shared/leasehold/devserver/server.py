@@ -22,9 +22,12 @@ from leasehold.devserver.children import (
     entry_folder,
     free_port,
 )
-from leasehold.devserver.cloud_tasks import CloudTasksDouble
+from leasehold.devserver.cloud_tasks import CloudTasksDouble, QueueSettings, RetryConfig
+from leasehold.devserver.cloud_tasks.limits import UNLIMITED
 from leasehold.devserver.dead_workers import DeadWorkers
 from leasehold.devserver.scheduler import TICK_S, Scheduler
+from leasehold.devserver.server_process import DRAIN_S
+from leasehold.domain.retry import QUEUE_BACKOFF
 from leasehold.errors import SettingError
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import Catalog
@@ -32,9 +35,15 @@ from leasehold.registry.settings import read_settings
 from leasehold.services.adopt_runs import adopt_all
 from leasehold.worker.holder import host_name, is_gone
 
-#: How long running attempts may take to end when the server is told to stop: Cloud Run, too,
-#: kills an instance 10 s after SIGTERM.
-DRAIN_S: Final = 10.0
+#: The settings of its queues: those that docs/operations.md has a deployed queue get.
+QUEUES: Final = QueueSettings(
+    RetryConfig(
+        max_attempts=UNLIMITED,
+        min_backoff=QUEUE_BACKOFF.minimum,
+        max_backoff=QUEUE_BACKOFF.maximum,
+        max_doublings=QUEUE_BACKOFF.doublings,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +63,7 @@ class DevOptions:
     port: int = 8080
     workers: int = 2
     data: Path = Path(".leasehold")
-    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
     tick_s: float = TICK_S
     lease_port: int | None = None
 
@@ -92,7 +101,7 @@ class DevServer:
         self.url = api.url
         self.leases_url = leases.url if leases else None
         self.tasks_url = ""  # of what plays Cloud Tasks, once it is started
-        self.tasks = tasks or CloudTasksDouble()
+        self.tasks = tasks or CloudTasksDouble(QUEUES)
         self.dead_workers: DeadWorkers | None = None  # until it is started
         self._functions = (self._execute, sweep, api, *([leases] if leases else []))
         self._folder = entry_folder(function.name for function in self._functions)

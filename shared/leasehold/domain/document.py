@@ -26,6 +26,19 @@ class Ref:
         return f"{self.collection}/{self.id}"
 
 
+class UnreadableDocument(dict[str, Any]):
+    """What lies in a store in place of a document: only the fields that it is found by.
+
+    Args:
+        problem: why the rest cannot be read.
+        fields: what the store can be asked for, as it lies there.
+    """
+
+    def __init__(self, problem: str, fields: Mapping[str, Any]) -> None:
+        super().__init__(fields)
+        self.problem = problem
+
+
 @dataclass(frozen=True, slots=True)
 class Write(Generic[Answer]):
     """What is to become of a document, and what the caller is told.

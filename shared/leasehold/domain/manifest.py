@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from leasehold.domain.document import Document, Ref
+from leasehold.domain.document import Document, Ref, UnreadableDocument
 from leasehold.domain.status import AttemptEnd, DeadLetterReason, Outcome, RunStatus
 from leasehold.errors import UnreadableRunError
 
@@ -296,6 +296,8 @@ def is_run_id(text: str) -> bool:
 
 def manifest_of(run_id: str, document: Document) -> Manifest:
     """Return the run that a document is, or raise UnreadableRunError."""
+    if isinstance(document, UnreadableDocument):
+        raise UnreadableRunError(run_id=run_id, problem=document.problem)
     try:
         manifest = Manifest.model_validate(document)
     except ValidationError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +27,12 @@ class Backoff:
         doubled = min(before, self.doublings)
         factor: int = 2**doubled * max(1, before - doubled + 1)
         return min(self.minimum * factor, self.maximum)
+
+
+#: The waits of a queue between deliveries of one task that were not answered with 2xx. A handler's
+#: failure is answered so, and its next attempt is a task of its own: what a queue repeats is what
+#: met an outage, of the store or of the function. So it waits for no provider, and never for long:
+#: a run goes on within the longest of these waits once the outage is over.
+QUEUE_BACKOFF: Final = Backoff(
+    minimum=timedelta(seconds=0.1), maximum=timedelta(seconds=10), doublings=7
+)

@@ -14,6 +14,7 @@ from leasehold.domain.document import Answer, DecideDocument, Document, Ref
 class Snapshot:
     """A document as it was read or written.
 
+    One that cannot be read is an `UnreadableDocument`, so that it hides none of its neighbours.
     `version` belongs to the store and means nothing outside it. `read_at` is the store's time
     then, and `monotonic` this process's, in seconds: together they tell the store's time later
     without asking it.

@@ -68,8 +68,10 @@ def adopt_all(engine: Engine, *, is_gone: Callable[[str], bool]) -> set[str]:
     for run_id in live_runs(engine):
         try:
             adopt_run(engine, run_id, is_gone=is_gone)
-        except LeaseholdError as error:
-            engine.log(f"run {run_id} is not taken up: {error}")
+        except Exception as error:  # noqa: BLE001 - one odd run must stop no start
+            known = isinstance(error, LeaseholdError)
+            problem = str(error) if known else f"{type(error).__name__}: {error}"
+            engine.log(f"run {run_id} is not taken up: {problem}")
         else:
             adopted.add(run_id)
     return adopted
@@ -99,7 +101,7 @@ def alarmed(engine: Engine) -> Iterator[Snapshot]:
             if len(page) < _PAGE:
                 break
             last = page[-1]
-            after = (datetime.fromisoformat(str(last.document["alarmAt"])), last.ref.id)
+            after = (last.document["alarmAt"], last.ref.id)
 
 
 def _expire(engine: Engine, run_id: str, lease: Lease) -> Change:

@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from typing import Any, Final
 
 from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent, TraceType
+from leasehold.ports.clock import Clock
 from leasehold.registry.dead_letters import DEAD_LETTERS
 
 Facts = Mapping[str, Any]
+
+#: What the sweep finds wrong it finds wrong again each second; a person needs it less often.
+SAY_AGAIN: Final = timedelta(minutes=10)
+_MAX_LINES: Final = 1000
+
+
+def without_repeats(log: Callable[[str], object], clock: Clock) -> Callable[[str], None]:
+    """Return a log that leaves out a line it was given before, for SAY_AGAIN."""
+    said: dict[str, float] = {}  # the line, and when it was logged
+
+    def log_once(line: str) -> None:
+        now = clock.monotonic()
+        if line in said and now - said[line] < SAY_AGAIN.total_seconds():
+            return
+        if len(said) >= _MAX_LINES:
+            said.clear()  # rather say something twice than keep it for ever
+        said[line] = now
+        log(line)
+
+    return log_once
 
 
 def reports(change: Change) -> Iterator[Facts]:

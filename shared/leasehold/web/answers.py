@@ -35,7 +35,7 @@ _STATUS: Final[Mapping[str, int]] = {
 
 def answer(value: Any, status: int = 200) -> flask.Response:
     """Answer with JSON."""
-    body = pydantic_core.to_json(value, by_alias=True)
+    body = pydantic_core.to_json(value, by_alias=True, fallback=str)
     return flask.Response(body, status=status, mimetype="application/json")
 
 

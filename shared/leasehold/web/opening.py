@@ -33,7 +33,7 @@ class Opening:
         SettingError, CatalogError, and the errors of the registries: the revision does not start.
     """
 
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     catalog: Catalog = field(init=False)
     _bundle: Bundle | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import socket
 from pathlib import Path
 from typing import Final
 
 #: A variable that processes inherit from the worker that started them: whose they are.
 HOLDER: Final = "LEASEHOLD_HOLDER"
+
+#: As the kernel counts them; other digits than these are no pid either.
+_PID: Final = re.compile(r"[1-9][0-9]{0,9}")
 
 #: Between the name of a host and the scope of its pids; no host name has one.
 _SCOPED: Final = "+"
@@ -42,7 +46,7 @@ def is_gone(holder: str, *, host: str) -> bool:
     """
     its_host, _, process = holder.rpartition("/")
     pid, _, started = process.partition("@")
-    if its_host != host or _SCOPED not in host or not pid.isdigit() or started == "unknown":
+    if its_host != host or _SCOPED not in host or not _PID.fullmatch(pid) or started == "unknown":
         return False
     return _started(int(pid)) != started
 

@@ -196,3 +196,11 @@ def test_a_file_system_that_takes_no_folder_is_refused() -> None:
         FolderArtifacts(Path("/proc/x"), SystemClock())
 
     assert raised.value.details["store"] == "/proc/x"
+
+
+def test_artifacts_are_for_their_owner_alone(root: Path, artifacts: FolderArtifacts) -> None:
+    path = Path(artifacts.put("runs/r-1/a.txt", b"words"))
+
+    modes = {it.name: oct(it.stat().st_mode & 0o777) for it in (path, *path.parents[:3])}
+
+    assert modes == {"a.txt": "0o600", "r-1": "0o700", "runs": "0o700", "artifacts": "0o700"}

@@ -1,5 +1,6 @@
 """The file a SQLite store lies in: how it is opened, and when it is refused."""
 
+import contextlib
 import multiprocessing
 import shutil
 import sqlite3
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.adapters.clock import SystemClock
-from leasehold.adapters.sqlite import SqliteDocuments
+from leasehold.adapters.sqlite import SqliteDocuments, schema
 from leasehold.domain.document import Document, Ref, Write
 from leasehold.errors import StoreUnavailableError, StoreVersionError
 from leasehold.ports.documents import Query
@@ -370,3 +371,77 @@ def test_a_forked_process_is_refused(documents: SqliteDocuments) -> None:
 
     assert child.exitcode == 0
     assert documents.get(REF) is not None
+
+
+def mode_of(path: Path) -> str:
+    return oct(path.stat().st_mode & 0o777)
+
+
+def test_a_store_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """Inputs and outputs of runs lie in it; so do its log and the index of that."""
+    path = tmp_path / "a" / "b" / "runs.db"
+
+    documents = SqliteDocuments(path, SystemClock())
+    documents.transact(REF, put({"count": 1}))
+
+    files = [path.with_name(f"runs.db{end}") for end in ("", "-wal", "-shm")]
+    assert [mode_of(file) for file in files] == ["0o600"] * 3
+    assert [mode_of(folder) for folder in path.parents[:2]] == ["0o700"] * 2
+    documents.close()
+
+
+def test_who_may_read_a_store_that_is_there_is_its_owners_business(path: Path) -> None:
+    """A group may share it: what somebody set with chmod stays."""
+    SqliteDocuments(path, SystemClock()).close()
+    path.chmod(0o640)
+    path.parent.chmod(0o750)
+
+    documents = SqliteDocuments(path, SystemClock())
+    documents.transact(REF, put({"count": 1}))
+
+    assert [mode_of(it) for it in (path, path.with_name("runs.db-wal"))] == ["0o640"] * 2
+    assert mode_of(path.parent) == "0o750"
+    documents.close()
+
+
+def journal_of(path: Path) -> str:
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        return str(other.execute("PRAGMA journal_mode").fetchone()[0])
+
+
+def test_a_copy_in_another_journal_mode_is_put_back_into_wal(path: Path) -> None:
+    """VACUUM INTO, the way to back a store up, writes a copy without WAL."""
+    documents = SqliteDocuments(path.with_name("first.db"), SystemClock())
+    documents.transact(REF, put({"count": 1}))
+    documents.close()
+    with contextlib.closing(sqlite3.connect(path.with_name("first.db"))) as other:
+        other.execute("VACUUM INTO ?", (str(path),))
+    assert journal_of(path) == "delete"
+
+    copy = SqliteDocuments(path, SystemClock())
+    found = copy.get(REF)
+    copy.close()
+
+    assert found is not None
+    assert found.document == {"count": 1}
+    assert journal_of(path) == "wal"
+
+
+def test_a_file_that_cannot_be_put_into_wal_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody reads it meanwhile; without WAL, readers and the writer wait for each other."""
+    monkeypatch.setattr(schema, "_WAL_TRIES", 2)
+    SqliteDocuments(path, SystemClock()).close()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("PRAGMA journal_mode = DELETE")
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM runs").fetchall()
+
+        with pytest.raises(StoreUnavailableError, match=r"journal mode 'delete'.*another program"):
+            SqliteDocuments(path, SystemClock())
+
+        reader.execute("ROLLBACK")
+        SqliteDocuments(path, SystemClock()).close()
+
+    assert journal_of(path) == "wal"

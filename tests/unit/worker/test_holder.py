@@ -76,6 +76,24 @@ def test_a_host_that_does_not_say_whose_pids_it_counts_knows_nobody_gone(ended: 
     assert is_gone(f"box+1a2b/{ended}@12345", host="box+1a2b")
 
 
-@pytest.mark.parametrize("holder", ["", "box", "box+1a2b/x@1", "box+1a2b/1@unknown", "other/1@1"])
+@pytest.mark.parametrize(
+    "holder",
+    [
+        "",
+        "box",
+        "box+1a2b/x@1",
+        "box+1a2b/1@unknown",
+        "other/1@1",
+        "box+1a2b/²@x",
+        "box+1a2b/٣@x",
+        "box+1a2b/0@x",
+        "box+1a2b/-1@x",
+        "box+1a2b/1\n@x",
+        "box+1a2b/1\0@x",
+        f"box+1a2b/{'9' * 5000}@x",
+        "box+1a2b/\udcff@x",
+    ],
+)
 def test_a_holder_that_says_too_little_is_not_known_to_be_gone(holder: str) -> None:
+    """Remote workers choose their own names; `isdigit` and `int` do not agree on all of them."""
     assert not is_gone(holder, host="box+1a2b")

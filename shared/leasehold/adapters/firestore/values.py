@@ -20,13 +20,28 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
+class OtherValue:
+    """A value of a kind that no Leasehold writes, such as a geo point: kept as it is.
+
+    Args:
+        message: the protobuf message of the value.
+    """
+
+    def __init__(self, message: Any) -> None:
+        self.message = Value()
+        self.message.CopyFrom(message)
+
+    def __str__(self) -> str:
+        return " ".join(str(self.message).split())
+
+
 def encode_fields(fields: Any, values: Mapping[str, Any]) -> None:
     """Put the values into the `fields` of a document or a map."""
     for name, value in values.items():
         encode(fields[name], value)
 
 
-def encode(into: Any, value: Any) -> None:
+def encode(into: Any, value: Any) -> None:  # noqa: C901 - a case a kind
     """Put a value into the protobuf message of a value.
 
     Raises:
@@ -45,6 +60,8 @@ def encode(into: Any, value: Any) -> None:
             into.double_value = value
         case datetime():
             into.timestamp_value.CopyFrom(to_timestamp(value))
+        case OtherValue():
+            into.CopyFrom(value.message)
         case Mapping():
             into.map_value.SetInParent()
             encode_fields(into.map_value.fields, value)
@@ -80,8 +97,10 @@ def decode(value: Any) -> Any:
             return decode_fields(value.map_value.fields.items())
         case "array_value":
             return [decode(one) for one in value.array_value.values]
-        case _:
+        case "boolean_value" | "integer_value" | "double_value" | "string_value":
             return getattr(value, kind)
+        case _:
+            return OtherValue(value)
 
 
 def to_timestamp(value: datetime) -> Any:

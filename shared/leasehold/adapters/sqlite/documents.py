@@ -6,15 +6,15 @@ import contextlib
 import os
 import random
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-import pydantic_core
-
 from leasehold.adapters.sqlite.group_commit import GroupCommit
 from leasehold.adapters.sqlite.querying import select
+from leasehold.adapters.sqlite.rows import BODY, document_at, document_in, read_text
 from leasehold.adapters.sqlite.schema import (
     is_prepared,
     prepare,
@@ -28,6 +28,9 @@ from leasehold.errors import DocumentExistsError, StoreUnavailableError, Version
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Query, Snapshot
 
+#: Held while a file is made: SQLite's locks on a file end when its process closes it anywhere.
+_MAKING: Final = threading.Lock()
+
 #: How long a change waits for another process's transaction.
 BUSY_TIMEOUT_S: Final = 30.0
 
@@ -36,7 +39,8 @@ class SqliteDocuments:
     """A store in one file. Its time is the machine's clock. A forked process opens its own.
 
     Args:
-        path: the file; it and its folder are made if they are not there.
+        path: the file; it and its folder are made if they are not there, for their owner alone.
+            Who may read what is there already is left as it is.
         clock: the store's time.
         collections: what the store keeps, by name.
 
@@ -58,8 +62,10 @@ class SqliteDocuments:
         self._close_writer: Callable[[], None] = lambda: None
         made = [folder for folder in self._file.parents if not os.path.lexists(folder)]
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+            for folder in reversed(made):
+                folder.mkdir(mode=0o700, exist_ok=True)
             self._check_log()
+            _make_private(self._file)
             writer = self._connect()
             prepare(writer, str(path), collections)
             writer.execute("BEGIN IMMEDIATE")  # fails here where the file cannot be written
@@ -98,7 +104,16 @@ class SqliteDocuments:
         sql, values = select(query, kind, parent)
         with self._reading() as connection:
             rows = connection.execute(sql, values).fetchall()
-        return [self._snapshot(Ref(query.collection, id_), *row) for id_, *row in rows]
+            return [
+                self._stamped(
+                    Ref(query.collection, id_),
+                    document_at(
+                        connection, kind, (parent, id_), body, order_by=query.order_by, column=place
+                    ),
+                    version,
+                )
+                for id_, version, body, place in rows
+            ]
 
     def delete(self, ref: Ref) -> None:
         """Delete the document, if it is there."""
@@ -179,16 +194,16 @@ class SqliteDocuments:
 
     def _read(self, connection: sqlite3.Connection, ref: Ref) -> Snapshot | None:
         kind, parent = self._place(ref.collection)
-        sql = f'SELECT version, body FROM "{kind.name}" WHERE parent = ? AND id = ?'  # noqa: S608
+        sql = f'SELECT version, {BODY} FROM "{kind.name}" WHERE parent = ? AND id = ?'  # noqa: S608
         row = connection.execute(sql, (parent, ref.id)).fetchone()
-        return None if row is None else self._snapshot(ref, *row)
+        if row is None:
+            return None
+        version, body = row
+        return self._stamped(ref, document_in(connection, kind, (parent, ref.id), body), version)
 
     def _version(self, connection: sqlite3.Connection, ref: Ref) -> int | None:
         found = self._read(connection, ref)
         return None if found is None else found.version
-
-    def _snapshot(self, ref: Ref, version: int, body: str) -> Snapshot:
-        return self._stamped(ref, pydantic_core.from_json(body), version)
 
     def _stamped(self, ref: Ref, document: Document, version: int) -> Snapshot:
         return Snapshot(ref, document, version, self._clock.now(), self._clock.monotonic())
@@ -233,12 +248,20 @@ class SqliteDocuments:
             )
             self._open.append(connection)
             connection.execute("PRAGMA synchronous = FULL")
+            connection.text_factory = read_text
         except sqlite3.Error as error:
             raise self._refusal(error) from error
         return connection
 
     def _refusal(self, error: Exception) -> StoreUnavailableError:
         return StoreUnavailableError(store=str(self._path), problem=str(error))
+
+
+def _make_private(file: Path) -> None:
+    """Make the file that SQLite would make for all to read; its log gets the same rights."""
+    with _MAKING:
+        if not file.exists():
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

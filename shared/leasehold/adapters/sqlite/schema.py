@@ -46,11 +46,13 @@ def prepare(
 
     Raises:
         StoreVersionError: a newer Leasehold wrote the file; nothing was changed.
-        StoreUnavailableError: another program wrote it; nothing was changed.
+        StoreUnavailableError: another program wrote it, or it cannot be put into WAL; nothing
+            was changed.
     """
-    if is_prepared(connection, store):
+    prepared = is_prepared(connection, store)
+    _enter_wal(connection, store)
+    if prepared:
         return
-    _enter_wal(connection)
     connection.execute("BEGIN IMMEDIATE")
     if not is_prepared(connection, store):
         for collection in collections.values():
@@ -80,21 +82,29 @@ def is_prepared(connection: sqlite3.Connection, store: str) -> bool:
     return False
 
 
-def _enter_wal(connection: sqlite3.Connection) -> None:
-    """Switch the file to WAL.
+def _enter_wal(connection: sqlite3.Connection, store: str) -> None:
+    """Switch the file to WAL, unless it is: a copy made by VACUUM INTO has another journal mode.
 
     Where several do so at once SQLite answers "locked" without waiting, whatever the timeout:
     each of them holds what the others need.
     """
-    for tries_left in reversed(range(_WAL_TRIES)):
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or not tries_left:
-                raise
-            time.sleep(random.uniform(0.0, 0.05))  # noqa: S311 - no secret
-        else:
+    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+    problem = "SQLite keeps it"
+    for _ in range(_WAL_TRIES):
+        if mode == "wal":
             return
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            problem = str(error)
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                break
+            time.sleep(random.uniform(0.0, 0.05))  # noqa: S311 - no secret
+    problem = (
+        f"it is in journal mode {mode!r} and cannot be put into WAL ({problem}); close what has "
+        "it open, another program or an older copy of this one, and see that it can be written"
+    )
+    raise StoreUnavailableError(store=store, problem=problem)
 
 
 def _table(collection: Collection) -> str:
@@ -134,7 +144,7 @@ def to_column(value: Any) -> Any:
         value = _as_time(value)
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds")
-    if value is None or isinstance(value, str | int | float):
+    if value is None or isinstance(value, str | int | float | bytes):
         return value
     return pydantic_core.to_json(value).decode()
 

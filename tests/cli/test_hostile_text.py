@@ -1,0 +1,218 @@
+"""Whatever strangers say, a terminal shows it and does not obey it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import sqlite3
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from tests.cli.shell import LEASEHOLD, Shell
+
+#: The title of a window, the 8-bit way to begin a sequence, text that runs backwards, markup.
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u2066\u200f[bold red]x[/]\x7f\r\n&"
+OBEYED = ("\x1b]", "\x1b[2J", "\x9b", "\u202e", "\u2066", "\u200f", "\x07", "\x7f")
+AT = "2026-01-01T00:00:00Z"
+
+RUN = {
+    "runId": f"r-{EVIL}",
+    "pipeline": EVIL,
+    "plan": [EVIL],
+    "labels": [EVIL],
+    "idempotencyKey": EVIL,
+    "inputDigest": "",
+    "input": json.dumps(EVIL, ensure_ascii=False),
+    "status": "BLOCKED",
+    "currentStep": EVIL,
+    "createdAt": AT,
+    "updatedAt": AT,
+    "completedAt": None,
+    "shard": 0,
+    "recreatedFrom": EVIL,
+    "recreatedAs": [EVIL],
+    "block": {"code": EVIL, "finding": EVIL, "remediation": EVIL},
+    "error": {"type": EVIL, "code": EVIL, "message": EVIL, "origin": EVIL, "step": EVIL},
+    "dispatch": {
+        "generation": 1,
+        "step": EVIL,
+        "trial": 1,
+        "notBefore": AT,
+        "timeoutMs": 1000,
+        "deadlineS": 60,
+        "maxRetries": 0,
+        "queue": EVIL,
+        "sources": {},
+        "nonce": "n",
+    },
+    "steps": {EVIL: {"status": "BLOCKED", "startedAt": AT, "output": json.dumps(EVIL)}},
+    # of a summary:
+    "paused": False,
+    "cancelled": False,
+    "deadLettered": False,
+    "deadLetteredAt": None,
+    "deadLetterReason": None,
+    "attempts": {},
+    "progress": {"stepsDone": 0, "steps": 1, "fraction": 0.0, "message": EVIL},
+    "errorCode": EVIL,
+    "blockCode": EVIL,
+}
+EVENT = {"type": "gate_blocked", "at": AT, "step": EVIL, "reason": EVIL, "detail": EVIL}
+EVENT |= {"actor": EVIL, "recreatedAs": EVIL}
+REFUSAL = {"error": {"code": EVIL, "message": EVIL}}
+BATCH = {"matched": 1, "changed": 0, "refused": [{"runId": EVIL, "code": EVIL}]}
+
+
+class Hostile(BaseHTTPRequestHandler):
+    """Answers each call of the runs API in its shape, with words of its own."""
+
+    def do_GET(self) -> None:
+        answers: dict[str, Any] = {"/runs": {"runs": [RUN], "nextPageToken": EVIL}}
+        path = self.path.partition("?")[0]
+        if path.endswith("refused"):
+            self._answer(400, REFUSAL)
+        elif path.endswith("/trace"):
+            self._answer(200, {"events": [EVENT]})
+        else:
+            self._answer(200, answers.get(path, RUN))
+
+    def do_POST(self) -> None:
+        self._answer(200, BATCH if self.path == "/runs:batch" else RUN)
+
+    def _answer(self, status: int, body: Any) -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Hostile)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+COMMANDS = [
+    ("runs",),
+    ("show", "r-1"),
+    ("show", "r-refused"),
+    ("trace", "r-1"),
+    ("why", "r-1"),
+    ("pause", "r-1"),
+    ("recreate", "r-1"),
+    ("batch", "pause", "--pipeline", "order", "--limit", "1"),
+    ("start", "order"),
+    ("start", "order", "--wait"),
+]
+
+
+def on_terminal(shell: Shell, *words: str, **settings: str) -> str:
+    """Return all that a terminal is sent."""
+    terminal, end = pty.openpty()
+    process = subprocess.Popen(
+        [*LEASEHOLD, *words],
+        cwd=shell.folder,
+        env=shell.settings | {"TERM": "xterm-256color", "COLUMNS": "400"} | settings,
+        stdin=end,
+        stdout=end,
+        stderr=end,
+    )
+    os.close(end)
+    sent = b""
+    try:
+        while data := os.read(terminal, 65536):
+            sent += data
+    except OSError:  # the other end is closed
+        pass
+    os.close(terminal)
+    process.wait(timeout=10)
+    return sent.decode()
+
+
+def assert_shown(text: str) -> None:
+    assert [it for it in OBEYED if it in text] == []
+    assert "\\x1b]0;owned" in text
+    assert "\\u202e" in text
+    assert "[bold red]x[/]" in text
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_terminal_does_not_obey_a_server(shell: Shell, url: str, words: tuple[str, ...]) -> None:
+    assert_shown(on_terminal(shell, *words, "--url", url))
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_neither_do_lines_of_a_pipe(shell: Shell, url: str, words: tuple[str, ...]) -> None:
+    done = shell.run(*words, "--url", url)
+
+    assert done.returncode in (0, 1, 2)
+    assert_shown(done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize("words", [("runs",), ("show", "r-1"), ("trace", "r-1"), ("pause", "r-1")])
+def test_json_escapes_them_and_means_the_same(
+    shell: Shell, url: str, words: tuple[str, ...]
+) -> None:
+    done = shell.run(*words, "--url", url, "--json")
+
+    assert all(it not in done.stdout for it in OBEYED)
+    assert "\\u009b" in done.stdout
+    found = json.loads(done.stdout)
+    found = found.get("runs", found.get("events", [found]))[0]
+    assert found.get("pipeline", found.get("detail")) == EVIL
+
+
+def test_a_log_line_of_the_store_is_not_obeyed_either(shell: Shell) -> None:
+    """It says of a run that cannot be read what stands there."""
+    shell.run("start", "order", "--input", '{"amount": 3}')
+    with sqlite3.connect(shell.folder / ".leasehold" / "leasehold.db") as store:
+        store.execute("UPDATE runs SET body = ?, id = ?", (json.dumps({EVIL: 1}), EVIL))
+    store.close()
+
+    for words in (("runs",), ("audit",), ("sweep",)):
+        done = shell.run(*words)
+        assert [it for it in OBEYED if it in done.stdout + done.stderr] == []
+        assert on_terminal(shell, *words).count("\x1b]") == 0
+    assert "\\x1b]0;owned" in shell.run("audit").stdout
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[" * 100_000,
+        '{"runId": "\\ud800"}',
+        json.dumps(RUN | {"plan": ["a", "b"]}),
+        json.dumps(RUN | {"createdAt": "0001-01-01T00:00:00+14:00"}),
+        json.dumps(RUN | {"labels": ["\ud800"]}),
+    ],
+)
+def test_an_answer_that_cannot_be_shown_is_no_mistake_of_this_program(
+    shell: Shell, body: str
+) -> None:
+    class Odd(Hostile):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+    server = HTTPServer(("127.0.0.1", 0), Odd)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        for words in (("show", "r-1"), ("show", "r-1", "--json"), ("why", "r-1")):
+            done = shell.run(*words, "--url", f"http://127.0.0.1:{server.server_port}")
+            assert done.returncode in (0, 2), done.stderr
+            assert "Traceback" not in done.stderr
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,135 @@
+"""What becomes of a command whose streams are closed, full, or not read."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import LEASEHOLD, Shell, only_line
+
+ORDER = ("start", "order", "--input", '{"amount": 3}')
+READ = [("runs",), ("runs", "--json"), ("registry",), ("--help",), ("audit",)]
+
+needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+
+
+def sh(shell: Shell, words: tuple[str, ...], streams: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a shell does, with its streams as they are written there."""
+    return subprocess.run(
+        ["/bin/sh", "-c", f'"$@" {streams}', "sh", *LEASEHOLD, *words],
+        cwd=shell.folder,
+        env=shell.settings,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("words", [*READ, (*ORDER, "--in-process")])
+def test_a_closed_stdout_is_refused_before_anything_is_done(
+    shell: Shell, words: tuple[str, ...]
+) -> None:
+    refused = sh(shell, words, ">&-")
+
+    assert refused.returncode == 2
+    assert only_line(refused.stderr).startswith("error: stdout is closed")
+    assert shell.files() == ["shop.py"]
+
+
+@needs_full
+@pytest.mark.parametrize("words", READ[:-1])
+def test_an_answer_that_cannot_be_written_is_said_so(shell: Shell, words: tuple[str, ...]) -> None:
+    shell.run(*ORDER)
+
+    full = sh(shell, words, ">/dev/full")
+
+    assert full.returncode == 74
+    assert only_line(full.stderr) == (
+        "error: it is done, but the answer cannot be written: No space left on device."
+    )
+
+
+@needs_full
+def test_a_run_completes_whose_answer_cannot_be_written(shell: Shell) -> None:
+    full = sh(shell, (*ORDER, "--in-process"), ">/dev/full")
+
+    assert full.returncode == 74
+    assert "the answer cannot be written" in full.stderr.splitlines()[-1]
+    assert [run["status"] for run in shell.json("runs")["runs"]] == ["COMPLETED"]
+
+
+@needs_full
+def test_a_run_is_recorded_where_the_disk_behind_stderr_is_full(shell: Shell) -> None:
+    """What handlers print there is their own."""
+    done = sh(shell, ORDER, "2>/dev/full")
+    refused = sh(shell, ("show", "r-none"), "2>/dev/full")
+
+    assert (done.returncode, refused.returncode) == (0, 2)
+    assert "PENDING" in done.stdout
+
+
+@pytest.mark.parametrize("streams", ["2>&-", "2>&- <&-"])
+def test_a_run_completes_where_nobody_can_be_told_of_it(shell: Shell, streams: str) -> None:
+    done = sh(shell, (*ORDER, "--in-process", "--json"), streams)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert '"status": "COMPLETED"' in done.stdout
+
+
+def test_a_stdin_that_is_closed_is_empty(shell: Shell) -> None:
+    refused = sh(shell, ("start", "order", "--input", "@-"), "<&-")
+
+    assert refused.returncode == 2
+    assert "is not JSON" in only_line(refused.stderr)
+
+
+@pytest.mark.parametrize("words", [("runs",), ("runs", "--json"), ("show", "r-none")])
+def test_a_reader_of_both_that_goes_away_hears_nothing_more(
+    shell: Shell, words: tuple[str, ...]
+) -> None:
+    shell.run(*ORDER)
+
+    piped = sh(shell, words, "2>&1 | head -c 0")
+
+    assert (piped.stdout, piped.stderr) == ("", "")
+
+
+HALF = "\udcff"  # the byte FF, as Python has what is not UTF-8
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (HALF,),
+        ("start", HALF),
+        ("start", "order", "--input", HALF),
+        ("start", "order", "--input", f"@{HALF}"),
+        (*ORDER, "--idempotency-key", HALF),
+        (*ORDER, "--label", f"{HALF}:a"),
+        (*ORDER, "--url", f"http://{HALF}"),
+        ("runs", "--pipeline", HALF),
+        ("runs", "--status", HALF),
+        ("runs", "--label", f"a:{HALF}"),
+        ("runs", "--page-token", HALF),
+        ("runs", f"--{HALF}"),
+        ("show", HALF),
+        ("trace", HALF),
+        ("why", HALF),
+        ("pause", HALF),
+        ("pause", "r-1", "--reason", HALF),
+        ("recreate", "r-1", "--from-step", HALF),
+        ("batch", HALF),
+        ("batch", "pause", "--pipeline", HALF, "--limit", "1"),
+        ("dev", "--data", HALF),
+    ],
+)
+def test_a_word_that_is_not_text_is_refused(shell: Shell, words: tuple[str, ...]) -> None:
+    refused = shell.run(*words)
+
+    assert refused.returncode == 2
+    assert "\\udcff" in only_line(refused.stderr)
+    assert "is not text; allowed: UTF-8" in refused.stderr
+    assert shell.files() == ["shop.py"]

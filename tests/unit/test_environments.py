@@ -1,0 +1,55 @@
+"""What a process was started with is shown by no signature and no repr: it holds its secrets."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import pkgutil
+import pydoc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import leasehold
+import pipelines.review
+from leasehold.devserver.children import Child, Function
+from leasehold.devserver.server import DevOptions
+from leasehold.testing import InProcessEngine
+
+FOUND_IN_IT = "a-value-of-the-environment"
+
+
+def modules() -> Iterator[str]:
+    for package in (leasehold, pipelines.review):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                yield module.name
+
+
+def callables(name: str) -> Iterator[object]:
+    for thing in vars(importlib.import_module(name)).values():
+        if getattr(thing, "__module__", None) == name:
+            yield thing
+            if inspect.isclass(thing):
+                yield from (it for it in vars(thing).values() if inspect.isfunction(it))
+
+
+@pytest.mark.parametrize("name", [*modules()])
+def test_no_signature_holds_the_environment(name: str) -> None:
+    for thing in callables(name):
+        try:
+            parameters = inspect.signature(thing).parameters.values()  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            continue
+        assert all(parameter.default is not os.environ for parameter in parameters), thing
+
+
+def test_help_and_repr_show_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", FOUND_IN_IT)
+    child = Child(Function("f", 1), Path(), dict(os.environ), print)
+
+    assert FOUND_IN_IT not in pydoc.render_doc(InProcessEngine)
+    assert FOUND_IN_IT not in repr(child)
+    assert FOUND_IN_IT not in repr(DevOptions())
