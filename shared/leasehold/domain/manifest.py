@@ -233,6 +233,7 @@ class Manifest(Stored):
     dispatch: Dispatch
     attempts: Attempts = Attempts()
     interruptions: int = 0  # of the current step, since its last progress
+    silences: int = 0  # those after which nothing was heard for too long
     claimable: str | None = None  # the step, while a worker elsewhere may claim it
     last_settlement: Settlement | None = None
     checkpoint: Checkpoint | None = None

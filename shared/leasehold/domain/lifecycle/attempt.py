@@ -14,8 +14,9 @@ from leasehold.domain.lifecycle.ending import (
     dead_letter,
     outcome_at_end,
 )
+from leasehold.domain.lifecycle.lapse import lapse_of
 from leasehold.domain.lifecycle.moving import block_unknown_step
-from leasehold.domain.lifecycle.settle import expire, terminated
+from leasehold.domain.lifecycle.settle import expire, lapsed
 from leasehold.domain.manifest import Lease, Manifest
 from leasehold.domain.status import (
     AttemptEnd,
@@ -110,14 +111,19 @@ def take_over(
     lease_id: str,
     holder: str,
 ) -> Change:
-    """Pass an expired lease on: the same generation, a new lease, a higher token."""
-    told = terminated(manifest, now, lease)
-    update = counted(manifest, AttemptEnd.EXPIRED)
+    """Pass an expired lease on: the same generation, a new lease, a higher token.
+
+    An attempt that hung past its deadline failed; the next one is due after its backoff.
+    """
+    lapse = lapse_of(manifest, now, rules, lease)
+    if lapse.end is AttemptEnd.FAILED:
+        return lapsed(manifest, now, rules, lapse, Outcome.RETRY_SCHEDULED)
+    update = {**lapse.update, **counted(manifest, lapse.end)}
     taken = manifest.with_(**update)
     if found := verdict(taken, now, rules):
-        return dead_letter(manifest, now, rules, found, told, **update)
+        return dead_letter(manifest, now, rules, found, lapse.told, **update)
     event = RunEvent.LEASE_TAKEN_OVER
-    return acquire(taken, now, rules, event, told, lease_id=lease_id, holder=holder)
+    return acquire(taken, now, rules, event, lapse.told, lease_id=lease_id, holder=holder)
 
 
 def acquire(

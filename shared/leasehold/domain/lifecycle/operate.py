@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from leasehold.domain.change import Change, change_to
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.lifecycle.lapse import lapse_of, termination
 from leasehold.domain.lifecycle.moving import dispatch_next, hand_off
-from leasehold.domain.lifecycle.settle import ended_early, terminated, termination
+from leasehold.domain.lifecycle.settle import lapsed
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest, Settlement, StepRecord
-from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
+from leasehold.domain.status import Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
 from leasehold.errors import InvalidRequestError, NotAllowedError
 
@@ -75,18 +76,25 @@ def resume(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
     told = _told(manifest, TraceType.RUN_RESUMED, now, actor, reason)
     lease = manifest.lease
     if lease is not None and lease.expires_at <= now:
-        end = (AttemptEnd.EXPIRED, RunEvent.LEASE_EXPIRED, Outcome.RESUMED)
-        moving = manifest.with_(paused=False)
-        return ended_early(moving, now, rules, end, terminated(manifest, now, lease), told)
-    status = after(manifest.status, RunEvent.RESUMED)
+        lapse = lapse_of(manifest, now, rules, lease)
+        ended = lapsed(manifest, now, rules, lapse, Outcome.RESUMED, told)
+        if ended.manifest.is_terminal:
+            return ended
+        then = _resumed(ended.manifest, now, rules)
+        return replace(then, events=ended.events + then.events)
+    return _resumed(manifest, now, rules, told)
+
+
+def _resumed(manifest: Manifest, now: datetime, rules: Rules, *told: TraceEvent) -> Change:
+    lease, status = manifest.lease, after(manifest.status, RunEvent.RESUMED)
     update: dict[str, Any] = {
         "paused": False,
         "status": status,
         "steps": manifest.with_step(manifest.current_step, status=status),
     }
     if lease is not None or status is RunStatus.BLOCKED:
-        return change_to(manifest, now, rules, Outcome.RESUMED, told, **update)
-    return dispatch_next(manifest, now, rules, Outcome.RESUMED, told, **update)
+        return change_to(manifest, now, rules, Outcome.RESUMED, *told, **update)
+    return dispatch_next(manifest, now, rules, Outcome.RESUMED, *told, **update)
 
 
 def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
@@ -141,6 +149,7 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
         steps={**manifest.steps, manifest.current_step: cleared},
         block=None,
         interruptions=0,
+        silences=0,
         # a step that was blocked had come to its end: it runs again from the beginning
         checkpoint=None if manifest.status is RunStatus.BLOCKED else manifest.checkpoint,
     )
