@@ -135,6 +135,7 @@ def check_counts(manifest: Manifest, known: Known) -> None:
     assert known.ends["failed"] <= MAX_RETRIES + one_more
     assert manifest.dispatch.redispatched == known.lost <= MAX_INTERRUPTIONS
     assert manifest.interruptions == known.stuck <= MAX_INTERRUPTIONS + one_more
+    assert manifest.silences == known.silences <= 1 + one_more
 
 
 def check_steps(manifest: Manifest, known: Known) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from leasehold.domain.manifest import Dispatch
+from leasehold.domain.manifest import Dispatch, Manifest
 from leasehold.domain.retry import Backoff
 from leasehold.errors import UnknownKeyError
 
@@ -70,6 +70,15 @@ class Rules:
             known = "those this deploy has"
             raise UnknownKeyError(registry="dispatch", key=step_type, known=known)
         return settings
+
+
+def has_moved(manifest: Manifest, rules: Rules) -> bool:
+    """Return whether a deploy gave the step to remote workers since its dispatch, or took it back.
+
+    Whoever was to run it cannot any more, so it is dispatched again: no reason to give it up.
+    """
+    settings = rules.settings_for(manifest.current_step)
+    return manifest.dispatch.remote is not (settings is not None and settings.remote)
 
 
 def dispatch_of(

@@ -45,6 +45,7 @@ def test_fields_are_stored_in_lower_camel_case_and_without_nothings(runs: Runs) 
         "recreatedAs",
         "runId",
         "shard",
+        "silences",
         "status",
         "steps",
         "traced",

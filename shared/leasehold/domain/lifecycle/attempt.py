@@ -15,7 +15,7 @@ from leasehold.domain.lifecycle.ending import (
     outcome_at_end,
 )
 from leasehold.domain.lifecycle.lapse import lapse_of
-from leasehold.domain.lifecycle.moving import block_unknown_step
+from leasehold.domain.lifecycle.moving import block_unknown_step, dispatch_next
 from leasehold.domain.lifecycle.settle import expire, lapsed
 from leasehold.domain.manifest import Lease, Manifest
 from leasehold.domain.status import (
@@ -56,17 +56,32 @@ def arrive(
     if refusal is not None:
         return refusal
     lease = manifest.lease
-    is_known = rules.settings_for(manifest.current_step) is not None
+    settings = rules.settings_for(manifest.current_step)
+    is_here = settings is not None and not settings.remote
     if lease is not None:
-        if manifest.paused or manifest.dispatch.remote or not is_known:
+        if manifest.paused or manifest.dispatch.remote or not is_here:
             return _only_end(manifest, now, rules, lease)
         return take_over(manifest, now, rules, lease, lease_id=lease_id, holder=holder)
-    if not is_known:
-        return block_unknown_step(manifest, now, rules)
+    if not is_here:
+        return _not_here(manifest, now, rules)
     came = manifest.with_(dispatch=manifest.dispatch.with_(redispatched=0))  # this one is not lost
     if found := verdict(came, now, rules):
         return dead_letter(manifest, now, rules, found)
     return acquire(manifest, now, rules, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
+
+
+def _not_here(manifest: Manifest, now: datetime, rules: Rules) -> Change:
+    """Block a run whose step this deploy does not know; offer a step that it made remote."""
+    if rules.settings_for(manifest.current_step) is None:
+        return block_unknown_step(manifest, now, rules)
+    told = event_of(
+        manifest,
+        TraceType.STEP_REDISPATCHED,
+        now,
+        generation=manifest.dispatch.generation,
+        detail="The step is remote by now: a worker has to claim it.",
+    )
+    return dispatch_next(manifest, now, rules, Outcome.REDISPATCHED, told)
 
 
 def _only_end(manifest: Manifest, now: datetime, rules: Rules, lease: Lease) -> Change:
