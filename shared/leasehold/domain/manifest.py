@@ -17,6 +17,7 @@ from leasehold.domain.document import Document, Ref
 from leasehold.domain.status import AttemptEnd, DeadLetterReason, Outcome, RunStatus
 from leasehold.errors import UnreadableRunError
 
+_MAX_SHOWN: Final = 128
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
 
@@ -296,13 +297,21 @@ def is_run_id(text: str) -> bool:
 
 
 def manifest_of(run_id: str, document: Document) -> Manifest:
-    """Return the run that a document is, or raise UnreadableRunError."""
+    """Return the run that a document is, or raise UnreadableRunError.
+
+    Args:
+        run_id: the name of the document.
+        document: what is stored; its `runId` says the same, or it is a copy of another run's.
+    """
     try:
         manifest = Manifest.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise UnreadableRunError(run_id=run_id, problem=problem) from None
+    if manifest.run_id != run_id:
+        problem = f"its runId is {manifest.run_id[:_MAX_SHOWN]!r}, which is not its name"
+        raise UnreadableRunError(run_id=run_id, problem=problem)
     if manifest.current_step not in manifest.plan or not manifest.steps.keys() >= {*manifest.plan}:
         problem = f"currentStep {manifest.current_step!r} or steps do not go with its plan"
         raise UnreadableRunError(run_id=run_id, problem=problem)
