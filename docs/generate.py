@@ -87,10 +87,12 @@ EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
 }
 
 END_WORDS: Final[Mapping[AttemptEnd, str]] = {
-    AttemptEnd.FAILED: "Its handler raised, or returned what does not fit. Counts as a retry.",
+    AttemptEnd.FAILED: "Its handler raised, returned what does not fit, or hung past its dispatch "
+    "deadline. Uses up a retry.",
     AttemptEnd.INTERRUPTED: "Its worker was shut down and said so. Counts as an interruption.",
     AttemptEnd.EXPIRED: "Its worker went silent: the lease ran out. Counts as an interruption.",
     AttemptEnd.CONTINUED: "It asked for another attempt itself. Counts as neither.",
+    AttemptEnd.REPEATED: "A gate refused its output; `retry` dropped it. Counts as neither.",
 }
 
 OPERATION_WORDS: Final[Mapping[Operation, str]] = {

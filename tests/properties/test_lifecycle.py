@@ -109,6 +109,7 @@ class World(RuleBasedStateMachine):
         self.workers: list[Worker] = []
         self.versions: Counter[str] = Counter()
         self.traced: set[str] = set()
+        self.attempts: set[tuple[str, str, int, int]] = set()
 
     # -- the world's own machinery -----------------------------------------------------------
 
@@ -188,6 +189,9 @@ class World(RuleBasedStateMachine):
         now = manifest.updated_at
         assert manifest.lease is not None
         assert manifest.lease.lease_id == lease_id
+        number = (run_id, manifest.current_step, manifest.trial, manifest.attempt)
+        assert number not in self.attempts, "no two attempts have one number"
+        self.attempts.add(number)
         settings = self.catalog[manifest.current_step]
         known.holder, known.lost = lease_id, 0
         known.cap = now + settings.dispatch_deadline + timedelta(minutes=5)
@@ -835,6 +839,7 @@ class World(RuleBasedStateMachine):
 
         if change is not None:
             known = self.known[run_id]
+            known.ends["repeated"] += known.kept is not None
             known.kept = None
             known.progress()
             if manifest.status is RunStatus.BLOCKED:

@@ -90,17 +90,18 @@ class Dispatch(Stored):
 
 
 class Attempts(Stored):
-    """How many attempts ended without an output, by cause."""
+    """How many attempts ended without an output that counts, by cause."""
 
     failed: int = 0
     interrupted: int = 0
     expired: int = 0
     continued: int = 0
+    repeated: int = 0
 
     @property
     def ended(self) -> int:
         """All of them."""
-        return self.failed + self.interrupted + self.expired + self.continued
+        return sum(getattr(self, end.value) for end in AttemptEnd)
 
     def plus(self, end: AttemptEnd) -> Attempts:
         """Return the counts with one more of `end`."""

@@ -136,9 +136,10 @@ class DeadLetterReason(StrEnum):
 
 
 class AttemptEnd(StrEnum):
-    """How an attempt of a step can end without an output; the names `attempts` counts by."""
+    """How an attempt can end without an output that counts; the names `attempts` counts by."""
 
     FAILED = "failed"
     INTERRUPTED = "interrupted"  # SIGTERM, a deploy
     EXPIRED = "expired"  # its lease ran out
     CONTINUED = "continued"  # it asked for another attempt itself
+    REPEATED = "repeated"  # a gate refused its output, and a person had the step run again

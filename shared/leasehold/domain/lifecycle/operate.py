@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from leasehold.domain.change import Change, change_to
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.lifecycle.ending import counted
 from leasehold.domain.lifecycle.lapse import lapse_of, termination
 from leasehold.domain.lifecycle.moving import dispatch_next, hand_off
 from leasehold.domain.lifecycle.settle import lapsed
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest, Settlement, StepRecord
-from leasehold.domain.status import Outcome, RunEvent, RunStatus, Termination, after
+from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
 from leasehold.errors import InvalidRequestError, NotAllowedError
 
@@ -131,7 +132,9 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
     """Dispatch the next generation of the step now."""
     check_allowed(manifest, Operation.RETRY)
     record = manifest.steps[manifest.current_step]
-    cleared = record.with_(
+    ended = counted(manifest, AttemptEnd.REPEATED) if record.kept_output else {}
+    retried = manifest.with_(**ended)
+    cleared = retried.steps[manifest.current_step].with_(
         status=RunStatus.PENDING,
         completed_at=None,
         execution_seconds=None,
@@ -146,7 +149,8 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
         Outcome.RETRIED,
         _told(manifest, TraceType.RUN_RETRIED, now, actor, reason),
         status=after(manifest.status, RunEvent.RETRIED),
-        steps={**manifest.steps, manifest.current_step: cleared},
+        attempts=retried.attempts,
+        steps={**retried.steps, manifest.current_step: cleared},
         block=None,
         interruptions=0,
         silences=0,
