@@ -201,7 +201,7 @@ def ended_early(
     cause, event, outcome = end
     status = after(manifest.status, event)
     update |= counted(manifest, cause)
-    if found := verdict(manifest.with_(**update, status=status, lease=None), now, rules):
+    if found := verdict(manifest.with_(**update, status=status), now, rules):
         return dead_letter(manifest, now, rules, found, *told, sweep_job_id=sweep_job_id, **update)
     record = update["steps"][manifest.current_step].with_(status=status)
     update["steps"] = {**update["steps"], manifest.current_step: record}
