@@ -49,7 +49,8 @@ class Rules:
         lease_ttl: how long a lease runs that is renewed.
         max_interruptions: how often a step may be interrupted or lose its lease without progress,
             and how many of its tasks may be lost without a lease in between.
-        stuck_timeout: how long nothing may be heard of a step; never shorter than a lease may run.
+        stuck_timeout: how long nothing may be heard of a step before that is a silence; never
+            shorter than the lease that is held.
         recovery_window: how long after a failure the next attempt may begin.
         backoff: the waits between failed attempts.
         grace: how long after its time a task may still come before the sweep looks for it.

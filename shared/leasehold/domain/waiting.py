@@ -113,6 +113,8 @@ def _then(change: Change) -> str:
         return f"the run is given up as {change.manifest.dead_letter_reason}"
     if change.outcome is Outcome.EXPIRED and change.manifest.paused:
         return "the lease is ended, and the run stays paused"
+    if change.outcome is Outcome.EXPIRED and change.manifest.status is RunStatus.ERROR:
+        return "the attempt counts as failed, and the step is tried again after its backoff"
     return _THEN.get(change.outcome, "the sweep looks at it again")
 
 

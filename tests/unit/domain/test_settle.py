@@ -359,6 +359,14 @@ def test_the_trace_says_what_ended_an_attempt_that_went_silent(
     assert [(told.reason, told.detail) for told in change.events] == [(reason, detail)]
 
 
+def test_a_clock_that_is_set_back_makes_no_time_negative(
+    runs: Runs, complete: Bound, at: At
+) -> None:
+    change = complete(runs.leased(at=1000), at(5))
+
+    assert change.manifest.steps["draft"].execution_seconds == 0
+
+
 # -- fencing and repetition --------------------------------------------------------------------
 
 SETTLEMENTS = ["complete", "block", "fail", "release"]
