@@ -52,11 +52,11 @@ EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
     RunEvent.LEASE_RENEWED: (_WORKER, "It still works; the lease runs on, at most to its cap."),
     RunEvent.LEASE_RELEASED: (
         _WORKER,
-        "It was shut down and gave the lease back; the next attempt is dispatched at once.",
+        "It was shut down and released the lease; the next attempt is dispatched at once.",
     ),
     RunEvent.LEASE_EXPIRED: (
         _ENGINE,
-        "The time of the lease was over; the next attempt is dispatched at once.",
+        "The lease was over, and its worker lost; the next attempt is dispatched at once.",
     ),
     RunEvent.STEP_HANDED_OFF: (
         _WORKER,
@@ -67,8 +67,8 @@ EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
         "The output of the last step stands; the run is over.",
     ),
     RunEvent.ATTEMPT_FAILED: (
-        _WORKER,
-        "The error is kept whole; the next attempt waits for its backoff.",
+        f"{_WORKER}, or {_ENGINE}",
+        "It failed, or hung past its deadline; the next attempt waits for its backoff.",
     ),
     RunEvent.GATE_FAILED: (_WORKER, "A check refused the output, which is kept for a person."),
     RunEvent.STEP_UNKNOWN: (
@@ -87,10 +87,12 @@ EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
 }
 
 END_WORDS: Final[Mapping[AttemptEnd, str]] = {
-    AttemptEnd.FAILED: "Its handler raised, or returned what does not fit. Counts as a retry.",
+    AttemptEnd.FAILED: "Its handler raised, returned what does not fit, or hung past its dispatch "
+    "deadline. Uses up a retry.",
     AttemptEnd.INTERRUPTED: "Its worker was shut down and said so. Counts as an interruption.",
     AttemptEnd.EXPIRED: "Its worker went silent: the lease ran out. Counts as an interruption.",
     AttemptEnd.CONTINUED: "It asked for another attempt itself. Counts as neither.",
+    AttemptEnd.REPEATED: "A gate refused its output; `retry` dropped it. Counts as neither.",
 }
 
 OPERATION_WORDS: Final[Mapping[Operation, str]] = {

@@ -25,8 +25,8 @@ STEPS: Final = Registry(
         StepDispatchEntry(
             step_type="synthesis",
             handler="pipelines.review.synthesis:synthesize",
-            agent_timeout=timedelta(minutes=10),
-            dispatch_deadline=timedelta(minutes=15),
+            agent_timeout=timedelta(minutes=25),
+            dispatch_deadline=timedelta(minutes=30),
             gates=("format_compliance", "citation_coverage"),
         ),
         StepDispatchEntry(

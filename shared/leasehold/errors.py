@@ -177,6 +177,18 @@ class LeaseLostError(LeaseholdError):
     text = "Lease {lease_id} of run {run_id} is not held any more: {known}. Nothing was changed."
 
 
+class DispatchDeadlineError(LeaseholdError):
+    """An attempt was at work past its dispatch deadline, and brought no output."""
+
+    code = "dispatch_deadline_exceeded"
+    text = (
+        "Attempt {attempt} of step {step} was at work past its dispatch deadline of "
+        "{deadline_s} s, and brought no output. Let the handler end in time (ctx.time_left), keep "
+        "what it has (ctx.checkpoint), or raise the deadline of the step."
+    )
+    retryable = True
+
+
 class InvalidOutputError(LeaseholdError):
     """The output of a worker elsewhere does not fit; its lease is held still."""
 

@@ -344,6 +344,45 @@ def test_an_error_and_a_stuck_attempt_are_told_apart(rules: Rules) -> None:
     assert not said[RunStatus.ERROR] & said[RunStatus.IN_PROGRESS]
 
 
+# -- written while the clock was thirty years ahead -----------------------------------------------
+
+AHEAD: Final = timedelta(days=30 * 365)
+
+
+def wrong_ahead(case: Case) -> set[str]:
+    """Nothing is overdue in 2056; and what is over has nothing to wait for."""
+    found = wrong(case) - {"overdue"}
+    return found if case.is_over else found | {"time_in_future"}
+
+
+@pytest.mark.parametrize("status", RunStatus)
+def test_a_run_of_the_future_is_found_and_moves_from_now_on(
+    rules: Rules, status: RunStatus
+) -> None:
+    for case in (case for case in CASES if case.status is status):
+        run = manifest_for(case, NOW + AHEAD, rules)
+        assert codes(run, rules) == wrong_ahead(case), str(case)
+        if not case.is_over:
+            assert "a repair" in waiting(run, NOW, rules).words, str(case)
+
+        change = repaired(run, rules, in_queue=True)
+
+        after = change.manifest
+        assert change.changed is bool(wrong_ahead(case)), str(case)
+        assert codes(after, rules) == set(), str(case)
+        assert not repaired(after, rules, in_queue=False).changed, str(case)
+        assert (after.alarm_at is None) is (after.is_terminal or is_parked(after)), str(case)
+        assert after.alarm_at is None or after.alarm_at <= NOW + WAIT, str(case)
+        if has_owner(case):
+            assert after.lease is not None, str(case)
+            assert run.lease is not None
+            assert after.lease.lease_id == run.lease.lease_id, str(case)
+
+
+def is_parked(run: Manifest) -> bool:
+    return (run.paused or run.status is RunStatus.BLOCKED) and run.lease is None
+
+
 # -- a sample, on every store --------------------------------------------------------------------
 
 #: Every eleventh state: eleven shares no factor with the sizes of the table.
@@ -392,6 +431,27 @@ def test_on_a_store_the_audit_finds_the_same_and_repairs_it(
 
     assert found == expected
     assert repairs.keys() == found.keys()
+    assert None not in repairs.values()
+    assert found_by_audit(engine) == {}
+
+
+def test_on_a_store_what_no_sweep_would_see_until_2056_is_found_by_the_audit(
+    kept: tuple[Engine, list[Change]],
+) -> None:
+    engine, _ = kept
+    now = engine.clock.now()
+    cases = {f"r-{place:04d}": case for place, case in enumerate(SAMPLE)}
+    for run_id, case in cases.items():
+        run = manifest_for(case, now + AHEAD, engine.rules, run_id)
+        engine.documents.transact(run_ref(run_id), put(to_document(run)))
+    expected = {run_id: wrong_ahead(case) for run_id, case in cases.items() if wrong_ahead(case)}
+
+    swept = sweep(engine)
+    found = found_by_audit(engine)
+    repairs = {one.run_id: one.outcome for one in audit(engine, repair=True)}
+
+    assert (swept.recovered, swept.redispatched) == (0, 0)
+    assert found == expected
     assert None not in repairs.values()
     assert found_by_audit(engine) == {}
 

@@ -57,6 +57,7 @@ from leasehold.services.claim_step import acquire_run
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.execute_step import arrive as ask_for_the_lease
+from leasehold.services.manage_lease import Shown, release_step
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
@@ -113,6 +114,7 @@ class World:
 
     engine: Engine
     deployed: Callable[..., Engine]
+    redeployed: Callable[[Catalog], Engine]
     reports: list[dict[str, Any]] = field(default_factory=list)
 
     def start(self, pipeline: str, n: int = 1) -> str:
@@ -166,8 +168,8 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
             "PIPELINE_MAX_INTERRUPTIONS": "1",
         }
 
-        def deployed(**limits: Any) -> Engine:
-            bundle = boot(environ, catalog=catalog(**limits), documents=documents)
+        def redeployed(catalog: Catalog) -> Engine:
+            bundle = boot(environ, catalog=catalog, documents=documents)
             stack.callback(bundle.runner.heartbeat.close)
             told = bundle.engine.report
 
@@ -177,7 +179,10 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
             return replace(bundle.engine, report=report)
 
-        yield World(deployed(), deployed, reports)
+        def deployed(**limits: Any) -> Engine:
+            return redeployed(catalog(**limits))
+
+        yield World(deployed(), deployed, redeployed, reports)
 
 
 # -- how each reason comes to be -----------------------------------------------------------------
@@ -414,6 +419,135 @@ def test_a_handler_that_is_not_there_gives_the_run_up_at_once(world: World) -> N
     run = world.run(run_id)
     assert run.dead_letter_reason == "PERMANENT_FAILURE"
     assert "no_such_handler" in str(run.dead_letter_detail)
+
+
+def remote_catalog() -> Catalog:
+    """A deploy that gave the step add to remote workers."""
+    step = _step("add", "remote")
+    return Catalog(steps=Registry("dispatch", [step]), pipelines=pipelines_of(step))
+
+
+def test_a_step_that_a_deploy_made_remote_waits_for_a_worker(world: World) -> None:
+    """Its task was created before, and finds no handler: that is no failure of the run."""
+    run_id = world.start("add")
+    later = world.redeployed(remote_catalog())
+
+    assert world.hint(run_id, later) == "redispatched"
+
+    run = world.run(run_id)
+    assert (run.claimable, run.dead_lettered, run.attempts.ended) == ("add", False, 0)
+    claimed = acquire_run(later, run_id, "vm-1").manifest
+    assert claimed.lease is not None
+    assert [event["type"] for event in world.trace(run_id)] == [
+        "run_started",
+        "step_redispatched",
+        "step_started",
+    ]
+
+
+def test_a_remote_step_that_a_worker_here_was_given_all_the_same_is_released(world: World) -> None:
+    """No way leads there: this is the last line before a run would be given up for good."""
+    run_id = world.start("add")
+
+    assert world.hint(run_id, replace(world.engine, catalog=remote_catalog())) == "released"
+
+    run = world.run(run_id)
+    assert (run.dead_lettered, run.attempts.interrupted, run.status) == (False, 1, "PENDING")
+
+
+def hang(world: World, run_id: str) -> None:
+    """A worker takes the step, renews its lease past the deadline of 2 min, and ends nothing."""
+    world.lease(run_id)
+    world.wait(run_id, timedelta(minutes=6))
+
+    def heard_of(run: Manifest) -> Manifest:
+        assert run.lease is not None
+        renewed_at = run.lease.acquired_at + timedelta(minutes=5)
+        lease = run.lease.with_(expires_at=renewed_at + timedelta(seconds=30))
+        return run.with_(heartbeat_at=renewed_at, lease=lease, alarm_at=lease.expires_at)
+
+    world.write(run_id, heard_of)
+
+
+@pytest.mark.parametrize("by", ["hint", "sweep"])
+def test_a_step_that_hangs_each_time_is_given_up_after_its_retries(world: World, by: str) -> None:
+    run_id, attempts = world.start("add"), 0
+    while not world.run(run_id).dead_lettered:
+        attempts += 1
+        hang(world, run_id)
+        if by == "hint":
+            assert world.hint(run_id) in ("retry_scheduled", "dead_lettered")
+        else:
+            sweep(world.engine)
+        world.wait(run_id, timedelta(seconds=45))
+
+    run = world.run(run_id)
+    assert (attempts, run.dead_letter_reason) == (3, "RETRIES_EXHAUSTED")
+    assert (run.attempts.failed, run.attempts.expired, run.interruptions) == (3, 0, 0)
+    assert run.error is not None
+    assert (run.error.code, run.error.attempt) == ("dispatch_deadline_exceeded", 3)
+    ends = [event for event in world.trace(run_id) if event["type"] == "step_terminated"]
+    assert [(end["reason"], end["attempt"]) for end in ends] == [
+        ("dispatch_deadline_exceeded", number) for number in (1, 2, 3)
+    ]
+
+
+def test_a_claim_of_a_step_that_hung_is_told_when_it_is_tried_again(world: World) -> None:
+    run_id = world.start("away")
+    acquire_run(world.engine, run_id, "vm-1")
+    world.wait(run_id, timedelta(minutes=6))
+
+    def heard_of(run: Manifest) -> Manifest:
+        assert run.lease is not None
+        return run.with_(heartbeat_at=run.lease.acquired_at + timedelta(minutes=2))
+
+    world.write(run_id, heard_of)
+    with pytest.raises(NothingToClaimError, match="is tried again at"):
+        acquire_run(world.engine, run_id, "vm-2")
+
+    run = world.run(run_id)
+    assert (run.attempts.failed, run.status, run.claimable) == (1, "ERROR", "away")
+
+
+def test_a_deploy_and_an_outage_give_no_run_up_and_a_second_outage_does(world: World) -> None:
+    patient = replace(world.engine.rules, max_interruptions=10)
+    world.engine = replace(world.engine, rules=patient)
+    run_id = world.start("add")
+    ask_for_the_lease(world.engine, Hint(run_id, 1))
+    run = world.run(run_id)
+    assert run.lease is not None
+    release_step(world.engine, Shown(run_id, Fence(run.lease.lease_id, run.fencing_token)))
+    states = []
+
+    for _ in range(2):
+        world.lease(run_id)
+        world.wait(run_id, HOUR)
+        sweep(world.engine)
+        run = world.run(run_id)
+        states.append((run.silences, run.interruptions, run.dead_lettered))
+
+    assert states == [(1, 2, False), (2, 3, True)]
+    assert run.dead_letter_reason == "STUCK_IN_PROGRESS"
+    assert common(run.dead_letter_detail) == (
+        "Step add was not heard of for N s, for the second time without progress."
+    )
+
+
+def test_a_run_of_a_version_before_has_fallen_silent_never(world: World) -> None:
+    """It counted no silences; whatever cut it short then, the next one is the first."""
+    run_id = world.start("add")
+    world.lease(run_id)
+    run = world.run(run_id)
+    document = {k: v for k, v in to_document(run).items() if k != "silences"}
+    document["interruptions"] = 1
+    world.engine.documents.transact(run_ref(run_id), lambda _, __: Write(None, document))
+    world.engine = replace(world.engine, rules=replace(world.engine.rules, max_interruptions=10))
+    world.wait(run_id, HOUR)
+
+    sweep(world.engine)
+
+    run = world.run(run_id)
+    assert (run.silences, run.interruptions, run.dead_lettered) == (1, 2, False)
 
 
 def test_tasks_that_are_lost_again_and_again_end_a_run_that_never_started(world: World) -> None:

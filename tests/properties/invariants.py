@@ -130,11 +130,13 @@ def check_counts(manifest: Manifest, known: Known) -> None:
         "interrupted": known.ends["interrupted"],
         "expired": known.ends["expired"],
         "continued": 0,
+        "repeated": known.ends["repeated"],
     }
     one_more = 1 if manifest.dead_lettered else 0
     assert known.ends["failed"] <= MAX_RETRIES + one_more
     assert manifest.dispatch.redispatched == known.lost <= MAX_INTERRUPTIONS
     assert manifest.interruptions == known.stuck <= MAX_INTERRUPTIONS + one_more
+    assert manifest.silences == known.silences <= 1 + one_more
 
 
 def check_steps(manifest: Manifest, known: Known) -> None:

@@ -20,6 +20,7 @@ MAX_RETRIES = 1
 MAX_INTERRUPTIONS = 2
 TTL = timedelta(seconds=150)
 GRACE = timedelta(seconds=60)
+STUCK = timedelta(seconds=250)
 WAIT = timedelta(seconds=400)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FOUND = Block(code="TOO_SHORT", finding="3 words", remediation="Approve or retry.")
@@ -96,9 +97,12 @@ class Known:
     holder: str | None = None
     ends_at: datetime = START
     cap: datetime = START
+    heard_at: datetime = START  # when its worker wrote last, in the store's time
+    deadline: datetime = START  # whose worker is heard of later hung
     settled: tuple[str, Outcome] | None = None
     ends: Counter[str] = field(default_factory=Counter)
     stuck: int = 0  # interruptions since the last progress
+    silences: int = 0  # those of them after which nothing was heard for too long
     lost: int = 0  # tasks in a row, without a lease in between
     furthest: dict[str, int] = field(default_factory=dict)  # iterations by phase
     checkpoint: Kept | None = None
@@ -112,6 +116,26 @@ class Known:
     def cut_short(self, end: str) -> None:
         self.ends[end] += 1
         self.stuck += 1
+
+    @property
+    def hung(self) -> bool:
+        return self.heard_at >= self.deadline
+
+    def is_silent(self, now: datetime) -> bool:
+        """Whether a run that nobody holds or knows dead was not heard of for too long."""
+        return now > max(self.heard_at + STUCK, self.ends_at) + GRACE
+
+    def lapsed(self, *, silent: bool) -> None:
+        """Its worker says nothing more, and the lease is ended."""
+        if self.hung:
+            self.ends["failed"] += 1
+        else:
+            self.cut_short("expired")
+            self.silences += silent
+        self.let_go()
+
+    def progress(self) -> None:
+        self.stuck = self.silences = 0
 
 
 def new_run(run_id: str) -> NewRun:

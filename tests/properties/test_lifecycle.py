@@ -63,6 +63,7 @@ from tests.properties.model import (
     MAX_RETRIES,
     PLAN,
     START,
+    STUCK,
     TTL,
     WAIT,
     Kept,
@@ -98,8 +99,8 @@ class World(RuleBasedStateMachine):
             lease_ttl=TTL,
             max_interruptions=MAX_INTERRUPTIONS,
             grace=GRACE,
-            stuck_timeout=timedelta(days=7),  # silence and windows: tests/unit/domain/test_verdict
-            recovery_window=timedelta(days=7),
+            stuck_timeout=STUCK,
+            recovery_window=timedelta(days=7),  # windows: tests/unit/domain/test_verdict
         )
         self.ids = 0
         self.runs: dict[str, Manifest] = {}
@@ -108,6 +109,7 @@ class World(RuleBasedStateMachine):
         self.workers: list[Worker] = []
         self.versions: Counter[str] = Counter()
         self.traced: set[str] = set()
+        self.attempts: set[tuple[str, str, int, int]] = set()
 
     # -- the world's own machinery -----------------------------------------------------------
 
@@ -187,10 +189,14 @@ class World(RuleBasedStateMachine):
         now = manifest.updated_at
         assert manifest.lease is not None
         assert manifest.lease.lease_id == lease_id
+        number = (run_id, manifest.current_step, manifest.trial, manifest.attempt)
+        assert number not in self.attempts, "no two attempts have one number"
+        self.attempts.add(number)
         settings = self.catalog[manifest.current_step]
         known.holder, known.lost = lease_id, 0
         known.cap = now + settings.dispatch_deadline + timedelta(minutes=5)
         known.ends_at = known.cap if settings.heartbeat is None else now + TTL
+        known.heard_at, known.deadline = now, now + settings.dispatch_deadline
         assert manifest.lease.expires_at == known.ends_at
         resumed = [e.model_dump() for e in change.events if e.type is TraceType.CHECKPOINT_RESUMED]
         facts = [(event.get("phase", ""), event["iterationCount"]) for event in resumed]
@@ -206,6 +212,22 @@ class World(RuleBasedStateMachine):
         if not manifest.paused and not self.is_known(manifest.current_step):
             return Outcome.BLOCKED
         return outcome
+
+    def is_silent(self, run_id: str) -> bool:
+        return not self.runs[run_id].paused and self.known[run_id].is_silent(self.now)
+
+    def after_lapse(
+        self, run_id: str, expired: Outcome, hung: Outcome, *, gone: bool = False
+    ) -> Outcome:
+        """Return what becomes of a run whose lease is ended for its worker: one of the two."""
+        manifest, known = self.runs[run_id], self.known[run_id]
+        if not known.hung:
+            silent = not gone and self.is_silent(run_id)
+            given_up = known.silences + silent > 1
+            return Outcome.DEAD_LETTERED if given_up else self.after_early_end(run_id, expired)
+        if known.ends["failed"] == MAX_RETRIES:
+            return Outcome.DEAD_LETTERED
+        return hung if manifest.paused else self.blocked_or(manifest.current_step, hung)
 
     def after_output(self, run_id: str, outcome: Outcome) -> Outcome:
         """Return what an output that goes on should answer, instead of `outcome`."""
@@ -225,7 +247,7 @@ class World(RuleBasedStateMachine):
         known.furthest = {}
         if step != PLAN[-1]:
             known.ends.clear()
-            known.stuck = 0
+            known.progress()
 
     # -- what can happen, the likelier the heavier ---------------------------------------------
 
@@ -365,7 +387,7 @@ class World(RuleBasedStateMachine):
     def operation(self, recent: int, what: str) -> None:
         getattr(self, what)(self.nth_run(recent))
 
-    @rule(seconds=st.sampled_from([1, 8, 10, 20, 30, 60, 149, 150, 151, 400, -3]))
+    @rule(seconds=st.sampled_from([1, 8, 10, 20, 30, 60, 149, 150, 151, 400, -3, -500]))
     def wait(self, seconds: int) -> None:
         self.now += timedelta(seconds=seconds)
 
@@ -427,6 +449,7 @@ class World(RuleBasedStateMachine):
         step, expected = manifest.current_step, Outcome.DUPLICATE
         if late and generation == manifest.dispatch.generation:
             expected = self.after_a_wait(run_id, in_queue=in_queue)
+            lost = 0 if known.elsewhere is not self.is_away(step) else lost
         redispatch = partial(
             lifecycle.redispatch, rules=self.in_force, generation=generation, in_queue=in_queue
         )
@@ -449,7 +472,8 @@ class World(RuleBasedStateMachine):
         known, step = self.known[run_id], self.runs[run_id].current_step
         if known.elsewhere and self.is_away(step):
             return Outcome.DEAD_LETTERED
-        if known.elsewhere or not (in_queue or self.is_known(step)):
+        moved = known.elsewhere is not self.is_away(step)
+        if moved or not (in_queue or self.is_known(step)):
             return self.blocked_or(step, Outcome.REDISPATCHED)
         if in_queue:
             return Outcome.PARKED
@@ -460,6 +484,7 @@ class World(RuleBasedStateMachine):
         expected = self.answer_to_hint(run_id, generation)
         known, lease_id = self.known[run_id], self.new_id()
         cut_short = known.holder is not None and self.now >= known.ends_at
+        silent = cut_short and self.is_silent(run_id)
         arrive = partial(
             lifecycle.arrive,
             rules=self.in_force,
@@ -472,11 +497,11 @@ class World(RuleBasedStateMachine):
 
         assert change.outcome is expected
         if cut_short and change.changed:
-            known.cut_short("expired")
-        if change.changed:
-            known.let_go()
+            known.lapsed(silent=silent)
         if change.outcome is Outcome.ACQUIRED:
+            step = change.manifest.current_step
             assert not known.elsewhere, "no hint gets a step that runs elsewhere"
+            assert not self.is_away(step), "nor one that a deploy moved there"
             self.leased(run_id, change, lease_id)
         if change.outcome is Outcome.LEASE_HELD:
             assert [task.not_before for task in change.owed] == [
@@ -497,16 +522,22 @@ class World(RuleBasedStateMachine):
 
     def answer_to_current_hint(self, run_id: str, manifest: Manifest) -> Outcome:
         known = self.known[run_id]
+        is_here = self.is_known(manifest.current_step) and not self.is_away(manifest.current_step)
         if known.holder is not None:
-            taken = Outcome.EXPIRED if known.elsewhere else Outcome.ACQUIRED
-            return self.after_early_end(run_id, Outcome.PARKED if manifest.paused else taken)
+            expired, hung = Outcome.ACQUIRED, Outcome.RETRY_SCHEDULED
+            if known.elsewhere or not is_here:
+                expired = hung = Outcome.EXPIRED
+            if manifest.paused:
+                expired = hung = Outcome.PARKED
+            return self.after_lapse(run_id, expired, hung)
         if manifest.paused or manifest.status is RunStatus.BLOCKED:
             return Outcome.PARKED if manifest.paused else Outcome.BLOCKED
         if known.elsewhere:
             return Outcome.PARKED
         if self.now + timedelta(seconds=2) < manifest.dispatch.not_before:
             return Outcome.RETRY_SCHEDULED
-        return Outcome.ACQUIRED if self.is_known(manifest.current_step) else Outcome.BLOCKED
+        taken = Outcome.ACQUIRED if is_here else Outcome.REDISPATCHED
+        return self.blocked_or(manifest.current_step, taken)
 
     # -- claims ----------------------------------------------------------------------------------
 
@@ -517,7 +548,7 @@ class World(RuleBasedStateMachine):
         claim = partial(
             lifecycle.claim, rules=self.in_force, lease_id=lease_id, holder=f"laptop-{lease_id}"
         )
-        takes_over = known.holder is not None
+        takes_over, silent = known.holder is not None, self.is_silent(run_id)
         rests = manifest.is_terminal or manifest.paused or manifest.status is RunStatus.BLOCKED
         is_early = self.now + timedelta(seconds=2) < manifest.dispatch.not_before
         if takes_over and self.now < known.ends_at:
@@ -528,17 +559,17 @@ class World(RuleBasedStateMachine):
             return
         expected = Outcome.ACQUIRED
         if takes_over:
-            expected = self.after_early_end(run_id, expected)
+            expected = self.after_lapse(run_id, expected, Outcome.RETRY_SCHEDULED)
         elif known.elsewhere and self.now >= manifest.dispatch.not_before + WAIT:
-            expected = Outcome.DEAD_LETTERED
+            is_late = self.is_away(manifest.current_step)  # if not, a deploy took it back
+            expected = Outcome.DEAD_LETTERED if is_late else expected
 
         change = self.commit(run_id, claim)
 
         assert change.outcome is expected
-        assert change.owed == ()
+        assert not change.owed or change.outcome is Outcome.RETRY_SCHEDULED
         if takes_over:
-            known.cut_short("expired")
-            known.let_go()
+            known.lapsed(silent=silent)
         if change.outcome is Outcome.ACQUIRED:
             self.leased(run_id, change, lease_id)
 
@@ -577,6 +608,7 @@ class World(RuleBasedStateMachine):
         change = self.commit(worker.run_id, transition, at)
         assert change.outcome is expected
         known.ends_at = max(known.ends_at, min(at + TTL, known.cap))
+        known.heard_at = at
         worker.seen, worker.asleep = self.seen(worker.run_id), timedelta()
         return change
 
@@ -605,7 +637,7 @@ class World(RuleBasedStateMachine):
             is_told_apart = kept.phase in known.furthest or len(known.furthest) < MAX_PHASES
             if is_told_apart and kept.iterations > known.furthest.get(kept.phase, -1):
                 known.furthest[kept.phase] = kept.iterations
-                known.stuck = 0
+                known.progress()
 
     def checkpoint_again(self, worker: Worker) -> None:
         self.checkpoint(worker, more=0)
@@ -750,15 +782,15 @@ class World(RuleBasedStateMachine):
         if known.holder == lease_id:
             expected = Outcome.LEASE_HELD
             if gone or self.now >= known.ends_at:
-                expected = self.after_early_end(run_id, Outcome.EXPIRED)
+                expected = self.after_lapse(run_id, Outcome.EXPIRED, Outcome.EXPIRED, gone=gone)
+        silent = not gone and self.is_silent(run_id)
         expire = partial(lifecycle.expire, rules=self.in_force, lease_id=lease_id, holder_gone=gone)
 
         change = self.commit(run_id, expire)
 
         assert change.outcome is expected
         if change.changed:
-            known.let_go()
-            known.cut_short("expired")
+            known.lapsed(silent=silent)
 
     # -- people -----------------------------------------------------------------------------------
 
@@ -773,16 +805,19 @@ class World(RuleBasedStateMachine):
         at_work = known.holder is not None and self.now < known.ends_at
         cut_short = known.holder is not None and not at_work
         expected = Outcome.RESUMED
-        if cut_short and known.stuck == MAX_INTERRUPTIONS:
-            expected = Outcome.DEAD_LETTERED
-        elif not at_work and manifest.status is not RunStatus.BLOCKED:
+        if cut_short:
+            expected = self.after_lapse(run_id, expected, expected)
+        if (
+            expected is not Outcome.DEAD_LETTERED
+            and not at_work
+            and manifest.status is not RunStatus.BLOCKED
+        ):
             expected = self.blocked_or(manifest.current_step, expected)
 
         change = self.operate(run_id, lifecycle.resume, manifest.paused, expected)
 
         if change is not None and cut_short:
-            known.let_go()
-            known.cut_short("expired")
+            known.lapsed(silent=False)
 
     def cancel(self, run_id: str) -> None:
         manifest, known = self.runs[run_id], self.known[run_id]
@@ -804,7 +839,9 @@ class World(RuleBasedStateMachine):
 
         if change is not None:
             known = self.known[run_id]
-            known.kept, known.stuck = None, 0
+            known.ends["repeated"] += known.kept is not None
+            known.kept = None
+            known.progress()
             if manifest.status is RunStatus.BLOCKED:
                 known.checkpoint, known.furthest = None, {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Self
 
 from leasehold.console.says import say
@@ -13,7 +13,7 @@ from leasehold.domain.status import RunStatus
 from leasehold.domain.trace import TraceEvent, TraceType
 
 #: What is told of an event; what is not here goes without saying.
-_SAID: Final = {
+_SAID: Final[Mapping[str, str]] = {
     TraceType.RUN_STARTED: "run started",
     TraceType.STEP_STARTED: "step {step} started",
     TraceType.STEP_COMPLETED: "step {step} completed",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -12,7 +12,7 @@ from leasehold.console.words import SKULL, Styled, duration, stamp
 from leasehold.domain.trace import TraceEvent, TraceType
 
 _COLUMNS: Final = ("AT", "AFTER", "EVENT", "STEP", "ATTEMPT", "WHY")
-_STYLES: Final = {
+_STYLES: Final[Mapping[str, str]] = {
     TraceType.STEP_ERROR: "red",
     TraceType.STEP_TERMINATED: "yellow",
     TraceType.GATE_BLOCKED: "yellow",
@@ -48,7 +48,7 @@ def _row(event: TraceEvent, start: datetime) -> Row:
 
 
 def _type(event: TraceEvent) -> Styled:
-    said = event.type.value
+    said = str(event.type)
     is_end = event.type is TraceType.STEP_DEAD_LETTERED
     return Styled(said, _STYLES.get(event.type, ""), f"{SKULL} {said}" if is_end else None)
 

@@ -88,10 +88,9 @@ def as_write(change: Change) -> Write[Change]:
     """Return what the store is to write."""
     if not change.changed:
         return Write(change)
-    run_id = change.manifest.run_id
     first = change.manifest.traced - len(change.events)
     creates: dict[Ref, Document] = {
-        trace_ref(run_id, first + place): to_document(event)
+        trace_ref(change.manifest, first + place): to_document(event)
         for place, event in enumerate(change.events)
     }
     if change.created is not None:

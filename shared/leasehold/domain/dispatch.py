@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from leasehold.domain.manifest import Dispatch
+from leasehold.domain.manifest import Dispatch, Manifest
 from leasehold.domain.retry import Backoff
 from leasehold.errors import UnknownKeyError
 
@@ -49,7 +49,8 @@ class Rules:
         lease_ttl: how long a lease runs that is renewed.
         max_interruptions: how often a step may be interrupted or lose its lease without progress,
             and how many of its tasks may be lost without a lease in between.
-        stuck_timeout: how long nothing may be heard of a step; never shorter than a lease may run.
+        stuck_timeout: how long nothing may be heard of a step before that is a silence; never
+            shorter than the lease that is held.
         recovery_window: how long after a failure the next attempt may begin.
         backoff: the waits between failed attempts.
         grace: how long after its time a task may still come before the sweep looks for it.
@@ -70,6 +71,15 @@ class Rules:
             known = "those this deploy has"
             raise UnknownKeyError(registry="dispatch", key=step_type, known=known)
         return settings
+
+
+def has_moved(manifest: Manifest, rules: Rules) -> bool:
+    """Return whether a deploy gave the step to remote workers since its dispatch, or took it back.
+
+    Whoever was to run it cannot any more, so it is dispatched again: no reason to give it up.
+    """
+    settings = rules.settings_for(manifest.current_step)
+    return manifest.dispatch.remote is not (settings is not None and settings.remote)
 
 
 def dispatch_of(

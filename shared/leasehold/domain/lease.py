@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Lease, Manifest
 from leasehold.errors import LeaseLostError
 
@@ -53,6 +54,26 @@ def held_lease(manifest: Manifest, now: datetime, fence: Fence) -> Lease:
     if lease.expires_at <= now:
         raise _lost(manifest, fence, f"it ended at {lease.expires_at.isoformat()}")
     return lease
+
+
+def is_past_deadline(manifest: Manifest, lease: Lease) -> bool:
+    """Return whether the worker was heard of when its dispatch deadline was over, or later.
+
+    Then it hung, or was too slow. One that fell silent before was lost, whenever its lease ends.
+    """
+    deadline = lease.acquired_at + timedelta(seconds=manifest.dispatch.deadline_s)
+    return manifest.heartbeat_at is not None and deadline <= manifest.heartbeat_at
+
+
+def is_silent(manifest: Manifest, now: datetime, rules: Rules, lease: Lease) -> bool:
+    """Return whether nothing was heard of the worker for longer than anything explains.
+
+    A lease that is over is ended by the next sweep, so nobody may have looked either. Of a paused
+    run that is no matter: nobody waits for it.
+    """
+    heard_at = manifest.heartbeat_at or lease.acquired_at
+    expected_by = max(heard_at + rules.stuck_timeout, lease.expires_at)
+    return not manifest.paused and now > expected_by + rules.grace
 
 
 def _lost(manifest: Manifest, fence: Fence, known: str) -> LeaseLostError:

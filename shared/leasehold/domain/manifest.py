@@ -17,6 +17,7 @@ from leasehold.domain.document import Document, Ref, UnreadableDocument
 from leasehold.domain.status import AttemptEnd, DeadLetterReason, Outcome, RunStatus
 from leasehold.errors import UnreadableRunError
 
+_MAX_SHOWN: Final = 128
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
 
@@ -89,17 +90,18 @@ class Dispatch(Stored):
 
 
 class Attempts(Stored):
-    """How many attempts ended without an output, by cause."""
+    """How many attempts ended without an output that counts, by cause."""
 
     failed: int = 0
     interrupted: int = 0
     expired: int = 0
     continued: int = 0
+    repeated: int = 0
 
     @property
     def ended(self) -> int:
         """All of them."""
-        return self.failed + self.interrupted + self.expired + self.continued
+        return sum(getattr(self, end.value) for end in AttemptEnd)
 
     def plus(self, end: AttemptEnd) -> Attempts:
         """Return the counts with one more of `end`."""
@@ -233,6 +235,7 @@ class Manifest(Stored):
     dispatch: Dispatch
     attempts: Attempts = Attempts()
     interruptions: int = 0  # of the current step, since its last progress
+    silences: int = 0  # those after which nothing was heard for too long
     claimable: str | None = None  # the step, while a worker elsewhere may claim it
     last_settlement: Settlement | None = None
     checkpoint: Checkpoint | None = None
@@ -295,7 +298,12 @@ def is_run_id(text: str) -> bool:
 
 
 def manifest_of(run_id: str, document: Document) -> Manifest:
-    """Return the run that a document is, or raise UnreadableRunError."""
+    """Return the run that a document is, or raise UnreadableRunError.
+
+    Args:
+        run_id: the name of the document.
+        document: what is stored; its `runId` says the same, or it is a copy of another run's.
+    """
     if isinstance(document, UnreadableDocument):
         raise UnreadableRunError(run_id=run_id, problem=document.problem)
     try:
@@ -304,6 +312,9 @@ def manifest_of(run_id: str, document: Document) -> Manifest:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise UnreadableRunError(run_id=run_id, problem=problem) from None
+    if manifest.run_id != run_id:
+        problem = f"its runId is {manifest.run_id[:_MAX_SHOWN]!r}, which is not its name"
+        raise UnreadableRunError(run_id=run_id, problem=problem)
     if manifest.current_step not in manifest.plan or not manifest.steps.keys() >= {*manifest.plan}:
         problem = f"currentStep {manifest.current_step!r} or steps do not go with its plan"
         raise UnreadableRunError(run_id=run_id, problem=problem)

@@ -120,8 +120,8 @@ class Termination(StrEnum):
     """Why an attempt was cut short: the `reason` of `step_terminated`."""
 
     INSTANCE_SHUTDOWN = "instance_shutdown"  # SIGTERM, a deploy; or the worker gave the step back
-    LEASE_EXPIRED = "lease_expired"
-    DISPATCH_DEADLINE_EXCEEDED = "dispatch_deadline_exceeded"
+    LEASE_EXPIRED = "lease_expired"  # its worker fell silent before the deadline
+    DISPATCH_DEADLINE_EXCEEDED = "dispatch_deadline_exceeded"  # it was heard of past it: it hung
     CANCELLED = "cancelled"
 
 
@@ -136,9 +136,10 @@ class DeadLetterReason(StrEnum):
 
 
 class AttemptEnd(StrEnum):
-    """How an attempt of a step can end without an output; the names `attempts` counts by."""
+    """How an attempt can end without an output that counts; the names `attempts` counts by."""
 
     FAILED = "failed"
     INTERRUPTED = "interrupted"  # SIGTERM, a deploy
-    EXPIRED = "expired"  # its lease ran out
+    EXPIRED = "expired"  # its lease ran out, and its worker was not heard of past the deadline
     CONTINUED = "continued"  # it asked for another attempt itself
+    REPEATED = "repeated"  # a gate refused its output, and a person had the step run again

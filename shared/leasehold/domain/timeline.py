@@ -2,21 +2,75 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from leasehold.domain.manifest import Manifest, StepRecord
 from leasehold.domain.trace import TraceEvent, TraceType
 
+#: What an attempt without an output leaves. It comes after the start of its step, and before the
+#: output of a later attempt, whatever the clock was.
+_OF_ATTEMPTS: Final = (
+    TraceType.STEP_ERROR,
+    TraceType.STEP_TERMINATED,
+    TraceType.CHECKPOINT_RESUMED,
+)
+
 
 def timeline(manifest: Manifest, stored: Iterable[TraceEvent]) -> list[TraceEvent]:
-    """Return all events of a run, oldest first; at one moment planned ones come as they must."""
-    return sorted([*_planned(manifest), *stored], key=lambda event: event.at)
+    """Return all events of a run in the order in which they happened.
+
+    Not simply by time: a clock may have been set back.
+
+    Args:
+        manifest: the run; it tells what went as planned.
+        stored: what was stored, in the order of its names.
+    """
+    numbered: list[TraceEvent] = []
+    losses: list[TraceEvent] = []
+    for event in stored:
+        (losses if event.type is TraceType.LEASE_LOST else numbered).append(event)
+    events = list(_merged(manifest, numbered))
+    for loss in losses:  # it has no number, so only its time tells its place
+        later = (place for place, event in enumerate(events) if event.at > loss.at)
+        events.insert(next(later, len(events)), loss)
+    return events
+
+
+def _merged(manifest: Manifest, numbered: list[TraceEvent]) -> Iterator[TraceEvent]:
+    """Yield what was planned and what was stored; each of them keeps its own order."""
+    planned = deque(_planned(manifest))
+    for event in numbered:
+        while planned and _is_before(planned[0], event, manifest.plan):
+            yield planned.popleft()
+        yield event
+    yield from planned
+
+
+def _is_before(planned: TraceEvent, stored: TraceEvent, plan: tuple[str, ...]) -> bool:
+    """Return whether the planned event happened first; at one moment it did."""
+    if planned.type is TraceType.RUN_STARTED:
+        return True
+    if planned.step != stored.step and planned.step in plan and stored.step in plan:
+        return plan.index(planned.step) < plan.index(stored.step)
+    if planned.type in (TraceType.STEP_HANDED_OFF, TraceType.RUN_COMPLETED):  # ends that step
+        return stored.type is TraceType.RUN_RECREATED
+    if stored.type in _OF_ATTEMPTS:
+        return planned.type is TraceType.STEP_STARTED
+    if stored.type in (TraceType.GATE_BLOCKED, TraceType.RUN_APPROVED):
+        return planned.type is TraceType.STEP_STARTED or planned.attempt == stored.attempt
+    return planned.at <= stored.at
 
 
 def _planned(manifest: Manifest) -> Iterator[TraceEvent]:
+    """Yield what went as planned; a recreated run took along what was done before it began."""
+    steps = [event for step in manifest.plan for event in _planned_of(step, manifest.steps[step])]
+    is_new = manifest.recreated_from is None
+    kept = 0 if is_new else sum(event.at < manifest.created_at for event in steps)
+    yield from steps[:kept]
     yield TraceEvent(type=TraceType.RUN_STARTED, at=manifest.created_at, detail=manifest.pipeline)
-    for step in manifest.plan:
-        yield from _planned_of(step, manifest.steps[step])
+    yield from steps[kept:]
     if manifest.completed_at is not None:
         yield TraceEvent(type=TraceType.RUN_COMPLETED, at=manifest.completed_at)
 

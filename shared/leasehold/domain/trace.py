@@ -1,11 +1,17 @@
-"""Trace events: what happened to a run, one document each (`runs/{runId}/trace/{number}`)."""
+"""Trace events: what happened to a run, one document each (`runs/{runId}/trace/{number}-{mark}`).
+
+The mark tells the run from an earlier one of the same id: whoever deletes a run's document, by a
+TTL policy or in the console, leaves its trace.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Final
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, Field
 from pydantic.alias_generators import to_camel
 
 from leasehold.domain.document import Ref
@@ -38,10 +44,17 @@ class TraceType(StrEnum):
     RUN_RECREATED = "run_recreated"
 
 
-class TraceEvent(Stored):
-    """One event; facts beyond these fields stand beside them."""
+#: The name of an event whose run marks it; a version before had no marks.
+_MARKED: Final = re.compile(r"(?:\d+|lost-.+)-(?P<mark>[0-9a-f]{8})", re.ASCII)
 
-    type: TraceType
+
+class TraceEvent(Stored):
+    """One event; facts beyond these fields stand beside them.
+
+    A type that a later version wrote is kept as it is.
+    """
+
+    type: Annotated[TraceType | str, Field(union_mode="left_to_right")]
     at: AwareDatetime
     step: str | None = None
     trial: int | None = None
@@ -63,14 +76,35 @@ def event_of(manifest: Manifest, type_: TraceType, at: Any, **facts: Any) -> Tra
     )
 
 
-def loss_ref(run_id: str, lease_id: str) -> Ref:
+def loss_ref(manifest: Manifest, lease_id: str) -> Ref:
     """Return the name of the event that a worker leaves which lost its lease.
 
     It has no number: to take one would be a write to the run, which is not its any more.
     """
-    return Ref(f"runs/{run_id}/trace", f"lost-{lease_id}")
+    return _ref(manifest, f"lost-{lease_id}")
 
 
-def trace_ref(run_id: str, number: int) -> Ref:
+def trace_ref(manifest: Manifest, number: int) -> Ref:
     """Return the name of a run's stored event; names sort as the events came."""
-    return Ref(f"runs/{run_id}/trace", f"{number:06d}")
+    return _ref(manifest, f"{number:06d}")
+
+
+def is_of_run(manifest: Manifest, name: str, event: TraceEvent) -> bool:
+    """Return whether a stored event is the run's own, and not left by one that had its id before.
+
+    Args:
+        manifest: the run.
+        name: the name of the event's document; without a mark only the time tells.
+        event: the event.
+    """
+    found = _MARKED.fullmatch(name)
+    return found["mark"] == _mark(manifest) if found else manifest.created_at <= event.at
+
+
+def _ref(manifest: Manifest, name: str) -> Ref:
+    return Ref(f"runs/{manifest.run_id}/trace", f"{name}-{_mark(manifest)}")
+
+
+def _mark(manifest: Manifest) -> str:
+    """Return what no other run of this id has; the nonce itself is for the names of tasks alone."""
+    return hashlib.sha256(manifest.dispatch.nonce.encode()).hexdigest()[:8]

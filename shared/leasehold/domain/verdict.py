@@ -13,12 +13,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.lease import compute_lease_ttl
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import DeadLetterReason, RunStatus
 
 _MAX_SAID: Final = 500
-_ONCE_MORE: Final = 2
+_MAX_SILENCES: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,26 +71,17 @@ def _stuck(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # no
     )
 
 
-def _silent(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
-    """Its lease is over, and nothing was heard of it for longer than any lease runs; once more.
+def _silent(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # noqa: ARG001
+    """Nothing was heard of it for too long, once more.
 
     The first time is no proof: the machine, or the sweep, may have been away.
     """
-    lease, heard_at = manifest.lease, manifest.heartbeat_at
-    if (
-        lease is None
-        or now < lease.expires_at
-        or heard_at is None
-        or manifest.interruptions < _ONCE_MORE
-    ):
+    if manifest.silences <= _MAX_SILENCES:
         return None
-    cap = compute_lease_ttl(timedelta(seconds=manifest.dispatch.deadline_s))
-    if now - heard_at <= max(rules.stuck_timeout, cap) + rules.grace:
-        return None
-    silent = round((now - heard_at).total_seconds())
+    silent = now - (manifest.heartbeat_at or now)
     return (
-        f"Step {manifest.current_step} was not heard of for {silent} s, and was cut short "
-        f"{manifest.interruptions} times without progress."
+        f"Step {manifest.current_step} was not heard of for {round(silent.total_seconds())} s, "
+        "for the second time without progress."
     )
 
 

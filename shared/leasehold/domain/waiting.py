@@ -13,7 +13,7 @@ from typing import Final
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lifecycle.attend import attend
-from leasehold.domain.lifecycle.mend import flaws
+from leasehold.domain.lifecycle.mend import flaws, flaws_at
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
 
@@ -39,7 +39,8 @@ def waiting(manifest: Manifest, now: datetime, rules: Rules) -> Waiting:
     """Return what the run waits for."""
     if manifest.is_terminal:
         return Waiting(None, None, None, f"Run {manifest.run_id} {_ending(manifest)}")
-    broken = " ".join(breach.finding for breach in flaws(manifest, rules.grace)).rstrip(".")
+    found = (*flaws(manifest, rules.grace), *flaws_at(manifest, now))
+    broken = " ".join(breach.finding for breach in found).rstrip(".")
     what = f"a repair (leasehold audit --repair): {broken}" if broken else _what(manifest, now)
     until = manifest.alarm_at
     if until is None:
@@ -112,6 +113,8 @@ def _then(change: Change) -> str:
         return f"the run is given up as {change.manifest.dead_letter_reason}"
     if change.outcome is Outcome.EXPIRED and change.manifest.paused:
         return "the lease is ended, and the run stays paused"
+    if change.outcome is Outcome.EXPIRED and change.manifest.status is RunStatus.ERROR:
+        return "the attempt counts as failed, and the step is tried again after its backoff"
     return _THEN.get(change.outcome, "the sweep looks at it again")
 
 

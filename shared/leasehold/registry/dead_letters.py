@@ -42,8 +42,10 @@ DEAD_LETTERS: Final = Registry(
             DeadLetterReason.RETRIES_EXHAUSTED,
             "Retries exhausted",
             "ERROR",
-            "The step failed once more than it may be repeated.",
-            "Read the error of the last attempt; mend the cause, then recreate the run from this "
+            "The step failed, or hung past its dispatch deadline, once more than it may be "
+            "repeated.",
+            "Read the error of the last attempt; repair the cause (dispatch_deadline_exceeded: a "
+            "longer deadline, or a handler that ends in time), then recreate the run from this "
             "step.",
             ("PIPELINE_MAX_RETRIES",),
         ),
@@ -51,10 +53,10 @@ DEAD_LETTERS: Final = Registry(
             DeadLetterReason.STUCK_IN_PROGRESS,
             "Stuck in progress",
             "CRITICAL",
-            "The step was cut short again and again, and made no progress in between.",
+            "The step was cut short again and again, or fell silent for long a second time, and "
+            "made no progress in between.",
             "Look at who held the lease and how it ended (step_terminated): a step that is killed "
-            "each time needs more memory, a longer deadline, or checkpoints. Then recreate the run "
-            "from this step.",
+            "each time needs more memory, or checkpoints. Then recreate the run from this step.",
             ("PIPELINE_MAX_INTERRUPTIONS", "PIPELINE_STUCK_TIMEOUT_MS"),
         ),
         DeadLetterEntry(

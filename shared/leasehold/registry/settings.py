@@ -175,8 +175,8 @@ SETTINGS: Final = Registry(
             "PIPELINE_STUCK_TIMEOUT_MS",
             "900000",
             _MILLISECONDS,
-            "how long nothing may be heard of a step, at least as long as its lease may run; the "
-            "second time without progress the run is given up",
+            "how long nothing may be heard of a step before that counts as a silence, though never "
+            "before its lease is over; the second silence without progress gives the run up",
             _whole(1, _WEEK_MS),
             is_threshold=True,
         ),

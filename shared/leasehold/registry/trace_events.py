@@ -46,7 +46,9 @@ TRACE_EVENTS: Final = Registry(
             TraceType.CHECKPOINT_RESUMED, False, "An attempt goes on from what an earlier one kept."
         ),
         TraceEventEntry(
-            TraceType.STEP_REDISPATCHED, False, "The task of a step was lost; it got a new one."
+            TraceType.STEP_REDISPATCHED,
+            False,
+            "The task of a step was lost, or a deploy moved the step; it was dispatched again.",
         ),
         TraceEventEntry(
             TraceType.STEP_RECOVERED,

@@ -48,7 +48,7 @@ def audit(engine: Engine, *, repair: bool = False) -> Iterator[Audited]:
     for found in _suspects(engine):
         try:
             manifest = manifest_of(found.ref.id, found.document)
-            broken = tuple(lifecycle.breaches(manifest, engine.clock.now(), engine.rules))
+            broken = tuple(lifecycle.breaches(manifest, found.read_at, engine.rules))
         except (UnreadableRunError, ArithmeticError) as error:  # or a time that no calendar has
             said = error.message if isinstance(error, UnreadableRunError) else str(error)
             yield Audited(found.ref.id, (Breach(_UNREADABLE, said, "None is known."),))

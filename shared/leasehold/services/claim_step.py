@@ -81,6 +81,9 @@ def acquire_run(engine: Engine, run_id: str, holder: str) -> Claimed:
     )
     change = change_run(engine, run_id, claim, locked=True)
     run = change.manifest
+    if change.outcome is Outcome.RETRY_SCHEDULED:  # the attempt before hung
+        due = run.dispatch.not_before.isoformat()
+        raise _nothing(run, f"run {run_id} is tried again at {due}")
     if change.outcome is not Outcome.ACQUIRED:  # to take over was one interruption too many
         raise _nothing(run, f"run {run_id} was given up: {run.dead_letter_detail}")
     return Claimed(run, _given(engine, run), _partial_results(engine, run))

@@ -11,7 +11,7 @@ from leasehold.domain.change import Change, Transition, on_run
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import ErrorRecord, KeptValue, Manifest, run_ref
 from leasehold.domain.result import Failed, Finished, Refused, Result, Stopped
-from leasehold.domain.status import Outcome
+from leasehold.domain.status import Outcome, Termination
 from leasehold.errors import (
     ArtifactNotFoundError,
     LeaseholdError,
@@ -22,6 +22,7 @@ from leasehold.errors import (
 from leasehold.ports.documents import Committed
 from leasehold.ports.step_runner import HeldRun
 from leasehold.ports.values import OUTPUT_BYTES, check_size, digest, keep, load
+from leasehold.registry.dispatch import REMOTE
 from leasehold.services.engine import Engine, follow_up
 
 
@@ -114,7 +115,10 @@ def run(engine: Engine, held: HeldRun) -> Result:
         given = load(engine.artifacts, manifest.given)
     except ArtifactNotFoundError as error:
         return Failed(recorded(error), permanent=True)
-    result = engine.runner.run(held, engine.catalog.steps[manifest.current_step], given)
+    step = engine.catalog.steps[manifest.current_step]
+    if step.handler == REMOTE:  # no handler is missing: another worker has it, and may claim it
+        return Stopped(Termination.INSTANCE_SHUTDOWN)
+    result = engine.runner.run(held, step, given)
     return through_gates(engine, manifest, result)
 
 

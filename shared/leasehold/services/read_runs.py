@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
 from leasehold.domain.timeline import timeline
-from leasehold.domain.trace import TraceEvent
+from leasehold.domain.trace import TraceEvent, is_of_run
 from leasehold.errors import InvalidRequestError, UnknownRunError, UnreadableRunError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.ports.values import digest
@@ -108,13 +110,26 @@ def _place_of(token: str, wanted: RunFilter) -> tuple[datetime, str]:
 
 
 def timeline_of(engine: Engine, run_id: str) -> list[TraceEvent]:
-    """Return all that happened to a run, oldest first; UnknownRunError where there is none."""
+    """Return all that happened to a run, oldest first; UnknownRunError where there is none.
+
+    What an earlier run of this id left is none of it; an event that cannot be read is logged.
+    """
     manifest = get_run(engine, run_id)
     stored: list[TraceEvent] = []
     after: tuple[Any, str] | None = None
     while True:
         page = engine.documents.query(Query(f"runs/{run_id}/trace", limit=_PAGE, after=after))
-        stored += [TraceEvent.model_validate(found.document) for found in page]
+        events = ((found.ref.id, _readable_event(engine, found)) for found in page)
+        stored += [event for name, event in events if event and is_of_run(manifest, name, event)]
         if len(page) < _PAGE:
             return timeline(manifest, stored)
         after = (None, page[-1].ref.id)
+
+
+def _readable_event(engine: Engine, found: Snapshot) -> TraceEvent | None:
+    """Return the event, or None for one that would hide all the others."""
+    try:
+        return TraceEvent.model_validate(found.document)
+    except ValidationError as error:
+        engine.log(f"the event {found.ref} cannot be read: {error.error_count()} problems")
+        return None

@@ -43,7 +43,7 @@ def reports(change: Change) -> Iterator[Facts]:
         if event.type in _FACTS:
             yield {
                 **_FACTS[event.type](change.manifest, event),
-                "event": event.type.value.upper(),
+                "event": event.type.upper(),
                 "runId": change.manifest.run_id,
                 "pipeline": change.manifest.pipeline,
                 "at": event.at.isoformat(),
@@ -78,7 +78,7 @@ def _gate(manifest: Manifest, event: TraceEvent) -> Facts:
     }
 
 
-_FACTS: Final[Mapping[TraceType, Callable[[Manifest, TraceEvent], Facts]]] = {
+_FACTS: Final[Mapping[str, Callable[[Manifest, TraceEvent], Facts]]] = {
     TraceType.STEP_DEAD_LETTERED: _dead_letter,
     TraceType.GATE_BLOCKED: _gate,
 }

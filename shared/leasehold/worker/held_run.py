@@ -216,7 +216,7 @@ class HeldRun:
         self.ask_to_stop(Termination.LEASE_EXPIRED)
         try:
             self._documents.transact(
-                loss_ref(self.manifest.run_id, self.fence.lease_id),
+                loss_ref(self.manifest, self.fence.lease_id),
                 partial(self._told, error.details),
                 within=RENEWAL_S,
             )

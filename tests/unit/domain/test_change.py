@@ -12,6 +12,7 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import Ref
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import to_document
+from leasehold.domain.trace import trace_ref
 from leasehold.errors import UnknownRunError
 from tests.unit.domain.runs import At, Bound, Runs
 
@@ -32,8 +33,10 @@ def test_events_are_stored_in_the_same_commit_and_numbered_on(
     write = as_write(release(run, at(5)))
 
     assert write.document["traced"] == 8
-    assert [str(ref) for ref in write.creates] == ["runs/r-1/trace/000007"]
-    assert write.creates[Ref("runs/r-1/trace", "000007")]["type"] == "step_terminated"
+    (ref,) = write.creates
+    assert ref == trace_ref(run, 7)
+    assert ref.id.startswith("000007-")
+    assert write.creates[ref]["type"] == "step_terminated"
 
 
 def test_a_recreated_run_is_stored_in_the_commit_that_names_it(
@@ -51,7 +54,7 @@ def test_a_recreated_run_is_stored_in_the_commit_that_names_it(
 
     write = as_write(change)
 
-    assert [str(ref) for ref in write.creates] == ["runs/r-1/trace/000000", "runs/r-2"]
+    assert [*write.creates] == [trace_ref(runs.completed(), 0), Ref("runs", "r-2")]
     assert write.document["recreatedAs"] == ("r-2",)
 
 

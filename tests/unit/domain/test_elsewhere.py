@@ -145,6 +145,28 @@ def test_a_step_that_a_deploy_gave_away_is_offered_when_its_task_is_lost(
     assert (run.dispatch.generation, run.alarm_at) == (2, at(660))
 
 
+def test_a_step_that_a_deploy_gave_away_is_offered_though_its_task_still_waits(
+    runs: Runs, redispatch: Bound, at: At
+) -> None:
+    """Its queue may be paused for good: no worker here has the handler any more."""
+    change = redispatch(runs.pending(), at(60), in_queue=True)
+
+    run = change.manifest
+    assert (change.outcome, run.claimable, change.owed) == ("redispatched", "draft", ())
+    assert run.dispatch.redispatched == 0
+
+
+def test_a_step_that_a_deploy_took_back_is_not_given_up_by_a_late_claim(
+    elsewhere: Runs, runs: Runs, at: At
+) -> None:
+    """The sweep would dispatch it here; whoever asks by name first may have it."""
+    change = lifecycle.claim(
+        elsewhere.pending(), at(601), rules=runs.rules, lease_id="lease-9", holder="vm-1"
+    )
+
+    assert change.outcome is Outcome.ACQUIRED
+
+
 def test_a_step_that_the_deploy_does_not_know_blocks_the_run_in_place_of_giving_it_up(
     elsewhere: Runs, redispatch: Bound, at: At
 ) -> None:
@@ -170,6 +192,44 @@ def test_a_step_that_was_parked_before_steps_could_be_claimed_is_offered_now(
 
 
 # -- hints that come all the same ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["pending", "failed"])
+def test_a_hint_for_a_step_that_a_deploy_gave_away_offers_it_to_workers_elsewhere(
+    runs: Runs, arrive: Bound, at: At, state: str
+) -> None:
+    """It has no handler here any more: to run it would fail for good."""
+    run = getattr(runs, state)()
+
+    change = arrive(run, at(20), generation=run.dispatch.generation)
+
+    after = change.manifest
+    assert (change.outcome, after.status, after.lease) == ("redispatched", run.status, None)
+    assert (after.claimable, after.dispatch.remote, change.owed) == ("draft", True, ())
+    assert after.dispatch.generation == run.dispatch.generation + 1
+    assert (after.alarm_at, after.attempts) == (at(620), run.attempts)
+    assert [(told.type, told.detail) for told in change.events] == [
+        ("step_redispatched", "The step is remote by now: a worker has to claim it.")
+    ]
+
+
+def test_a_hint_for_a_step_that_a_deploy_gave_away_gives_no_run_up(
+    runs: Runs, arrive: Bound, at: At
+) -> None:
+    """Its queue was away for longer than the recovery window; now somebody else can do it."""
+    change = arrive(runs.failed(), at(9000), generation=2)
+
+    assert change.outcome is Outcome.REDISPATCHED
+
+
+def test_a_hint_that_ends_an_expired_lease_offers_a_step_that_a_deploy_gave_away(
+    runs: Runs, arrive: Bound, at: At
+) -> None:
+    change = arrive(runs.leased(), at(30))
+
+    run = change.manifest
+    assert (change.outcome, run.lease, run.claimable) == ("expired", None, "draft")
+    assert (run.attempts.expired, run.dispatch.generation) == (1, 2)
 
 
 def test_a_hint_never_gets_a_step_that_a_worker_elsewhere_claims(

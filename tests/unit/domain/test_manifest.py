@@ -7,7 +7,8 @@ import json
 import pydantic_core
 import pytest
 
-from leasehold.domain.manifest import KeptValue, Manifest, to_document
+from leasehold.domain.manifest import KeptValue, Manifest, manifest_of, to_document
+from leasehold.errors import UnreadableRunError
 from tests.unit.domain.runs import At, Runs
 
 STATES = ["pending", "leased", "failed", "blocked", "unknown", "completed", "dead_lettered"]
@@ -45,6 +46,7 @@ def test_fields_are_stored_in_lower_camel_case_and_without_nothings(runs: Runs) 
         "recreatedAs",
         "runId",
         "shard",
+        "silences",
         "status",
         "steps",
         "traced",
@@ -117,3 +119,11 @@ def test_replacing_fields_leaves_the_original_alone(runs: Runs) -> None:
 
     assert (run.paused, paused.paused) == (False, True)
     assert paused == run.model_copy(update={"paused": True})
+
+
+def test_a_document_that_says_it_is_another_run_is_none(runs: Runs) -> None:
+    """A copy that was edited in a console would change the run it was copied from."""
+    with pytest.raises(UnreadableRunError) as refused:
+        manifest_of("r-2", to_document(runs.pending()))
+
+    assert "its runId is 'r-1', which is not its name" in str(refused.value)

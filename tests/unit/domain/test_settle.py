@@ -78,7 +78,7 @@ def test_an_output_and_the_hand_off_of_the_next_step_are_one_change(
         "executionSeconds": 5.0,
         "output": '"Dear Ada"',
         "outputStatus": "PARTIAL",
-        "attempts": {"failed": 0, "interrupted": 0, "expired": 0, "continued": 0},
+        "attempts": {"failed": 0, "interrupted": 0, "expired": 0, "continued": 0, "repeated": 0},
     }
     assert run.given == KeptValue(text='"Dear Ada"')
     assert (run.last_settlement.lease_id, run.last_settlement.outcome) == ("lease-1", "handed_off")
@@ -274,13 +274,11 @@ def test_a_lease_that_is_given_back_costs_no_repeat_and_no_wait(
     ]
 
 
-@pytest.mark.parametrize(
-    ("expires_at", "reason"), [(179, "lease_expired"), (180, "dispatch_deadline_exceeded")]
-)
+@pytest.mark.parametrize("expires_at", [179, 180])
 def test_a_lease_that_is_given_back_because_it_ends_counts_as_expired(
-    runs: Runs, release: Bound, at: At, expires_at: int, reason: str
+    runs: Runs, release: Bound, at: At, expires_at: int
 ) -> None:
-    """So it would have, had the handler not listened; and the trace says which end was near."""
+    """So it would have, had the handler not listened. Past its deadline: test_lapse."""
     run = runs.leased()
     assert run.lease is not None
     run = run.with_(lease=run.lease.with_(expires_at=at(expires_at)))
@@ -292,7 +290,9 @@ def test_a_lease_that_is_given_back_because_it_ends_counts_as_expired(
     assert (change.outcome, after.status, after.lease) == ("released", "PENDING", None)
     assert (ends.expired, ends.interrupted, ends.failed) == (1, 0, 0)
     assert after.steps["draft"].attempts.expired == 1
-    assert [(told.type, told.reason) for told in change.events] == [("step_terminated", reason)]
+    assert [(told.type, told.reason) for told in change.events] == [
+        ("step_terminated", "lease_expired")
+    ]
 
 
 def test_interruptions_are_bounded(runs: Runs, release: Bound, at: At) -> None:
@@ -341,23 +341,30 @@ def test_an_expired_attempt_is_followed_by_the_next_generation(
 
 
 @pytest.mark.parametrize(
-    ("expires_at", "gone", "reason", "detail"),
+    ("heard_at", "gone", "reason", "detail"),
     [
         (179, False, "lease_expired", None),
-        (180, False, "dispatch_deadline_exceeded", None),
-        (180, True, "lease_expired", "The holder's process is gone."),
+        (179, True, "lease_expired", "The holder's process is gone."),
+        (180, True, "dispatch_deadline_exceeded", "The holder's process is gone."),
     ],
 )
 def test_the_trace_says_what_ended_an_attempt_that_went_silent(
-    runs: Runs, rules: Rules, at: At, expires_at: int, gone: bool, reason: str, detail: str | None
+    runs: Runs, rules: Rules, at: At, heard_at: int, gone: bool, reason: str, detail: str | None
 ) -> None:
     """A handler that hung past its deadline is another problem than a machine that died."""
-    run = runs.leased()
-    run = run.with_(lease=run.lease.with_(expires_at=at(expires_at)))
+    run = runs.leased().with_(heartbeat_at=at(heard_at))
 
     change = lifecycle.expire(run, at(200), rules=rules, lease_id="lease-1", holder_gone=gone)
 
     assert [(told.reason, told.detail) for told in change.events] == [(reason, detail)]
+
+
+def test_a_clock_that_is_set_back_makes_no_time_negative(
+    runs: Runs, complete: Bound, at: At
+) -> None:
+    change = complete(runs.leased(at=1000), at(5))
+
+    assert change.manifest.steps["draft"].execution_seconds == 0
 
 
 # -- fencing and repetition --------------------------------------------------------------------

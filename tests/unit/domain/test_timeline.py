@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+from leasehold.domain import lifecycle
 from leasehold.domain.timeline import timeline
-from leasehold.domain.trace import TraceEvent, TraceType, trace_ref
+from leasehold.domain.trace import TraceEvent, TraceType
 from tests.unit.domain.runs import At, Runs
 
 
@@ -24,8 +27,8 @@ def test_what_went_as_planned_is_told_from_the_manifest(runs: Runs, at: At) -> N
 
 def test_stored_events_stand_where_they_happened(runs: Runs, at: At) -> None:
     stored = [
-        TraceEvent(type=TraceType.RUN_PAUSED, at=at(7)),
         TraceEvent(type=TraceType.STEP_ERROR, at=at(3), step="draft"),
+        TraceEvent(type=TraceType.RUN_PAUSED, at=at(7), step="send"),
     ]
 
     types = [event.type.value for event in timeline(runs.completed(), stored)]
@@ -55,7 +58,87 @@ def test_an_output_names_the_attempt_that_brought_it(runs: Runs, at: At) -> None
     ]
 
 
-def test_the_names_of_stored_events_sort_as_they_came() -> None:
-    names = [trace_ref("r-1", number).id for number in (0, 9, 10, 123_456)]
+# -- a clock that is set back ----------------------------------------------------------------------
 
-    assert names == ["000000", "000009", "000010", "123456"]
+
+def told(type_: TraceType, when: datetime, attempt: int = 1, step: str = "draft") -> TraceEvent:
+    return TraceEvent(type=type_, at=when, step=step, attempt=attempt)
+
+
+def names(events: list[TraceEvent]) -> list[str]:
+    return [str(event.type) for event in events]
+
+
+def test_stored_events_keep_their_order_where_the_clock_was_set_back(runs: Runs, at: At) -> None:
+    stored = [
+        told(TraceType.STEP_ERROR, at(300)),
+        told(TraceType.RUN_PAUSED, at(9), 2),
+        told(TraceType.RUN_RESUMED, at(4), 2),
+    ]
+
+    found = names(timeline(runs.failed(), stored))
+
+    assert found == ["run_started", "step_started", "step_error", "run_paused", "run_resumed"]
+
+
+def test_an_output_comes_after_the_attempts_before_it(runs: Runs, at: At) -> None:
+    """The first attempt failed at 12:05, by a clock that was set back by an hour then."""
+    run = runs.with_output(runs.leased(runs.failed(), at=15, lease_id="lease-2"), at=20)
+    stored = [
+        told(TraceType.STEP_ERROR, at(3600)),
+        told(TraceType.CHECKPOINT_RESUMED, at(15), 2),
+    ]
+
+    found = names(timeline(run, stored))
+
+    assert found == [
+        "run_started",
+        "step_started",
+        "step_error",
+        "checkpoint_resumed",
+        "step_completed",
+        "step_handed_off",
+    ]
+
+
+def test_what_ended_an_attempt_comes_after_its_start(runs: Runs, at: At) -> None:
+    run = runs.failed(runs.leased(at=3600))
+
+    found = names(timeline(run, [told(TraceType.STEP_ERROR, at(5))]))
+
+    assert found == ["run_started", "step_started", "step_error"]
+
+
+def test_a_gate_and_its_approval_come_between_output_and_hand_off(runs: Runs, at: At) -> None:
+    run = runs.blocked()
+    run = lifecycle.approve(run, at(-50), rules=runs.rules, actor="ada", reason="fine").manifest
+    stored = [told(TraceType.GATE_BLOCKED, at(5)), told(TraceType.RUN_APPROVED, at(-50))]
+
+    found = names(timeline(run, stored))
+
+    assert found == [
+        "run_started",
+        "step_started",
+        "step_completed",
+        "gate_blocked",
+        "run_approved",
+        "step_handed_off",
+    ]
+
+
+def test_a_run_that_completes_before_it_began_is_told_in_order(runs: Runs, at: At) -> None:
+    """The clock was set back by a day while it ran."""
+    run = runs.completed()
+    earlier = at(-86_400)
+    run = run.with_(completed_at=earlier, steps=run.with_step("send", completed_at=earlier))
+
+    assert names(timeline(run, [])) == names(timeline(runs.completed(), []))
+
+
+def test_a_lost_lease_stands_at_the_time_it_was_noticed(runs: Runs, at: At) -> None:
+    """It has no number: whoever wrote it had no right to one."""
+    lost = told(TraceType.LEASE_LOST, at(7))
+
+    found = names(timeline(runs.completed(), [lost]))
+
+    assert found.index("lease_lost") == 5

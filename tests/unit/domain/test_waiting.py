@@ -178,3 +178,14 @@ def test_a_broken_run_that_has_an_alarm_is_repaired_then(runs: Runs, rules: Rule
         "Run r-1 waits for a repair (leasehold audit --repair): It is IN_PROGRESS, and nobody "
         "holds it, until 2026-01-01T12:00:30Z; if nothing happens by then, "
     )
+
+
+def test_an_attempt_that_hung_says_that_it_will_count_as_failed(
+    runs: Runs, rules: Rules, at: At
+) -> None:
+    """Past its deadline of 180 s its worker still renews, and the sweep comes when it stops."""
+    found = waiting(runs.leased().with_(heartbeat_at=at(190)), at(200), rules)
+
+    assert found.words.endswith(
+        "; the attempt counts as failed, and the step is tried again after its backoff."
+    )

@@ -14,8 +14,9 @@ from leasehold.domain.lifecycle.ending import (
     dead_letter,
     outcome_at_end,
 )
-from leasehold.domain.lifecycle.moving import block_unknown_step
-from leasehold.domain.lifecycle.settle import expire, terminated
+from leasehold.domain.lifecycle.lapse import lapse_of
+from leasehold.domain.lifecycle.moving import block_unknown_step, dispatch_next
+from leasehold.domain.lifecycle.settle import expire, lapsed
 from leasehold.domain.manifest import Lease, Manifest
 from leasehold.domain.status import (
     AttemptEnd,
@@ -55,17 +56,32 @@ def arrive(
     if refusal is not None:
         return refusal
     lease = manifest.lease
-    is_known = rules.settings_for(manifest.current_step) is not None
+    settings = rules.settings_for(manifest.current_step)
+    is_here = settings is not None and not settings.remote
     if lease is not None:
-        if manifest.paused or manifest.dispatch.remote or not is_known:
+        if manifest.paused or manifest.dispatch.remote or not is_here:
             return _only_end(manifest, now, rules, lease)
         return take_over(manifest, now, rules, lease, lease_id=lease_id, holder=holder)
-    if not is_known:
-        return block_unknown_step(manifest, now, rules)
+    if not is_here:
+        return _not_here(manifest, now, rules)
     came = manifest.with_(dispatch=manifest.dispatch.with_(redispatched=0))  # this one is not lost
     if found := verdict(came, now, rules):
         return dead_letter(manifest, now, rules, found)
     return acquire(manifest, now, rules, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
+
+
+def _not_here(manifest: Manifest, now: datetime, rules: Rules) -> Change:
+    """Block a run whose step this deploy does not know; offer a step that it made remote."""
+    if rules.settings_for(manifest.current_step) is None:
+        return block_unknown_step(manifest, now, rules)
+    told = event_of(
+        manifest,
+        TraceType.STEP_REDISPATCHED,
+        now,
+        generation=manifest.dispatch.generation,
+        detail="The step is remote by now: a worker has to claim it.",
+    )
+    return dispatch_next(manifest, now, rules, Outcome.REDISPATCHED, told)
 
 
 def _only_end(manifest: Manifest, now: datetime, rules: Rules, lease: Lease) -> Change:
@@ -110,14 +126,19 @@ def take_over(
     lease_id: str,
     holder: str,
 ) -> Change:
-    """Pass an expired lease on: the same generation, a new lease, a higher token."""
-    told = terminated(manifest, now, lease)
-    update = counted(manifest, AttemptEnd.EXPIRED)
+    """Pass an expired lease on: the same generation, a new lease, a higher token.
+
+    An attempt that hung past its deadline failed; the next one is due after its backoff.
+    """
+    lapse = lapse_of(manifest, now, rules, lease)
+    if lapse.end is AttemptEnd.FAILED:
+        return lapsed(manifest, now, rules, lapse, Outcome.RETRY_SCHEDULED)
+    update = {**lapse.update, **counted(manifest, lapse.end)}
     taken = manifest.with_(**update)
     if found := verdict(taken, now, rules):
-        return dead_letter(manifest, now, rules, found, told, **update)
+        return dead_letter(manifest, now, rules, found, lapse.told, **update)
     event = RunEvent.LEASE_TAKEN_OVER
-    return acquire(taken, now, rules, event, told, lease_id=lease_id, holder=holder)
+    return acquire(taken, now, rules, event, lapse.told, lease_id=lease_id, holder=holder)
 
 
 def acquire(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from leasehold.domain.change import Change
-from leasehold.domain.dispatch import Rules
+from leasehold.domain.dispatch import Rules, has_moved
 from leasehold.domain.lifecycle.attempt import EARLY, acquire, take_over
 from leasehold.domain.lifecycle.ending import dead_letter
 from leasehold.domain.manifest import Manifest
@@ -18,7 +18,8 @@ def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, hol
     """Give the lease on the current step to the one who asks, without a hint.
 
     An expired lease is taken over, which counts as one that expired, and may be one too many; and
-    a claim may come too late. The change is `dead_lettered` then.
+    a claim may come too late. The change is `dead_lettered` then. Where the attempt before hung,
+    it failed, and the next one is due after its backoff: `retry_scheduled`.
 
     Args:
         manifest: the run.
@@ -38,10 +39,10 @@ def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, hol
         )
     if problem := _problem(manifest, now, rules):
         raise NothingToClaimError(problem=problem, run_id=manifest.run_id, state=manifest.state)
-    if lease is None and (found := verdict(manifest, now, rules)):
-        return dead_letter(manifest, now, rules, found)
     if lease is not None:
         return take_over(manifest, now, rules, lease, lease_id=lease_id, holder=holder)
+    if not has_moved(manifest, rules) and (found := verdict(manifest, now, rules)):
+        return dead_letter(manifest, now, rules, found)
     return acquire(manifest, now, rules, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
 
 

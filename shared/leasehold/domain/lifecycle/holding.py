@@ -47,8 +47,8 @@ def checkpoint(
 ) -> Change:
     """Keep what the attempt has so far, in place of what was kept before; the lease is renewed.
 
-    More iterations of a phase than ever before are progress: interruptions are counted anew from
-    here.
+    More iterations of a phase than ever before are progress: interruptions and silences are
+    counted anew from here.
 
     Raises:
         LeaseLostError: the lease is not the one that is held.
@@ -74,7 +74,7 @@ def checkpoint(
     )
     update |= {"checkpoint": kept}
     if is_progress:
-        update["interruptions"] = 0
+        update |= {"interruptions": 0, "silences": 0}
     return change_to(manifest, now, rules, Outcome.CHECKPOINTED, **update)
 
 

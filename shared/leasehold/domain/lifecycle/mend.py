@@ -12,6 +12,7 @@ from leasehold.domain.change import Change, change_to, owed_tasks
 from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import compute_lease_ttl
+from leasehold.domain.lifecycle.future import time_in_future, with_times_from_now
 from leasehold.domain.lifecycle.moving import dispatch_next
 from leasehold.domain.lifecycle.start import shard_of
 from leasehold.domain.manifest import Manifest
@@ -80,6 +81,13 @@ def _endless(manifest: Manifest, wanted: datetime | None) -> Iterator[Breach]:
         yield Breach("late_alarm", said, "It gets its alarm.")
 
 
+def flaws_at(manifest: Manifest, now: datetime) -> Iterator[Breach]:
+    """Yield what is wrong with a run as seen from now; `flaws` sees no clock."""
+    if said := time_in_future(manifest, now):
+        repair = "A waiting step is dispatched again; a lease runs on from now."
+        yield Breach("time_in_future", said, repair)
+
+
 def wanted_alarm(manifest: Manifest, grace: timedelta) -> datetime | None:
     """Return when the run must be looked at, whatever lease it shows that it cannot have."""
     return alarm_for(manifest if _is_leased(manifest) else manifest.with_(lease=None), grace)
@@ -91,18 +99,23 @@ def mend(manifest: Manifest, now: datetime, rules: Rules, found: tuple[Breach, .
     said = " ".join(breach.finding for breach in found)
     told = event_of(manifest, TraceType.STEP_RECOVERED, now, reason="repaired", detail=said)
     update: dict[str, Any] = {"shard": shard_of(manifest.run_id)}
+    if "time_in_future" in codes:
+        manifest = with_times_from_now(manifest, now, rules)
     if "endless_wait" in codes:
-        update["dispatch"] = manifest.dispatch.with_(seen_at=None)
-    if not codes & {"no_lease", "no_holder", "endless_lease"}:
+        manifest = manifest.with_(dispatch=manifest.dispatch.with_(seen_at=None))
+    if codes & {"no_lease", "no_holder", "endless_lease"}:
+        status = RunStatus.PENDING
+        update["status"] = status
+        update["steps"] = manifest.with_step(manifest.current_step, status=status)
+    elif "time_in_future" not in codes or not _waits(manifest):
         kept = manifest.lease if _is_leased(manifest) else None
         return change_to(manifest, now, rules, Outcome.REPAIRED, told, lease=kept, **update)
-    status = RunStatus.PENDING
-    update |= {
-        "lease": None,
-        "status": status,
-        "steps": manifest.with_step(manifest.current_step, status=status),
-    }
-    return dispatch_next(manifest, now, rules, Outcome.REDISPATCHED, told, **update)
+    return dispatch_next(manifest, now, rules, Outcome.REDISPATCHED, told, **update, lease=None)
+
+
+def _waits(manifest: Manifest) -> bool:
+    """Return whether the run waits for a worker."""
+    return manifest.status in (RunStatus.PENDING, RunStatus.ERROR) and not manifest.paused
 
 
 def _is_leased(manifest: Manifest) -> bool:

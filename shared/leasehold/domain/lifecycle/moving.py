@@ -95,5 +95,6 @@ def hand_off(
         "heartbeat_at": None,
         "attempts": Attempts(),
         "interruptions": 0,
+        "silences": 0,
     }
     return dispatch_next(manifest, now, rules, Outcome.HANDED_OFF, *events, **update)

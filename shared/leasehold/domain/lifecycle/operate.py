@@ -10,8 +10,10 @@ from typing import Any, Final
 
 from leasehold.domain.change import Change, change_to
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.lifecycle.ending import counted
+from leasehold.domain.lifecycle.lapse import lapse_of, termination
 from leasehold.domain.lifecycle.moving import dispatch_next, hand_off
-from leasehold.domain.lifecycle.settle import ended_early, terminated, termination
+from leasehold.domain.lifecycle.settle import lapsed
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest, Settlement, StepRecord
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
@@ -75,18 +77,25 @@ def resume(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
     told = _told(manifest, TraceType.RUN_RESUMED, now, actor, reason)
     lease = manifest.lease
     if lease is not None and lease.expires_at <= now:
-        end = (AttemptEnd.EXPIRED, RunEvent.LEASE_EXPIRED, Outcome.RESUMED)
-        moving = manifest.with_(paused=False)
-        return ended_early(moving, now, rules, end, terminated(manifest, now, lease), told)
-    status = after(manifest.status, RunEvent.RESUMED)
+        lapse = lapse_of(manifest, now, rules, lease)
+        ended = lapsed(manifest, now, rules, lapse, Outcome.RESUMED, told)
+        if ended.manifest.is_terminal:
+            return ended
+        then = _resumed(ended.manifest, now, rules)
+        return replace(then, events=ended.events + then.events)
+    return _resumed(manifest, now, rules, told)
+
+
+def _resumed(manifest: Manifest, now: datetime, rules: Rules, *told: TraceEvent) -> Change:
+    lease, status = manifest.lease, after(manifest.status, RunEvent.RESUMED)
     update: dict[str, Any] = {
         "paused": False,
         "status": status,
         "steps": manifest.with_step(manifest.current_step, status=status),
     }
     if lease is not None or status is RunStatus.BLOCKED:
-        return change_to(manifest, now, rules, Outcome.RESUMED, told, **update)
-    return dispatch_next(manifest, now, rules, Outcome.RESUMED, told, **update)
+        return change_to(manifest, now, rules, Outcome.RESUMED, *told, **update)
+    return dispatch_next(manifest, now, rules, Outcome.RESUMED, *told, **update)
 
 
 def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
@@ -123,7 +132,9 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
     """Dispatch the next generation of the step now."""
     check_allowed(manifest, Operation.RETRY)
     record = manifest.steps[manifest.current_step]
-    cleared = record.with_(
+    ended = counted(manifest, AttemptEnd.REPEATED) if record.kept_output else {}
+    retried = manifest.with_(**ended)
+    cleared = retried.steps[manifest.current_step].with_(
         status=RunStatus.PENDING,
         completed_at=None,
         execution_seconds=None,
@@ -138,9 +149,11 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
         Outcome.RETRIED,
         _told(manifest, TraceType.RUN_RETRIED, now, actor, reason),
         status=after(manifest.status, RunEvent.RETRIED),
-        steps={**manifest.steps, manifest.current_step: cleared},
+        attempts=retried.attempts,
+        steps={**retried.steps, manifest.current_step: cleared},
         block=None,
         interruptions=0,
+        silences=0,
         # a step that was blocked had come to its end: it runs again from the beginning
         checkpoint=None if manifest.status is RunStatus.BLOCKED else manifest.checkpoint,
     )

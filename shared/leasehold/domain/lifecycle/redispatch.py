@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from leasehold.domain.change import Change, change_to, unchanged
-from leasehold.domain.dispatch import Rules
+from leasehold.domain.dispatch import Rules, has_moved
 from leasehold.domain.lifecycle.ending import dead_letter
 from leasehold.domain.lifecycle.moving import dispatch_next
 from leasehold.domain.manifest import Manifest
@@ -41,7 +41,10 @@ def redispatch(
     is_due = manifest.alarm_at is not None and manifest.alarm_at <= now
     if not is_due or manifest.lease is not None or dispatch.generation != generation:
         return unchanged(manifest, Outcome.DUPLICATE)
-    if _is_local_by_now(manifest, rules) or (not in_queue and _is_unknown(manifest, rules)):
+    if has_moved(manifest, rules):  # what was lost on the way to others counts no more
+        anew = manifest.with_(dispatch=dispatch.with_(redispatched=0))
+        return _again(anew, now, rules, in_queue=True)
+    if not in_queue and _is_unknown(manifest, rules):
         return _again(manifest, now, rules, in_queue)
     lost = dispatch.redispatched + _is_lost(manifest, in_queue=in_queue)
     known = manifest.with_(dispatch=dispatch.with_(redispatched=lost))
@@ -51,12 +54,6 @@ def redispatch(
         seen = dispatch.with_(seen_at=now, enqueued=True)
         return change_to(manifest, now, rules, Outcome.PARKED, dispatch=seen)
     return _again(manifest, now, rules, in_queue)
-
-
-def _is_local_by_now(manifest: Manifest, rules: Rules) -> bool:
-    """Return whether a deploy took the step back from the workers elsewhere."""
-    settings = rules.settings_for(manifest.current_step)
-    return manifest.dispatch.remote and (settings is None or not settings.remote)
 
 
 def _is_unknown(manifest: Manifest, rules: Rules) -> bool:

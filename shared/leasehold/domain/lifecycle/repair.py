@@ -9,7 +9,7 @@ from typing import Any, Final
 from leasehold.domain.change import Change, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lifecycle.attend import attend, then_attend
-from leasehold.domain.lifecycle.mend import Breach, flaws, mend, wanted_alarm
+from leasehold.domain.lifecycle.mend import Breach, flaws, flaws_at, mend, wanted_alarm
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 
@@ -21,7 +21,7 @@ LONG_PAST: Final = timedelta(minutes=5)
 
 def breaches(manifest: Manifest, now: datetime, rules: Rules) -> Iterator[Breach]:
     """Tell what is wrong with a run; nothing, for one that the engine wrote and swept."""
-    yield from flaws(manifest, rules.grace)
+    yield from (*flaws(manifest, rules.grace), *flaws_at(manifest, now))
     alarm, wanted = manifest.alarm_at, wanted_alarm(manifest, rules.grace)
     if wanted is not None and alarm is not None and alarm + LONG_PAST < now:
         passed = round((now - alarm).total_seconds())
@@ -42,7 +42,7 @@ def repair(
         in_queue: whether it was found.
     """
     facts: dict[str, Any] = {"rules": rules, "generation": generation, "in_queue": in_queue}
-    if found := tuple(flaws(manifest, rules.grace)):
+    if found := (*flaws(manifest, rules.grace), *flaws_at(manifest, now)):
         return then_attend(mend(manifest, now, rules, found), now, **facts)
     if any(breaches(manifest, now, rules)):
         return attend(manifest, now, **facts)

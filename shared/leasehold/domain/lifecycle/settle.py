@@ -14,6 +14,7 @@ from leasehold.domain.change import Change, change_to, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.lifecycle.ending import counted, dead_letter
+from leasehold.domain.lifecycle.lapse import Lapse, lapse_of, termination
 from leasehold.domain.lifecycle.moving import dispatch_next, hand_off
 from leasehold.domain.manifest import (
     Block,
@@ -99,7 +100,6 @@ def fail(
         return repeated
     held_lease(manifest, now, fence)
     error = error.with_(step=manifest.current_step, attempt=manifest.attempt, permanent=permanent)
-    update = counted(manifest, AttemptEnd.FAILED) | {"error": error, "error_at": now}
     told = event_of(
         manifest,
         TraceType.STEP_ERROR,
@@ -112,40 +112,30 @@ def fail(
         validation_issue_count=error.validation_issue_count or None,
         origin=error.origin,
     )
-    status = after(manifest.status, RunEvent.ATTEMPT_FAILED)
-    if found := verdict(manifest.with_(**update, status=status, lease=None), now, rules):
-        return _settled(dead_letter(manifest, now, rules, found, told, **update), fence)
-    record = update["steps"][manifest.current_step].with_(status=RunStatus.ERROR)
-    update["steps"] = {**update["steps"], manifest.current_step: record}
-    change = dispatch_next(
-        manifest,
-        now,
-        rules,
-        Outcome.RETRY_SCHEDULED,
-        told,
-        wait=rules.backoff.wait(update["attempts"].failed),
-        **update,
-        status=status,
-        lease=None,
-    )
+    end = (AttemptEnd.FAILED, RunEvent.ATTEMPT_FAILED, Outcome.RETRY_SCHEDULED)
+    change = ended_early(manifest, now, rules, end, told, error=error, error_at=now)
     return _settled(change, fence)
 
 
 def release(
     manifest: Manifest, now: datetime, *, rules: Rules, fence: Fence, reason: Termination
 ) -> Change:
-    """Give the lease back before the end; the next generation runs now, and no retry is burnt.
+    """Release the lease before its end; the next generation runs now, and no retry is used up.
 
-    A lease that is given back because its end is near counts as one that expired: so it would
-    have, had the handler not listened.
+    A lease that is released because its end is near counts as if it had run out: so it would
+    have, had the handler not listened. The worker was heard of just now.
     """
     if repeated := _repeated(manifest, fence):
         return repeated
     lease = held_lease(manifest, now, fence)
-    cause, told = AttemptEnd.INTERRUPTED, termination(manifest, now, lease, reason)
     if reason == Termination.LEASE_EXPIRED:
-        cause, told = AttemptEnd.EXPIRED, terminated(manifest, now, lease)
-    end = (cause, RunEvent.LEASE_RELEASED, Outcome.RELEASED)
+        heard_of = manifest.with_(heartbeat_at=now)
+        lapse = lapse_of(heard_of, now, rules, lease)
+        hung = lapse.end is AttemptEnd.FAILED
+        outcome = Outcome.RETRY_SCHEDULED if hung else Outcome.RELEASED
+        return _settled(lapsed(heard_of, now, rules, lapse, outcome), fence)
+    end = (AttemptEnd.INTERRUPTED, RunEvent.LEASE_RELEASED, Outcome.RELEASED)
+    told = termination(manifest, now, lease, reason)
     return _settled(ended_early(manifest, now, rules, end, told), fence)
 
 
@@ -158,49 +148,40 @@ def expire(
     holder_gone: bool = False,
     sweep_job_id: str | None = None,
 ) -> Change:
-    """End a lease whose time is over, or whose holder is known to be gone: next generation now."""
+    """End a lease whose time is over, or whose holder is known to be gone.
+
+    The next generation runs now, or after its backoff where the attempt counts as failed.
+    """
     lease = manifest.lease
     if lease is None or lease.lease_id != lease_id:
         return unchanged(manifest, Outcome.DUPLICATE)
     if now < lease.expires_at and not holder_gone:
         return unchanged(manifest, Outcome.LEASE_HELD)
-    told = terminated(manifest, now, lease, holder_gone=holder_gone)
-    end = (AttemptEnd.EXPIRED, RunEvent.LEASE_EXPIRED, Outcome.EXPIRED)
-    return ended_early(manifest, now, rules, end, told, sweep_job_id=sweep_job_id)
+    lapse = lapse_of(manifest, now, rules, lease, holder_gone=holder_gone)
+    return lapsed(manifest, now, rules, lapse, Outcome.EXPIRED, sweep_job_id=sweep_job_id)
 
 
-def terminated(
-    manifest: Manifest, now: datetime, lease: Lease, *, holder_gone: bool = False
-) -> TraceEvent:
-    """Return the event that says how an attempt ended that can no longer speak for itself."""
-    deadline = lease.acquired_at + timedelta(seconds=manifest.dispatch.deadline_s)
-    if holder_gone:
-        return termination(
-            manifest,
-            now,
-            lease,
-            Termination.LEASE_EXPIRED,
-            detail="The holder's process is gone.",
-        )
-    past_deadline = deadline <= lease.expires_at
-    if past_deadline:
-        return termination(manifest, now, lease, Termination.DISPATCH_DEADLINE_EXCEEDED)
-    return termination(manifest, now, lease, Termination.LEASE_EXPIRED)
-
-
-def termination(
-    manifest: Manifest, now: datetime, lease: Lease, reason: Termination, detail: str | None = None
-) -> TraceEvent:
-    """Return the event that says an attempt was cut short, with all that is known of it."""
-    return event_of(
+def lapsed(
+    manifest: Manifest,
+    now: datetime,
+    rules: Rules,
+    lapse: Lapse,
+    outcome: Outcome,
+    *told: TraceEvent,
+    sweep_job_id: str | None = None,
+) -> Change:
+    """End the attempt as what it counts as."""
+    hung = lapse.end is AttemptEnd.FAILED
+    event = RunEvent.ATTEMPT_FAILED if hung else RunEvent.LEASE_EXPIRED
+    return ended_early(
         manifest,
-        TraceType.STEP_TERMINATED,
         now,
-        reason=str(reason),
-        detail=detail,
-        holder=lease.holder,
-        last_heartbeat_at=manifest.heartbeat_at,
-        lease_expires_at=lease.expires_at,
+        rules,
+        (lapse.end, event, outcome),
+        lapse.told,
+        *told,
+        sweep_job_id=sweep_job_id,
+        **lapse.update,
     )
 
 
@@ -211,19 +192,27 @@ def ended_early(
     end: tuple[AttemptEnd, RunEvent, Outcome],
     *told: TraceEvent,
     sweep_job_id: str | None = None,
+    **update: Any,
 ) -> Change:
-    """Count an attempt that ended before it was done; dispatch the next, or give the run up."""
+    """Count an attempt that ended without an output; dispatch the next, or give the run up.
+
+    After a failure the next one waits for its backoff; after any other end it is due at once.
+    """
     cause, event, outcome = end
-    update = counted(manifest, cause)
-    if found := verdict(manifest.with_(**update), now, rules):
+    status = after(manifest.status, event)
+    update |= counted(manifest, cause)
+    if found := verdict(manifest.with_(**update, status=status), now, rules):
         return dead_letter(manifest, now, rules, found, *told, sweep_job_id=sweep_job_id, **update)
-    record = update["steps"][manifest.current_step].with_(status=RunStatus.PENDING)
+    record = update["steps"][manifest.current_step].with_(status=status)
     update["steps"] = {**update["steps"], manifest.current_step: record}
     if sweep_job_id is not None and not manifest.paused:
         facts = {"sweep_job_id": sweep_job_id, "detail": "The step is dispatched again."}
         told += (event_of(manifest, TraceType.STEP_RECOVERED, now, **facts),)
-    status = after(manifest.status, event)
-    return dispatch_next(manifest, now, rules, outcome, *told, **update, status=status, lease=None)
+    failures = update["attempts"].failed if status is RunStatus.ERROR else 0
+    wait = rules.backoff.wait(failures) if failures else timedelta()
+    return dispatch_next(
+        manifest, now, rules, outcome, *told, wait=wait, **update, status=status, lease=None
+    )
 
 
 def _settled(change: Change, fence: Fence) -> Change:
@@ -250,7 +239,7 @@ def _with_output(
     record = manifest.steps[manifest.current_step].with_(
         status=RunStatus.COMPLETED,
         completed_at=now,
-        execution_seconds=(now - lease.acquired_at).total_seconds(),
+        execution_seconds=max(0.0, (now - lease.acquired_at).total_seconds()),
         output=output.text,
         output_ref=output.ref,
         output_status=output_status,

@@ -1,0 +1,62 @@
+"""Times that lie ahead of now: the store's clock was wrong when they were written, or is so now.
+
+A run whose alarm is in 2056 is looked at by no sweep before. The audit finds it, and gives it
+times from now.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.lease import lease_for
+from leasehold.domain.manifest import Manifest
+
+#: Clocks may differ by this.
+SKEW: Final = timedelta(minutes=5)
+#: No wait before an attempt is longer than a day, whatever the settings.
+LONGEST_WAIT: Final = timedelta(days=1)
+
+
+def time_in_future(manifest: Manifest, now: datetime) -> str | None:
+    """Return a sentence on a time of a live run that cannot be, seen from now; None: all can."""
+    if manifest.is_terminal:
+        return None
+    lease = manifest.lease
+    times = (
+        ("It was last written", manifest.updated_at, now),
+        ("Its next attempt is due", manifest.dispatch.not_before, now + LONGEST_WAIT),
+        ("Its lease began", now if lease is None else lease.acquired_at, now),
+    )
+    for words, at, latest in times:
+        if at > latest + SKEW:
+            return f"{words} at {at.isoformat()}, which is too far ahead of now, {now.isoformat()}."
+    return None
+
+
+def with_times_from_now(manifest: Manifest, now: datetime, rules: Rules) -> Manifest:
+    """Return the run with no time ahead of now that an alarm or a verdict would wait for.
+
+    A lease stays with its holder and runs from now: a worker that is alive renews it, and one
+    that is dead lets it run out. Which it is, nobody can know from here.
+    """
+    dispatch, lease = manifest.dispatch, manifest.lease
+    seen_at = dispatch.seen_at
+    if lease is not None and lease.acquired_at > now:
+        lease = lease_for(
+            manifest, now, lease_id=lease.lease_id, holder=lease.holder, ttl=rules.lease_ttl
+        )
+    return manifest.with_(
+        lease=lease,
+        heartbeat_at=_at_most(now, manifest.heartbeat_at),
+        error_at=_at_most(now, manifest.error_at),
+        dispatch=dispatch.with_(
+            not_before=min(now, dispatch.not_before),
+            seen_at=None if seen_at is None or now < seen_at else seen_at,
+        ),
+    )
+
+
+def _at_most(now: datetime, at: datetime | None) -> datetime | None:
+    return None if at is None else min(now, at)

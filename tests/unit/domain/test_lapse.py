@@ -1,0 +1,354 @@
+"""Attempts whose worker says nothing more: what each of them counts as, whoever finds out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import pytest
+
+from leasehold.domain import lifecycle
+from leasehold.domain.change import Change
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import Outcome, RunStatus, Termination
+from tests.unit.domain.runs import At, Runs
+
+#: The step draft has a dispatch deadline of 180 s and two retries; two interruptions are allowed.
+DEADLINE_S = 180
+
+
+@dataclass(frozen=True)
+class Finder:
+    """Who comes by after the end of a lease, and what that one is answered."""
+
+    find: Callable[[Runs, Manifest, float], Change]
+    expired: Outcome
+    overran: Outcome
+
+
+def by_sweep(runs: Runs, run: Manifest, second: float) -> Change:
+    assert run.lease is not None
+    return lifecycle.expire(run, runs.at(second), rules=runs.rules, lease_id=run.lease.lease_id)
+
+
+def by_restart(runs: Runs, run: Manifest, second: float) -> Change:
+    assert run.lease is not None
+    lease_id = run.lease.lease_id
+    return lifecycle.expire(
+        run, runs.at(second), rules=runs.rules, lease_id=lease_id, holder_gone=True
+    )
+
+
+def by_hint(runs: Runs, run: Manifest, second: float) -> Change:
+    return lifecycle.arrive(
+        run,
+        runs.at(second),
+        rules=runs.rules,
+        generation=run.dispatch.generation,
+        lease_id="lease-9",
+        holder="host-b",
+    )
+
+
+def by_claim(runs: Runs, run: Manifest, second: float) -> Change:
+    return lifecycle.claim(
+        run, runs.at(second), rules=runs.rules, lease_id="lease-9", holder="laptop"
+    )
+
+
+def by_resume(runs: Runs, run: Manifest, second: float) -> Change:
+    paused = runs.paused(run)
+    return lifecycle.resume(paused, runs.at(second), rules=runs.rules, actor="ada", reason="go")
+
+
+FINDERS = {
+    "sweep": Finder(by_sweep, Outcome.EXPIRED, Outcome.EXPIRED),
+    "restart": Finder(by_restart, Outcome.EXPIRED, Outcome.EXPIRED),
+    "hint": Finder(by_hint, Outcome.ACQUIRED, Outcome.RETRY_SCHEDULED),
+    "claim": Finder(by_claim, Outcome.ACQUIRED, Outcome.RETRY_SCHEDULED),
+    "resume": Finder(by_resume, Outcome.RESUMED, Outcome.RESUMED),
+}
+ALL = pytest.mark.parametrize("finder", FINDERS.values(), ids=FINDERS)
+
+
+def renewed(runs: Runs, run: Manifest, *, until: int) -> Manifest:
+    """The run whose worker renewed its lease every 10 s, the last time at that second."""
+    assert run.lease is not None
+    begun = round((run.lease.acquired_at - runs.at(0)).total_seconds())
+    for second in range(begun + 10, until + 1, 10):
+        run = lifecycle.renew(
+            run, runs.at(second), rules=runs.rules, fence=runs.fence(run)
+        ).manifest
+    return run
+
+
+# -- past the deadline -----------------------------------------------------------------------------
+
+
+@ALL
+def test_a_worker_that_was_heard_of_past_its_deadline_hung_and_its_attempt_failed(
+    runs: Runs, finder: Finder
+) -> None:
+    run = renewed(runs, runs.leased(), until=DEADLINE_S)
+
+    change = finder.find(runs, run, 210)
+
+    after = change.manifest
+    ends = after.attempts
+    assert change.outcome is finder.overran
+    assert (ends.failed, ends.expired, after.interruptions, after.silences) == (1, 0, 0, 0)
+    assert after.steps["draft"].attempts.failed == 1
+    assert after.lease is None
+    assert change.events[0].type == "step_terminated"
+    assert change.events[0].reason == "dispatch_deadline_exceeded"
+
+
+@ALL
+def test_a_worker_that_fell_silent_before_its_deadline_lost_its_lease(
+    runs: Runs, finder: Finder
+) -> None:
+    """Whatever the end of its lease: one that dies in its first second did not hang."""
+    run = runs.leased()
+    assert run.lease is not None
+    run = run.with_(lease=run.lease.with_(expires_at=runs.at(DEADLINE_S + 300)))
+
+    change = finder.find(runs, run, DEADLINE_S + 300)
+
+    ends = change.manifest.attempts
+    assert change.outcome is finder.expired
+    assert (ends.failed, ends.expired, change.manifest.interruptions) == (0, 1, 1)
+    assert change.events[0].reason == "lease_expired"
+
+
+def test_a_hung_attempt_is_repeated_after_its_backoff(runs: Runs) -> None:
+    run = renewed(runs, runs.leased(), until=470)
+
+    swept = by_sweep(runs, run, 500).manifest
+    hinted = by_hint(runs, run, 500)
+
+    for after in (swept, hinted.manifest):
+        assert (after.status, after.error_at) == (RunStatus.ERROR, runs.at(500))
+        assert after.steps["draft"].status is RunStatus.ERROR
+        assert (after.dispatch.generation, after.dispatch.not_before) == (2, runs.at(510))
+    assert [(t.generation, t.not_before) for t in hinted.owed] == [(2, runs.at(510))]
+
+
+def test_what_hung_says_what_happened_and_what_to_do(runs: Runs) -> None:
+    run = renewed(runs, runs.leased(), until=200)
+
+    after = by_sweep(runs, run, 230).manifest
+
+    assert after.error is not None
+    assert (after.error.type, after.error.code) == (
+        "DispatchDeadlineError",
+        "dispatch_deadline_exceeded",
+    )
+    assert after.error.message == (
+        "Attempt 1 of step draft was at work past its dispatch deadline of 180 s, and brought no "
+        "output. Let the handler end in time (ctx.time_left), keep what it has (ctx.checkpoint), "
+        "or raise the deadline of the step."
+    )
+    assert (after.error.step, after.error.attempt) == ("draft", 1)
+
+
+def test_a_step_that_hangs_each_time_is_out_of_retries_after_as_many_attempts(runs: Runs) -> None:
+    """Not after as many as may be interrupted: at a deadline of 15 min that took 3 h 40."""
+    run, second, attempts = runs.pending(), 0, 0
+    while not run.dead_lettered:
+        attempts += 1
+        run = runs.leased(run, at=second, lease_id=f"lease-{attempts}")
+        assert run.lease is not None
+        run = renewed(runs, run, until=second + 470)
+        run = by_sweep(runs, run, second + 490).manifest
+        second += 490 + 600
+
+    assert attempts == 3
+    assert (run.dead_letter_reason, run.attempts.failed) == ("RETRIES_EXHAUSTED", 3)
+    assert (run.dead_letter_detail or "").startswith(
+        "Step draft failed 3 of 3 times; last: DispatchDeadlineError: Attempt 3 of step draft "
+    )
+
+
+def test_a_worker_that_gives_its_lease_back_past_the_deadline_was_heard_of_then(
+    runs: Runs,
+) -> None:
+    """Also one without a heartbeat: to release the lease is a word too."""
+    run = runs.leased(runs.handed_off(), at=6, lease_id="lease-2")
+
+    def released(second: float) -> Change:
+        return lifecycle.release(
+            run,
+            runs.at(second),
+            rules=runs.rules,
+            fence=runs.fence(run),
+            reason=Termination.LEASE_EXPIRED,
+        )
+
+    early, late = released(25.9), released(26)
+
+    assert (early.outcome, early.manifest.attempts.expired) == (Outcome.RELEASED, 1)
+    assert early.events[0].reason == "lease_expired"
+    assert (late.outcome, late.manifest.attempts.failed) == (Outcome.RETRY_SCHEDULED, 1)
+    assert late.events[0].reason == "dispatch_deadline_exceeded"
+    assert late.manifest.last_settlement is not None
+    assert late.manifest.last_settlement.outcome is Outcome.RETRY_SCHEDULED
+
+
+def test_a_shutdown_is_an_interruption_however_late(runs: Runs) -> None:
+    run = renewed(runs, runs.leased(), until=200)
+
+    change = lifecycle.release(
+        run,
+        runs.at(205),
+        rules=runs.rules,
+        fence=runs.fence(run),
+        reason=Termination.INSTANCE_SHUTDOWN,
+    )
+
+    ends = change.manifest.attempts
+    assert (change.outcome, ends.interrupted, ends.failed) == (Outcome.RELEASED, 1, 0)
+
+
+def test_a_paused_run_whose_attempt_hung_waits_for_a_person(runs: Runs) -> None:
+    run = runs.paused(renewed(runs, runs.leased(), until=200))
+
+    change = by_sweep(runs, run, 230)
+
+    after = change.manifest
+    assert (after.status, after.paused, after.attempts.failed) == (RunStatus.ERROR, True, 1)
+    assert (after.dispatch.generation, after.alarm_at) == (1, None)
+
+
+def test_a_resumed_run_whose_attempt_hung_goes_on_at_once(runs: Runs) -> None:
+    """To resume is to wait for no backoff."""
+    change = by_resume(runs, renewed(runs, runs.leased(), until=200), 230)
+
+    after = change.manifest
+    assert (after.status, after.paused) == (RunStatus.PENDING, False)
+    assert (after.dispatch.generation, after.dispatch.not_before) == (2, runs.at(230))
+    assert [told.type for told in change.events] == ["step_terminated", "run_resumed"]
+
+
+def test_a_clock_set_back_makes_no_deadline_pass(runs: Runs, at: At) -> None:
+    run = runs.leased(at=1000).with_(heartbeat_at=at(10))
+
+    assert by_sweep(runs, run, 1030).events[0].reason == "lease_expired"
+
+
+# -- silence ---------------------------------------------------------------------------------------
+
+
+def silent(runs: Runs, run: Manifest, *, at: float, for_s: float) -> Change:
+    """A worker takes the step, and the sweep comes by only so much later."""
+    lease_id = f"lease-{run.fencing_token + 1}"
+    return by_sweep(runs, runs.leased(run, at=at, lease_id=lease_id), at + for_s)
+
+
+def interrupted(runs: Runs, run: Manifest, *, at: float) -> Manifest:
+    run = runs.leased(run, at=at, lease_id=f"lease-{run.fencing_token + 1}")
+    return lifecycle.release(
+        run,
+        runs.at(at + 1),
+        rules=runs.rules,
+        fence=runs.fence(run),
+        reason=Termination.INSTANCE_SHUTDOWN,
+    ).manifest
+
+
+def test_the_first_silence_is_no_proof_whatever_was_cut_short_before(runs: Runs) -> None:
+    """A deploy, then an outage: neither is the fault of the step."""
+    run = interrupted(runs, runs.pending(), at=0)
+
+    change = silent(runs, run, at=10, for_s=5000)
+
+    assert (change.outcome, change.manifest.silences) == (Outcome.EXPIRED, 1)
+    assert change.manifest.interruptions == 2
+
+
+def test_a_killed_worker_and_a_deploy_are_no_silence(runs: Runs) -> None:
+    """Of a step without a heartbeat nothing is heard until its lease ends."""
+    run = interrupted(runs, runs.handed_off(), at=10)
+    run = runs.leased(run, at=20, lease_id="lease-9")
+    assert run.lease is not None
+    assert run.lease.expires_at == runs.at(20 + 320)
+    patient = replace(runs, rules=replace(runs.rules, stuck_timeout=timedelta(minutes=1)))
+
+    change = by_sweep(patient, run, 20 + 320 + 60)
+
+    assert (change.outcome, change.manifest.silences) == (Outcome.EXPIRED, 0)
+
+
+def test_the_second_silence_gives_the_run_up(runs: Runs) -> None:
+    first = silent(runs, runs.pending(), at=0, for_s=961).manifest
+
+    change = silent(runs, first, at=1000, for_s=1200)
+
+    run = change.manifest
+    assert (run.dead_letter_reason, run.silences) == ("STUCK_IN_PROGRESS", 2)
+    assert run.dead_letter_detail == (
+        "Step draft was not heard of for 1200 s, for the second time without progress."
+    )
+
+
+@pytest.mark.parametrize(("for_s", "silences"), [(960, 0), (960.001, 1)])
+def test_a_silence_is_longer_than_the_threshold_and_the_grace(
+    runs: Runs, for_s: float, silences: int
+) -> None:
+    assert silent(runs, runs.pending(), at=0, for_s=for_s).manifest.silences == silences
+
+
+@pytest.mark.parametrize(("for_s", "silences"), [(120, 0), (120.001, 1)])
+def test_a_short_threshold_has_effect(runs: Runs, for_s: float, silences: int) -> None:
+    """Its floor is what the lease that was held could run without a word, here 30 s."""
+    impatient = replace(runs, rules=replace(runs.rules, stuck_timeout=timedelta(minutes=1)))
+
+    assert silent(impatient, impatient.pending(), at=0, for_s=for_s).manifest.silences == silences
+
+
+@pytest.mark.parametrize(("for_s", "silences"), [(90, 0), (90.001, 1)])
+def test_no_threshold_is_shorter_than_the_lease(runs: Runs, for_s: float, silences: int) -> None:
+    hasty = replace(runs, rules=replace(runs.rules, stuck_timeout=timedelta(milliseconds=1)))
+
+    assert silent(hasty, hasty.pending(), at=0, for_s=for_s).manifest.silences == silences
+
+
+def test_a_silence_is_counted_from_the_last_word(runs: Runs, rules: Rules) -> None:
+    run = renewed(runs, runs.leased(), until=100)
+    assert by_sweep(runs, run, 100 + 960).manifest.silences == 0
+
+    assert by_sweep(runs, run, 100 + 961).manifest.silences == 1
+
+
+@pytest.mark.parametrize("finder", ["sweep", "hint", "claim"])
+def test_whoever_comes_by_counts_a_silence(runs: Runs, finder: str) -> None:
+    change = FINDERS[finder].find(runs, runs.leased(), 5000)
+
+    assert (change.manifest.silences, change.manifest.interruptions) == (1, 1)
+
+
+@pytest.mark.parametrize("finder", ["restart", "resume"])
+def test_what_is_explained_is_no_silence(runs: Runs, finder: str) -> None:
+    """The holder's process is known to be gone; or a person held the run, and nobody waited."""
+    run = runs.leased().with_(silences=1)
+
+    change = FINDERS[finder].find(runs, run, 5000)
+
+    assert (change.manifest.silences, change.manifest.interruptions) == (1, 1)
+    assert not change.manifest.dead_lettered
+
+
+@pytest.mark.parametrize("what", ["progress", "hand-off", "retry"])
+def test_silences_are_counted_anew_where_interruptions_are(
+    runs: Runs, rules: Rules, at: At, what: str
+) -> None:
+    run = runs.leased().with_(silences=1, interruptions=1)
+    if what == "progress":
+        run = runs.checkpointed(run, at=5)
+    elif what == "hand-off":
+        run = runs.with_output(run, at=5)
+    else:
+        run = lifecycle.retry(runs.failed(run), at(6), rules=rules, actor="ada", reason="").manifest
+
+    assert (run.silences, run.interruptions) == (0, 0)
