@@ -223,7 +223,7 @@ def test_a_server_does_it_for_who_asks(shell: Shell, run_id: str, dead: str, ser
     assert f"show {run_id} --url {server}" in only_line(paused.stderr)
     event = last_event(shell, run_id, "run_paused")
     assert (event["reason"], event["actor"].partition("@")[2]) == ("lunch", socket.gethostname())
-    assert why["waitsFor"] == "a person to resume it (:resume, or :cancel)"
+    assert why["waitsFor"] == "a person to resume it (:resume or :cancel)"
     assert (made["labels"], shell.json("show", made["runId"])["recreatedFrom"]) == (["a:1"], dead)
     assert (unknown.returncode, "'r-none'" in only_line(unknown.stderr)) == (2, True)
 

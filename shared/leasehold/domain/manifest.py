@@ -196,6 +196,25 @@ class Block(Stored):
     remediation: str
 
 
+class OperationRecord(Stored):
+    """What a person did to the run: in which words, and what it was at then.
+
+    `id` names the call, so that a commit whose answer was lost is known by it. Operation and
+    outcome are texts: a version that knows more of them must not make a run unreadable here.
+    """
+
+    id: str
+    operation: str
+    actor: str
+    reason: str = ""
+    options_digest: str | None = None  # of recreate: of what the new run was to be
+    generation: int
+    step: str
+    outcome: str
+    at: AwareDatetime
+    recreated_as: str | None = None
+
+
 class Manifest(Stored):
     """A run. Each field's meaning: docs/manifest.md."""
 
@@ -240,6 +259,7 @@ class Manifest(Stored):
     error: ErrorRecord | None = None
     recreated_from: str | None = None
     recreated_as: tuple[str, ...] = ()
+    operations: tuple[OperationRecord, ...] = ()  # what people did last, newest last
     traced: int = 0  # how many trace events are stored: the number of the next one
 
     @property

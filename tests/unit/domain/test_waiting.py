@@ -109,7 +109,7 @@ def test_a_paused_run_waits_for_a_person(runs: Runs, rules: Rules, at: At, state
     found = waiting(runs.paused(getattr(runs, state)()), at(90_000), rules)
 
     assert (found.until, found.then) == (None, None)
-    assert found.words == "Run r-1 waits for a person to resume it (:resume, or :cancel)."
+    assert found.words == "Run r-1 waits for a person to resume it (:resume or :cancel)."
 
 
 def test_a_paused_run_whose_attempt_runs_waits_for_that_first(
