@@ -8,6 +8,7 @@ from leasehold.console.opening import opened
 from leasehold.console.program import at, shown
 from leasehold.console.says import say
 from leasehold.console.sources import ServerSource, StoreSource
+from leasehold.console.who_runs_it import command_for
 from leasehold.console.words import one_line
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.waiting import waiting
@@ -22,7 +23,8 @@ def why(run_id: str, *, url: str | None, as_json: bool) -> None:
     with opened(absent=url is not None or not store_exists()) as bundle:
         source = StoreSource(bundle.engine) if url is None else ServerSource(url)
         run, now = source.get(run_id), source.now()
-        found = waiting(run, now, bundle.engine.rules, holder_gone=_is_holder_gone(run))
+        holder_gone = _is_holder_gone(run)
+        found = waiting(run, now, bundle.engine.rules, holder_gone=holder_gone)
     generation = run.dispatch.generation
     if as_json:
         answer_json(
@@ -38,6 +40,8 @@ def why(run_id: str, *, url: str | None, as_json: bool) -> None:
         )
         return
     answer_line(one_line(found.words))
+    if holder_gone and url is None:
+        say("this takes it up at once:", command_for(run))
     for operation in found.operations:
         bound = (run_id, "--generation", str(generation))
         say(f"{operation} it with:", shown(operation.value, *bound, *at(url)))
