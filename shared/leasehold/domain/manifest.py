@@ -199,15 +199,16 @@ class Block(Stored):
 class OperationRecord(Stored):
     """What a person did to the run: in which words, and what it was at then.
 
-    `id` names the call, so that a commit whose answer was lost is known by it. Operation and
-    outcome are texts: a version that knows more of them must not make a run unreadable here.
+    `id` names the call, so that a commit whose answer was lost is known by it, and `digest` all
+    words of the request; actor and reason are shortened, for people. Operation and outcome are
+    texts: a version that knows more of them must not make a run unreadable here.
     """
 
     id: str
+    digest: str
     operation: str
     actor: str
     reason: str = ""
-    options_digest: str | None = None  # of recreate: of what the new run was to be
     generation: int
     step: str
     outcome: str

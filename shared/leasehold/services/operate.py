@@ -136,20 +136,20 @@ def _request(engine: Engine, manifest: Manifest, asked: Asked) -> OperationReque
         generation=asked.generation,
         step=asked.step,
         read=manifest.dispatch.generation if decides else None,
-        options_digest=_options_digest(asked),
+        options=_options(asked),
     )
 
 
-def _options_digest(asked: Asked) -> str | None:
-    """Return what tells this recreation from any other; None: nothing is to be different."""
+def _options(asked: Asked) -> str:
+    """Return what tells this recreation from any other, as text."""
     options = {"fromStep": asked.from_step, "labels": asked.labels}
     given = {name: value for name, value in options.items() if value is not None}
     if asked.input is not AS_BEFORE:
         given["input"] = asked.input
     try:
-        return digest(canonical(given)) if given else None
-    except (ValueError, RecursionError):  # an input that is refused once it is checked
-        return None
+        return canonical(given)
+    except (ValueError, TypeError, RecursionError):  # an input that is refused once it is checked
+        return ""
 
 
 def _with_created(engine: Engine, change: Change) -> Change:

@@ -153,13 +153,16 @@ def test_a_refusal_says_what_was_looked_at_and_what_the_run_is_now(
 
 
 def test_the_run_remembers_who_did_what_to_which_block(runs: Runs, ask: Ask, at: At) -> None:
-    (record,) = ask(runs.blocked(), "approve", generation=2).manifest.operations
+    long = "because " * 60
+
+    (record,) = ask(runs.blocked(), "approve", generation=2, reason=long).manifest.operations
 
     assert to_document(record) == {
         "id": "call-1",
+        "digest": record.digest,
         "operation": "approve",
         "actor": "ada",
-        "reason": "because",
+        "reason": long[:100],
         "generation": 2,
         "step": "draft",
         "outcome": "approved",
@@ -212,7 +215,7 @@ def test_a_repeated_approval_leaves_the_next_gate_alone(ask: Ask, at_gate_2: Man
 
 
 def test_the_first_answer_is_for_the_same_request_alone(ask: Ask, at_gate_2: Manifest) -> None:
-    for other in ({"actor": "bob"}, {"reason": "it is good"}, {"generation": 1}):
+    for other in ({"actor": "bob"}, {"reason": "because "}, {"generation": 1}):
         with pytest.raises(StateChangedError):
             ask(at_gate_2, "approve", **({"generation": 2} | other))
 
@@ -247,7 +250,7 @@ def test_a_repeated_recreation_names_the_run_that_was_created(runs: Runs, ask: A
     first = ask(runs.completed(), "recreate", generation=2)
 
     again = ask(first.manifest, "recreate", generation=2, run_id="r-3")
-    other = ask(first.manifest, "recreate", generation=2, run_id="r-3", options_digest="abc")
+    other = ask(first.manifest, "recreate", generation=2, run_id="r-3", options='{"input":1}')
 
     assert (again.outcome, again.changed, again.created) == ("recreated", False, None)
     assert again.repeats is not None

@@ -7,6 +7,7 @@ run remembers what people did last (`operations`), and its generation names what
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -19,6 +20,8 @@ from leasehold.errors import StateChangedError
 
 #: How many operations a run remembers.
 MAX_REMEMBERED: Final = 16
+#: So many characters of actor and reason are kept with each; the trace has the whole.
+_MAX_SHOWN: Final = 100
 
 #: What decides about a block; done to the next one, it would pass what nobody has looked at.
 _ABOUT_A_BLOCK: Final = (Operation.APPROVE, Operation.RETRY)
@@ -36,7 +39,7 @@ class OperationRequest:
         generation: the generation that was looked at; None: the caller does not say.
         step: the step that it is meant for; None: the caller does not say.
         read: the generation that was read for the caller when the call came; None: not bound.
-        options_digest: of recreate: tells what the new run is to be from anything else.
+        options: of recreate: what is to be different in the new run, as text.
     """
 
     id: str
@@ -46,7 +49,13 @@ class OperationRequest:
     generation: int | None = None
     step: str | None = None
     read: int | None = None
-    options_digest: str | None = None
+    options: str = ""
+
+    @property
+    def digest(self) -> str:
+        """A name for all words of the request, which any other words do not have."""
+        words = (self.operation.value, self.actor, self.reason, self.options)
+        return hashlib.sha256("\n".join(words).encode()).hexdigest()[:40]
 
 
 def on_request(request: OperationRequest, operate: Transition) -> Transition:
@@ -117,14 +126,10 @@ def _before(manifest: Manifest, request: OperationRequest) -> OperationRecord | 
 
 def _is_same(record: OperationRecord, request: OperationRequest) -> bool:
     return (
-        _words(record) == _words(request)
+        record.digest == request.digest
         and request.generation in (None, record.generation)
         and request.step in (None, record.step)
     )
-
-
-def _words(said: OperationRecord | OperationRequest) -> tuple[str | None, ...]:
-    return (said.operation, said.actor, said.reason, said.options_digest)
 
 
 def _difference(manifest: Manifest, request: OperationRequest) -> str | None:
@@ -159,10 +164,10 @@ def _record(
 ) -> OperationRecord:
     return OperationRecord(
         id=request.id,
+        digest=request.digest,
         operation=request.operation.value,
-        actor=request.actor,
-        reason=request.reason,
-        options_digest=request.options_digest,
+        actor=request.actor[:_MAX_SHOWN],
+        reason=request.reason[:_MAX_SHOWN],
         generation=before.dispatch.generation,
         step=before.current_step,
         outcome=change.outcome.value,
