@@ -313,6 +313,14 @@ def test_the_same_words_may_retry_one_error_after_another(runs: Runs, ask: Ask) 
     assert ask(again, "retry").manifest.status is RunStatus.PENDING
 
 
+def test_the_same_words_may_retry_an_unknown_step_after_each_deploy(runs: Runs, ask: Ask) -> None:
+    """There is no output that nobody has looked at."""
+    again = ask(runs.unknown(), "retry", rules=runs.knowing_nothing()).manifest
+
+    assert again.block is not None
+    assert ask(again, "retry").manifest.status is RunStatus.PENDING
+
+
 def test_an_unbound_repeat_that_the_state_forbids_says_so(runs: Runs, ask: Ask) -> None:
     for operation in ("approve", "retry", "cancel", "pause"):
         done = ask(runs.blocked(), operation).manifest

@@ -15,7 +15,7 @@ from typing import Final
 from leasehold.domain.change import Change, Transition, unchanged
 from leasehold.domain.lifecycle.operate import Operation, check_allowed, is_allowed
 from leasehold.domain.manifest import Manifest, OperationRecord
-from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.status import Outcome
 from leasehold.errors import StateChangedError
 
 #: How many operations a run remembers.
@@ -23,8 +23,8 @@ MAX_REMEMBERED: Final = 16
 #: So many characters of actor and reason are kept with each; the trace has the whole.
 _MAX_SHOWN: Final = 100
 
-#: What decides about a block; done to the next one, it would pass what nobody has looked at.
-_ABOUT_A_BLOCK: Final = (Operation.APPROVE, Operation.RETRY)
+#: What hands off or drops an output that was kept; done to the next, nobody would have seen it.
+_ABOUT_AN_OUTPUT: Final = (Operation.APPROVE, Operation.RETRY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,8 @@ def _repeated(
     manifest: Manifest, request: OperationRequest, before: OperationRecord | None
 ) -> OperationRecord | None:
     """Return the first time of what could be done again, or None: it is to be done."""
-    decides = request.operation in _ABOUT_A_BLOCK and manifest.status is RunStatus.BLOCKED
+    keeps = is_allowed(manifest, Operation.APPROVE)  # there is an output to be looked at
+    decides = keeps and request.operation in _ABOUT_AN_OUTPUT
     if before is None or not (decides or request.generation is not None):
         return None
     if request.operation is Operation.RECREATE:
