@@ -137,6 +137,16 @@ class NotAllowedError(LeaseholdError):
     text = "Cannot {operation} run {run_id}: it is {state}; allowed when it is {allowed}."
 
 
+class StateChangedError(LeaseholdError):
+    """The run is not what the operation was meant for, as far as can be known."""
+
+    code = "state_changed"
+    text = (
+        "Cannot {operation} run {run_id}: {problem}; "
+        "it is {state} at step {step}, generation {generation}, now. {remedy}"
+    )
+
+
 class AlreadyRecreatedError(LeaseholdError):
     """The run was recreated before, and is to be recreated once."""
 

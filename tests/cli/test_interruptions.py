@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -47,6 +48,30 @@ def test_a_killed_run_is_completed_by_the_same_command_at_once(
     attempts = shell.json("show", run["runId"])["steps"]["charge"]["attempts"]
     assert {end: count for end, count in attempts.items() if count} == {"expired": 1}
     assert (shell.folder / "charging").read_text() == "2"
+
+
+def test_why_does_not_say_that_a_killed_process_will_finish(
+    shell: Shell, charging: subprocess.Popen[str]
+) -> None:
+    (run,) = shell.json("runs")["runs"]
+    works = shell.run("why", run["runId"])
+    charging.kill()
+    charging.communicate()
+    (shell.folder / "hold").unlink()
+
+    gone = shell.run("why", run["runId"])
+    command = shlex.split(gone.stderr.partition(": ")[2])
+    done = subprocess.run(
+        command, cwd=shell.folder, env=shell.settings, capture_output=True, check=False
+    )
+
+    assert "to finish attempt 1 of step charge" in works.stdout
+    assert works.stderr == ""
+    assert "waits for somebody to take up attempt 1 of step charge, whose process" in gone.stdout
+    assert "to finish" not in gone.stdout
+    assert gone.stderr.startswith("this takes it up at once: ")
+    assert done.returncode == 0
+    assert shell.json("show", run["runId"])["status"] == "COMPLETED"
 
 
 def terminations(shell: Shell, run_id: str) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +27,7 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Block, ErrorRecord, KeptValue, run_ref
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
+from leasehold.services.read_runs import get_run
 from leasehold.web.api import answer_api
 from tests.cli import shop
 from tests.cli.shell import Shell, only_line, until
@@ -60,14 +62,24 @@ def dead(shell: Shell) -> str:
 
 
 @pytest.fixture
-def server(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def losing() -> list[str]:
+    """The paths to which the server loses its next answer."""
+    return []
+
+
+@pytest.fixture
+def server(engine: Engine, losing: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The runs API over the same store, which can import the handlers; its address."""
     monkeypatch.setitem(sys.modules, "shop", shop)
     app, opening = flask.Flask(__name__), SimpleNamespace(engine=engine)
 
     @app.route("/<path:_>", methods=["GET", "POST"])
     def answer(_: str) -> flask.Response:
-        return answer_api(opening, flask.request)
+        answer = answer_api(opening, flask.request)
+        if flask.request.path in losing:
+            losing.remove(flask.request.path)
+            flask.request.environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+        return answer
 
     serving = make_server("127.0.0.1", 0, app, threaded=True)
     threading.Thread(target=serving.serve_forever, daemon=True).start()
@@ -78,9 +90,15 @@ def server(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def attempt(engine: Engine, run_id: str, settle: Any, **facts: Any) -> None:
     """Let a worker take the step and settle it."""
+    before = get_run(engine, run_id)
+    generation = before.dispatch.generation
+    lease_id = f"lease-{generation}"
     for transition, known in (
-        (lifecycle.arrive, {"generation": 1, "lease_id": "lease-1", "holder": "worker-1"}),
-        (settle, {"fence": Fence("lease-1", 1), **facts}),
+        (
+            lifecycle.arrive,
+            {"generation": generation, "lease_id": lease_id, "holder": "worker-1"},
+        ),
+        (settle, {"fence": Fence(lease_id, before.fencing_token + 1), **facts}),
     ):
 
         def write(run: Any, now: Any, transition: Any = transition, known: Any = known) -> Any:
@@ -223,9 +241,129 @@ def test_a_server_does_it_for_who_asks(shell: Shell, run_id: str, dead: str, ser
     assert f"show {run_id} --url {server}" in only_line(paused.stderr)
     event = last_event(shell, run_id, "run_paused")
     assert (event["reason"], event["actor"].partition("@")[2]) == ("lunch", socket.gethostname())
-    assert why["waitsFor"] == "a person to resume it (:resume, or :cancel)"
+    assert why["waitsFor"] == "a person to resume it (:resume or :cancel)"
     assert (made["labels"], shell.json("show", made["runId"])["recreatedFrom"]) == (["a:1"], dead)
     assert (unknown.returncode, "'r-none'" in only_line(unknown.stderr)) == (2, True)
+
+
+# -- decisions that are bound to what was looked at ------------------------------------------------
+
+
+def first(shell: Shell, engine: Engine) -> str:
+    """Return the id of a run that a gate holds at its first step, generation 2."""
+    run_id = str(json.loads(shell.run(*ORDER, "--json").stdout)["runId"])
+    blocked(engine, run_id)
+    return run_id
+
+
+def pasted(shell: Shell, line: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that was shown, as a person does who copies it."""
+    words = shlex.split(line.partition(": ")[2])
+    return subprocess.run(
+        words,
+        cwd=shell.folder,
+        env=shell.settings,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+
+
+def test_why_shows_the_whole_commands_of_a_decision(
+    shell: Shell, engine: Engine, server: str
+) -> None:
+    run_id = first(shell, engine)
+
+    why = shell.run("why", run_id)
+    there = shell.run("why", run_id, "--url", server)
+    machine = shell.json("why", run_id)
+    done = pasted(shell, why.stderr.splitlines()[0])
+    late = pasted(shell, why.stderr.splitlines()[2])
+
+    assert "(:approve, :retry or :cancel)" in only_line(why.stdout)
+    assert [line.partition("-m leasehold ")[2] for line in why.stderr.splitlines()] == [
+        f"approve {run_id} --generation 2",
+        f"retry {run_id} --generation 2",
+        f"cancel {run_id} --generation 2",
+    ]
+    assert there.stderr.splitlines()[0].endswith(f"--generation 2 --url {server}")
+    assert (machine["generation"], machine["operations"]) == (2, ["approve", "retry", "cancel"])
+    assert (done.returncode, done.stdout) == (0, f"run {run_id} PENDING\n")
+    assert (late.returncode, shell.json("show", run_id).get("cancelled")) == (1, False)
+
+
+def test_why_offers_no_approval_of_what_cannot_be_approved(shell: Shell, engine: Engine) -> None:
+    run_id = str(json.loads(shell.run(*ORDER, "--json").stdout)["runId"])
+    rules = replace(engine.rules, settings_for=lambda _: None)
+    facts = {"generation": 1, "lease_id": "lease-1", "holder": "worker-1"}
+
+    def arrive(run: Any, now: Any) -> Any:
+        return lifecycle.arrive(run, now, rules=rules, **facts)
+
+    engine.documents.transact(run_ref(run_id), on_run(run_id, arrive))
+
+    why = shell.run("why", run_id)
+
+    assert "to decide on step reserve (:retry or :cancel): This deploy knows no step" in why.stdout
+    assert [line.split()[0] for line in why.stderr.splitlines()] == ["retry", "cancel"]
+
+
+def test_a_decision_about_another_block_exits_with_1_and_says_what_the_run_is(
+    shell: Shell, engine: Engine, server: str
+) -> None:
+    run_id = first(shell, engine)
+    before = shell.json("show", run_id)
+
+    for there in ((), ("--url", server)):
+        refused = shell.run("approve", run_id, "--generation", "1", *there)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert only_line(refused.stderr) == (
+            f"error: Cannot approve run {run_id}: it was meant for generation 1; it is BLOCKED "
+            "at step reserve, generation 2, now. Look at it, then give generation 2."
+        )
+        assert shell.run("retry", run_id, "--step", "charge", *there).returncode == 1
+    assert shell.run("approve", run_id, "--generation", "0").returncode == 2
+    assert shell.json("show", run_id) == before
+
+
+def test_a_command_whose_answer_was_lost_is_given_again(
+    shell: Shell, engine: Engine, server: str, losing: list[str]
+) -> None:
+    """The server did it, and the connection broke before it could say so."""
+    run_id = first(shell, engine)
+    command = ("approve", run_id, "--reason", "looked at it", "--url", server)
+    losing.append(f"/runs/{run_id}:approve")
+
+    lost = shell.run(*command, "--generation", "2")
+    again = shell.run(*command, "--generation", "2")
+    blocked(engine, run_id)
+    unbound = shell.run(*command)
+
+    assert (lost.returncode, again.returncode) == (2, 0)
+    assert again.stdout == f"run {run_id} PENDING\n"
+    assert unbound.returncode == 1
+    assert "did that before, with the same reason, at step reserve" in only_line(unbound.stderr)
+    assert shell.json("show", run_id)["currentStep"] == "charge"
+
+
+def test_a_batch_can_be_bound_to_a_gate(shell: Shell, engine: Engine, server: str) -> None:
+    early, late = first(shell, engine), first(shell, engine)
+    words = ("batch", "approve", "--status", "blocked", "--limit", "10")
+    assert shell.run("approve", late).returncode == 0
+    blocked(engine, late)
+
+    done = shell.run(*words, "--step", "charge")
+    there = shell.json(*words, "--step", "charge", "--url", server)
+
+    assert done.stdout.splitlines()[0] == "2 matched, 1 changed, 1 refused"
+    assert there == {
+        "matched": 1,
+        "changed": 0,
+        "refused": [{"runId": early, "code": "state_changed"}],
+    }
+    assert shell.json("show", late)["currentStep"] == "ship"
+    assert shell.json("show", early)["currentStep"] == "reserve"
 
 
 # -- batches ---------------------------------------------------------------------------------------

@@ -76,10 +76,12 @@ def test_why_says_in_one_sentence_what_a_run_waits_for(shell: Shell) -> None:
     assert (told["runId"], told["then"]) == (run_id, "redispatched")
     assert paused == {
         "runId": run_id,
-        "waitsFor": "a person to resume it (:resume, or :cancel)",
+        "waitsFor": "a person to resume it (:resume or :cancel)",
         "until": None,
         "then": None,
-        "words": f"Run {run_id} waits for a person to resume it (:resume, or :cancel).",
+        "words": f"Run {run_id} waits for a person to resume it (:resume or :cancel).",
+        "generation": 1,
+        "operations": ["resume", "cancel"],
     }
 
 
@@ -89,10 +91,26 @@ def test_a_pipe_gets_one_plain_line_a_run(shell: Shell) -> None:
 
     head, line = shell.run("runs").stdout.splitlines()
 
-    assert head.split("\t") == ["RUN", "PIPELINE", "STATUS", "STEP", "DONE", "CREATED"]
+    assert head.split("\t") == [
+        "RUN",
+        "PIPELINE",
+        "STATUS",
+        "STEP",
+        "DONE",
+        "CREATED",
+        "GENERATION",
+    ]
     created = summary["createdAt"][:23] + "Z"
     status = "ERROR dead-lettered PERMANENT_FAILURE"
-    assert line.split("\t") == [summary["runId"], "doomed", status, "refuse", "1/2", created]
+    assert line.split("\t") == [
+        summary["runId"],
+        "doomed",
+        status,
+        "refuse",
+        "1/2",
+        created,
+        str(summary["generation"]),
+    ]
 
 
 def test_show_tells_people_why_and_machines_everything(shell: Shell) -> None:

@@ -40,7 +40,7 @@ def test_with_json_the_answer_is_the_summary_and_nothing_else(shell: Shell) -> N
     assert set(summary) == {
         *("runId", "pipeline", "status", "currentStep", "createdAt", "updatedAt", "completedAt"),
         *("paused", "cancelled", "deadLettered", "deadLetteredAt", "deadLetterReason"),
-        *("attempts", "progress", "labels", "errorCode", "blockCode"),
+        *("attempts", "progress", "labels", "generation", "errorCode", "blockCode"),
     }
     assert summary["status"] == "COMPLETED"
     assert summary["labels"] == ["env:test"]

@@ -32,7 +32,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, on_run
 from leasehold.domain.document import Write
 from leasehold.domain.lease import Fence
-from leasehold.domain.lifecycle import NewRun
+from leasehold.domain.lifecycle import NewRun, Operation, OperationRequest
 from leasehold.domain.manifest import (
     Block,
     ErrorRecord,
@@ -606,6 +606,7 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
     rules: dict[str, Any] = {"rules": engine.rules}
     fence = rules | {"fence": Fence("lease-1", run.fencing_token)}
     words = rules | {"actor": "ada", "reason": "why not"}
+    approval = OperationRequest("call-1", Operation.APPROVE, "ada")
     lease = rules | {"lease_id": "lease-9", "holder": "host-b"}
     task = rules | {"generation": run.dispatch.generation, "in_queue": False}
     error = ErrorRecord(type="E", code="c", message="m")
@@ -649,6 +650,10 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
         "cancel": (partial(lifecycle.cancel, **words), NotAllowedError),
         "retry": (partial(lifecycle.retry, **words), NotAllowedError),
         "approve": (partial(lifecycle.approve, **words), NotAllowedError),
+        "on_request": (
+            lifecycle.on_request(approval, partial(lifecycle.approve, **words)),
+            NotAllowedError,
+        ),
         "start": (partial(lifecycle.start, **rules, **start), LeaseholdError),
         "then_arrive": (
             lifecycle.then_arrive(partial(lifecycle.arrive, **lease, **generation), **lease),
@@ -659,8 +664,8 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
 
 #: What the lifecycle exports that is no transition on a run; `recreate` has a test of its own.
 NO_TRANSITIONS: Final = {
-    "ALLOWED", "Breach", "NewRun", "Operation", "breaches", "check_again", "check_allowed",
-    "recreate",
+    "ALLOWED", "Breach", "NewRun", "Operation", "OperationRequest", "breaches", "check_again",
+    "check_allowed", "decisions", "first_time", "is_allowed", "recreate", "repeat_of",
 }  # fmt: skip
 
 
@@ -880,6 +885,7 @@ def test_a_gate_that_blocks_is_one_line_of_json_without_secrets(
         "severity": "WARNING",
         "message": f"run {run_id} is blocked by LINES-1: There are\ntwo lines.",
         "step": "gated",
+        "generation": 2,
         "checkId": "LINES-1",
         "finding": "There are\ntwo lines.",
         "remediation": 'Say it in "one".',

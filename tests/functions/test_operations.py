@@ -49,6 +49,50 @@ def test_a_body_is_not_needed(serve_api: Function, run_id: str) -> None:
     assert "reason" not in told(serve_api, run_id)
 
 
+def test_a_run_is_shown_with_the_generation_that_a_decision_names(
+    serve_api: Function, run_id: str
+) -> None:
+    (listed,) = serve_api.get("/runs")[1]["runs"]
+    shown = serve_api.get(f"/runs/{run_id}")[1]["dispatch"]
+
+    status, run = serve_api.post(f"/runs/{run_id}:pause", {"generation": listed["generation"]})
+
+    assert (status, run["generation"]) == (200, 1)
+    assert listed["generation"] == shown["generation"] == 1
+
+
+def test_another_generation_is_a_409_that_says_what_the_run_is_now(
+    serve_api: Function, run_id: str
+) -> None:
+    status, error = serve_api.post(f"/runs/{run_id}:cancel", {"generation": 7})
+
+    assert (status, error["error"]["code"]) == (409, "state_changed")
+    assert error["error"]["message"] == (
+        f"Cannot cancel run {run_id}: it was meant for generation 7; it is PENDING at step add, "
+        "generation 1, now. Look at it, then give generation 1."
+    )
+    assert error["error"]["details"] | {"remedy": "", "problem": ""} == {
+        "operation": "cancel",
+        "run_id": run_id,
+        "problem": "",
+        "state": "PENDING",
+        "step": "add",
+        "generation": 1,
+        "remedy": "",
+    }
+
+
+def test_the_same_body_once_more_gets_the_first_answer(serve_api: Function, run_id: str) -> None:
+    """As from a client that gave up waiting, and was answered too late."""
+    body = {"generation": 1, "reason": "enough"}
+    first = serve_api.post(f"/runs/{run_id}:cancel", body)
+
+    again = serve_api.post(f"/runs/{run_id}:cancel", body)
+
+    assert first == again
+    assert serve_api.post(f"/runs/{run_id}:cancel", {"reason": "enough"})[0] == 409
+
+
 def test_a_recreate_answers_with_the_new_run(serve_api: Function, dead: str) -> None:
     status, run = serve_api.post(f"/runs/{dead}:recreate", {"labels": {"again": "1"}})
 
@@ -94,17 +138,25 @@ def test_wrong_operations_and_methods_are_told_what_is_right(
     [
         ("pause", {"why": "x"}, "one of the fields reason"),
         ("pause", {"fromStep": "add"}, "one of the fields reason"),
+        ("pause", {"generation": 0}, "generation is 0; allowed: a whole number from 1"),
+        ("pause", {"generation": "1"}, "a whole number from 1"),
+        ("pause", {"generation": True}, "a whole number from 1"),
+        ("pause", {"generation": None}, "a whole number from 1"),
+        ("pause", {"generation": 1.0}, "a whole number from 1"),
+        ("pause", {"step": ""}, "1 to 128 printable"),
+        ("recreate", {"step": 1}, "1 to 128 printable"),
         ("pause", {"reason": 7}, "printable characters"),
         ("pause", {"reason": "x" * 501}, "1 to 500 printable"),
         ("pause", {"reason": "a\u0000b"}, "printable characters"),
         ("recreate", {"fromStep": "ad"}, "'ad'; allowed: refuse."),
+        ("recreate", {"generation": 1, "fromStep": "ad"}, "'ad'; allowed: refuse."),
         ("recreate", {"fromStep": "add"}, "'add'; allowed: refuse."),
         ("recreate", {"fromStep": None}, "fromStep"),
         ("recreate", {"fromStep": "add", "input": {"n": 2}}, "first step, refuse"),
         ("recreate", {"input": {"n": "x"}}, "n: Input should be"),
         ("recreate", {"labels": ["a"]}, "labels"),
         ("recreate", {"labels": {"a": ""}}, "key:value of 1 to 64"),
-        ("recreate", {"label": {"a": "b"}}, "reason, fromStep, input, labels"),
+        ("recreate", {"label": {"a": "b"}}, "reason, generation, step, fromStep, input, labels"),
     ],
 )
 def test_bad_words_are_refused_and_change_nothing(
@@ -222,6 +274,8 @@ def test_the_filters_of_a_batch_combine(
         ({"action": "pause", **EVERYBODY, "limit": True}, "from 1 to 1000"),
         ({"action": "pause", **EVERYBODY, "dryRun": "yes"}, "true or false"),
         ({"action": "pause", **EVERYBODY, "fromStep": "add"}, "but for the action recreate"),
+        ({"action": "pause", **EVERYBODY, "step": 7}, "step is 7; allowed: a text"),
+        ({"action": "pause", **EVERYBODY, "generation": 1}, "action, filter, limit, dryRun"),
         ({"action": "recreate", **EVERYBODY, "fromStep": "ad"}, "add, add_again"),
         ({"action": "pause", **EVERYBODY, "reason": "x" * 501}, "1 to 500 printable"),
         ({"action": "pause", **EVERYBODY, "input": {}}, "action, filter, limit, dryRun"),

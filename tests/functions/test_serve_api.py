@@ -24,6 +24,7 @@ SUMMARY = {
     "attempts",
     "progress",
     "labels",
+    "generation",
     "errorCode",
     "blockCode",
 }

@@ -109,6 +109,7 @@ class Known:
     elsewhere: bool = False  # how its dispatch was frozen
     kept: str | None = None
     handed_off: dict[str, str] = field(default_factory=dict)
+    blocks: list[int] = field(default_factory=list)  # the generation of each block
 
     def let_go(self) -> None:
         self.holder = None

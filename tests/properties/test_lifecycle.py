@@ -47,10 +47,12 @@ from tests.properties.invariants import (
     check_alarm,
     check_change,
     check_counts,
+    check_generation,
     check_lease,
     check_owed,
     check_steps,
     from_store,
+    is_dispatched,
     is_let_in,
     text,
 )
@@ -158,7 +160,8 @@ class World(RuleBasedStateMachine):
             assert write.document == to_document(change.manifest)
             self.runs[run_id] = from_store(change.manifest)
             self.versions[run_id] += 1
-            if change.manifest.dispatch.generation != before.dispatch.generation:
+            check_generation(before, change, self.known[run_id])
+            if is_dispatched(before, change.manifest):
                 self.known[run_id].elsewhere = self.is_away(change.manifest.current_step)
                 self.known[run_id].lost = 0
         if change.created is not None:

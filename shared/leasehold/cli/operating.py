@@ -11,6 +11,8 @@ import click
 
 from leasehold.cli.options import (
     filter_options,
+    from_step_option,
+    generation_option,
     json_option,
     limit_option,
     reason_option,
@@ -52,6 +54,8 @@ def _operation(name: str, says: str, example: str) -> click.Command:
         short_help=says,
     )
     @run_argument
+    @generation_option
+    @step_option
     @reason_option
     @url_option
     @json_option
@@ -65,7 +69,7 @@ def _operation(name: str, says: str, example: str) -> click.Command:
 
 @click.command()
 @run_argument
-@step_option
+@from_step_option
 @click.option(
     "--input",
     "given",
@@ -81,6 +85,8 @@ def _operation(name: str, says: str, example: str) -> click.Command:
     metavar="KEY:VALUE",
     help="In place of the labels of RUN; may be given up to 16 times.",
 )
+@generation_option
+@step_option
 @reason_option
 @url_option
 @json_option
@@ -109,6 +115,7 @@ OPERATIONS: Final = (*(_operation(name, *row) for name, row in _PLAIN.items()), 
 @limit_option(most=_MAX_BATCH)
 @filter_options
 @step_option
+@from_step_option
 @click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
 @reason_option
 @url_option
@@ -117,11 +124,12 @@ def batch(action: str, **words: Any) -> None:
     """Do ACTION to the runs that fit, newest first.
 
     Runs whose state forbids it are told and left alone. A batch that was cut off is simply given
-    again: what was done is not done twice.
+    again: what was done is not done twice, and no run passes a second gate.
 
     \b
-    Example:
+    Examples:
       leasehold batch recreate --dead-lettered --pipeline review --limit 50 --dry-run
+      leasehold batch approve --status BLOCKED --step synthesis --limit 20
     """  # noqa: D301
     from leasehold.console.batching import batch as answer
 

@@ -23,7 +23,16 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Answer with 
 reason_option = click.option(
     "--reason", default="", metavar="WORDS", help="Why, for the run's trace."
 )
+generation_option = click.option(
+    "--generation",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The generation that was looked at, as `show` and `why` say it; refused at another.",
+)
 step_option = click.option(
+    "--step", metavar="STEP", help="The step that it is meant for; refused at another."
+)
+from_step_option = click.option(
     "--from-step", metavar="STEP", help="Begin here; earlier outputs are kept.  [default: first]"
 )
 

@@ -32,6 +32,7 @@ def batch(
     *,
     wanted: RunFilter,
     limit: int,
+    step: str | None,
     from_step: str | None,
     dry_run: bool,
     reason: str,
@@ -44,7 +45,7 @@ def batch(
             "no runs are named; allowed: at least one of --status, --dead-lettered, --pipeline, "
             "--label (--pipeline NAME alone means all runs of a pipeline)."
         )
-    asked = Asked(Operation(action), actor(), reason, from_step=from_step)
+    asked = Asked(Operation(action), actor(), reason, from_step=from_step, step=step)
     if url is not None:
         done = _there(RunsApi(url), asked, wanted, limit=limit, dry_run=dry_run)
         is_left = False
@@ -80,6 +81,8 @@ def _there(
     }
     if asked.from_step is not None:
         body["fromStep"] = asked.from_step
+    if asked.step is not None:
+        body["step"] = asked.step
     _, answer = api.call("/runs:batch", body, headers=actor_header(), timeout=_TIMEOUT_S)
     return api.read(
         lambda found: service.Batched(

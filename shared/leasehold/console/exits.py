@@ -20,7 +20,7 @@ from leasehold.console.interrupts import InterruptedRunError, code_of_interrupt
 from leasehold.console.says import say_error
 from leasehold.console.streams import UnwrittenAnswerError, forget_stdout
 from leasehold.domain.printable import printable
-from leasehold.errors import LeaseholdError, NotAllowedError, ServerRefusedError
+from leasehold.errors import LeaseholdError, NotAllowedError, ServerRefusedError, StateChangedError
 
 DONE: Final = 0
 NOT_COMPLETED: Final = 1
@@ -30,6 +30,8 @@ BAD_INPUT: Final = 2
 UNEXPECTED: Final = 70
 UNWRITTEN: Final = 74
 NO_READER: Final = 141
+
+_BY_STATE: Final = (NotAllowedError, StateChangedError)
 
 
 def exit_code_of(command: Callable[[], int]) -> int:
@@ -69,7 +71,7 @@ def _told(error: Exception) -> int:
 def _is_refused_by_state(error: Exception) -> bool:
     """Return whether it was not the words that were wrong, here or in the words of a server."""
     refused = isinstance(error, ServerRefusedError) and error.details.get("code")
-    return isinstance(error, NotAllowedError) or refused == NotAllowedError.code
+    return isinstance(error, _BY_STATE) or refused in {kind.code for kind in _BY_STATE}
 
 
 def _sentence(error: click.ClickException | LeaseholdError) -> str:

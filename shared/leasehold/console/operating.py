@@ -28,11 +28,20 @@ def operate(
     reason: str = "",
     from_step: str | None = None,
     labels: Mapping[str, str] | None = None,
+    generation: int | None = None,
+    step: str | None = None,
     input: Any = service.AS_BEFORE,  # noqa: A002 - the word of the API
 ) -> int:
     """Do it; answer with the run afterwards, after a recreate with the new one."""
     asked = service.Asked(
-        Operation(name), actor(), reason, from_step=from_step, labels=labels, input=input
+        Operation(name),
+        actor(),
+        reason,
+        from_step=from_step,
+        labels=labels,
+        input=input,
+        generation=generation,
+        step=step,
     )
     if url is not None:
         _tell(run_id, _there(RunsApi(url), run_id, asked), as_json=as_json)
@@ -49,7 +58,13 @@ def operate(
 
 
 def _there(api: RunsApi, run_id: str, asked: service.Asked) -> Summary:
-    given = {"reason": asked.reason, "fromStep": asked.from_step, "labels": asked.labels}
+    given = {
+        "reason": asked.reason,
+        "fromStep": asked.from_step,
+        "labels": asked.labels,
+        "generation": asked.generation,
+        "step": asked.step,
+    }
     body = {name: value for name, value in given.items() if value}
     if asked.input is not service.AS_BEFORE:
         body["input"] = asked.input

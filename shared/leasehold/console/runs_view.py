@@ -13,7 +13,7 @@ from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.services.read_runs import RunFilter
 
-_COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "DONE", "CREATED")
+_COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "DONE", "CREATED", "GENERATION")
 
 
 def runs(
@@ -47,6 +47,7 @@ def _row(run: Summary, now: datetime) -> Row:
         run.current_step,
         f"{progress.steps_done}/{progress.steps}",
         Styled(stamp(run.created_at), instead=ago(run.created_at, now)),
+        str(run.generation),
     )
 
 

@@ -48,6 +48,7 @@ def _identity(run: Manifest, now: datetime) -> Iterator[Fact]:
     yield "run", Styled(run.run_id, "bold")
     yield "pipeline", run.pipeline
     yield "status", state_of(run)
+    yield "generation", str(run.dispatch.generation)
     yield "created", _when(run.created_at, now)
     if run.completed_at is not None:
         took = duration(run.completed_at - run.created_at)

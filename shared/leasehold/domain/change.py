@@ -11,7 +11,7 @@ from leasehold.domain.alarm import alarm_for
 from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import DecideDocument, Document, Ref, Write
-from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
+from leasehold.domain.manifest import Manifest, OperationRecord, manifest_of, run_ref, to_document
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.task import Task, dispatch_task
 from leasehold.domain.trace import TraceEvent, trace_ref
@@ -29,6 +29,7 @@ class Change:
         created: a further run, stored in the same commit.
         wake: a task of this change alone: to look again at the end of somebody's lease.
         changed: False where nothing is to be written.
+        repeats: the first time of an operation that was asked for again; nothing is written.
     """
 
     outcome: Outcome
@@ -37,6 +38,7 @@ class Change:
     created: Manifest | None = None
     wake: Task | None = None
     changed: bool = True
+    repeats: OperationRecord | None = None
 
     @property
     def owed(self) -> tuple[Task, ...]:

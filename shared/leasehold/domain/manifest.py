@@ -198,6 +198,26 @@ class Block(Stored):
     remediation: str
 
 
+class OperationRecord(Stored):
+    """What a person did to the run: in which words, and what it was at then.
+
+    `id` names the call, so that a commit whose answer was lost is known by it, and `digest` all
+    words of the request; actor and reason are shortened, for people. Operation and outcome are
+    texts: a version that knows more of them must not make a run unreadable here.
+    """
+
+    id: str
+    digest: str
+    operation: str
+    actor: str
+    reason: str = ""
+    generation: int
+    step: str
+    outcome: str
+    at: AwareDatetime
+    recreated_as: str | None = None
+
+
 class Manifest(Stored):
     """A run. Each field's meaning: docs/manifest.md."""
 
@@ -243,6 +263,7 @@ class Manifest(Stored):
     error: ErrorRecord | None = None
     recreated_from: str | None = None
     recreated_as: tuple[str, ...] = ()
+    operations: tuple[OperationRecord, ...] = ()  # what people did last, newest last
     traced: int = 0  # how many trace events are stored: the number of the next one
 
     @property

@@ -35,6 +35,7 @@ class Summary(Stored):
     attempts: Attempts
     progress: RunProgress
     labels: tuple[str, ...]
+    generation: int  # what a decision about the run, as it is shown here, is bound to
     error_code: str | None = None  # what failed last
     block_code: str | None = None  # why it is BLOCKED
 
@@ -57,6 +58,7 @@ def summary_of(manifest: Manifest) -> Summary:
         attempts=manifest.attempts,
         progress=progress_of(manifest),
         labels=manifest.labels,
+        generation=manifest.dispatch.generation,
         error_code=None if manifest.error is None else manifest.error.code,
         block_code=None if manifest.block is None else manifest.block.code,
     )

@@ -14,6 +14,7 @@ from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lifecycle.attend import attend
 from leasehold.domain.lifecycle.mend import flaws, flaws_at
+from leasehold.domain.lifecycle.operate import Operation, decisions
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
 
@@ -27,24 +28,40 @@ class Waiting:
         until: its alarm; None: it rests, and no time moves it.
         then: what would happen at that time if nothing else does, as an outcome of the sweep.
         words: the whole of it as one sentence.
+        operations: what a person can do about it, where it waits for one.
     """
 
     what: str | None
     until: datetime | None
     then: Outcome | None
     words: str
+    operations: tuple[Operation, ...] = ()
 
 
-def waiting(manifest: Manifest, now: datetime, rules: Rules) -> Waiting:
-    """Return what the run waits for."""
+def waiting(
+    manifest: Manifest, now: datetime, rules: Rules, *, holder_gone: bool = False
+) -> Waiting:
+    """Return what the run waits for.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        holder_gone: whether the holder of its lease is known to work no more.
+    """
     if manifest.is_terminal:
         return Waiting(None, None, None, f"Run {manifest.run_id} {_ending(manifest)}")
     found = (*flaws(manifest, rules.grace), *flaws_at(manifest, now))
     broken = " ".join(breach.finding for breach in found).rstrip(".")
-    what = f"a repair (leasehold audit --repair): {broken}" if broken else _what(manifest, now)
+    what = (
+        f"a repair (leasehold audit --repair): {broken}"
+        if broken
+        else _what(manifest, now, holder_gone=holder_gone)
+    )
     until = manifest.alarm_at
     if until is None:
-        return Waiting(what, None, None, f"Run {manifest.run_id} waits for {what}.")
+        words = f"Run {manifest.run_id} waits for {what}."
+        return Waiting(what, None, None, words, () if broken else decisions(manifest))
     change = _at(manifest, max(now, until), rules)
     when = f"until {_stamp(until)}" if now < until else f"which was due at {_stamp(until)}"
     then = f"if nothing happens by then, {_then(change)}" if now < until else _then(change)
@@ -52,11 +69,17 @@ def waiting(manifest: Manifest, now: datetime, rules: Rules) -> Waiting:
     return Waiting(what, until, change.outcome, words)
 
 
-def _what(manifest: Manifest, now: datetime) -> str:
+def _what(manifest: Manifest, now: datetime, *, holder_gone: bool) -> str:
     lease, step = manifest.lease, manifest.current_step
     if lease is not None:
+        attempt = f"attempt {manifest.attempt} of step {step}"
+        if now < lease.expires_at and holder_gone:
+            return (
+                f"somebody to take up {attempt}, whose process {lease.holder} is gone (a server "
+                "that starts on this machine does so at once, the sweep when the lease ends)"
+            )
         if now < lease.expires_at:
-            return f"{lease.holder} to finish attempt {manifest.attempt} of step {step}"
+            return f"{lease.holder} to finish {attempt}"
         return f"the sweep to end the lease that {lease.holder} did not renew on step {step}"
     if manifest.paused or manifest.status is RunStatus.BLOCKED:
         return _person(manifest)
@@ -64,11 +87,13 @@ def _what(manifest: Manifest, now: datetime) -> str:
 
 
 def _person(manifest: Manifest) -> str:
+    *others, last = (f":{operation}" for operation in decisions(manifest))
+    possible = f"{', '.join(others)} or {last}"
     if manifest.paused:
-        return "a person to resume it (:resume, or :cancel)"
+        return f"a person to resume it ({possible})"
     found = manifest.block
     why = "" if found is None else f": {found.finding} {found.remediation}".rstrip(".")
-    return f"a person to decide on step {manifest.current_step} (:approve, :retry or :cancel){why}"
+    return f"a person to decide on step {manifest.current_step} ({possible}){why}"
 
 
 def _worker(manifest: Manifest, now: datetime) -> str:

@@ -1,7 +1,8 @@
 """One operation on many runs: those that a filter finds, a limited number of them.
 
 A batch that was killed is simply given again: what was done does not fit any more, is refused by
-its state, or, for `recreate`, is passed over.
+its state, or, for `recreate`, is passed over. A run that stands at another block by then is
+refused too: it remembers that the same was done before.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from leasehold.domain.change import Change
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
-from leasehold.errors import InvalidRequestError, LeaseholdError
+from leasehold.errors import InvalidRequestError, LeaseholdError, StateChangedError
 from leasehold.services.engine import Engine, follow_up
-from leasehold.services.operate import Asked, check_words, commit, rehearse
+from leasehold.services.operate import Asked, check_words, commit_on, rehearse
 from leasehold.services.read_runs import RunFilter, list_runs
 
 MAX_LIMIT: Final = 1000
@@ -66,16 +68,24 @@ def batch(
             break
         done.matched += 1
         try:
-            if dry_run:
-                rehearse(engine, run, asked)
-            else:
-                follow_up(engine, commit(engine, run.run_id, asked))
-                done.changed += 1
+            change = _do(engine, run, asked, dry_run=dry_run)
         except LeaseholdError as error:
             if error.retryable:
                 raise
             done.refused.append((run.run_id, error.code))
+            continue
+        if change.repeats is not None:  # done when this batch was given before, and moved on since
+            done.refused.append((run.run_id, StateChangedError.code))
+        elif not dry_run:
+            done.changed += 1
     return done
+
+
+def _do(engine: Engine, run: Manifest, asked: Asked, *, dry_run: bool) -> Change:
+    """Do what is asked to a run as it was listed, or find out what would become of it."""
+    if dry_run:
+        return rehearse(engine, run, asked)
+    return follow_up(engine, commit_on(engine, run, asked))
 
 
 def _check(engine: Engine, asked: Asked, wanted: RunFilter) -> None:

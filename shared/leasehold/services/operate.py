@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, on_run
-from leasehold.domain.lifecycle import NewRun, Operation
+from leasehold.domain.lifecycle import NewRun, Operation, OperationRequest
 from leasehold.domain.manifest import KeptValue, Manifest, run_ref
 from leasehold.errors import AlreadyRecreatedError, InvalidRequestError, StoreUnavailableError
-from leasehold.ports.values import digest, keep
+from leasehold.ports.values import canonical, digest, keep
 from leasehold.registry.pipelines import PipelineEntry
 from leasehold.services.engine import Engine, follow_up
 from leasehold.services.read_runs import get_run
@@ -37,6 +37,8 @@ class Asked:
         input: of recreate: in place of the old run's.
         labels: of recreate: in place of the old run's.
         once: of recreate: refuse a run that was recreated before.
+        generation: the generation of the run that was looked at; None: the actor does not say.
+        step: the step that it is meant for; None: the actor does not say.
     """
 
     operation: Operation
@@ -46,6 +48,8 @@ class Asked:
     input: Any = AS_BEFORE
     labels: Mapping[str, str] | None = None
     once: bool = False
+    generation: int | None = None
+    step: str | None = None
 
 
 def operate(engine: Engine, run_id: str, asked: Asked) -> Change:
@@ -66,25 +70,38 @@ def commit(engine: Engine, run_id: str, asked: Asked) -> Change:
     """Do what is asked, if the state of the run allows it; what that owes is the caller's to do.
 
     Returns:
-        The change; of recreate, `created` is the new run.
+        The change; of recreate, `created` is the new run. Of a repeat, nothing is changed and it
+        `repeats` the first time.
 
     Raises:
         UnknownRunError: there is no such run.
         NotAllowedError: the run's state forbids it.
+        StateChangedError: the run is not, or may not be, what the caller looked at.
         InvalidRequestError, InvalidInputError, TooLargeError, UnknownPipelineError: the words of
             the request cannot be used. In each case nothing was written.
         AlreadyRecreatedError: it was recreated before, and is to be so once.
         StoreUnavailableError: it may have been done or not.
     """
     check_words(asked)
-    transition = _transition(engine, get_run(engine, run_id), asked)
-    decide = on_run(run_id, transition)
-    return engine.documents.transact(run_ref(run_id), decide, locked=True).answer
+    return commit_on(engine, get_run(engine, run_id), asked)
+
+
+def commit_on(engine: Engine, manifest: Manifest, asked: Asked) -> Change:
+    """Do what is asked to a run as it was read, as `commit` does."""
+    request = _request(engine, manifest, asked)
+    if first := lifecycle.first_time(manifest, request):
+        return _with_created(engine, lifecycle.repeat_of(manifest, first))
+    decide = on_run(manifest.run_id, _transition(engine, manifest, asked, request))
+    change = engine.documents.transact(run_ref(manifest.run_id), decide, locked=True).answer
+    return _with_created(engine, change)
 
 
 def rehearse(engine: Engine, manifest: Manifest, asked: Asked) -> Change:
     """Return what would become of a run, or raise as `operate` would; an input would be stored."""
-    return _transition(engine, manifest, asked)(manifest, engine.clock.now())
+    request = _request(engine, manifest, asked)
+    if first := lifecycle.first_time(manifest, request):
+        return lifecycle.repeat_of(manifest, first)
+    return _transition(engine, manifest, asked, request)(manifest, engine.clock.now())
 
 
 def check_words(asked: Asked) -> None:
@@ -95,16 +112,52 @@ def check_words(asked: Asked) -> None:
             raise InvalidRequestError(field=field, value=text[:MAX_WORDS], allowed=allowed)
 
 
-def _transition(engine: Engine, manifest: Manifest, asked: Asked) -> Transition:
+def _transition(
+    engine: Engine, manifest: Manifest, asked: Asked, request: OperationRequest
+) -> Transition:
     words: dict[str, Any] = {"rules": engine.rules, "actor": asked.actor, "reason": asked.reason}
     if asked.operation is not Operation.RECREATE:
-        return partial(_PLAIN[asked.operation], **words)
-    lifecycle.check_allowed(manifest, Operation.RECREATE)  # before anything is stored for it
+        return lifecycle.on_request(request, partial(_PLAIN[asked.operation], **words))
     new = _new_run(engine, manifest, asked)
     recreate = partial(
         lifecycle.recreate, **words, from_step=asked.from_step or new.plan[0], new=new
     )
-    return _once(recreate) if asked.once else recreate
+    return lifecycle.on_request(request, _once(recreate) if asked.once else recreate)
+
+
+def _request(engine: Engine, manifest: Manifest, asked: Asked) -> OperationRequest:
+    """Return the request; a decision about a block is bound to the block that was read."""
+    decides = asked.operation in (Operation.APPROVE, Operation.RETRY)
+    return OperationRequest(
+        id=engine.clock.new_id(),
+        operation=asked.operation,
+        actor=asked.actor,
+        reason=asked.reason,
+        generation=asked.generation,
+        step=asked.step,
+        read=manifest.dispatch.generation if decides else None,
+        options=_options(asked),
+    )
+
+
+def _options(asked: Asked) -> str:
+    """Return what tells this recreation from any other, as text."""
+    options = {"fromStep": asked.from_step, "labels": asked.labels}
+    given = {name: value for name, value in options.items() if value is not None}
+    if asked.input is not AS_BEFORE:
+        given["input"] = asked.input
+    try:
+        return canonical(given)
+    except (ValueError, TypeError, RecursionError):  # an input that is refused once it is checked
+        return ""
+
+
+def _with_created(engine: Engine, change: Change) -> Change:
+    """Return the answer to a repeated recreate with the run that was created the first time."""
+    first = change.repeats
+    if first is None or first.recreated_as is None:
+        return change
+    return replace(change, created=get_run(engine, first.recreated_as))
 
 
 def _new_run(engine: Engine, manifest: Manifest, asked: Asked) -> NewRun:

@@ -72,6 +72,7 @@ def _gate(manifest: Manifest, event: TraceEvent) -> Facts:
         "severity": "WARNING",
         "message": f"run {manifest.run_id} is blocked by {further.get('checkId')}: {event.detail}",
         "step": event.step,
+        "generation": manifest.dispatch.generation,
         "checkId": further.get("checkId"),
         "finding": further.get("finding"),
         "remediation": further.get("remediation"),

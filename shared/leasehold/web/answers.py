@@ -24,6 +24,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "nothing_to_claim": 404,
     "idempotency_key_reused": 409,
     "not_allowed": 409,
+    "state_changed": 409,
     "already_recreated": 409,
     "lease_held": 409,
     "lease_lost": 409,

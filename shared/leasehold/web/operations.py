@@ -25,9 +25,9 @@ _NAMED: Final = "X-Leasehold-Actor"
 _NOBODY: Final = "api"
 _MAX_ACTOR: Final = 200
 
-_OPERATION_FIELDS: Final = ("reason",)
-_RECREATE_FIELDS: Final = ("reason", "fromStep", "input", "labels")
-_BATCH_FIELDS: Final = ("action", "filter", "limit", "dryRun", "reason", "fromStep")
+_OPERATION_FIELDS: Final = ("reason", "generation", "step")
+_RECREATE_FIELDS: Final = (*_OPERATION_FIELDS, "fromStep", "input", "labels")
+_BATCH_FIELDS: Final = ("action", "filter", "limit", "dryRun", "reason", "step", "fromStep")
 _FILTER_FIELDS: Final = ("status", "pipeline", "deadLettered", "label")
 _ACTIONS: Final = tuple(operation.value for operation in Operation)
 _STATUSES: Final = tuple(status.value for status in RunStatus)
@@ -38,7 +38,11 @@ Body = Mapping[str, Any]
 def answer_operation(
     operation: Operation, opening: Opening, request: flask.Request, run_id: str
 ) -> flask.Response:
-    """`POST /runs/{id}:pause` and so on: the summary of the run; of `:recreate`, of the new one."""
+    """`POST /runs/{id}:pause` and so on: the summary of the run; of `:recreate`, of the new one.
+
+    `generation` and `step` are those of the run that was looked at; another one is a 409. The
+    same body once more, after an answer that was lost, gets the first answer.
+    """
     body = json_body(request)
     recreates = operation is Operation.RECREATE
     check_known(body, _RECREATE_FIELDS if recreates else _OPERATION_FIELDS)
@@ -73,6 +77,8 @@ def _asked(operation: Operation, request: flask.Request, body: Body) -> Asked:
         from_step=word(body, "fromStep") if "fromStep" in body else None,
         input=body.get("input", AS_BEFORE),
         labels=labels(body) if "labels" in body else None,
+        generation=whole(body, "generation", 1) if "generation" in body else None,
+        step=word(body, "step") if "step" in body else None,
     )
 
 

@@ -333,7 +333,7 @@ def test_a_retry_once_the_step_is_known_again_goes_on(
     change = operate(Operation.RETRY, run_in("BLOCKED/unknown"))
 
     assert (change.manifest.status, change.manifest.block) == ("PENDING", None)
-    assert [task.generation for task in change.owed] == [2]
+    assert [task.generation for task in change.owed] == [3]
 
 
 def test_a_retry_while_the_step_is_still_unknown_blocks_again(
@@ -352,7 +352,7 @@ def test_an_approved_output_is_handed_off(
     run = change.manifest
     assert (run.status, run.current_step, run.block) == ("PENDING", "send", None)
     assert run.given.text == '"Hi"'
-    assert [task.generation for task in change.owed] == [2]
+    assert [task.generation for task in change.owed] == [3]
 
 
 def test_an_approved_last_output_completes_the_run(runs: Runs, operate: Bound) -> None:

@@ -74,4 +74,5 @@ def test_a_summary_leaves_out_what_users_put_in(runs: Runs) -> None:
         "attempts",
         "progress",
         "labels",
+        "generation",
     }

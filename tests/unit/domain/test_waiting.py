@@ -52,6 +52,24 @@ def test_a_running_step_waits_for_its_holder(runs: Runs, rules: Rules, at: At) -
     )
 
 
+def test_a_step_whose_process_is_gone_waits_for_somebody_else(
+    runs: Runs, rules: Rules, at: At
+) -> None:
+    """To say that a process will finish that is not there would let people wait for nothing."""
+    found = waiting(runs.leased(), at(7), rules, holder_gone=True)
+    late = waiting(runs.leased(), at(30), rules, holder_gone=True)
+    paused = waiting(runs.paused(runs.leased()), at(7), rules, holder_gone=True)
+
+    said = (
+        "Run r-1 waits for somebody to take up attempt 1 of step draft, whose process host-a is "
+        "gone (a server that starts on this machine does so at once, the sweep when the lease "
+        "ends), until 2026-01-01T12:00:30Z; if nothing happens by then, "
+    )
+    assert found.words == f"{said}the step is dispatched again."
+    assert paused.words == f"{said}the lease is ended, and the run stays paused."
+    assert late.words == waiting(runs.leased(), at(30), rules).words
+
+
 def test_an_expired_lease_waits_for_the_sweep(runs: Runs, rules: Rules, at: At) -> None:
     assert words(runs.leased(), at, 30, rules) == (
         "Run r-1 waits for the sweep to end the lease that host-a did not renew on step draft, "
@@ -109,7 +127,7 @@ def test_a_paused_run_waits_for_a_person(runs: Runs, rules: Rules, at: At, state
     found = waiting(runs.paused(getattr(runs, state)()), at(90_000), rules)
 
     assert (found.until, found.then) == (None, None)
-    assert found.words == "Run r-1 waits for a person to resume it (:resume, or :cancel)."
+    assert found.words == "Run r-1 waits for a person to resume it (:resume or :cancel)."
 
 
 def test_a_paused_run_whose_attempt_runs_waits_for_that_first(
@@ -130,6 +148,27 @@ def test_a_blocked_run_waits_for_a_decision(runs: Runs, rules: Rules, at: At) ->
         "Run r-1 waits for a person to decide on step draft (:approve, :retry or :cancel): "
         "2 letters Approve or retry."
     )
+    assert found.operations == ("approve", "retry", "cancel")
+
+
+def test_a_run_of_an_unknown_step_cannot_be_approved(runs: Runs, rules: Rules, at: At) -> None:
+    """There is no output to hand off: the offer would be refused."""
+    found = waiting(runs.unknown(), at(90_000), rules)
+
+    assert found.operations == ("retry", "cancel")
+    assert found.words == (
+        "Run r-1 waits for a person to decide on step draft (:retry or :cancel): This deploy "
+        "knows no step 'draft'. Deploy a catalog that has the step and retry the run, or cancel it."
+    )
+
+
+@pytest.mark.parametrize("state", ["pending", "failed", "blocked", "unknown"])
+def test_what_is_offered_is_allowed(runs: Runs, rules: Rules, at: At, state: str) -> None:
+    run = getattr(runs, state)()
+
+    for each in (run, runs.paused(run)):
+        for operation in waiting(each, at(9), rules).operations:
+            lifecycle.check_allowed(each, operation)
 
 
 # -- for nothing ---------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from leasehold.domain.lifecycle.operate import (
     approve,
     cancel,
     check_allowed,
+    decisions,
+    is_allowed,
     pause,
     recreate,
     resume,
@@ -25,6 +27,7 @@ from leasehold.domain.lifecycle.operate import (
 )
 from leasehold.domain.lifecycle.redispatch import redispatch
 from leasehold.domain.lifecycle.repair import Breach, breaches, repair
+from leasehold.domain.lifecycle.request import OperationRequest, first_time, on_request, repeat_of
 from leasehold.domain.lifecycle.settle import block, complete, expire, fail, release
 from leasehold.domain.lifecycle.start import NewRun, check_again, start
 
@@ -33,6 +36,7 @@ __all__ = [
     "Breach",
     "NewRun",
     "Operation",
+    "OperationRequest",
     "approve",
     "arrive",
     "attend",
@@ -45,14 +49,19 @@ __all__ = [
     "claim",
     "complete",
     "dead_letter",
+    "decisions",
     "expire",
     "fail",
+    "first_time",
+    "is_allowed",
+    "on_request",
     "pause",
     "recreate",
     "redispatch",
     "release",
     "renew",
     "repair",
+    "repeat_of",
     "resume",
     "retry",
     "start",

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from leasehold.domain.change import Change, change_to
 from leasehold.domain.dispatch import Rules, dispatch_of
-from leasehold.domain.manifest import Attempts, Block, Manifest, StepRecord
+from leasehold.domain.manifest import Attempts, Block, Dispatch, Manifest, StepRecord
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
 
@@ -29,6 +29,8 @@ def dispatch_next(
     """
     moved = manifest.with_(**update)
     if moved.paused:
+        if manifest.block is not None:
+            update["dispatch"] = under_next_generation(manifest)  # the block keeps its own
         return change_to(manifest, now, rules, outcome, *events, **update)
     settings = rules.settings_for(moved.current_step)
     if settings is None:
@@ -41,6 +43,15 @@ def dispatch_next(
         nonce=manifest.dispatch.nonce,
     )
     return change_to(manifest, now, rules, outcome, *events, **update, dispatch=dispatch)
+
+
+def under_next_generation(manifest: Manifest) -> Dispatch:
+    """Return the dispatch of a run that stops, under a generation of its own.
+
+    A generation names one attempt or one block, and never two: a decision that names it cannot
+    hit a block that nobody has looked at.
+    """
+    return manifest.dispatch.with_(generation=manifest.dispatch.generation + 1)
 
 
 def block_unknown_step(
@@ -59,6 +70,7 @@ def block_unknown_step(
         "steps": moved.with_step(moved.current_step, status=RunStatus.BLOCKED),
         "lease": None,
         "block": found,
+        "dispatch": under_next_generation(manifest),
     }
     return change_to(manifest, now, rules, Outcome.BLOCKED, *events, told, **update)
 

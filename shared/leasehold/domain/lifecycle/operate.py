@@ -217,15 +217,31 @@ def _kept_steps(manifest: Manifest, plan: tuple[str, ...], from_step: str) -> di
     return {step: done[step] if step in earlier else fresh for step in plan}
 
 
+def is_allowed(manifest: Manifest, operation: Operation) -> bool:
+    """Return whether the state of the run allows the operation."""
+    _, allows = ALLOWED[operation]
+    return allows(manifest)
+
+
+def decisions(manifest: Manifest) -> tuple[Operation, ...]:
+    """Return what a person can do about a run that waits for one; nothing, for any other."""
+    if manifest.paused:
+        wanted: tuple[Operation, ...] = (Operation.RESUME, Operation.CANCEL)
+    elif manifest.status is RunStatus.BLOCKED:
+        wanted = (Operation.APPROVE, Operation.RETRY, Operation.CANCEL)
+    else:
+        wanted = ()
+    return tuple(operation for operation in wanted if is_allowed(manifest, operation))
+
+
 def check_allowed(manifest: Manifest, operation: Operation) -> None:
     """Raise NotAllowedError where the state of the run forbids the operation."""
-    words, is_allowed = ALLOWED[operation]
-    if not is_allowed(manifest):
+    if not is_allowed(manifest, operation):
         raise NotAllowedError(
             operation=operation.value,
             run_id=manifest.run_id,
             state=manifest.state,
-            allowed=words,
+            allowed=ALLOWED[operation][0],
         )
 
 

@@ -15,7 +15,7 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.lifecycle.ending import counted, dead_letter
 from leasehold.domain.lifecycle.lapse import Lapse, lapse_of, termination
-from leasehold.domain.lifecycle.moving import dispatch_next, hand_off
+from leasehold.domain.lifecycle.moving import dispatch_next, hand_off, under_next_generation
 from leasehold.domain.manifest import (
     Block,
     ErrorRecord,
@@ -83,6 +83,7 @@ def block(
     )
     status = after(manifest.status, RunEvent.GATE_FAILED)
     update: dict[str, Any] = {"status": status, "steps": steps, "lease": None, "block": found}
+    update["dispatch"] = under_next_generation(manifest)
     return _settled(change_to(manifest, now, rules, Outcome.BLOCKED, told, **update), fence)
 
 
