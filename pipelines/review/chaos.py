@@ -132,7 +132,7 @@ class Chaos:
                 self._tell(f"{hit.step} was done before its worker ended; the next one is tried")
             return False
         if run is not None and run.lease is not None and run.current_step == hit.step:
-            seconds = (run.lease.acquired_at - hit.at).total_seconds()
+            seconds = max(0.0, (run.lease.acquired_at - hit.at).total_seconds())
             self._tell(f"{hit.step} runs again, {seconds:.1f} s later")
         return True
 
