@@ -17,7 +17,8 @@ from leasehold.errors import InvalidRequestError
 from leasehold.services.in_force import everything_in_force
 from leasehold.services.read_runs import RunFilter, get_run, list_runs, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
-from leasehold.web.answers import answer, guarded, json_body, refusal
+from leasehold.web.answers import answer, guarded, refusal
+from leasehold.web.bodies import drops_rest, json_body
 from leasehold.web.fields import check_known, labels
 from leasehold.web.opening import Opening
 from leasehold.web.operations import answer_batch, answer_operation
@@ -50,6 +51,7 @@ _ROUTES: Final = Map(
 )
 
 
+@drops_rest
 def answer_api(opening: Opening, request: flask.Request) -> flask.Response:
     """Answer a request to the runs API."""
     try:
