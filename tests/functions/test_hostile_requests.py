@@ -1,4 +1,4 @@
-"""Whatever a stranger sends, each function answers 4xx with a clear line, and nothing is changed."""
+"""Whatever a stranger sends, a function answers 4xx with a clear line and changes nothing."""
 
 from __future__ import annotations
 

@@ -1,19 +1,31 @@
 """A function under the real framework's own server, which ends when the dev server does.
 
 Run as `python -m leasehold.devserver.function_server PARENT --target … --source …`: PARENT is the
-process that must be there; the rest is for functions-framework.
+process that must be there; the rest is as for functions-framework. It serves this machine only, and
+bounds what a request may be while it comes.
 """
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import os
-import runpy
 import signal
 import sys
 from typing import Final
 
+from functions_framework import create_app
+from functions_framework._http import create_server
+
+from leasehold.devserver.loopback_only import LoopbackOnly
+
 _PR_SET_PDEATHSIG: Final = 1
+
+#: What the framework leaves unbounded, and where its worker waits for ever.
+_OPTIONS: Final = {
+    "limit_request_line": 8190,  # bytes
+    "worker_class": "leasehold.devserver.function_worker.FunctionWorker",
+}
 
 
 def main() -> None:
@@ -23,13 +35,25 @@ def main() -> None:
     if os.getppid() != parent:
         sys.exit("the dev server is gone")
     os.register_at_fork(after_in_child=die_with_parent)  # gunicorn's workers with their master
-    runpy.run_module("functions_framework", run_name="__main__", alter_sys=True)
+    asked = _arguments()
+    app = create_app(asked.target, asked.source)  # type: ignore[no-untyped-call] # it has no types
+    app.wsgi_app = LoopbackOnly(app.wsgi_app)
+    server = create_server(app, debug=False, **_OPTIONS)  # type: ignore[no-untyped-call] # as above
+    server.run(asked.host, asked.port)
 
 
 def die_with_parent() -> None:
     """Have the kernel kill this process when the one that made it dies, where it can."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    for name in ("--target", "--source", "--host"):
+        parser.add_argument(name, required=True)
+    parser.add_argument("--port", type=int, required=True)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
