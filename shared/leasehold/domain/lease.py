@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from leasehold.domain.manifest import Lease, Manifest
+from leasehold.domain.masks import masked
 from leasehold.errors import LeaseLostError
 
 #: A lease outlives the dispatch deadline by this, so that an answer in time finds it valid.
@@ -58,7 +59,7 @@ def held_lease(manifest: Manifest, now: datetime, fence: Fence) -> Lease:
 def _lost(manifest: Manifest, fence: Fence, known: str) -> LeaseLostError:
     lease = manifest.lease
     return LeaseLostError(
-        lease_id=fence.lease_id,
+        lease_id=masked(fence.lease_id),
         run_id=manifest.run_id,
         known=known,
         state=manifest.state,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
+from leasehold.domain.masks import masked_event, masked_run
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import InvalidRequestError, UnknownRunError, UnreadableRunError
@@ -38,11 +39,16 @@ class RunPage:
 
 
 def get_run(engine: Engine, run_id: str) -> Manifest:
-    """Return the manifest, or raise UnknownRunError."""
+    """Return the manifest with all that is in it, or raise UnknownRunError."""
     found = engine.documents.get(run_ref(run_id)) if is_run_id(run_id) else None
     if found is None:
         raise UnknownRunError(run_id=run_id[:_MAX_SHOWN])
     return manifest_of(run_id, found.document)
+
+
+def read_run(engine: Engine, run_id: str) -> Manifest:
+    """Return the run as everybody may see it; UnknownRunError where there is none."""
+    return masked_run(get_run(engine, run_id))
 
 
 def list_runs(
@@ -105,6 +111,11 @@ def _place_of(token: str, wanted: RunFilter) -> tuple[datetime, str]:
         allowed = "the nextPageToken of an earlier answer to the same filter"
         raise InvalidRequestError(field="pageToken", value=token[:200], allowed=allowed)
     return place
+
+
+def read_timeline(engine: Engine, run_id: str) -> list[TraceEvent]:
+    """Return all that happened to a run, oldest first, as everybody may see it."""
+    return [masked_event(event) for event in timeline_of(engine, run_id)]
 
 
 def timeline_of(engine: Engine, run_id: str) -> list[TraceEvent]:
