@@ -99,7 +99,7 @@ def alarmed(engine: Engine) -> Iterator[Snapshot]:
             if len(page) < _PAGE:
                 break
             last = page[-1]
-            after = (datetime.fromisoformat(str(last.document["alarmAt"])), last.ref.id)
+            after = (last.document["alarmAt"], last.ref.id)
 
 
 def _expire(engine: Engine, run_id: str, lease: Lease) -> Change:
