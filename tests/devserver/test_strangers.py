@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -191,6 +192,70 @@ def test_a_request_that_names_no_host_of_ours_is_refused(
     assert re.match(rb"HTTP/1.[01] (403|400) ", answered), answered[:200]
 
 
+MALFORMED = {
+    "no protocol": b"GET /runs\r\n\r\n",
+    "no such version": b"GET /runs HTTP/9.9\r\n{host}\r\n",
+    "no such method": b"G\xc3\xa9T /runs HTTP/1.1\r\n{host}\r\n",
+    "no path": b"GET  HTTP/1.1\r\n{host}\r\n",
+    "a star": b"OPTIONS * HTTP/1.1\r\n{host}\r\n",
+    "an authority": b"CONNECT evil.example:80 HTTP/1.1\r\n{host}\r\n",
+    "NUL in the path": b"GET /ru\x00ns HTTP/1.1\r\n{host}\r\n",
+    "a long line": b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n{host}\r\n",
+    "a line of a megabyte": b"GET /" + b"x" * 2**20,
+    "a long header": b"GET /runs HTTP/1.1\r\n{host}X: " + b"x" * 100_000 + b"\r\n\r\n",
+    "many headers": b"GET /runs HTTP/1.1\r\n{host}" + b"X: 1\r\n" * 1_000 + b"\r\n",
+    "many parameters": b"GET /runs?" + b"a=1&" * 1_900 + b" HTTP/1.1\r\n{host}\r\n",
+    "a folded header": b"GET /runs HTTP/1.1\r\n{host}X: 1\r\n Host: evil\r\n\r\n",
+    "a space before the colon": b"POST /runs HTTP/1.1\r\n{host}Content-Length : 5\r\n\r\n12345",
+    "NUL in a header": b"GET /runs HTTP/1.1\r\n{host}X: \x00\r\n\r\n",
+    "no size": b"POST /runs HTTP/1.1\r\n{host}{json}Content-Length: x\r\n\r\n",
+    "a negative size": b"POST /runs HTTP/1.1\r\n{host}{json}Content-Length: -1\r\n\r\n",
+    "a size with a sign": b"POST /runs HTTP/1.1\r\n{host}{json}Content-Length: +2\r\n\r\n{}",
+    "a size of 5,000 digits": b"POST /runs HTTP/1.1\r\n{host}{json}Content-Length: "
+    + b"9" * 5_000
+    + b"\r\n\r\n",
+    "two sizes": b"POST /runs HTTP/1.1\r\n{host}{json}Content-Length: 2\r\n"
+    b"Content-Length: 9\r\n\r\n{}",
+    "a size and chunks": b"POST /runs HTTP/1.1\r\n{host}{json}Content-Length: 2\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "another coding": b"POST /runs HTTP/1.1\r\n{host}{json}Transfer-Encoding: gzip\r\n\r\n{}",
+    "no size of a chunk": b"POST /runs HTTP/1.1\r\n{host}{json}{chunked}x\r\n{}\r\n0\r\n\r\n",
+    "a negative chunk": b"POST /runs HTTP/1.1\r\n{host}{json}{chunked}-2\r\n{}\r\n0\r\n\r\n",
+    "a chunk that is longer": b"POST /runs HTTP/1.1\r\n{host}{json}{chunked}1\r\n{}\r\n0\r\n\r\n",
+    "a chunk without an end": b"POST /runs HTTP/1.1\r\n{host}{json}{chunked}" + b"1" * 100_000,
+    "a broken trailer": b"POST /runs HTTP/1.1\r\n{host}{json}{chunked}2\r\n{}\r\n0\r\nX\r\n\r\n",
+    "an empty line": b"\r\n" * 1_000,
+    "TLS": bytes.fromhex("16030100c8010000c40303") + b"\x00" * 200,
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", MALFORMED.values(), ids=MALFORMED)
+@pytest.mark.parametrize("name", ["serve_api", "execute_step", "tasks"])
+def test_what_is_no_request_is_refused_and_fails_nothing(
+    places: dict[str, Place], capfd: pytest.CaptureFixture[str], name: str, sent: bytes
+) -> None:
+    place = places[name]
+    parts = {
+        b"{host}": f"Host: 127.0.0.1:{place.port}\r\n".encode(),
+        b"{json}": b"Content-Type: application/json\r\n",
+        b"{chunked}": b"Transfer-Encoding: chunked\r\n\r\n",
+    }
+    for mark, text in parts.items():
+        sent = sent.replace(mark, text)
+
+    with socket.create_connection(("127.0.0.1", place.port), timeout=20) as connection:
+        with suppress(OSError):  # it may be closed before all of it is sent
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionError):
+            answered = connection.recv(65536)
+            assert not re.match(rb"HTTP/1.[01] [1235]", answered), answered[:300]
+
+    assert posted(place).status < 500
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_two_hosts_are_none(places: dict[str, Place]) -> None:
     place = places["serve_api"]
     ours, theirs = f"127.0.0.1:{place.port}", "evil.example"
@@ -269,6 +334,8 @@ def test_a_request_that_broke_off_changes_nothing(places: dict[str, Place]) -> N
 def test_a_body_of_any_size_takes_no_memory_and_gets_its_answer(
     server: DevServer, places: dict[str, Place], name: str, *, chunked: bool
 ) -> None:
+    if chunked and name == "tasks":
+        pytest.skip("the double takes no chunks")
     place, process = places[name], worker_of(server, name)
     before = peak(process)
     blocks = (b" " * BLOCK for _ in range(LARGE // BLOCK))

@@ -137,6 +137,14 @@ def test_a_size_that_is_none_is_no_body(url: str, size: str) -> None:
     assert answer.status == 400
 
 
+def test_a_body_in_chunks_is_refused(url: str) -> None:
+    """The official client sends none, and the reader of the server does not bear broken ones."""
+    answer = urllib3.request("POST", url + TASKS, body=iter([b"{}"]), headers=JSON)
+
+    assert answer.status == 400
+    assert "Content-Length" in answer.json()["error"]["message"]
+
+
 ELSEWHERE = [
     "http://example.com/",
     "http://10.0.0.1/",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import socket
 import threading
 from collections.abc import Callable, Iterable
@@ -146,6 +147,16 @@ class _Handler(WSGIRequestHandler):
     """Neither requests nor those that break off are worth a line each."""
 
     timeout = REQUEST_S  # for each read; a thread of its own reads
+
+    def make_environ(self) -> Any:
+        """Return what WSGI tells of the request; of a body in chunks there is nothing to read.
+
+        The reader of chunks makes up bytes without end where a connection ends in one.
+        """
+        environ = super().make_environ()
+        if "HTTP_TRANSFER_ENCODING" in environ:
+            environ["wsgi.input"] = io.BytesIO()
+        return environ
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Write nothing."""
