@@ -12,7 +12,7 @@ import ctypes
 import os
 import signal
 import sys
-from typing import Final
+from typing import Any, Final
 
 from functions_framework import create_app
 from functions_framework._http import create_server
@@ -21,11 +21,10 @@ from leasehold.devserver.loopback_only import LoopbackOnly
 
 _PR_SET_PDEATHSIG: Final = 1
 
-#: What the framework leaves unbounded, and where its worker waits for ever.
-_OPTIONS: Final = {
-    "limit_request_line": 8190,  # bytes
-    "worker_class": "leasehold.devserver.function_worker.FunctionWorker",
-}
+_REQUEST_LINE_BYTES: Final = 8190  # the framework leaves it unbounded
+
+#: In place of the worker that gunicorn takes for threads. One that has none has its own way.
+_THREADED: Final = {"worker_class": "leasehold.devserver.function_worker.FunctionWorker"}
 
 
 def main() -> None:
@@ -38,7 +37,9 @@ def main() -> None:
     asked = _arguments()
     app = create_app(asked.target, asked.source)  # type: ignore[no-untyped-call] # it has no types
     app.wsgi_app = LoopbackOnly(app.wsgi_app)
-    server = create_server(app, debug=False, **_OPTIONS)  # type: ignore[no-untyped-call] # as above
+    options: dict[str, Any] = {"limit_request_line": _REQUEST_LINE_BYTES}
+    options |= _THREADED if os.environ.get("THREADS") != "1" else {}
+    server = create_server(app, debug=False, **options)  # type: ignore[no-untyped-call] # as above
     server.run(asked.host, asked.port)
 
 
