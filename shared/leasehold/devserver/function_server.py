@@ -21,7 +21,9 @@ from leasehold.devserver.loopback_only import LoopbackOnly
 
 _PR_SET_PDEATHSIG: Final = 1
 
-_REQUEST_LINE_BYTES: Final = 8190  # the framework leaves it unbounded
+#: What the framework leaves open: how long a request line may be, and a socket in the home folder,
+#: the same for every server of the machine, by which gunicorn can be told to do things.
+_BOUNDS: Final = {"limit_request_line": 8190, "control_socket_disable": True}
 
 #: In place of the worker that gunicorn takes for threads. One that has none has its own way.
 _THREADED: Final = {"worker_class": "leasehold.devserver.function_worker.FunctionWorker"}
@@ -37,8 +39,7 @@ def main() -> None:
     asked = _arguments()
     app = create_app(asked.target, asked.source)  # type: ignore[no-untyped-call] # it has no types
     app.wsgi_app = LoopbackOnly(app.wsgi_app)
-    options: dict[str, Any] = {"limit_request_line": _REQUEST_LINE_BYTES}
-    options |= _THREADED if os.environ.get("THREADS") != "1" else {}
+    options: dict[str, Any] = _BOUNDS | (_THREADED if os.environ.get("THREADS") != "1" else {})
     server = create_server(app, debug=False, **options)  # type: ignore[no-untyped-call] # as above
     server.run(asked.host, asked.port)
 
