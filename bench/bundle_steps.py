@@ -164,7 +164,8 @@ def _in_threads(work: Any) -> None:
 
 def _call(url: str, body: Any = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(url, data=data, timeout=60) as answer:  # noqa: S310 - our own
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})  # noqa: S310 - our own
+    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
         return json.load(answer)
 
 

@@ -42,7 +42,9 @@ class Api:
 
     def call(self, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        with urllib.request.urlopen(f"{self.url}{path}", data=data, timeout=30) as answer:  # noqa: S310 - our own server
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.url}{path}", data, headers)  # noqa: S310 - our own server
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
             return json.load(answer)
 
     def start(self, given: Any = None, **options: Any) -> str:

@@ -96,6 +96,13 @@ def start(
     metavar="DIR",
     help="Where store and artifacts lie, unless the environment says otherwise.",
 )
+@click.option(
+    "--allow-target",
+    "targets",
+    multiple=True,
+    metavar="HOST",
+    help="A host beyond this machine that tasks may be delivered to; may be repeated.",
+)
 def dev(**words: Any) -> int:
     """Serve the whole bundle on this machine, until Ctrl-C.
 

@@ -13,7 +13,14 @@ from leasehold.console.says import say
 from leasehold.devserver.server import DevOptions, DevServer
 
 
-def dev(*, port: int, workers: int, data: Path, lease_port: int | None = None) -> int:
+def dev(
+    *,
+    port: int,
+    workers: int,
+    data: Path,
+    lease_port: int | None = None,
+    targets: tuple[str, ...] = (),
+) -> int:
     """Serve the bundle; return when it was stopped in order, or at once at a second signal."""
     stop, ready = threading.Event(), threading.Event()
     asked = 0
@@ -29,7 +36,9 @@ def dev(*, port: int, workers: int, data: Path, lease_port: int | None = None) -
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, asked_to_stop)
-    options = DevOptions(port=port, workers=workers, data=data, lease_port=lease_port)
+    options = DevOptions(
+        port=port, workers=workers, data=data, lease_port=lease_port, targets=targets
+    )
     server = DevServer(options, say)
     try:
         server.start()

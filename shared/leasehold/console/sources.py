@@ -18,7 +18,7 @@ from leasehold.domain.summary import Summary, summary_of
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import ServerUnreachableError
 from leasehold.services.engine import Engine
-from leasehold.services.read_runs import RunFilter, get_run, list_runs, timeline_of
+from leasehold.services.read_runs import RunFilter, list_runs, read_run, read_timeline
 from leasehold.services.start_run import StartRequest
 
 #: How long a server that does not answer is waited for by who waits for a run.
@@ -74,11 +74,11 @@ class StoreSource:
 
     def get(self, run_id: str) -> Manifest:
         """Return one run."""
-        return get_run(self.engine, run_id)
+        return read_run(self.engine, run_id)
 
     def trace(self, run_id: str) -> list[TraceEvent]:
         """Return all that happened to one run, oldest first."""
-        return timeline_of(self.engine, run_id)
+        return read_timeline(self.engine, run_id)
 
     def page(self, wanted: RunFilter, limit: int, token: str | None) -> Listed:
         """Return the runs that fit, newest first."""

@@ -2,26 +2,41 @@
 
 Run as `python -m leasehold.devserver.function_server PARENT[,LISTENER,STATES] --target …`: PARENT
 is the process that must be there, LISTENER a socket of it that listens already, STATES a pipe that
-it reads; the rest is for functions-framework.
+it reads; the rest is as for functions-framework. It serves this machine only, and bounds what a
+request may be while it comes.
 """
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import os
-import runpy
 import signal
 import sys
 from contextlib import suppress
 from typing import Any, Final
 
-from functions_framework._http.gunicorn import GunicornApplication
-from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
+from functions_framework import create_app
+from functions_framework._http import create_server
+from gunicorn.arbiter import Arbiter
 
 from leasehold.adapters.log_lines import print_printable_logs
+from leasehold.devserver.loopback_only import LoopbackOnly
 from leasehold.devserver.server_process import DRAIN_S, ENDS, SERVES
 
 _PR_SET_PDEATHSIG: Final = 1
+
+#: What the framework leaves open: how long a request line may be, a socket in the home folder, the
+#: same for every server of the machine, by which gunicorn can be told to do things, and how long a
+#: server may drain.
+_BOUNDS: Final = {
+    "limit_request_line": 8190,
+    "control_socket_disable": True,
+    "graceful_timeout": DRAIN_S,
+}
+
+#: In place of the worker that gunicorn takes for threads. One that has none has its own way.
+_THREADED: Final = {"worker_class": "leasehold.devserver.function_worker.FunctionWorker"}
 
 
 def main() -> None:
@@ -33,11 +48,16 @@ def main() -> None:
     os.register_at_fork(after_in_child=die_with_parent)  # gunicorn's workers with their master
     print_printable_logs()
     outlive_workers()
+    arguments = _arguments()
+    options: dict[str, Any] = _BOUNDS | (_THREADED if os.environ.get("THREADS") != "1" else {})
     if descriptors:
         listener, states = descriptors
-        serve_on(listener)
+        options["bind"] = f"fd://{listener}"
         tell_states(states)
-    runpy.run_module("functions_framework", run_name="__main__", alter_sys=True)
+    app = create_app(arguments.target, arguments.source)  # type: ignore[no-untyped-call] # it has no types
+    app.wsgi_app = LoopbackOnly(app.wsgi_app)
+    server = create_server(app, debug=False, **options)  # type: ignore[no-untyped-call] # as above
+    server.run(arguments.host, arguments.port)
 
 
 def die_with_parent() -> None:
@@ -55,18 +75,6 @@ def outlive_workers() -> None:
     """
     Arbiter.WORKER_BOOT_ERROR = 256 + Arbiter.WORKER_BOOT_ERROR
     Arbiter.APP_LOAD_ERROR = 256 + Arbiter.APP_LOAD_ERROR
-
-
-def serve_on(listener: int) -> None:
-    """Have the framework's server listen on this socket, and drain for DRAIN_S at most."""
-    load: Any = GunicornApplication.load_config
-
-    def load_with_listener(self: Any) -> None:
-        load(self)
-        self.cfg.set("bind", f"fd://{listener}")
-        self.cfg.set("graceful_timeout", DRAIN_S)
-
-    GunicornApplication.load_config = load_with_listener  # type: ignore[method-assign]
 
 
 def tell_states(states: int) -> None:
@@ -88,6 +96,14 @@ def tell_states(states: int) -> None:
 def _write(states: int, state: bytes) -> None:
     with suppress(OSError):  # nobody reads it any more
         os.write(states, state)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    for name in ("--target", "--source", "--host"):
+        parser.add_argument(name, required=True)
+    parser.add_argument("--port", type=int, required=True)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

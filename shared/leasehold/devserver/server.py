@@ -45,6 +45,10 @@ QUEUES: Final = QueueSettings(
     )
 )
 
+#: Requests at once: so many more than callers need that some which never come whole, and hold a
+#: thread each until their time is over, keep nobody out.
+API_THREADS: Final = 64
+
 
 @dataclass(frozen=True, slots=True)
 class DevOptions:
@@ -58,6 +62,7 @@ class DevOptions:
         tick_s: seconds between two ticks of the Scheduler.
         lease_port: of the API of leases, which is served where the catalog has steps for workers
             elsewhere; None: a free one.
+        targets: hosts beyond this machine that tasks may be delivered to.
     """
 
     port: int = 8080
@@ -66,6 +71,7 @@ class DevOptions:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
     tick_s: float = TICK_S
     lease_port: int | None = None
+    targets: tuple[str, ...] = ()
 
 
 class DevServer:
@@ -96,12 +102,12 @@ class DevServer:
         catalog = load_catalog(read_settings(options.environ)["LEASEHOLD_CATALOG"])
         self._execute = Function("execute_step", free_port(), workers=options.workers)
         sweep = Function("sweep_dead_letters", free_port(), threads=2)
-        api = Function("serve_api", options.port)
+        api = Function("serve_api", options.port, threads=API_THREADS)
         leases = _leases(catalog, options)
         self.url = api.url
         self.leases_url = leases.url if leases else None
         self.tasks_url = ""  # of what plays Cloud Tasks, once it is started
-        self.tasks = tasks or CloudTasksDouble(QUEUES)
+        self.tasks = tasks or CloudTasksDouble(QUEUES, targets=options.targets)
         self.dead_workers: DeadWorkers | None = None  # until it is started
         self._functions = (self._execute, sweep, api, *([leases] if leases else []))
         self._folder = entry_folder(function.name for function in self._functions)
@@ -182,7 +188,7 @@ def _leases(catalog: Catalog, options: DevOptions) -> Function | None:
         return None
     if options.lease_port == options.port:
         raise SettingError(name="--lease-port", value=options.port, allowed="a port of its own")
-    return Function("manage_lease", options.lease_port or free_port())
+    return Function("manage_lease", options.lease_port or free_port(), threads=API_THREADS)
 
 
 def settings_of(options: DevOptions, function_url: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Final
 
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Lease, Manifest
+from leasehold.domain.masks import masked
 from leasehold.errors import LeaseLostError
 
 #: A lease outlives the dispatch deadline by this, so that an answer in time finds it valid.
@@ -79,7 +80,7 @@ def is_silent(manifest: Manifest, now: datetime, rules: Rules, lease: Lease) -> 
 def _lost(manifest: Manifest, fence: Fence, known: str) -> LeaseLostError:
     lease = manifest.lease
     return LeaseLostError(
-        lease_id=fence.lease_id,
+        lease_id=masked(fence.lease_id),
         run_id=manifest.run_id,
         known=known,
         state=manifest.state,

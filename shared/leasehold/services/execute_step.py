@@ -157,7 +157,8 @@ def _keep_output(engine: Engine, manifest: Manifest, output: str, fence: Fence) 
     """
     step = manifest.current_step
     check_size(f"the output of step {step}", output, OUTPUT_BYTES)
-    mark = f"{fence.lease_id}-{digest(output)[:16]}"
+    # names are shown to those who read the run, and the id of a lease is its holder's
+    mark = f"{digest(fence.lease_id)[:16]}-{digest(output)[:16]}"
     name = f"runs/{manifest.run_id}/values/{step}-{mark}.json"
     return keep(engine.artifacts, output, name, beside=manifest.text_bytes)
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
+from leasehold.domain.masks import masked_event, masked_run
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent, is_of_run
-from leasehold.errors import InvalidRequestError, UnknownRunError, UnreadableRunError
+from leasehold.errors import UnknownRunError, UnreadableRunError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.ports.values import digest
 from leasehold.services.engine import Engine
+from leasehold.services.page_tokens import place_of, token_of
 
+#: Lists are newest first.
+_ORDER: Final = "createdAt"
 _PAGE: Final = 500
 _MAX_SHOWN: Final = 128
 
@@ -40,11 +42,16 @@ class RunPage:
 
 
 def get_run(engine: Engine, run_id: str) -> Manifest:
-    """Return the manifest, or raise UnknownRunError."""
+    """Return the manifest with all that is in it, or raise UnknownRunError."""
     found = engine.documents.get(run_ref(run_id)) if is_run_id(run_id) else None
     if found is None:
         raise UnknownRunError(run_id=run_id[:_MAX_SHOWN])
     return manifest_of(run_id, found.document)
+
+
+def read_run(engine: Engine, run_id: str) -> Manifest:
+    """Return the run as everybody may see it; UnknownRunError where there is none."""
+    return masked_run(get_run(engine, run_id))
 
 
 def list_runs(
@@ -55,6 +62,7 @@ def list_runs(
     Raises:
         InvalidRequestError: the page token is none of ours.
     """
+    mark = _mark_of(wanted)
     equal: dict[str, Any] = {
         "status": wanted.status,
         "pipeline": wanted.pipeline,
@@ -62,16 +70,17 @@ def list_runs(
     }
     query = Query(
         "runs",
-        order_by="createdAt",
+        order_by=_ORDER,
         equal={name: value for name, value in equal.items() if value is not None},
         contains=None if wanted.label is None else ("labels", wanted.label),
         descending=True,
         limit=limit + 1,  # one more tells whether there is a next page
-        after=None if page_token is None else _place_of(page_token, wanted),
+        after=None if page_token is None else place_of(page_token, mark),
     )
     found = engine.documents.query(query)
     runs = [run for one in found[:limit] if (run := _readable(engine, one)) is not None]
-    return RunPage(runs, _token_of(found[limit - 1], wanted) if len(found) > limit else None)
+    more = len(found) > limit
+    return RunPage(runs, token_of(found[limit - 1], _ORDER, mark) if more else None)
 
 
 def _readable(engine: Engine, found: Snapshot) -> Manifest | None:
@@ -83,30 +92,14 @@ def _readable(engine: Engine, found: Snapshot) -> Manifest | None:
         return None
 
 
-def _token_of(last: Snapshot, wanted: RunFilter) -> str:
-    """Return where the next page begins; what is in it is nobody's business but ours."""
-    created_at = last.document["createdAt"]  # a time, or its text, as the store has it
-    text = created_at if isinstance(created_at, str) else created_at.isoformat()
-    place = f"{text} {last.ref.id} {_mark_of(wanted)}"
-    return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
-
-
 def _mark_of(wanted: RunFilter) -> str:
     """Return what tells the tokens of one query from those of another."""
     return digest(repr(wanted))[:8]
 
 
-def _place_of(token: str, wanted: RunFilter) -> tuple[datetime, str]:
-    try:
-        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-        created_at, run_id, mark = text.decode().split(" ")
-        place = datetime.fromisoformat(created_at).astimezone(UTC), run_id
-    except ValueError:
-        place = None
-    if place is None or not is_run_id(place[1]) or mark != _mark_of(wanted):
-        allowed = "the nextPageToken of an earlier answer to the same filter"
-        raise InvalidRequestError(field="pageToken", value=token[:200], allowed=allowed)
-    return place
+def read_timeline(engine: Engine, run_id: str) -> list[TraceEvent]:
+    """Return all that happened to a run, oldest first, as everybody may see it."""
+    return [masked_event(event) for event in timeline_of(engine, run_id)]
 
 
 def timeline_of(engine: Engine, run_id: str) -> list[TraceEvent]:

@@ -9,12 +9,12 @@ from typing import Any, Final
 import flask
 import pydantic_core
 
-from leasehold.errors import InvalidRequestError, LeaseholdError, TooLargeError
+from leasehold.errors import LeaseholdError
 
 _LOG: Final = logging.getLogger("leasehold.web")
 
-#: A body larger than this is refused unread: an input of 1 MiB, and what stands around it.
-BODY_BYTES: Final = 1024 * 1024 + 64 * 1024
+#: A message that repeats what it was sent is cut here.
+_LONGEST_MESSAGE: Final = 1000
 
 #: What a caller can do about an error, by its code; everything else is a 400.
 _STATUS: Final[Mapping[str, int]] = {
@@ -42,7 +42,8 @@ def answer(value: Any, status: int = 200) -> flask.Response:
 
 def refusal(status: int, code: str, message: str, details: Any = None) -> flask.Response:
     """Answer with an error: `{"error": {"code", "message", "details"}}`."""
-    return answer({"error": {"code": code, "message": message, "details": details or {}}}, status)
+    said = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
+    return answer({"error": {"code": code, "message": said, "details": details or {}}}, status)
 
 
 def refusal_of(error: LeaseholdError) -> flask.Response:
@@ -62,26 +63,3 @@ def guarded(call: Callable[[], flask.Response]) -> flask.Response:
     except Exception:  # noqa: BLE001 - logged whole; the caller gets an answer
         _LOG.exception("a request failed")
         return refusal(500, "internal", "Something failed here; the log has it.")
-
-
-def json_body(request: flask.Request, limit: int = BODY_BYTES) -> Mapping[str, Any]:
-    """Return the JSON object of the body, of at most `limit` bytes; none is an empty one.
-
-    Raises:
-        TooLargeError, InvalidRequestError: it is too large, or no JSON object.
-    """
-    size = request.content_length
-    if size is not None and size > limit:
-        raise TooLargeError(what="the body", size=size, limit=limit)
-    text = request.stream.read(limit + 1) if size is None else request.get_data()
-    if len(text) > limit:
-        raise TooLargeError(what="the body", size=len(text), limit=limit)
-    try:
-        value = pydantic_core.from_json(text, allow_inf_nan=False) if text.strip() else {}
-    except ValueError as error:
-        raise InvalidRequestError(
-            field="body", value=str(error)[:200], allowed="a JSON object"
-        ) from None
-    if not isinstance(value, dict):
-        raise InvalidRequestError(field="body", value=type(value).__name__, allowed="a JSON object")
-    return value

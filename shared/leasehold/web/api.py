@@ -15,9 +15,10 @@ from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.summary import summary_of
 from leasehold.errors import InvalidRequestError
 from leasehold.services.in_force import everything_in_force
-from leasehold.services.read_runs import RunFilter, get_run, list_runs, timeline_of
+from leasehold.services.read_runs import RunFilter, list_runs, read_run, read_timeline
 from leasehold.services.start_run import StartRequest, start_run
-from leasehold.web.answers import answer, guarded, json_body, refusal
+from leasehold.web.answers import answer, guarded, refusal
+from leasehold.web.bodies import drops_rest, json_body
 from leasehold.web.fields import check_known, labels
 from leasehold.web.opening import Opening
 from leasehold.web.operations import answer_batch, answer_operation
@@ -50,6 +51,7 @@ _ROUTES: Final = Map(
 )
 
 
+@drops_rest
 def answer_api(opening: Opening, request: flask.Request) -> flask.Response:
     """Answer a request to the runs API."""
     try:
@@ -106,12 +108,12 @@ def list_(opening: Opening, request: flask.Request) -> flask.Response:
 
 def show(opening: Opening, request: flask.Request, run_id: str) -> flask.Response:  # noqa: ARG001
     """`GET /runs/{id}`: the manifest."""
-    return answer(get_run(opening.engine, run_id))
+    return answer(read_run(opening.engine, run_id))
 
 
 def trace(opening: Opening, request: flask.Request, run_id: str) -> flask.Response:  # noqa: ARG001
     """`GET /runs/{id}/trace`: the whole timeline, oldest first."""
-    events = timeline_of(opening.engine, run_id)
+    events = read_timeline(opening.engine, run_id)
     return answer({"events": [event.model_dump(exclude_none=True) for event in events]})
 
 

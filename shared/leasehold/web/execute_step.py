@@ -12,12 +12,14 @@ from leasehold.domain.manifest import is_run_id
 from leasehold.domain.status import Outcome, Termination
 from leasehold.errors import InvalidRequestError, LeaseholdError
 from leasehold.services.execute_step import Hint, execute_step
-from leasehold.web.answers import answer, json_body, refusal, refusal_of
+from leasehold.web.answers import answer, refusal, refusal_of
+from leasehold.web.bodies import drops_rest, json_body
 from leasehold.web.opening import SHUTDOWN, Opening
 
 _LOG: Final = logging.getLogger("leasehold.execute_step")
 
 
+@drops_rest
 def answer_task(opening: Opening, request: flask.Request) -> flask.Response:
     """Run the attempt that the task names.
 

@@ -24,7 +24,8 @@ from leasehold.services.manage_lease import (
     renew_lease,
     save_checkpoint,
 )
-from leasehold.web.answers import answer, guarded, json_body, refusal, refusal_of
+from leasehold.web.answers import answer, guarded, refusal, refusal_of
+from leasehold.web.bodies import drops_rest, json_body
 from leasehold.web.fields import (
     check_known,
     flag,
@@ -48,6 +49,7 @@ _MAX_WORD: Final = 200
 Body = Mapping[str, Any]
 
 
+@drops_rest
 def answer_lease(opening: Opening, request: flask.Request) -> flask.Response:
     """Answer a call of a worker that runs elsewhere."""
     asked = _ANSWERS.get(request.path)

@@ -15,7 +15,8 @@ from leasehold.errors import InvalidRequestError
 from leasehold.services.batch import MAX_LIMIT, batch
 from leasehold.services.operate import AS_BEFORE, MAX_WORDS, Asked, operate
 from leasehold.services.read_runs import RunFilter
-from leasehold.web.answers import answer, json_body
+from leasehold.web.answers import answer
+from leasehold.web.bodies import json_body
 from leasehold.web.fields import check_known, chosen, flag, labels, part, phrase, text, whole, word
 from leasehold.web.opening import Opening
 
@@ -101,10 +102,10 @@ def actor_of(headers: Headers) -> str:
     Raises:
         InvalidRequestError: the name is not one that a trace can show.
     """
-    signed_in = headers.get(_SIGNED_IN, "").removeprefix("accounts.google.com:")
-    actor = _decoded(signed_in.strip() or headers.get(_NAMED, "").strip() or _NOBODY)
+    signed_in = _decoded(headers.get(_SIGNED_IN, "")).removeprefix("accounts.google.com:").strip()
+    actor = signed_in or _decoded(headers.get(_NAMED, "")).strip() or _NOBODY
     if len(actor) > _MAX_ACTOR or not actor.isprintable():
-        header = _SIGNED_IN if signed_in.strip() else _NAMED
+        header = _SIGNED_IN if signed_in else _NAMED
         allowed = f"at most {_MAX_ACTOR} printable characters"
         raise InvalidRequestError(field=header, value=actor[:_MAX_ACTOR], allowed=allowed)
     return actor

@@ -6,9 +6,11 @@ import flask
 
 from leasehold.services.sweep import sweep
 from leasehold.web.answers import answer, guarded, refusal
+from leasehold.web.bodies import drops_rest
 from leasehold.web.opening import Opening
 
 
+@drops_rest
 def answer_sweep(opening: Opening, request: flask.Request) -> flask.Response:
     """Sweep once; Scheduler comes again, and sooner where more is due."""
     if request.method != "POST":

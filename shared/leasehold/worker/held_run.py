@@ -14,6 +14,7 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import DecideDocument, Document, Write
 from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.manifest import KeptValue, Manifest, Progress, manifest_of, to_document
+from leasehold.domain.masks import masked
 from leasehold.domain.status import Termination
 from leasehold.domain.trace import TraceType, event_of, loss_ref
 from leasehold.errors import (
@@ -173,7 +174,7 @@ class HeldRun:
         """Answer a settlement as the first; nothing else may follow it."""
         if ends:
             return settled
-        run_id, lease_id = self.manifest.run_id, self.fence.lease_id
+        run_id, lease_id = self.manifest.run_id, masked(self.fence.lease_id)
         raise LeaseLostError(lease_id=lease_id, run_id=run_id, known="its attempt is over")
 
     def _write(self, transition: Transition, within: float | None = None) -> Committed[Change]:

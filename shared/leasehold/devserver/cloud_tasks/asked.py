@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 import flask
@@ -11,6 +10,11 @@ from leasehold.devserver.cloud_tasks.reading_queues import check_queue_name
 from leasehold.devserver.cloud_tasks.reading_tasks import VIEWS
 from leasehold.devserver.cloud_tasks.refusals import invalid
 from leasehold.devserver.cloud_tasks.showing import EnumForm, Shown, as_integer, as_name
+from leasehold.errors import InvalidRequestError, TooLargeError
+from leasehold.web.bodies import json_body
+
+#: The largest request that is taken.
+REQUEST_BYTES: Final = 4 * 2**20
 
 _PAGE: Final = 1000
 
@@ -22,10 +26,14 @@ def queue_name(parent: str, queue: str) -> str:
 
 def body() -> Any:
     """Return the JSON of the request, or refuse it."""
+    if "Transfer-Encoding" in flask.request.headers:
+        raise invalid("A body in chunks is not taken here; send it with its Content-Length.")
     try:
-        return json.loads(flask.request.get_data())
-    except (ValueError, RecursionError):
-        raise invalid("Invalid JSON payload received.") from None
+        return json_body(flask.request, REQUEST_BYTES)
+    except TooLargeError:
+        raise invalid(f"Request payload size exceeds the limit: {REQUEST_BYTES} bytes.") from None
+    except InvalidRequestError as error:
+        raise invalid(f"Invalid JSON payload received. {error.message}") from None
 
 
 def enum_form() -> EnumForm:
@@ -36,7 +44,7 @@ def enum_form() -> EnumForm:
 def view() -> str:
     """Return the view of tasks that the caller wants."""
     asked = flask.request.args.get("responseView", "BASIC")
-    return VIEWS.get(int(asked), "BASIC") if asked.isdecimal() else asked
+    return next((name for number, name in VIEWS.items() if asked == str(number)), asked)
 
 
 def page(key: str, rows: list[Shown]) -> Shown:

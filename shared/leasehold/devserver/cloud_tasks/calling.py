@@ -18,6 +18,9 @@ _log = logging.getLogger(__name__)
 #: The worker is not there, or ended while it was listened to: other than one that is only slow.
 _DROPPED: Final = (urllib3.exceptions.ProtocolError, urllib3.exceptions.NewConnectionError)
 
+#: A wait with more digits, in seconds, is none.
+_MAX_DIGITS: Final = 9
+
 
 class Caller:
     """Makes deliveries, from many threads at once.
@@ -72,7 +75,8 @@ class Caller:
         )
         heard = _read_to_end(response, over_at)
         asked = response.headers.get("Retry-After", "")
-        retry_after = timedelta(seconds=int(asked) if asked.isdecimal() else 0)
+        seconds = int(asked) if asked.isdecimal() and len(asked) <= _MAX_DIGITS else 0
+        retry_after = timedelta(seconds=seconds)
         return Answer(response.status if heard else None, retry_after)
 
 

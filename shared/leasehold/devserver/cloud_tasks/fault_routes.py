@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import flask
 
+from leasehold.devserver.cloud_tasks import asked
 from leasehold.devserver.cloud_tasks.faults import Fault
 from leasehold.devserver.cloud_tasks.fields import Fields
 from leasehold.devserver.cloud_tasks.queues import Queues
-from leasehold.devserver.cloud_tasks.refusals import invalid
 
 
 def fault_routes(queues: Queues) -> flask.Blueprint:
@@ -42,11 +41,7 @@ def fault_routes(queues: Queues) -> flask.Blueprint:
 
 
 def _read() -> dict[str, Any]:
-    try:
-        value = json.loads(flask.request.get_data())
-    except ValueError:
-        raise invalid("Invalid JSON payload received.") from None
-    fields = Fields(value, "fault")
+    fields = Fields(asked.body(), "fault")
     kinds = dict(enumerate(Fault))
     ordered: dict[str, Any] = {
         "kind": fields.enum("kind", {place: str(kind) for place, kind in kinds.items()}, ""),

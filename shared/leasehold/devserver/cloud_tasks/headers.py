@@ -4,21 +4,43 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+from collections.abc import Mapping
 from typing import Final
 
+from leasehold.devserver.cloud_tasks.refusals import invalid
 from leasehold.devserver.cloud_tasks.tasks import Attempt, OidcToken
 
-#: What a task may not say itself, in lower case; a prefix ends with a dash.
+#: What a task may not say itself, in lower case; a prefix ends with a dash. The service replaces
+#: or drops it: what it says itself, and what is about one connection.
 RESERVED: Final = (
     "host",
     "content-length",
     "user-agent",
     "connection",
+    "keep-alive",
+    "te",
+    "trailer",
     "transfer-encoding",
+    "upgrade",
+    "expect",
+    "proxy-",
     "x-cloudtasks-",
     "x-google-",
     "x-appengine-",
 )
+
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_TEXT: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*", re.ASCII)
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Refuse a header that no request can carry, or that would begin another one."""
+    for name, text in headers.items():
+        if not _NAME.fullmatch(name):
+            raise invalid(f"HttpRequest.headers: {name!r} is not the name of a header.")
+        if not _TEXT.fullmatch(text):
+            raise invalid(f"HttpRequest.headers: {name} is {text!r}, which no header can carry.")
 
 
 def delivery_headers(attempt: Attempt) -> dict[str, str]:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from leasehold.devserver.cloud_tasks.fields import Fields
+from leasehold.devserver.cloud_tasks.headers import check_headers
 from leasehold.devserver.cloud_tasks.reading_queues import read_retry
 from leasehold.devserver.cloud_tasks.refusals import invalid
+from leasehold.devserver.cloud_tasks.targets import Targets
 from leasehold.devserver.cloud_tasks.tasks import HttpTask, OidcToken
 
 METHODS: Final = dict(
@@ -33,7 +34,13 @@ _OF_TASK_BY_THE_SERVICE: Final = (
 
 
 def read_task(
-    request: Any, queue: str, *, now: datetime, new_name: Callable[[], str], shortest: timedelta
+    request: Any,
+    queue: str,
+    *,
+    now: datetime,
+    new_name: Callable[[], str],
+    shortest: timedelta,
+    targets: Targets,
 ) -> tuple[HttpTask, str]:
     """Read the body of a create.
 
@@ -43,6 +50,7 @@ def read_task(
         now: for the schedule.
         new_name: gives a task without a name its name.
         shortest: the shortest dispatch deadline that is taken.
+        targets: where it may lead.
 
     Returns:
         The task, and the view that was asked for.
@@ -63,7 +71,7 @@ def read_task(
         not_before=_schedule(fields, now),
         deadline=_deadline(fields, shortest),
         retry=None if retry is None else read_retry(retry),
-        **_http_request(http),
+        **_http_request(http, targets),
     )
     fields.end(*_OF_TASK_BY_THE_SERVICE)
     return task, view
@@ -93,28 +101,20 @@ def _deadline(fields: Fields, shortest: timedelta) -> timedelta:
     return deadline
 
 
-def _http_request(fields: Fields) -> dict[str, Any]:
+def _http_request(fields: Fields, targets: Targets) -> dict[str, Any]:
     url = fields.text("url")
     method = fields.enum("httpMethod", METHODS, "POST")
     headers = fields.texts("headers")
     body = fields.octets("body")
     token = _token(fields.object("oidcToken"), url)
     fields.end()
-    if not _is_http(url):
-        raise invalid(f"HttpRequest.url must start with 'http://' or 'https://'; it is '{url}'.")
+    targets.check(url)
+    check_headers(headers)
     if body and method not in {"POST", "PUT", "PATCH"}:
         raise invalid(f"HTTP method {method} cannot have a body.")
     if len(url) + len(body) + sum(map(len, [*headers, *headers.values()])) > TASK_BYTES:
         raise invalid(f"Task size too large: at most {TASK_BYTES} bytes.")
     return {"url": url, "method": method, "headers": headers, "body": body, "token": token}
-
-
-def _is_http(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
 
 
 def _token(fields: Fields | None, url: str) -> OidcToken | None:

@@ -12,6 +12,9 @@ _HTTP: Final = {
     "INTERNAL": 500,
 }
 
+#: A message that repeats what it was sent is cut here.
+_LONGEST: Final = 1000
+
 
 class RefusedError(Exception):
     """A request that is answered with an error.
@@ -22,9 +25,11 @@ class RefusedError(Exception):
     """
 
     def __init__(self, status: str, message: str) -> None:
-        super().__init__(message)
+        cut = message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"
+        said = "".join(letter if letter.isprintable() else " " for letter in cut)
+        super().__init__(said)
         self.status = status
-        self.message = message
+        self.message = said
 
     @property
     def http(self) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any, Final, Self
 
@@ -17,11 +18,15 @@ from leasehold.devserver.cloud_tasks.delivering import Delivering
 from leasehold.devserver.cloud_tasks.faults import Faults, FiredFault
 from leasehold.devserver.cloud_tasks.limits import QueueSettings
 from leasehold.devserver.cloud_tasks.queues import Queues
-from leasehold.devserver.cloud_tasks.surface import make_app
+from leasehold.devserver.cloud_tasks.surface import Surface, make_app
+from leasehold.devserver.cloud_tasks.targets import Targets
 from leasehold.devserver.cloud_tasks.tasks import HttpTask
 from leasehold.ports.clock import Clock
 
 _HOST: Final = "127.0.0.1"  # nobody else's business
+
+#: Whoever says nothing for so long in the middle of a request is not heard any more.
+REQUEST_S: Final = 10.0
 
 
 class CloudTasksDouble:
@@ -37,6 +42,7 @@ class CloudTasksDouble:
         shortest_deadline: the shortest dispatch deadline that is taken; the service: 15 s.
         threads: how many deliveries run at a time at most, over all queues.
         clock: in place of the machine's.
+        targets: hosts beyond this machine that tasks may be delivered to; the service: any.
     """
 
     def __init__(
@@ -47,12 +53,14 @@ class CloudTasksDouble:
         shortest_deadline: timedelta = timedelta(seconds=15),
         threads: int = 128,
         clock: Clock | None = None,
+        targets: Iterable[str] = (),
     ) -> None:
         clock = clock or SystemClock()
         self._queues = Queues(clock, defaults or QueueSettings(), strict=strict)
         self._caller = Caller(connections=threads)
         self._delivering = Delivering(self._queues, self._caller.call, threads)
-        self._app = make_app(self._queues, clock, shortest_deadline)
+        surface = Surface(self._queues, clock, shortest_deadline, Targets(targets))
+        self._app = make_app(surface, self._queues)
         self._server: BaseWSGIServer | None = None
         self._thread: threading.Thread | None = None
 
@@ -70,7 +78,12 @@ class CloudTasksDouble:
             listening.bind((_HOST, port))
             listening.listen(128)
             self._server = make_server(
-                _HOST, port, self._app, threaded=True, request_handler=_Quiet, fd=listening.fileno()
+                _HOST,
+                port,
+                self._app,
+                threaded=True,
+                request_handler=_Handler,
+                fd=listening.fileno(),
             )
         self._thread = threading.Thread(target=self._serve, name="tasks-api", daemon=True)
         self._thread.start()
@@ -130,10 +143,25 @@ class CloudTasksDouble:
         self._server.serve_forever(poll_interval=3600)  # it is woken when it is to stop
 
 
-class _Quiet(WSGIRequestHandler):
-    """Requests are not worth a line each."""
+class _Handler(WSGIRequestHandler):
+    """Neither requests nor those that break off are worth a line each."""
+
+    timeout = REQUEST_S  # for each read; a thread of its own reads
+
+    def make_environ(self) -> Any:
+        """Return what WSGI tells of the request; of a body in chunks there is nothing to read.
+
+        The reader of chunks makes up bytes without end where a connection ends in one.
+        """
+        environ = super().make_environ()
+        if "HTTP_TRANSFER_ENCODING" in environ:
+            environ["wsgi.input"] = io.BytesIO()
+        return environ
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Write nothing."""
+
+    def log_error(self, format: str, *args: Any) -> None:  # noqa: A002 - as its base has it
         """Write nothing."""
 
 

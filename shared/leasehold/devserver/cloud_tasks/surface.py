@@ -20,7 +20,10 @@ from leasehold.devserver.cloud_tasks.reading_queues import check_queue_name, rea
 from leasehold.devserver.cloud_tasks.reading_tasks import read_task
 from leasehold.devserver.cloud_tasks.refusals import RefusedError, invalid
 from leasehold.devserver.cloud_tasks.showing import Shown, show_queue, show_task
+from leasehold.devserver.cloud_tasks.targets import Targets
+from leasehold.devserver.loopback_only import LoopbackOnly
 from leasehold.ports.clock import Clock
+from leasehold.web.bodies import drop_rest
 
 _LOCATION: Final = "/v2/<path:parent>/queues"
 _QUEUE: Final = f"{_LOCATION}/<queue>"
@@ -35,12 +38,16 @@ class Surface:
         queues: what they are about.
         clock: for schedules and for names.
         shortest_deadline: the shortest dispatch deadline that is taken.
+        targets: where tasks may lead.
     """
 
-    def __init__(self, queues: Queues, clock: Clock, shortest_deadline: timedelta) -> None:
+    def __init__(
+        self, queues: Queues, clock: Clock, shortest_deadline: timedelta, targets: Targets
+    ) -> None:
         self._queues = queues
         self._clock = clock
         self._shortest = shortest_deadline
+        self._targets = targets
 
     def routes(self) -> list[tuple[str, str, Callable[..., Shown]]]:
         """Return each route: method, path, and what it does."""
@@ -67,6 +74,7 @@ class Surface:
             now=self._clock.now(),
             new_name=lambda: str(int(self._clock.new_id(), 16)),
             shortest=self._shortest,
+            targets=self._targets,
         )
         return show_task(name, self._queues.add(name, task), view, asked.enum_form())
 
@@ -127,16 +135,17 @@ class Surface:
         return _shown(self._queues.purge(asked.queue_name(parent, queue)))
 
 
-def make_app(queues: Queues, clock: Clock, shortest_deadline: timedelta) -> flask.Flask:
-    """Return the WSGI application."""
+def make_app(surface: Surface, queues: Queues) -> flask.Flask:
+    """Return the WSGI application, for programs of this machine."""
     app = flask.Flask(__name__)
-    app.config["MAX_CONTENT_LENGTH"] = 4 * 2**20
-    for method, path, view in Surface(queues, clock, shortest_deadline).routes():
+    app.wsgi_app = LoopbackOnly(app.wsgi_app)  # type: ignore[method-assign] # as Flask has it
+    for method, path, view in surface.routes():
         app.add_url_rule(path, f"{method} {path}", view, methods=[method])
     app.register_blueprint(fault_routes(queues))
     app.register_error_handler(RefusedError, _refuse)
     app.register_error_handler(HTTPException, _no_route)
     app.register_error_handler(Exception, _broken)
+    app.after_request(_dropped)
     return app
 
 
@@ -144,12 +153,16 @@ def _refuse(error: RefusedError) -> tuple[Shown, int]:
     return error.body(), error.http
 
 
-def _no_route(error: HTTPException) -> tuple[Shown, int]:
+def _no_route(_: HTTPException) -> tuple[Shown, int]:
     """Answer what no route takes; Google knows no 405 either."""
-    if error.code == 413:  # noqa: PLR2004 - Content Too Large
-        return _refuse(invalid("Request payload size exceeds the limit: 4194304 bytes."))
     request = flask.request
     return _refuse(RefusedError("NOT_FOUND", f"No such route: {request.method} {request.path}"))
+
+
+def _dropped(answer: flask.Response) -> flask.Response:
+    """Drop what was not read of the body, for a client that still sends."""
+    drop_rest(flask.request)
+    return answer
 
 
 def _broken(error: Exception) -> tuple[Shown, int]:

@@ -1,0 +1,90 @@
+"""The body of a request: read within bounds, and never left half read."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import pydantic_core
+from werkzeug import Request
+
+from leasehold.errors import InvalidRequestError, TooLargeError
+
+#: A body larger than this is refused unread: an input of 1 MiB, and what stands around it.
+BODY_BYTES: Final = 1024 * 1024 + 64 * 1024
+
+#: What is not wanted is read in blocks of this size, so that a body of any size takes no memory.
+_BLOCK_BYTES: Final = 64 * 1024
+
+Asked = TypeVar("Asked", bound=Request)
+Opened = TypeVar("Opened")
+Answered = TypeVar("Answered")
+
+
+def json_body(request: Request, limit: int = BODY_BYTES) -> Mapping[str, Any]:
+    """Return the JSON object of the body, of at most `limit` bytes; none is an empty one.
+
+    Raises:
+        TooLargeError: it is too large.
+        InvalidRequestError: it did not come whole, or is not a JSON object.
+    """
+    text = _read(request, limit)
+    try:
+        value = pydantic_core.from_json(text, allow_inf_nan=False) if text.strip() else {}
+    except ValueError as error:
+        raise _refused(str(error)[:200], "a JSON object") from None
+    if not isinstance(value, dict):
+        raise _refused(type(value).__name__, "a JSON object")
+    return value
+
+
+def drops_rest(
+    answer: Callable[[Opened, Asked], Answered],
+) -> Callable[[Opened, Asked], Answered]:
+    """Have the rest of the body dropped after `answer`, whatever it read of it.
+
+    The framework would read the rest whole; and a client that still sends while the connection is
+    closed does not get its answer.
+    """
+
+    @functools.wraps(answer)
+    def answer_and_drop(opened: Opened, request: Asked) -> Answered:
+        try:
+            return answer(opened, request)
+        finally:
+            drop_rest(request)
+
+    return answer_and_drop
+
+
+def drop_rest(request: Request) -> None:
+    """Read what is left of the body, block by block, and keep none of it."""
+    with suppress(Exception):  # the sender may be gone, or break off; there is nothing to be lost
+        while request.stream.read(_BLOCK_BYTES):
+            pass
+    request.stream = io.BytesIO()
+
+
+def _read(request: Request, limit: int) -> bytes:
+    """Return the whole body; half a body may be JSON too, and mean something else."""
+    size = request.content_length
+    if size is not None and size > limit:
+        raise TooLargeError(what="the body", size=size, limit=limit)
+    text = bytearray()
+    try:
+        while len(text) <= limit and (block := request.stream.read(_BLOCK_BYTES)):
+            text += block
+    except Exception:  # noqa: BLE001 - each server has its own way to say that the sender broke off
+        raise _refused(f"{len(text)} bytes, then broken off", "a whole body") from None
+    if len(text) > limit:
+        raise TooLargeError(what="the body", size=len(text), limit=limit)
+    if size is not None and len(text) < size:
+        raise _refused(f"{len(text)} of {size} bytes", "a whole body")
+    return bytes(text)
+
+
+def _refused(value: str, allowed: str) -> InvalidRequestError:
+    return InvalidRequestError(field="body", value=value, allowed=allowed)

@@ -1,0 +1,148 @@
+"""Pages of runs: what one odd document says of its creation hides no other, on either store."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.bootstrap import Bundle, boot, load_catalog
+from leasehold.domain.document import Write
+from leasehold.domain.manifest import run_ref
+from leasehold.errors import InvalidRequestError
+from leasehold.ports.documents import Documents
+from leasehold.services.adopt_runs import live_runs
+from leasehold.services.audit import audit
+from leasehold.services.read_runs import RunFilter, list_runs
+from leasehold.services.start_run import StartRequest, start_run
+
+ODD: dict[str, Any] = {
+    "a number": 1_760_000_000,
+    "a fraction": 0.5,
+    "a huge number": 1e300,
+    "true": True,
+    "a word": "yesterday",
+    "two words": "the day before",
+    "no zone": "2026-01-01T00:00:00",
+    "no zone in year 1": "0001-01-01T00:00:00",
+    "another zone in year 1": "0001-01-01T00:00:00+14:00",
+    "no text": "",
+    "a surrogate pair": "\U0001f480",
+    "a list": [1, "a"],
+    "an object": {"seconds": 1},
+    "year 1": datetime(1, 1, 1, tzinfo=UTC),
+    "year 9999": datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC),
+    "nothing": None,
+}
+
+
+@pytest.fixture
+def bundle(documents: Documents, folder: Path) -> Iterator[Bundle]:
+    bundle = boot(
+        {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"},
+        catalog=load_catalog("tests.in_process.sample"),
+        documents=documents,
+        tasks=InProcessTasks(SystemClock()),
+    )
+    yield bundle
+    bundle.runner.heartbeat.close()
+
+
+@pytest.fixture
+def label(unique: str) -> str:
+    return f"team:{unique}"
+
+
+def start(bundle: Bundle, label: str) -> str:
+    key, _, value = label.partition(":")
+    request = StartRequest("three", {"n": 1}, labels={key: value})
+    return start_run(bundle.engine, request).manifest.run_id
+
+
+def spoil(bundle: Bundle, run_id: str, **fields: Any) -> None:
+    bundle.engine.documents.transact(
+        run_ref(run_id), lambda found, _: Write(None, {**(found or {}), **fields})
+    )
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_odd_times_of_creation_hide_no_other_run(bundle: Bundle, label: str, limit: int) -> None:
+    even = []
+    for value in ODD.values():
+        even.append(start(bundle, label))
+        spoil(bundle, start(bundle, label), createdAt=value)
+    even.append(start(bundle, label))
+
+    wanted, token, found = RunFilter(label=label), None, []
+    for _ in range(3 * len(ODD)):
+        page = list_runs(bundle.engine, wanted, limit=limit, page_token=token)
+        found += [run.run_id for run in page.runs]
+        token = page.next_page_token
+        if token is None:
+            break
+
+    assert token is None, "the pages do not end"
+    assert len(found) == len(set(found))
+    assert [run_id for run_id in found if run_id in even] == even[::-1]
+
+
+def token_of(*parts: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        base64.urlsafe_b64encode(f"{at} r-1 00000000".encode()).decode().rstrip("=")
+        for at in ("0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00", "9999-12-31T23:59:59-14:00")
+    ]
+    + [
+        *("", "=", "é", "\x00", "A" * 100_000, "bnVsbA", "W10", "\ud800"),
+        token_of("0001-01-01T00:00:00+14:00", "r-1", "00000000"),
+        token_of({"at": "0001-01-01T00:00:00+14:00"}, "r-1", "00000000"),
+        token_of(1, 2, 3),
+        token_of({}, {}, {}),
+        base64.urlsafe_b64encode(b"[" * 3_000).decode(),
+        base64.urlsafe_b64encode(b"[" + b"9" * 5_000 + b",2,3]").decode(),
+    ],
+    ids=lambda token: ascii(token[:12]),
+)
+def test_a_token_that_is_none_of_ours_is_refused(bundle: Bundle, token: str) -> None:
+    with pytest.raises(InvalidRequestError, match="nextPageToken"):
+        list_runs(bundle.engine, RunFilter(), page_token=token)
+
+
+def test_a_token_whose_time_no_calendar_has_is_refused(bundle: Bundle, label: str) -> None:
+    """It has the mark of its query, so that its time is looked at."""
+    wanted = RunFilter(label=label)
+    for _ in range(2):
+        start(bundle, label)
+    given = list_runs(bundle.engine, wanted, limit=1).next_page_token
+    assert given is not None
+    _, run_id, mark = json.loads(base64.urlsafe_b64decode(given + "=" * (-len(given) % 4)))
+
+    for at in ("0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00", "x", 7, None, "9" * 5_000):
+        with pytest.raises(InvalidRequestError, match="nextPageToken"):
+            list_runs(bundle.engine, wanted, page_token=token_of({"at": at}, run_id, mark))
+
+
+def test_the_audit_and_a_start_get_past_odd_times(
+    bundle: Bundle, label: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both go through all runs, page by page."""
+    monkeypatch.setattr("leasehold.services.audit._PAGE", 1)
+    monkeypatch.setattr("leasehold.services.adopt_runs._PAGE", 1)
+    odd, even = [], start(bundle, label)
+    for value in ODD.values():
+        odd.append(start(bundle, label))
+        spoil(bundle, odd[-1], createdAt=value, alarmAt=value)
+
+    assert even in set(live_runs(bundle.engine))
+    assert set(odd) & {found.run_id for found in audit(bundle.engine)}
