@@ -94,7 +94,7 @@ def test_the_event_of_a_lease_that_was_lost_does_not_tell_it(
     run = engine.show(run_id)
     event = event_of(run, TraceType.LEASE_LOST, run.updated_at, lease_id=lease_id, holder="vm-1")
     engine.engine.documents.transact(
-        loss_ref(run_id, lease_id), lambda _, __: Write(None, to_document(event))
+        loss_ref(run, lease_id), lambda _, __: Write(None, to_document(event))
     )
 
     shown = all_that_is_shown(serve_api, engine, run_id)
