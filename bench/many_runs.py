@@ -57,13 +57,13 @@ class Counting:
         decide: DecideDocument[Answer],
         *,
         if_version: Snapshot | None = None,
-        locked: bool = False,
+        in_transaction: bool = False,
         within: float | None = None,
     ) -> Committed[Answer]:
         """Count the document that is decided on, unless it is known."""
         self.reads += if_version is None
         return self._within.transact(
-            ref, decide, if_version=if_version, locked=locked, within=within
+            ref, decide, if_version=if_version, in_transaction=in_transaction, within=within
         )
 
     def get(self, ref: Ref) -> Snapshot | None:
