@@ -41,6 +41,7 @@ RUNS: Final = Collection(
         ("deadLettered", "createdAt"),
         ("claimable", "alarmAt"),  # only runs that wait for a worker elsewhere are in it
         ("shard", "alarmAt"),  # led by the shard: a timestamp alone caps the writes of a collection
+        ("shard", "status", "alarmAt"),  # leases that are over, however many runs wait
     ),
 )
 TRACE: Final = Collection("trace")

@@ -27,26 +27,31 @@ def redispatch(
     """Give the step a new task, or come back later where the old one is still in its queue.
 
     A queue may refuse the name of a task for a day after it had it, so a lost task is replaced by
-    one of the next generation; a step whose tasks are lost again and again is given up.
+    one of the next generation; a step whose tasks are lost again and again is given up. A task of
+    which nothing can be known is taken to be there, and nothing is written of it: that is for
+    whoever has its queue.
 
     Args:
         manifest: the run.
         now: the store's time.
         rules: the rules in force.
         generation: the dispatch whose task was looked for.
-        in_queue: whether it was found; None: it could not be looked for.
+        in_queue: whether it was found; None: it cannot be known.
         sweep_job_id: the sweep that looked.
     """
     dispatch = manifest.dispatch
     is_due = manifest.alarm_at is not None and manifest.alarm_at <= now
     if not is_due or manifest.lease is not None or dispatch.generation != generation:
         return unchanged(manifest, Outcome.DUPLICATE)
-    if _is_local_by_now(manifest, rules) or (not in_queue and _is_unknown(manifest, rules)):
+    gone = in_queue is False
+    if _is_local_by_now(manifest, rules) or (gone and _is_unknown(manifest, rules)):
         return _again(manifest, now, rules, in_queue)
     lost = dispatch.redispatched + _is_lost(manifest, in_queue=in_queue)
     known = manifest.with_(dispatch=dispatch.with_(redispatched=lost))
     if found := verdict(known, now, rules):
         return dead_letter(manifest, now, rules, found, sweep_job_id=sweep_job_id)
+    if in_queue is None:
+        return unchanged(manifest, Outcome.PARKED)
     if in_queue:
         seen = dispatch.with_(seen_at=now, enqueued=True)
         return change_to(manifest, now, rules, Outcome.PARKED, dispatch=seen)
