@@ -8,9 +8,11 @@ import urllib.request
 from collections.abc import Callable
 from typing import Final
 
+from leasehold.services.sweep import ATTEMPT_DEADLINE
+
 #: Cloud Scheduler ticks once a minute; one machine can afford to look more often.
 TICK_S: Final = 5.0
-_TIMEOUT_S: Final = 60.0
+_TIMEOUT_S: Final = ATTEMPT_DEADLINE.total_seconds()
 
 
 class Scheduler:

@@ -26,6 +26,7 @@ from leasehold.worker.handlers import Handler, handler_of
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.held_run import HeldRun
 from leasehold.worker.outputs import problem_with_output
+from leasehold.worker.side_by_side import side_by_side
 
 #: A server that is told to quit raises SystemExit in the main thread; the signal is noted within
 #: this time.
@@ -95,6 +96,10 @@ class InlineRunner:
             thread.start()
         for thread in threads:
             thread.join()
+
+    def side_by_side(self, take: Callable[[], Callable[[], None] | None], at_most: int) -> None:
+        """Make the calls that `take` gives, at most so many at a time, until it gives none."""
+        side_by_side(take, at_most)
 
     def run(self, held: HeldRun, step: StepHandler, given: str) -> Result:
         """Call the handler and judge what it does; do not begin what is to stop already."""

@@ -167,7 +167,10 @@ def test_a_lease_of_a_file_of_version_2_is_found_by_its_end(old: Path) -> None:
     documents.close()
 
     assert [each.ref.id for each in found] == ["r-1"]
-    assert (version_of(old), "runs_shard_status_alarmAt" in columns_and_indexes(old)[1]) == (3, True)
+    assert (version_of(old), "runs_shard_status_alarmAt" in columns_and_indexes(old)[1]) == (
+        3,
+        True,
+    )
 
 
 def test_an_upgraded_file_has_what_a_fresh_one_has(old: Path, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from leasehold.services.engine import Engine
 from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock
+from leasehold.worker.side_by_side import side_by_side
 
 FILE = Path(__file__).parents[3] / "infra" / "firestore.indexes.json"
 DECLARED: Mapping[str, Any] = json.loads(FILE.read_text())
@@ -66,7 +67,10 @@ def asked_by_services() -> list[Query]:
     """Return what is asked for lists, however they are filtered, live runs, alarms and claims."""
     documents = AskedDocuments()
     catalog = SimpleNamespace(steps=Registry("dispatch", [REMOTE]))
-    parts = SimpleNamespace(documents=documents, clock=FrozenClock(), catalog=catalog)
+    runner = SimpleNamespace(side_by_side=side_by_side)
+    parts = SimpleNamespace(
+        documents=documents, clock=FrozenClock(), catalog=catalog, runner=runner
+    )
     engine = cast("Engine", parts)
     for count in range(len(FILTERS) + 1):
         for names in itertools.combinations(FILTERS, count):
