@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -27,7 +28,12 @@ from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
 from leasehold.registry.registry import Registry
-from leasehold.services.adopt_runs import adopt_all, adopt_run
+from leasehold.services.adopt_runs import (
+    adopt_all,
+    adopt_run,
+    parked_runs,
+    take_up_dispatched,
+)
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step, work_on
 from leasehold.services.read_runs import get_run, timeline_of
@@ -42,6 +48,9 @@ _LOG: Final = logging.getLogger("leasehold.in_process")
 
 #: How often runs are looked for whose alarm is due.
 TICK_S: Final = 1.0
+
+#: How long one sweep begins to attend to runs: the engine may be closed meanwhile.
+_SWEEP_TIME: Final = timedelta(seconds=5)
 
 #: How long threads may take to end once the leases of their runs are settled.
 _SETTLING_S: Final = 1.0
@@ -81,11 +90,12 @@ class InProcessEngine:
         catalog = None
         if steps is not None and pipelines is not None:
             catalog = Catalog(steps=steps, pipelines=pipelines, gates=gates)
-        self._mine: set[str] = set()  # the runs that this engine is to bring to rest
-        self._swept_at = -math.inf
+        self._mine: set[str] = set()  # the runs that this engine is to bring to their end
+        self._looked_at = -math.inf
         self._listeners: list[Callable[[Manifest], object]] = []
         self._closing = threading.Event()
         clock = clock or SystemClock()
+        self._dispatched_since = clock.now()
         self._queue = InProcessTasks(clock)
         self._bundle: Bundle = boot(
             environ,
@@ -98,6 +108,7 @@ class InProcessEngine:
             goes_on=lambda: not self._closing.is_set(),
         )
         self.engine: Engine = self._bundle.engine
+        self._width = max(1, workers)
         self._threads = [
             threading.Thread(target=self._work, name=f"worker-{number}", daemon=True)
             for number in range(workers)
@@ -140,15 +151,18 @@ class InProcessEngine:
         adopt_run(self.engine, run_id, is_gone=_is_gone)
 
     def adopt_all(self) -> int:
-        """Take up every live run of the store, as after a restart; return how many."""
+        """Take up every live run of the store, as after a restart; return how many.
+
+        Those that a person holds are not counted; they go on here once they are let go.
+        """
         adopted = adopt_all(self.engine, is_gone=_is_gone)
-        self._mine |= adopted
+        self._mine.update(adopted, parked_runs(self.engine))
         return len(adopted)
 
     def run_until_idle(self) -> int:
         """Run all that is due now, in this thread; return how many tasks that were."""
         ran = 0
-        self._sweep()
+        self._look()
         while task := self._queue.take_due():
             execute_step(self.engine, Hint(task.run_id, task.generation))
             ran += 1
@@ -246,21 +260,27 @@ class InProcessEngine:
         """Look for runs of this engine that nobody moves any more."""
         while not self._closing.wait(TICK_S):
             try:
-                self._sweep()
+                self._look()
             except LeaseholdError as error:
                 _LOG.warning("the sweep failed, again in %s s: %s", TICK_S, error)
 
-    def _sweep(self) -> None:
+    def _look(self) -> None:
+        """Take up what others dispatched of the runs of this engine, and sweep them."""
         now = self.engine.clock.monotonic()
-        if self._mine and now - self._swept_at >= TICK_S:
-            self._swept_at = now
-            sweep(self.engine, among=self._mine)
+        if not self._mine or now - self._looked_at < TICK_S:
+            return
+        self._looked_at = now
+        self._dispatched_since = take_up_dispatched(
+            self.engine, among=self._mine, since=self._dispatched_since
+        )
+        sweep(self.engine, among=self._mine, time=_SWEEP_TIME, width=self._width)
 
     def _observe(self, change: Change) -> None:
         if change.outcome is Outcome.STARTED:
             self._mine.add(change.manifest.run_id)
-        if change.manifest.alarm_at is None:
+        if change.manifest.is_terminal:
             self._mine.discard(change.manifest.run_id)
+        if change.manifest.alarm_at is None:
             for tell in tuple(self._listeners):
                 tell(change.manifest)
 
