@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -137,9 +138,14 @@ class InProcessEngine:
         """Start a run and run it in this thread; return it as its attempts here left it.
 
         It is at rest then, unless it waits for a retry or for another worker.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C came while a handler ran; its attempt was released, and the
+                run can go on.
         """
         begun = begin(self.engine, StartRequest(pipeline, input), eager=True)
-        return work_on(self.engine, begun).manifest
+        with self._telling_interrupts():
+            return work_on(self.engine, begun).manifest
 
     def adopt(self, run_id: str) -> None:
         """Take up a run where another process left it.
@@ -160,11 +166,16 @@ class InProcessEngine:
         return len(adopted)
 
     def run_until_idle(self) -> int:
-        """Run all that is due now, in this thread; return how many tasks that were."""
+        """Run all that is due now, in this thread; return how many tasks that were.
+
+        Raises:
+            KeyboardInterrupt: as `run`.
+        """
         ran = 0
         self._look()
         while task := self._queue.take_due():
-            execute_step(self.engine, Hint(task.run_id, task.generation))
+            with self._telling_interrupts():
+                execute_step(self.engine, Hint(task.run_id, task.generation))
             ran += 1
         return ran
 
@@ -237,6 +248,14 @@ class InProcessEngine:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @contextlib.contextmanager
+    def _telling_interrupts(self) -> Iterator[None]:
+        """Raise in the end what interrupted a handler inside, whose attempt is released then."""
+        try:
+            yield
+        finally:
+            self._bundle.runner.raise_interrupt()
 
     def _work(self) -> None:
         """Run tasks until the queue closes; what a step owes is exchanged for the next task."""
