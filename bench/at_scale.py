@@ -29,7 +29,6 @@ from bench.measuring import Figure, figure, report
 from leasehold.bootstrap import boot
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
-from leasehold.errors import StoreUnavailableError
 from leasehold.services.batch import MAX_LIMIT, batch
 from leasehold.services.operate import Asked
 from leasehold.services.read_runs import RunFilter, list_runs
@@ -39,9 +38,7 @@ from tests.emulators import MissingEmulatorError, firestore_host
 PAGE: Final = 50
 PAGE_READS: Final = 60
 BACKLOG: Final = 5000
-HALTED: Final = 75  # EX_TEMPFAIL: the same may succeed later
 KILLS: Final = (1, 150, 37, 211, 99)  # after so many runs, one after the other
-TRIES: Final = 10
 SMALL: Final = 1000  # active runs of the small store
 
 FILTERS: Final[Mapping[str, RunFilter]] = {
@@ -82,7 +79,8 @@ def recreate(kills: Sequence[int], place: Place, dead: int) -> tuple[int, int]:
         place: the store.
         dead: how many dead runs it has.
     """
-    ends = [_batch_to_its_end(place, kill_after) for kill_after in (*kills, None)]
+    ends = [_batch(place, kill_after) for kill_after in (*kills, None)]
+    assert set(ends) <= {0, None}, ends
     asked = Asked(Operation.RECREATE, "bench")
     assert batch(place.engine, asked, DEAD, limit=MAX_LIMIT).matched == 0, "something was left"
     olds = {run.run_id: run for run in _all(place, DEAD)}
@@ -91,16 +89,6 @@ def recreate(kills: Sequence[int], place: Place, dead: int) -> tuple[int, int]:
     assert all(len(run.recreated_as) == 1 for run in olds.values())
     assert {run.run_id for run in news} == {run.recreated_as[0] for run in olds.values()}
     return len(news), ends.count(None)
-
-
-def _batch_to_its_end(place: Place, kill_after: int | None) -> int | None:
-    """Give the batch again where it came to a halt; return its exit code, None: it was killed."""
-    for _ in range(TRIES):
-        code = _batch(place, kill_after)
-        if code != HALTED:
-            break
-    assert code in {0, None}, code
-    return code
 
 
 def _batch(place: Place, kill_after: int | None) -> int | None:
@@ -128,16 +116,9 @@ def _all(place: Place, wanted: RunFilter) -> list[Manifest]:
 
 
 def serve_a_batch() -> int:
-    """Recreate the dead runs of the store of the environment, a line each; return the exit code.
-
-    Firestore keeps the locks of a process that was killed for a minute: the batch comes to a halt
-    there, and is given again, as a person would.
-    """
+    """Recreate the dead runs of the store of the environment, a line each; return the exit code."""
     engine = boot(tasks=OwnTasks(), observe=lambda _: print("recreated", flush=True)).engine
-    try:
-        batch(engine, Asked(Operation.RECREATE, "bench"), DEAD, limit=MAX_LIMIT)
-    except StoreUnavailableError:
-        return HALTED
+    batch(engine, Asked(Operation.RECREATE, "bench"), DEAD, limit=MAX_LIMIT)
     return 0
 
 
