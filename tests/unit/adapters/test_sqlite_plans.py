@@ -52,7 +52,7 @@ SERVED_BY = {
             range=Range("alarmAt", below=NOW),
             after=BEHIND,
         ),
-        "runs_shard_status_alarmAt",
+        "runs_shard_alarmAt",
     ),
     "live runs": (
         Query(**ALARMS, range=Range("alarmAt", at_least=NOW), after=BEHIND),

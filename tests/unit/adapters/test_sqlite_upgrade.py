@@ -1,4 +1,4 @@
-"""A file of an older schema: version 1 knew no steps that remote workers claim."""
+"""A file of schema version 1, which knew no steps that workers elsewhere claim."""
 
 from __future__ import annotations
 
@@ -141,36 +141,13 @@ def old(path: Path) -> Path:
     return path
 
 
-def test_a_file_of_version_1_becomes_one_of_version_3_when_it_is_opened(old: Path) -> None:
+def test_a_file_of_version_1_becomes_one_of_version_2_when_it_is_opened(old: Path) -> None:
     SqliteDocuments(old, SystemClock()).close()
 
     columns, indexes = columns_and_indexes(old)
-    assert version_of(old) == 3
+    assert version_of(old) == 2
     assert "claimable" in columns
-    assert {"runs_claimable_alarmAt", "runs_shard_status_alarmAt"} <= indexes
-
-
-def test_a_lease_of_a_file_of_version_2_is_found_by_its_end(old: Path) -> None:
-    """Version 2 had no index of leases; the runs that are there are in it at once."""
-    SqliteDocuments(old, SystemClock()).close()
-    file = sqlite3.connect(old)
-    file.execute('DROP INDEX "runs_shard_status_alarmAt"')
-    file.execute("UPDATE runs SET status = 'IN_PROGRESS'")
-    file.execute("PRAGMA user_version = 2")
-    file.commit()
-    file.close()
-
-    documents = SqliteDocuments(old, SystemClock())
-    found = documents.query(
-        Query("runs", order_by="alarmAt", equal={"shard": 9, "status": "IN_PROGRESS"})
-    )
-    documents.close()
-
-    assert [each.ref.id for each in found] == ["r-1"]
-    assert (version_of(old), "runs_shard_status_alarmAt" in columns_and_indexes(old)[1]) == (
-        3,
-        True,
-    )
+    assert "runs_claimable_alarmAt" in indexes
 
 
 def test_an_upgraded_file_has_what_a_fresh_one_has(old: Path, tmp_path: Path) -> None:
@@ -247,7 +224,7 @@ def test_processes_can_upgrade_a_file_at_the_same_moment(tmp_path: Path) -> None
     assert [process.exitcode for process in processes] == [0, 0]
     for number in range(8):
         file = sqlite3.connect(tmp_path / f"{number}.db")
-        assert file.execute("PRAGMA user_version").fetchone() == (3,)
+        assert file.execute("PRAGMA user_version").fetchone() == (2,)
         assert file.execute("SELECT count(*) FROM runs").fetchone() == (3,)
         assert file.execute("SELECT count(*) FROM runs WHERE claimable IS NULL").fetchone() == (3,)
         file.close()
@@ -275,7 +252,7 @@ def test_a_program_of_version_1_that_has_the_file_open_works_on(old: Path) -> No
 def test_a_file_of_the_next_version_is_refused_with_both_and_not_touched(old: Path) -> None:
     """As a program of version 1 refuses one of version 2: it would understand runs by half."""
     newer = sqlite3.connect(old)
-    newer.execute("PRAGMA user_version = 4")
+    newer.execute("PRAGMA user_version = 3")
     newer.close()
     before = old.read_bytes()
 
@@ -283,7 +260,7 @@ def test_a_file_of_the_next_version_is_refused_with_both_and_not_touched(old: Pa
         SqliteDocuments(old, SystemClock())
 
     assert refused.value.message == (
-        f"The store {old} has schema version 4; this Leasehold knows 3 and older. "
+        f"The store {old} has schema version 3; this Leasehold knows 2 and older. "
         "Upgrade Leasehold, or choose another LEASEHOLD_STORE."
     )
     assert old.read_bytes() == before

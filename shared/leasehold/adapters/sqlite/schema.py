@@ -18,8 +18,8 @@ from leasehold.domain.collections import Collection
 from leasehold.domain.document import Document
 from leasehold.errors import StoreUnavailableError, StoreVersionError
 
-#: 2: runs have `claimable`. 3: leases that are over have an index of their own.
-SCHEMA_VERSION: Final = 3
+#: 2: runs have `claimable`.
+SCHEMA_VERSION: Final = 2
 
 #: "LHLD" in the header of the file: it tells a store from the database of another program.
 APPLICATION_ID: Final = 0x4C484C44
