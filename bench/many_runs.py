@@ -34,6 +34,8 @@ _LATER: Final = timedelta(hours=6)
 _EARLIER: Final = timedelta(minutes=10)
 _VM_STEPS: Final = 100
 
+_NUMBERS: Final = itertools.count()  # so that runs are spread over the shards alike each time
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
@@ -48,7 +50,7 @@ class Counting:
     """The documents port, which counts the documents it gives: what Firestore has paid for."""
 
     def __init__(self, within: Documents) -> None:
-        self._within = within
+        self.within = within
         self.reads = 0
 
     def transact(
@@ -57,33 +59,34 @@ class Counting:
         decide: DecideDocument[Answer],
         *,
         if_version: Snapshot | None = None,
-        locked: bool = False,
+        in_transaction: bool = False,
         within: float | None = None,
     ) -> Committed[Answer]:
         """Count the document that is decided on, unless it is known."""
-        self.reads += if_version is None
-        return self._within.transact(
-            ref, decide, if_version=if_version, locked=locked, within=within
+        if if_version is None:
+            self.reads += 1
+        return self.within.transact(
+            ref, decide, if_version=if_version, in_transaction=in_transaction, within=within
         )
 
     def get(self, ref: Ref) -> Snapshot | None:
         """Count one."""
         self.reads += 1
-        return self._within.get(ref)
+        return self.within.get(ref)
 
     def query(self, query: Query) -> Sequence[Snapshot]:
         """Count what is found; a query that finds nothing costs one."""
-        found = self._within.query(query)
+        found = self.within.query(query)
         self.reads += max(1, len(found))
         return found
 
     def delete(self, ref: Ref) -> None:
         """Delete the document."""
-        self._within.delete(ref)
+        self.within.delete(ref)
 
     def close(self) -> None:
         """Close the store."""
-        self._within.close()
+        self.within.close()
 
 
 class SteppedSqlite(SqliteDocuments):
@@ -160,7 +163,7 @@ def _fill(store: Documents, engine: Engine, size: Size, *, at_once: int) -> None
         _create(store, creates)
 
 
-def _create(store: Documents, creates: dict[Ref, Document]) -> None:
+def _create(store: Documents | Counting, creates: dict[Ref, Document]) -> None:
     store.transact(run_ref("nobody"), lambda _, __: Write(None, creates=creates))
 
 
@@ -179,6 +182,23 @@ def _runs(engine: Engine, size: Size) -> Iterator[Manifest]:
     dead = _dead(engine, now)
     for _, run_id, at in zip(range(size.dead), ids, born, strict=False):
         yield _named(dead, run_id, at, (COMMON, RARE))
+
+
+def waiting_or_held(place: Place, how_many: int, *, held: bool) -> Iterator[Manifest]:
+    """Yield runs that are due: of workers that are not heard of any more, or in a queue."""
+    now, engine = CLOCK.now(), place.engine
+    run = _held(engine, now) if held else _waiting(engine, now)
+    due = _moved(run, now - _EARLIER, engine)
+    for number in itertools.islice(_NUMBERS, how_many):
+        yield _named(due, f"due-{number:08d}", now - _EARLIER, ())
+
+
+def put(place: Place, *runs: Iterable[Manifest]) -> None:
+    """Write the runs."""
+    every = itertools.chain(*runs)
+    while batch := list(itertools.islice(every, 400)):
+        creates = {run_ref(run.run_id): to_document(run) for run in batch}
+        _create(place.counting, creates)
 
 
 def _named(run: Manifest, run_id: str, at: datetime, labels: Iterable[str]) -> Manifest:

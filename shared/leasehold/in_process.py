@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -26,7 +28,12 @@ from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
 from leasehold.registry.registry import Registry
-from leasehold.services.adopt_runs import adopt_all, adopt_run
+from leasehold.services.adopt_runs import (
+    adopt_all,
+    adopt_run,
+    parked_runs,
+    take_up_dispatched,
+)
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step, work_on
 from leasehold.services.read_runs import get_run, timeline_of
@@ -41,6 +48,9 @@ _LOG: Final = logging.getLogger("leasehold.in_process")
 
 #: How often runs are looked for whose alarm is due.
 TICK_S: Final = 1.0
+
+#: How long one sweep begins to attend to runs: the engine may be closed meanwhile.
+_SWEEP_TIME: Final = timedelta(seconds=5)
 
 #: How long threads may take to end once the leases of their runs are settled.
 _SETTLING_S: Final = 1.0
@@ -80,11 +90,12 @@ class InProcessEngine:
         catalog = None
         if steps is not None and pipelines is not None:
             catalog = Catalog(steps=steps, pipelines=pipelines, gates=gates)
-        self._mine: set[str] = set()  # the runs that this engine is to bring to rest
-        self._swept_at = -math.inf
+        self._mine: set[str] = set()  # the runs that this engine is to bring to their end
+        self._looked_at = -math.inf
         self._listeners: list[Callable[[Manifest], object]] = []
         self._closing = threading.Event()
         clock = clock or SystemClock()
+        self._dispatched_since = clock.now()
         self._queue = InProcessTasks(clock)
         self._bundle: Bundle = boot(
             environ,
@@ -97,6 +108,7 @@ class InProcessEngine:
             goes_on=lambda: not self._closing.is_set(),
         )
         self.engine: Engine = self._bundle.engine
+        self._width = max(1, workers)
         self._threads = [
             threading.Thread(target=self._work, name=f"worker-{number}", daemon=True)
             for number in range(workers)
@@ -125,9 +137,14 @@ class InProcessEngine:
         """Start a run and run it in this thread; return it as its attempts here left it.
 
         It is at rest then, unless it waits for a retry or for another worker.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C came while a handler ran; its attempt was released, and the
+                run can go on.
         """
         begun = begin(self.engine, StartRequest(pipeline, input), eager=True)
-        return work_on(self.engine, begun).manifest
+        with self._telling_interrupts():
+            return work_on(self.engine, begun).manifest
 
     def adopt(self, run_id: str) -> None:
         """Take up a run where another process left it.
@@ -139,17 +156,25 @@ class InProcessEngine:
         adopt_run(self.engine, run_id, is_gone=_is_gone)
 
     def adopt_all(self) -> int:
-        """Take up every live run of the store, as after a restart; return how many."""
+        """Take up every live run of the store, as after a restart; return how many.
+
+        Those that a person holds are not counted; they go on here once they are let go.
+        """
         adopted = adopt_all(self.engine, is_gone=_is_gone)
-        self._mine |= adopted
+        self._mine.update(adopted, parked_runs(self.engine))
         return len(adopted)
 
     def run_until_idle(self) -> int:
-        """Run all that is due now, in this thread; return how many tasks that were."""
+        """Run all that is due now, in this thread; return how many tasks that were.
+
+        Raises:
+            KeyboardInterrupt: as `run`.
+        """
         ran = 0
-        self._sweep()
+        self._look()
         while task := self._queue.take_due():
-            execute_step(self.engine, Hint(task.run_id, task.generation))
+            with self._telling_interrupts():
+                execute_step(self.engine, Hint(task.run_id, task.generation))
             ran += 1
         return ran
 
@@ -223,6 +248,14 @@ class InProcessEngine:
     ) -> None:
         self.close()
 
+    @contextlib.contextmanager
+    def _telling_interrupts(self) -> Iterator[None]:
+        """Raise in the end what interrupted a handler inside, whose attempt is released then."""
+        try:
+            yield
+        finally:
+            self._bundle.runner.raise_interrupt()
+
     def _work(self) -> None:
         """Run tasks until the queue closes; what a step owes is exchanged for the next task."""
         owed = OwedTasks()
@@ -245,22 +278,28 @@ class InProcessEngine:
         """Look for runs of this engine that nobody moves any more."""
         while not self._closing.wait(TICK_S):
             try:
-                self._sweep()
+                self._look()
             except Exception as error:  # noqa: BLE001 - nobody else would look for them
                 log = _LOG.warning if isinstance(error, LeaseholdError) else _LOG.exception
                 log("the sweep failed, again in %s s: %s", TICK_S, error)
 
-    def _sweep(self) -> None:
+    def _look(self) -> None:
+        """Take up what others dispatched of the runs of this engine, and sweep them."""
         now = self.engine.clock.monotonic()
-        if self._mine and now - self._swept_at >= TICK_S:
-            self._swept_at = now
-            sweep(self.engine, among=self._mine)
+        if not self._mine or now - self._looked_at < TICK_S:
+            return
+        self._looked_at = now
+        self._dispatched_since = take_up_dispatched(
+            self.engine, among=self._mine, since=self._dispatched_since
+        )
+        sweep(self.engine, among=self._mine, time=_SWEEP_TIME, width=self._width)
 
     def _observe(self, change: Change) -> None:
         if change.outcome is Outcome.STARTED:
             self._mine.add(change.manifest.run_id)
-        if change.manifest.alarm_at is None:
+        if change.manifest.is_terminal:
             self._mine.discard(change.manifest.run_id)
+        if change.manifest.alarm_at is None:
             for tell in tuple(self._listeners):
                 tell(change.manifest)
 

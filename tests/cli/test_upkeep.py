@@ -95,21 +95,52 @@ def test_a_sweep_of_a_store_that_is_not_there_makes_none(shell: Shell) -> None:
     assert shell.files() == ["shop.py"]
 
 
-def test_a_sweep_attends_to_what_is_due(
-    shell: Shell, run_id: str, documents: SqliteDocuments
-) -> None:
-    """The task of the run was lost with the process that recorded it."""
+def overdue(documents: SqliteDocuments, run_id: str, **fields: Any) -> None:
+    """Let an hour have passed since the run was last written."""
     long_ago = SystemClock().now() - timedelta(hours=1)
     found = documents.get(run_ref(run_id))
     assert found is not None
-    overdue = {**found.document["dispatch"], "notBefore": long_ago}
-    write(documents, run_id, alarmAt=long_ago, dispatch=overdue)
+    dispatch = {**found.document["dispatch"], "notBefore": long_ago}
+    write(documents, run_id, alarmAt=long_ago, dispatch=dispatch, **fields)
+
+
+def test_a_sweep_attends_to_what_is_due(
+    shell: Shell, run_id: str, documents: SqliteDocuments
+) -> None:
+    """The worker of the run died an hour ago."""
+    long_ago = SystemClock().now() - timedelta(hours=1)
+    lease = {
+        "leaseId": "lease-1",
+        "holder": "elsewhere",
+        "acquiredAt": long_ago - timedelta(seconds=30),
+        "expiresAt": long_ago,
+        "maxExpiresAt": long_ago,
+    }
+    overdue(documents, run_id, status="IN_PROGRESS", lease=lease, heartbeatAt=long_ago)
 
     done = shell.run("sweep")
     again = shell.json("sweep")
 
     assert done.returncode == 0
-    assert "redispatched: 1\n" in done.stdout
+    assert "recovered: 1\n" in done.stdout
     assert only_line(done.stderr).startswith("They wait for a worker; this runs them")
     assert again == NOTHING
     assert shell.json("show", run_id)["dispatch"]["generation"] == 2
+
+
+def test_a_sweep_that_has_no_queue_leaves_what_waits_to_whoever_has_it(
+    shell: Shell, run_id: str, documents: SqliteDocuments
+) -> None:
+    """By cron it would write a generation and an event each minute, for each run that waits."""
+    overdue(documents, run_id)
+    before = documents.get(run_ref(run_id))
+
+    done, again = shell.run("sweep"), shell.json("sweep")
+
+    after = documents.get(run_ref(run_id))
+    assert before is not None
+    assert after is not None
+    assert (done.returncode, after.version) == (0, before.version)
+    assert only_line(done.stderr).startswith("They wait for a worker; this runs them")
+    assert again == NOTHING | {"stillQueued": 1, "documentsRead": 1}
+    assert shell.story(run_id) == ["run_started"]

@@ -70,15 +70,6 @@ ARTIFACTS: Final[Mapping[str, Callable[[Path], AbstractContextManager[Artifacts]
 }
 
 
-def crowd(kind: str, *, locked: bool) -> tuple[int, int]:
-    """Return how many threads are to count on one document, and up to where.
-
-    The emulator sees no deadlock: two who read under a lock and both write wait 2 s each, then one
-    of them or both are sent away. Firestore itself does that in milliseconds.
-    """
-    return (2, 6) if kind == "firestore" and locked else (8, 400)
-
-
 def put(document: Document) -> DecideDocument[None]:
     """Decide that the document is to be stored, whatever is there."""
     return lambda _, __: Write(None, document)

@@ -9,7 +9,7 @@ import pytest
 from leasehold.domain.document import Ref, Write
 from leasehold.errors import DocumentExistsError, VersionConflictError
 from leasehold.ports.documents import Documents, Query
-from tests.conformance.stores import count_up, crowd, one_more, put
+from tests.conformance.stores import count_up, one_more, put
 
 
 def count_of(documents: Documents, ref: Ref) -> int:
@@ -18,13 +18,13 @@ def count_of(documents: Documents, ref: Ref) -> int:
     return int(found.document["count"])
 
 
-@pytest.mark.parametrize("locked", [False, True])
-def test_threads_lose_no_update(kind: str, documents: Documents, ref: Ref, locked: bool) -> None:
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_threads_lose_no_update(documents: Documents, ref: Ref, in_transaction: bool) -> None:
     """Each answer is there once: no two of them decided on the same document."""
-    how_many, end = crowd(kind, locked=locked)
+    how_many, end = 8, 400
 
     def count(_: int) -> int:
-        return documents.transact(ref, one_more, locked=locked).answer
+        return documents.transact(ref, one_more, in_transaction=in_transaction).answer
 
     with ThreadPoolExecutor(how_many) as threads:
         answers = list(threads.map(count, range(end)))

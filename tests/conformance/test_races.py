@@ -80,7 +80,7 @@ class Run:
     def claim(self, lease_id: str) -> Change:
         claim = partial(lifecycle.claim, rules=RULES, lease_id=lease_id, holder=lease_id)
         decide = on_run(self.ref.id, claim)
-        return self.documents.transact(self.ref, decide, locked=True).answer
+        return self.documents.transact(self.ref, decide, in_transaction=True).answer
 
     def expired(self) -> None:
         """Set the end of the lease back, as if its time had passed."""

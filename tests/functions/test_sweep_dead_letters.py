@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import zlib
 
 import pytest
@@ -13,7 +14,8 @@ from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.task import Task
 from leasehold.errors import StoreUnavailableError
-from leasehold.services.sweep import PAGE, sweep
+from leasehold.services.due_runs import PAGE
+from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.functions.conftest import Function, spoil
 from tests.in_process.sample import PIPELINES, STEPS
@@ -23,6 +25,8 @@ NOTHING = {
     "byReason": {},
     "recovered": 0,
     "redispatched": 0,
+    "stillQueued": 0,
+    "unattended": 0,
     "reannounced": 0,
     "archived": 0,
     "documentsRead": 0,
@@ -61,17 +65,48 @@ def test_a_dispatch_whose_task_is_lost_gets_a_new_one(
     assert [event.type for event in engine.trace(run.run_id)][-1] == "step_redispatched"
 
 
-def test_more_due_runs_than_a_page_are_said_to_be_more(
+def test_one_call_goes_on_until_nothing_is_due(
     long_ago: InProcessEngine, sweep_dead_letters: Function
 ) -> None:
+    """Cloud Scheduler reads no answer: it would not call again where more is due."""
     with long_ago:
         for number in range(103):
             long_ago.start("three", {"n": number})
 
     first, second = sweep_dead_letters.post(), sweep_dead_letters.post()
 
-    assert (first[1]["redispatched"], first[1]["more"]) == (100, True)
-    assert (second[1]["redispatched"], second[1]["more"]) == (3, False)
+    assert first == (200, NOTHING | {"redispatched": 103, "documentsRead": 103})
+    assert second == (200, NOTHING)
+
+
+def test_what_a_sweep_did_is_one_line_of_the_log(
+    long_ago: InProcessEngine, sweep_dead_letters: Function, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A sweep that found nothing due writes none, whatever it is called by and how often."""
+    with long_ago:
+        for number in range(2):
+            long_ago.start("away", {"n": number})
+        long_ago.run_until_idle()
+        long_ago.start("three", {"n": 4})
+
+    sweep_dead_letters.post()
+    sweep_dead_letters.post()
+
+    lines = [json.loads(record.message) for record in caplog.records if "{" in record.message]
+    (line,) = [line for line in lines if line["event"] == "SWEEP_FINISHED"]
+    (job_id,) = {each["sweepJobId"] for each in lines}
+    assert line == {
+        "severity": "INFO",
+        "message": "sweep: 0 recovered, 1 redispatched, 0 still queued, "
+        "2 (2 NEVER_STARTED) given up, 0 unattended",
+        "event": "SWEEP_FINISHED",
+        "sweepJobId": job_id,
+        **NOTHING,
+        "deadLettered": 2,
+        "byReason": {"NEVER_STARTED": 2},
+        "redispatched": 1,
+        "documentsRead": 3,
+    }
 
 
 def test_a_sweep_is_posted(sweep_dead_letters: Function) -> None:

@@ -25,7 +25,7 @@ class AbsentDocuments:
         decide: DecideDocument[Answer],
         *,
         if_version: Snapshot | None = None,  # noqa: ARG002 - the port's shape
-        locked: bool = False,  # noqa: ARG002 - the port's shape
+        in_transaction: bool = False,  # noqa: ARG002 - the port's shape
         within: float | None = None,  # noqa: ARG002 - the port's shape
     ) -> Committed[Answer]:
         """Decide on nothing, and forget what was decided."""

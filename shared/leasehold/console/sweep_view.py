@@ -15,18 +15,7 @@ def sweep(*, as_json: bool) -> None:
     with to_change() as bundle:
         swept = sweep_runs(bundle.engine)
     if as_json:
-        answer_json(
-            {
-                "deadLettered": swept.dead_lettered,
-                "byReason": swept.by_reason,
-                "recovered": swept.recovered,
-                "redispatched": swept.redispatched,
-                "reannounced": 0,
-                "archived": 0,
-                "documentsRead": swept.documents_read,
-                "more": swept.more,
-            }
-        )
+        answer_json(swept.counts())
         return
     reasons = ", ".join(f"{count} {reason}" for reason, count in swept.by_reason.items())
     given_up = f"{swept.dead_lettered} ({reasons})" if reasons else str(swept.dead_lettered)
@@ -34,12 +23,15 @@ def sweep(*, as_json: bool) -> None:
         [
             ("recovered", str(swept.recovered)),
             ("redispatched", str(swept.redispatched)),
+            ("still queued", str(swept.still_queued)),
             ("dead-lettered", given_up),
+            ("unattended", str(swept.unattended)),
             ("documents read", str(swept.documents_read)),
         ]
     )
     if swept.more:
         say("more runs are due: sweep again")
-    if swept.recovered + swept.redispatched and not delivers(bundle.engine):
+    waiting = swept.recovered + swept.redispatched + swept.still_queued
+    if waiting and not delivers(bundle.engine):
         said = "They wait for a worker; this runs them, unless a server of this store does:"
         say(said, shown("dev"))

@@ -8,9 +8,12 @@ import urllib.request
 from collections.abc import Callable
 from typing import Final
 
+from leasehold.errors import LeaseholdError
+from leasehold.services.sweep import ATTEMPT_DEADLINE
+
 #: Cloud Scheduler ticks once a minute; one machine can afford to look more often.
 TICK_S: Final = 5.0
-_TIMEOUT_S: Final = 60.0
+_TIMEOUT_S: Final = ATTEMPT_DEADLINE.total_seconds()
 
 
 class Scheduler:
@@ -20,9 +23,17 @@ class Scheduler:
         url: the sweep.
         tell: told in a line of a tick that failed.
         every: seconds between ticks.
+        first: called at each tick before the sweep is.
     """
 
-    def __init__(self, url: str, tell: Callable[[str], None], every: float = TICK_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        tell: Callable[[str], None],
+        every: float = TICK_S,
+        first: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._first = first
         self._url = url
         self._tell = tell
         self._every = every
@@ -40,11 +51,14 @@ class Scheduler:
     def _run(self) -> None:
         while not self._stopping.wait(self._every):
             try:
+                self._first()
                 while self._tick() and not self._stopping.is_set():
                     pass
             except (OSError, ValueError) as error:
                 if not self._stopping.is_set():
                     self._tell(f"the sweep does not answer: {error}")
+            except LeaseholdError as error:
+                self._tell(f"the store or the queue does not answer: {error}")
 
     def _tick(self) -> bool:
         """Sweep once; return whether more is due."""

@@ -32,7 +32,7 @@ from leasehold.errors import SettingError
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
-from leasehold.services.adopt_runs import adopt_all
+from leasehold.services.adopt_runs import adopt_all, take_up_dispatched
 from leasehold.worker.holder import host_name, is_gone
 
 #: The settings of its queues: those that docs/operations.md has a deployed queue get.
@@ -113,7 +113,7 @@ class DevServer:
         self._folder = entry_folder(function.name for function in self._functions)
         self._environ = settings_of(options, self._execute.url)
         self._children: list[Child] = []
-        self._scheduler = Scheduler(sweep.url, tell, options.tick_s)
+        self._scheduler = Scheduler(sweep.url, tell, options.tick_s, first=self._take_up_dispatched)
         self._bundle: Bundle | None = None
         check_free(api.port, "--port")
         if leases:
@@ -128,6 +128,7 @@ class DevServer:
         """
         self._environ["CLOUD_TASKS_EMULATOR_URL"] = self.tasks_url = self.tasks.start()
         self._bundle = bundle = boot(self._environ)
+        self._dispatched_since = bundle.engine.clock.now()
         for function in self._functions:
             child = Child(function, self._folder, self._environ, self._tell)
             self._children.append(child)
@@ -176,6 +177,13 @@ class DevServer:
         adopted = adopt_all(bundle.engine, is_gone=_is_gone)
         if adopted:
             self._tell(f"{len(adopted)} live runs of the store are taken up")
+
+    def _take_up_dispatched(self) -> None:
+        """Create the tasks of runs that a command moved on the store, which has no queue."""
+        if self._bundle is not None:
+            self._dispatched_since = take_up_dispatched(
+                self._bundle.engine, since=self._dispatched_since
+            )
 
 
 def _is_gone(holder: str) -> bool:

@@ -78,10 +78,14 @@ def with_waits(manifest: Manifest, grace: timedelta) -> Manifest:
 
 def owed_tasks(manifest: Manifest) -> tuple[Task, ...]:
     """Return the task of a dispatch that waits for a worker and is not known to be enqueued."""
+    return () if manifest.dispatch.enqueued else waiting_tasks(manifest)
+
+
+def waiting_tasks(manifest: Manifest) -> tuple[Task, ...]:
+    """Return the task of a dispatch that waits for a worker; none for one that is claimed."""
     waits = manifest.status in (RunStatus.PENDING, RunStatus.ERROR)
     at_rest = manifest.is_terminal or manifest.paused
-    dispatch = manifest.dispatch
-    if at_rest or not waits or dispatch.enqueued or dispatch.remote:
+    if at_rest or not waits or manifest.dispatch.remote:
         return ()
     return (dispatch_task(manifest),)
 

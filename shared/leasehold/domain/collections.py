@@ -40,7 +40,9 @@ RUNS: Final = Collection(
         ("pipeline", "createdAt"),
         ("deadLettered", "createdAt"),
         ("claimable", "alarmAt"),  # only runs that wait for a worker elsewhere are in it
-        ("shard", "alarmAt"),  # led by the shard: a timestamp alone caps the writes of a collection
+        # led by the shard: a timestamp alone caps the writes of a collection. It serves leases that
+        # are over as well, by a look at each run that is due; Firestore has an index for them
+        ("shard", "alarmAt"),
     ),
 )
 TRACE: Final = Collection("trace")

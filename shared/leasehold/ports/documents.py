@@ -83,7 +83,7 @@ class Documents(Protocol):
         decide: DecideDocument[Answer],
         *,
         if_version: Snapshot | None = None,
-        locked: bool = False,
+        in_transaction: bool = False,
         within: float | None = None,
     ) -> Committed[Answer]:
         """Read `ref`, decide, write: one transaction.
@@ -94,8 +94,8 @@ class Documents(Protocol):
                 store repeats the transaction. What it raises is passed on; nothing is written.
             if_version: decide on this snapshot, without reading, and write only if it is still
                 what is stored.
-            locked: read under a lock, where the store has a choice: for a change that many may
-                ask for at once and one shall get, as a lease.
+            in_transaction: write in a transaction of the store's own, where it tells that from a
+                write with a condition: for a lease. No lock is held before the write itself.
             within: seconds after which to give up, where the store is across a network and
                 would be asked for longer.
 

@@ -119,6 +119,14 @@ class StepRunner(Protocol[Held]):
         """Make the calls, none of which raises, all at the same time; wait for their ends."""
         ...
 
+    def side_by_side(self, take: Callable[[], Callable[[], None] | None], at_most: int) -> None:
+        """Make the calls that `take` gives, at most so many at a time, until it gives none.
+
+        `take` is never called twice at the same time, and once more after each call: what a call
+        leaves to be done may be given then. What it or a call raises is raised in the end.
+        """
+        ...
+
     def run(self, held: Held, step: StepHandler, given: str) -> Result:
         """Call the handler with the JSON text `given` and judge what it does; never raises."""
         ...

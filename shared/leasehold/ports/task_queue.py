@@ -23,7 +23,8 @@ class TaskQueue(Protocol):
     def exists(self, task: Task) -> bool | None:
         """Return whether the task waits in its queue, or is being delivered.
 
-        None where it cannot be known: a task that may be there is not counted as lost.
+        None where it cannot be known: such a task is taken to be there, and is left to whoever
+        has its queue.
 
         Raises:
             StoreUnavailableError: the queue did not answer. Retryable.

@@ -1,24 +1,31 @@
-"""After a restart: take up runs from their manifests, which are all that is left of the queue."""
+"""A queue that keeps nothing: it is rebuilt, and kept whole, from the manifests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+import contextlib
+from collections.abc import Callable, Container, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
 from leasehold.domain import lifecycle
-from leasehold.domain.change import Change, on_run, owed_tasks
+from leasehold.domain.change import Change, on_run, owed_tasks, waiting_tasks
 from leasehold.domain.lifecycle.start import SHARDS
-from leasehold.domain.manifest import Lease, run_ref
+from leasehold.domain.manifest import Lease, manifest_of, run_ref
+from leasehold.domain.status import RunStatus
 from leasehold.domain.task import wake_task
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Query, Range, Snapshot
 from leasehold.services.engine import Engine, follow_up
 from leasehold.services.read_runs import get_run
 
 _PAGE: Final = 200
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+#: A dispatch has the time at which it was decided; it can be read a little later.
+_COMMITTED_WITHIN: Final = timedelta(seconds=2)
+_A_MOMENT: Final = timedelta(microseconds=1)
 
 
 def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) -> None:
@@ -36,7 +43,7 @@ def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) ->
     manifest = get_run(engine, run_id)
     lease = manifest.lease
     if lease is None:
-        for task in owed_tasks(manifest):
+        for task in waiting_tasks(manifest):  # whatever was seen in the queue that is gone
             engine.tasks.create(task)
     elif is_gone(lease.holder):
         _expire(engine, run_id, lease)
@@ -78,30 +85,81 @@ def adopt_all(engine: Engine, *, is_gone: Callable[[str], bool]) -> set[str]:
 
 
 def live_runs(engine: Engine) -> Iterator[str]:
-    """Tell the ids of all runs that have an alarm; one may come twice."""
+    """Yield the ids of all runs that have an alarm; one may come twice."""
     return (found.ref.id for found in alarmed(engine))
 
 
 def alarmed(engine: Engine) -> Iterator[Snapshot]:
-    """Tell all runs that have an alarm, shard by shard; one may come twice."""
+    """Yield all runs that have an alarm, shard by shard; one may come twice."""
+    return _by_alarm(engine, Range("alarmAt", at_least=_EPOCH))
+
+
+def _by_alarm(engine: Engine, range_: Range, **equal: Any) -> Iterator[Snapshot]:
     for shard in range(SHARDS):
-        after: tuple[Any, str] | None = None
-        while True:
-            page = engine.documents.query(
-                Query(
-                    "runs",
-                    order_by="alarmAt",
-                    equal={"shard": shard},
-                    range=Range("alarmAt", at_least=_EPOCH),
-                    limit=_PAGE,
-                    after=after,
-                )
-            )
-            yield from page
-            if len(page) < _PAGE:
-                break
-            last = page[-1]
-            after = (last.document["alarmAt"], last.ref.id)
+        query = Query(
+            "runs",
+            order_by="alarmAt",
+            equal={"shard": shard, **equal},
+            range=range_,
+            limit=_PAGE,
+        )
+        yield from _all_of(engine, query)
+
+
+def _all_of(engine: Engine, query: Query) -> Iterator[Snapshot]:
+    """Yield what a query finds, page by page; its limit is that of a page."""
+    assert query.order_by is not None  # noqa: S101 - pages go on behind a value
+    while True:
+        page = engine.documents.query(query)
+        yield from page
+        if len(page) < query.limit:
+            return
+        last = page[-1]
+        query = replace(query, after=(last.document[query.order_by], last.ref.id))
+
+
+def take_up_dispatched(
+    engine: Engine, *, among: Container[str] | None = None, since: datetime
+) -> datetime:
+    """Create the tasks of runs that were dispatched since then, if they are in no queue.
+
+    Whoever resumes, approves or retries a run may have no queue: a command on the store of an
+    engine that runs. The dispatch is taken up as it is, it is neither late nor lost.
+
+    Args:
+        engine: the parts; its queue drops a task that it has.
+        among: only runs of these ids; None: all.
+        since: what this returned before, or when the engine began.
+
+    Returns:
+        The time from which on to look the next time.
+    """
+    now = engine.clock.now()
+    grace = engine.rules.grace
+    dispatched = Range("alarmAt", at_least=since + grace, below=now + grace + _A_MOMENT)
+    for found in _by_alarm(engine, dispatched, status=RunStatus.PENDING.value):
+        if among is not None and found.ref.id not in among:
+            continue
+        with contextlib.suppress(UnreadableRunError):  # the sweep tells of it
+            for task in owed_tasks(manifest_of(found.ref.id, found.document)):
+                engine.tasks.create(task)
+    return now - _COMMITTED_WITHIN
+
+
+def parked_runs(engine: Engine) -> Iterator[str]:
+    """Yield the ids of all runs that a person holds, which have no alarm."""
+    for status in (RunStatus.PENDING, RunStatus.ERROR, RunStatus.BLOCKED):
+        query = Query(
+            "runs",
+            order_by="createdAt",
+            equal={"status": status.value},
+            descending=True,
+            limit=_PAGE,
+        )
+        for found in _all_of(engine, query):
+            run = found.document
+            if not (run.get("alarmAt") or run.get("cancelled") or run.get("deadLettered")):
+                yield found.ref.id
 
 
 def _expire(engine: Engine, run_id: str, lease: Lease) -> Change:

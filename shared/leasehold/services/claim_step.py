@@ -79,7 +79,7 @@ def acquire_run(engine: Engine, run_id: str, holder: str) -> Claimed:
     claim = partial(
         lifecycle.claim, rules=engine.rules, lease_id=engine.clock.new_id(), holder=holder
     )
-    change = change_run(engine, run_id, claim, locked=True)
+    change = change_run(engine, run_id, claim, in_transaction=True)
     run = change.manifest
     if change.outcome is Outcome.RETRY_SCHEDULED:  # the attempt before hung
         due = run.dispatch.not_before.isoformat()

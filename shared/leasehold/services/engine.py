@@ -49,9 +49,19 @@ def follow_up(engine: Engine, change: Change) -> Change:
     Raises:
         StoreUnavailableError: a task could not be created. It is owed still: the manifest says so.
     """
+    tell(engine, change)
+    create_owed(engine, change)
+    return change
+
+
+def tell(engine: Engine, change: Change) -> None:
+    """Tell of a committed change those who watch, and the log."""
     engine.observe(change)
     for facts in reports(change):
         engine.report(facts)
+
+
+def create_owed(engine: Engine, change: Change) -> None:
+    """Create the tasks that a committed change owes; raises as `follow_up`."""
     for task in change.owed:
         engine.tasks.create(task)
-    return change

@@ -79,7 +79,7 @@ def arrive(engine: Engine, hint: Hint) -> Committed[Change]:
         holder=engine.holder,
     )
     decide = on_run(hint.run_id, ask)
-    return engine.documents.transact(run_ref(hint.run_id), decide, locked=True)
+    return engine.documents.transact(run_ref(hint.run_id), decide, in_transaction=True)
 
 
 def has_lease(change: Change) -> bool:

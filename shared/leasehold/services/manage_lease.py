@@ -124,11 +124,11 @@ def release_step(engine: Engine, shown: Shown) -> Change:
 
 
 def change_run(
-    engine: Engine, run_id: str, transition: Transition, *, locked: bool = False
+    engine: Engine, run_id: str, transition: Transition, *, in_transaction: bool = False
 ) -> Change:
     """Commit the transition, and do what it owes; it raises what each call above does."""
     decide = on_run(run_id, transition)
-    committed = engine.documents.transact(_ref(run_id), decide, locked=locked)
+    committed = engine.documents.transact(_ref(run_id), decide, in_transaction=in_transaction)
     return follow_up(engine, committed.answer)
 
 

@@ -92,7 +92,7 @@ def commit_on(engine: Engine, manifest: Manifest, asked: Asked) -> Change:
     if first := lifecycle.first_time(manifest, request):
         return _with_created(engine, lifecycle.repeat_of(manifest, first))
     decide = on_run(manifest.run_id, _transition(engine, manifest, asked, request))
-    change = engine.documents.transact(run_ref(manifest.run_id), decide, locked=True).answer
+    change = engine.documents.transact(run_ref(manifest.run_id), decide).answer
     return _with_created(engine, change)
 
 

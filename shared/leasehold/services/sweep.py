@@ -3,154 +3,212 @@
 from __future__ import annotations
 
 import zlib
-from collections import Counter
-from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Container, Iterator
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, on_run
-from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import Manifest, manifest_of
-from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.status import RunStatus
 from leasehold.domain.task import dispatch_task
 from leasehold.errors import LeaseholdError, StoreUnavailableError, VersionConflictError
-from leasehold.ports.documents import Query, Range, Snapshot
-from leasehold.services.engine import Engine, follow_up
+from leasehold.ports.documents import Snapshot
+from leasehold.services.due_runs import DueRuns
+from leasehold.services.engine import Engine, create_owed, tell
+from leasehold.services.sweep_result import RunEnd, SweepResult, line_of
 
-#: How many runs one sweep looks at; it says when more are due.
-PAGE: Final = 100
+#: How long Cloud Scheduler waits for the answer of a call, where its job does not say otherwise.
+ATTEMPT_DEADLINE: Final = timedelta(minutes=3)
 
-#: Stores keep times to the microsecond: what is due now is below the next one.
-_A_MOMENT: Final = timedelta(microseconds=1)
+#: How long one sweep begins to attend to runs. What it has begun, and a queue or a store that
+#: takes all of its patience, fit into the other half.
+SWEEP_TIME: Final = ATTEMPT_DEADLINE / 2
 
+#: How many runs are attended at once, and for how long each may be tried: one that cannot be
+#: written takes one of these places for that long, and holds up nobody.
+WIDTH: Final = 8
+ATTEND_WITHIN_S: Final = 3.0
 
-@dataclass(slots=True)
-class Swept:
-    """What a sweep did.
-
-    Args:
-        recovered: runs whose lease had run out: the step is dispatched again.
-        redispatched: runs whose task was lost: the step has a new one.
-        dead_lettered: runs that were given up; `by_reason` says why.
-        documents_read: how many documents the store gave.
-        more: whether further runs are due.
-    """
-
-    recovered: int = 0
-    redispatched: int = 0
-    dead_lettered: int = 0
-    documents_read: int = 0
-    more: bool = False
-    by_reason: Counter[str] = field(default_factory=Counter)
-
-    def count(self, change: Change) -> None:
-        """Count what became of one run."""
-        self.recovered += change.outcome is Outcome.EXPIRED
-        self.redispatched += change.outcome is Outcome.REDISPATCHED
-        reason = change.manifest.dead_letter_reason
-        if change.changed and change.outcome is Outcome.DEAD_LETTERED and reason is not None:
-            self.dead_lettered += 1
-            self.by_reason[reason.value] += 1
+Call = Callable[[], None]
+Look = dict[str, Any]
 
 
-def sweep(engine: Engine, *, among: Container[str] | None = None) -> Swept:
-    """Look at each run whose alarm is due, a page of them.
+def sweep(
+    engine: Engine,
+    *,
+    among: Container[str] | None = None,
+    time: timedelta = SWEEP_TIME,
+    width: int = WIDTH,
+    report: bool = False,
+) -> SweepResult:
+    """Attend to each run whose alarm is due, until none is or the time is over.
+
+    Leases that are over come first: somebody's step was cut short, while a run behind them may
+    only wait in a long queue.
 
     Args:
         engine: the parts.
         among: only runs of these ids; None: all.
+        time: how long runs are begun to be attended.
+        width: how many of them at once.
+        report: write what was done as one line of the log, where anything was due.
 
     Raises:
-        StoreUnavailableError: a run could not be attended; all the others were.
+        StoreUnavailableError: the store could not be asked, or a queue did not answer; whatever
+            else was due was attended.
     """
-    swept, job_id = Swept(), engine.clock.new_id()
-    failures: dict[str, StoreUnavailableError] = {}  # by the queue that did not answer
-    attended = 0
-    for found in _due(engine, swept, first=zlib.crc32(job_id.encode())):
-        if among is not None and found.ref.id not in among:
-            continue
-        if attended == PAGE:
-            swept.more = True
-            break
-        if _queue_of(found) in failures:
-            continue  # each try would take its time, and the others wait
+    work = _Sweep(engine, among, over_at=engine.clock.monotonic() + time.total_seconds())
+    try:
+        engine.runner.side_by_side(work.take, width)
+    finally:
+        result = work.result()
+        if report and result.documents_read:
+            engine.report(line_of(result))
+    if failure := work.failure:
+        raise failure
+    return result
+
+
+def looked_for(engine: Engine, manifest: Manifest) -> Look:
+    """Return whether the task of the run's dispatch is in its queue, and which dispatch it is.
+
+    Raises:
+        StoreUnavailableError: the queue did not answer.
+    """
+    in_queue = _has_task(manifest) and engine.tasks.exists(dispatch_task(manifest))
+    return {"generation": manifest.dispatch.generation, "in_queue": in_queue}
+
+
+def _has_task(manifest: Manifest) -> bool:
+    return manifest.status is not RunStatus.IN_PROGRESS and not manifest.dispatch.remote
+
+
+class _Sweep:
+    """One sweep: what is due, and what became of it.
+
+    `take` is called by one thread at a time, and what it gives by several at once: these only
+    append to what they share. The first call of a kind to a queue is made by `take` itself, beside
+    no other, so a queue that fails is asked once.
+    """
+
+    def __init__(self, engine: Engine, among: Container[str] | None, over_at: float) -> None:
+        self._engine = engine
+        self._among = among
+        self._over_at = over_at
+        self._result = SweepResult(engine.clock.new_id())
+        self._due = DueRuns(engine, zlib.crc32(self._result.job_id.encode()))
+        self._calls = self._due_calls()
+        self._owing: deque[Change] = deque()
+        self._ends: list[RunEnd] = []
+        self._unattended: list[str] = []
+        self._asked: set[tuple[str, str]] = set()
+        self._failed: dict[str, StoreUnavailableError] = {}  # by queue
+
+    def result(self) -> SweepResult:
+        """Return what was done; no call of this sweep may run."""
+        for end in self._ends:
+            self._result.count(end)
+        self._result.unattended = len(self._unattended)
+        self._result.documents_read = self._due.documents_read
+        return self._result
+
+    @property
+    def failure(self) -> StoreUnavailableError | None:
+        """Why some of what was due was not attended, where a queue or the whole store failed."""
+        return self._due.failure or next(iter(self._failed.values()), None)
+
+    def take(self) -> Call | None:
+        """Give the next thing to do: create what a change owes, or attend to a run that is due."""
+        while self._owing:
+            change = self._owing.popleft()
+            if not self._is_first("create", change.manifest.dispatch.queue):
+                return partial(self._create, change)
+            self._create(change)
+        return next(self._calls, None)
+
+    def _due_calls(self) -> Iterator[Call]:
+        """Yield what attends to each run that is due and can be attended."""
+        for found in self._due:
+            if self._among is not None and found.ref.id not in self._among:
+                continue
+            if self._engine.clock.monotonic() >= self._over_at:
+                self._result.more = True
+                return
+            try:
+                manifest = manifest_of(found.ref.id, found.document)
+            except LeaseholdError as error:
+                self._leave(found.ref.id, error)
+                continue
+            look = None
+            if _has_task(manifest) and self._is_first("look", manifest.dispatch.queue):
+                look = self._look(manifest)
+            if manifest.dispatch.queue in self._failed:
+                self._unattended.append(manifest.run_id)
+            else:
+                yield partial(self._attend, found, manifest, look)
+
+    def _is_first(self, kind: str, queue: str) -> bool:
+        """Return whether this is the first call of its kind to a queue."""
+        is_first = (kind, queue) not in self._asked
+        self._asked.add((kind, queue))
+        return is_first
+
+    def _attend(self, found: Snapshot, manifest: Manifest, look: Look | None) -> None:
+        """Do what the alarm of a run calls for, on what was found: it is not read again."""
+        look = look or self._look(manifest)
+        if look is None:
+            self._unattended.append(manifest.run_id)
+            return
+        transition = partial(
+            lifecycle.attend, rules=self._engine.rules, sweep_job_id=self._result.job_id, **look
+        )
         try:
-            swept.count(attend(engine, found, sweep_job_id=job_id))
-            attended += 1
+            change = self._engine.documents.transact(
+                found.ref,
+                on_run(manifest.run_id, transition),
+                if_version=found,
+                within=ATTEND_WITHIN_S,
+            ).answer
+            tell(self._engine, change)
         except VersionConflictError:
-            continue  # somebody moved it on meanwhile
-        except StoreUnavailableError as error:  # of this run's queue, perhaps: the others go on
-            engine.log(f"run {found.ref.id} waits for the next sweep: {error}")
-            failures[_queue_of(found)] = error
-        except LeaseholdError as error:  # it cannot be read, for one
-            engine.log(str(error))
+            return  # somebody moved it on meanwhile
         except Exception as error:  # noqa: BLE001 - what one document holds must stop no other run
-            engine.log(f"run {found.ref.id} cannot be attended: {type(error).__name__}: {error}")
-    if failures:
-        raise next(iter(failures.values()))
-    return swept
+            self._leave(manifest.run_id, error)
+            return
+        self._ends.append(RunEnd.of(change))
+        if change.owed:
+            self._owing.append(change)
 
+    def _look(self, manifest: Manifest) -> Look | None:
+        """Look for the task of a run; None: its queue does not answer."""
+        try:
+            return looked_for(self._engine, manifest)
+        except StoreUnavailableError as error:
+            self._fail(manifest, error)
+            return None
 
-def _queue_of(found: Snapshot) -> str:
-    dispatch = found.document.get("dispatch")
-    return str(dispatch.get("queue")) if isinstance(dispatch, Mapping) else ""
+    def _create(self, change: Change) -> None:
+        """Create what a change owes; what cannot be created is owed still, says the manifest."""
+        if change.manifest.dispatch.queue in self._failed:
+            self._unattended.append(change.manifest.run_id)
+            return
+        try:
+            create_owed(self._engine, change)
+        except StoreUnavailableError as error:
+            self._unattended.append(change.manifest.run_id)
+            self._fail(change.manifest, error)
 
+    def _fail(self, manifest: Manifest, error: StoreUnavailableError) -> None:
+        """Ask a queue no more: each try would take its time, and it has other runs' too."""
+        queue = manifest.dispatch.queue
+        self._engine.log(f"the runs of queue {queue} wait for the next sweep: {error}")
+        self._failed[queue] = error
 
-def attend(engine: Engine, found: Snapshot, *, sweep_job_id: str) -> Change:
-    """Do what the alarm of one run calls for, on what was found: it is not read again.
-
-    Raises:
-        VersionConflictError: it is not as it was found any more; nothing was changed.
-        UnreadableRunError: it is none that this version can read.
-        StoreUnavailableError: it could not be attended.
-    """
-    manifest = manifest_of(found.ref.id, found.document)
-    transition = partial(
-        lifecycle.attend,
-        rules=engine.rules,
-        sweep_job_id=sweep_job_id,
-        **looked_for(engine, manifest),
-    )
-    decide = on_run(manifest.run_id, transition)
-    committed = engine.documents.transact(found.ref, decide, if_version=found)
-    return follow_up(engine, committed.answer)
-
-
-def looked_for(engine: Engine, manifest: Manifest) -> dict[str, Any]:
-    """Return whether the task of the run's dispatch is in its queue, and which dispatch it is."""
-    dispatch = manifest.dispatch
-    has_task = manifest.status is not RunStatus.IN_PROGRESS and not dispatch.remote
-    in_queue = has_task and engine.tasks.exists(dispatch_task(manifest))
-    return {"generation": dispatch.generation, "in_queue": in_queue}
-
-
-def _due(engine: Engine, swept: Swept, *, first: int) -> Iterator[Snapshot]:
-    """Tell the runs whose alarm is due, shard by shard, oldest first.
-
-    Each sweep begins at another shard: a backlog that is due again and again would otherwise keep
-    the sweeps from the shards behind it.
-    """
-    now = engine.clock.now()
-    for place in range(SHARDS):
-        shard = (first + place) % SHARDS
-        after: tuple[Any, str] | None = None
-        while True:
-            page = engine.documents.query(
-                Query(
-                    "runs",
-                    order_by="alarmAt",
-                    equal={"shard": shard},
-                    range=Range("alarmAt", below=now + _A_MOMENT),
-                    limit=PAGE + 1,
-                    after=after,
-                )
-            )
-            swept.documents_read += len(page)
-            yield from page
-            if len(page) <= PAGE:
-                break
-            last = page[-1]  # whoever asks for more could not attend to those
-            after = (last.document["alarmAt"], last.ref.id)
+    def _leave(self, run_id: str, error: Exception) -> None:
+        """Leave a run to the next sweep; it keeps no other from being attended."""
+        said = error if isinstance(error, LeaseholdError) else f"{type(error).__name__}: {error}"
+        self._engine.log(f"run {run_id} waits for the next sweep: {said}")
+        self._unattended.append(run_id)

@@ -17,6 +17,7 @@ from leasehold.ports.values import load
 from leasehold.worker.context import RunArtifacts, output_of
 from leasehold.worker.failures import record_of, record_of_misfit, told
 from leasehold.worker.handlers import handler_of
+from leasehold.worker.interrupts import is_ctrl_c
 
 GATE_POLICY_FAILURE: Final = "GATE_POLICY_FAILURE"
 
@@ -75,7 +76,9 @@ def through_gates(
             check(context, output)
         except GatePolicyFailure as refusal:
             return Refused(finished.output, finished.status, _block(refusal))
-        except BaseException as error:  # noqa: BLE001 - a gate must not take the worker with it
+        except BaseException as error:
+            if is_ctrl_c(error):
+                raise
             permanent = isinstance(error, PermanentError)
             return Failed(_of_gate(gate, record_of(error)), permanent=permanent)
     return finished

@@ -25,7 +25,9 @@ from leasehold.worker.gates import through_gates
 from leasehold.worker.handlers import Handler, handler_of
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.held_run import HeldRun
+from leasehold.worker.interrupts import is_ctrl_c, is_main_thread
 from leasehold.worker.outputs import problem_with_output
+from leasehold.worker.side_by_side import side_by_side
 
 #: A server that is told to quit raises SystemExit in the main thread; the signal is noted within
 #: this time.
@@ -42,6 +44,7 @@ class InlineRunner:
         self._artifacts = artifacts
         self._rules = rules
         self._clock = clock
+        self._interrupt: BaseException | None = None  # of the main thread
         self.heartbeat = Heartbeat(clock)
 
     def check(self, step: StepHandler) -> None:
@@ -67,7 +70,16 @@ class InlineRunner:
         self, gates: Sequence[StepHandler], manifest: Manifest, finished: Finished
     ) -> Result:
         """Return the result as it is, or what the first gate that refuses it makes of it."""
-        return through_gates(gates, manifest, self._artifacts, finished)
+        try:
+            return through_gates(gates, manifest, self._artifacts, finished)
+        except KeyboardInterrupt as interrupt:
+            return self._interrupted(interrupt)
+
+    def raise_interrupt(self) -> None:
+        """Raise the interrupt that cut an attempt of this thread short, once that is released."""
+        if is_main_thread() and self._interrupt is not None:
+            interrupt, self._interrupt = self._interrupt, None
+            raise interrupt
 
     def hold(self, acquired: Snapshot, manifest: Manifest) -> AbstractContextManager[HeldRun]:
         """Hold the lease that the manifest has just got; inside, it is renewed."""
@@ -96,6 +108,10 @@ class InlineRunner:
         for thread in threads:
             thread.join()
 
+    def side_by_side(self, take: Callable[[], Callable[[], None] | None], at_most: int) -> None:
+        """Make the calls that `take` gives, at most so many at a time, until it gives none."""
+        side_by_side(take, at_most)
+
     def run(self, held: HeldRun, step: StepHandler, given: str) -> Result:
         """Call the handler and judge what it does; do not begin what is to stop already."""
         if held.stop.reason is not None:
@@ -117,10 +133,17 @@ class InlineRunner:
         except PermanentError as error:
             return Failed(record_of(error), permanent=True)
         except BaseException as error:  # noqa: BLE001 - a handler must not take the worker with it
-            if _is_interrupt(error, held):
+            if is_ctrl_c(error):
+                return self._interrupted(error, held.stop.reason)
+            if _is_to_stop(error, held):
                 return Stopped(held.stop.reason or Termination.INSTANCE_SHUTDOWN)
             return Failed(record_of(error))
         return judged(handler, answer)
+
+    def _interrupted(self, interrupt: BaseException, reason: Termination | None = None) -> Stopped:
+        """Have the attempt released first; whoever runs it in this thread raises it then."""
+        self._interrupt = interrupt
+        return Stopped(reason or Termination.INSTANCE_SHUTDOWN)
 
 
 def judged(handler: Handler, answer: Any) -> Result:
@@ -152,14 +175,8 @@ def _refuse_nan(value: Any) -> None:
             raise ValueError("it holds NaN or infinity, which JSON does not have") from None
 
 
-def _is_interrupt(error: BaseException, held: HeldRun) -> bool:
-    """Return whether the attempt was to stop: it was asked to, or the system told the process.
-
-    The system tells the main thread alone: by Ctrl-C, or by a server that ends where it stands.
-    """
-    if threading.current_thread() is threading.main_thread():
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        if isinstance(error, SystemExit):
-            return held.stop.wait(_NOTED_WITHIN_S)
+def _is_to_stop(error: BaseException, held: HeldRun) -> bool:
+    """Return whether the attempt was to stop: it was asked to, or its server ends where it is."""
+    if isinstance(error, SystemExit) and is_main_thread():
+        return held.stop.wait(_NOTED_WITHIN_S)
     return held.stop.is_requested

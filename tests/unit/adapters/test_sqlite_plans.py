@@ -44,6 +44,16 @@ SERVED_BY = {
         Query(**ALARMS, range=Range("alarmAt", below=NOW)),
         "runs_shard_alarmAt",
     ),
+    "leases that are over": (
+        Query(
+            "runs",
+            order_by="alarmAt",
+            equal={"shard": 3, "status": "IN_PROGRESS"},
+            range=Range("alarmAt", below=NOW),
+            after=BEHIND,
+        ),
+        "runs_shard_alarmAt",
+    ),
     "live runs": (
         Query(**ALARMS, range=Range("alarmAt", at_least=NOW), after=BEHIND),
         "runs_shard_alarmAt",

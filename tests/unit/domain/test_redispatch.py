@@ -39,17 +39,39 @@ def test_a_lost_task_costs_no_attempt(runs: Runs, redispatch: Bound, at: At) -> 
     assert change.manifest.attempts == runs.failed().attempts
 
 
-def test_a_task_that_could_not_be_looked_for_does_not_count_as_lost(
+@pytest.mark.parametrize("state", ["pending", "failed"])
+def test_a_task_of_which_nothing_can_be_known_is_left_to_whoever_has_its_queue(
+    runs: Runs, redispatch: Bound, at: At, state: str
+) -> None:
+    """A command beside a server does not have its queue; by cron it comes each minute.
+
+    The alarm stays due: moved, it would keep the server from looking for a task that is lost.
+    """
+    run = getattr(runs, state)()
+
+    change = redispatch(run, at(300), generation=run.dispatch.generation, in_queue=None)
+
+    assert (change.outcome, change.changed, change.events) == (Outcome.PARKED, False, ())
+    assert change.manifest == run
+
+
+def test_a_step_that_may_be_queued_is_not_blocked_by_a_deploy_that_does_not_know_it(
     runs: Runs, redispatch: Bound, at: At
 ) -> None:
-    """A command beside a server does not have its queue: it must not give a healthy run up."""
-    run = runs.pending()
-    for turn in range(1, 9):
-        due = at(60 * turn)
-        run = redispatch(run, due, generation=run.dispatch.generation, in_queue=None).manifest
+    change = redispatch(runs.pending(), at(60), rules=runs.knowing_nothing(), in_queue=None)
 
-    assert (run.dead_lettered, run.dispatch.redispatched) == (False, 0)
-    assert run.dispatch.generation == 9
+    assert (change.outcome, change.changed) == (Outcome.PARKED, False)
+
+
+def test_an_error_that_nobody_recovered_from_is_given_up_wherever_its_task_is(
+    runs: Runs, redispatch: Bound, at: At
+) -> None:
+    change = redispatch(runs.failed(), at(4000), generation=2, in_queue=None)
+
+    assert (change.outcome, change.manifest.dead_letter_reason) == (
+        Outcome.DEAD_LETTERED,
+        "UNRECOVERED_ERROR",
+    )
 
 
 def test_a_task_that_waits_in_a_long_queue_is_left_there(

@@ -59,7 +59,7 @@ class Network(SqliteDocuments):
         decide: DecideDocument[Any],
         *,
         if_version: Snapshot | None = None,
-        locked: bool = False,  # noqa: ARG002 - SQLite has one writer at a time
+        in_transaction: bool = False,  # noqa: ARG002 - SQLite has one writer at a time
         within: float | None = None,
     ) -> Committed[Any]:
         if ref.id == self.hangs:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, Generic
 
 from google.cloud.firestore_v1.types import write as types
@@ -53,15 +54,16 @@ class Change(Generic[Answer]):
         self._ref = ref
         self._decide = decide
         self._sent: dict[str, _Sent[Answer]] = {}
-        self._failed = b""  # the last transaction that came to nothing
 
-    def on_what_is_read(self) -> Committed[Answer]:
-        """Read, decide, and write if the document is still what was read."""
-        return self._tries.run(self._read_and_commit)
+    def on_what_is_read(self, *, in_transaction: bool = False) -> Committed[Answer]:
+        """Read, decide, and write if the document is still what was read.
 
-    def under_a_lock(self) -> Committed[Answer]:
-        """The same in a transaction: those who come at once wait, and read what it wrote."""
-        return self._tries.run(self._lock_and_commit)
+        The read takes no lock, also where the write is a transaction's: that is begun once there
+        is something to write, and is held to what was read by preconditions. So a process that is
+        killed in between leaves no lock behind, which would keep everybody from the document for
+        a minute.
+        """
+        return self._tries.run(partial(self._read_and_commit, in_transaction=in_transaction))
 
     def on_version(self, known: Snapshot) -> Committed[Answer]:
         """Decide on `known`, and write if it is still what is stored."""
@@ -81,14 +83,15 @@ class Change(Generic[Answer]):
 
         return self._tries.run(send)
 
-    def _read_and_commit(self, transaction: bytes | None = None) -> Committed[Answer]:
-        (found,) = self._connection.read([self._ref], self._tries.timeout(), transaction)
+    def _read_and_commit(self, *, in_transaction: bool) -> Committed[Answer]:
+        (found,) = self._connection.read([self._ref], self._tries.timeout())
         if committed := self._recognised([found]):
             return committed
         current = found.snapshot
         write = self._decide(None if current is None else current.document, found.read_at)
         if not _is_to_commit(write):
             return Committed(write.answer, current)
+        transaction = self._connection.begin(self._tries.timeout()) if in_transaction else None
         sent = self._note(current, write)
         try:
             return self._commit(sent, transaction)
@@ -96,19 +99,6 @@ class Change(Generic[Answer]):
             if write.creates and (committed := self._settle(sent)):
                 return committed
             raise  # the next read tells what became of it
-
-    def _lock_and_commit(self) -> Committed[Answer]:
-        transaction = self._connection.begin(self._failed, self._tries.timeout())
-        sent_before = len(self._sent)
-        try:
-            committed = self._read_and_commit(transaction)
-        except BaseException:
-            self._failed = transaction
-            self._connection.rollback(transaction)
-            raise
-        if len(self._sent) == sent_before:  # nothing was committed: no lock may stay
-            self._connection.rollback(transaction)
-        return committed
 
     def _note(self, known: Snapshot | None, write: Write[Answer]) -> _Sent[Answer]:
         sent = _Sent(self._clock.new_id(), known, write)

@@ -36,9 +36,6 @@ COMMIT_FIELD: Final = "_commit"
 #: Makes the official client of the low-level API, for a project and a database.
 Connect = Callable[[str, str], Any]
 
-#: A rollback may come after a call's own deadline: its locks would outlast it by a minute.
-_ROLLBACK_TIMEOUT_S: Final = 2.0
-
 _REFUSED: Final = (exceptions.FailedPrecondition, exceptions.AlreadyExists, exceptions.NotFound)
 _LOST: Final = (
     exceptions.ServiceUnavailable,
@@ -83,30 +80,18 @@ class Connection:
         """Return the full name of a document."""
         return f"{self.documents}/{ref}"
 
-    def begin(self, retry_of: bytes, timeout: float) -> bytes:
-        """Begin a transaction, in place of one that failed where there is one."""
+    def begin(self, timeout: float) -> bytes:
+        """Begin a transaction; one that is never committed ends by itself, and holds nothing."""
+        mode = common.TransactionOptions(read_write=common.TransactionOptions.ReadWrite())
+        request = requests.BeginTransactionRequest(database=self.name, options=mode)
         with self._told():
-            mode = common.TransactionOptions.ReadWrite(retry_transaction=retry_of)
-            request = requests.BeginTransactionRequest(
-                database=self.name, options=common.TransactionOptions(read_write=mode)
-            )
             answer = self._client().begin_transaction(**self._call(request, timeout))
             return bytes(answer.transaction)
 
-    def rollback(self, transaction: bytes) -> None:
-        """End a transaction and give up its locks, if it and the store are still there."""
-        request = requests.RollbackRequest(database=self.name, transaction=transaction)
-        with contextlib.suppress(exceptions.GoogleAPIError, google.auth.exceptions.GoogleAuthError):
-            self._client().rollback(**self._call(request, _ROLLBACK_TIMEOUT_S))
-
-    def read(
-        self, refs: Sequence[Ref], timeout: float, transaction: bytes | None = None
-    ) -> list[Found]:
-        """Read documents at one time, in the order they were asked for."""
+    def read(self, refs: Sequence[Ref], timeout: float) -> list[Found]:
+        """Read documents at one time, in the order they were asked for; no lock is taken."""
         by_path = {self.path(ref): ref for ref in refs}
-        request = requests.BatchGetDocumentsRequest(
-            database=self.name, documents=list(by_path), transaction=transaction
-        )
+        request = requests.BatchGetDocumentsRequest(database=self.name, documents=list(by_path))
         with self._told():
             answers = self._client().batch_get_documents(**self._call(request, timeout))
             found = [self._found(answer, by_path) for answer in map(_plain, answers)]

@@ -50,18 +50,18 @@ class FirestoreDocuments:
         decide: DecideDocument[Answer],
         *,
         if_version: Snapshot | None = None,
-        locked: bool = False,
+        in_transaction: bool = False,
         within: float | None = None,
     ) -> Committed[Answer]:
         """Read `ref`, decide, write.
 
-        Without a lock these are a read and a commit that holds only where the document was not
-        written in between; with one, a transaction; with a version, the commit alone.
+        These are a read and a commit that holds only where the document was not written in
+        between, which may be a transaction's; with a version, the commit alone.
         """
         change = self._change(self._connection, self._clock, self._tries(within), ref, decide)
         if if_version is not None:
             return change.on_version(if_version)
-        return change.under_a_lock() if locked else change.on_what_is_read()
+        return change.on_what_is_read(in_transaction=in_transaction)
 
     def get(self, ref: Ref) -> Snapshot | None:
         """Return the document, or None."""

@@ -87,7 +87,7 @@ class SqliteDocuments:
         decide: DecideDocument[Answer],
         *,
         if_version: Snapshot | None = None,
-        locked: bool = False,  # noqa: ARG002 - SQLite has one writer at a time in any case
+        in_transaction: bool = False,  # noqa: ARG002 - each change is a transaction here
         within: float | None = None,  # noqa: ARG002 - there is no network between
     ) -> Committed[Answer]:
         """Read `ref`, decide, write: one transaction, shared with whoever comes at once."""

@@ -31,7 +31,7 @@ def attend(
         now: the store's time.
         rules: the rules in force.
         generation: the dispatch whose task was looked for.
-        in_queue: whether it was found.
+        in_queue: whether it was found; None: it cannot be known.
         sweep_job_id: the sweep that looks.
     """
     if manifest.alarm_at is None or now < manifest.alarm_at:

@@ -27,14 +27,16 @@ def redispatch(
     """Give the step a new task, or come back later where the old one is still in its queue.
 
     A queue may refuse the name of a task for a day after it had it, so a lost task is replaced by
-    one of the next generation; a step whose tasks are lost again and again is given up.
+    one of the next generation; a step whose tasks are lost again and again is given up. A task of
+    which nothing can be known is taken to be there, and nothing is written of it: that is for
+    whoever has its queue.
 
     Args:
         manifest: the run.
         now: the store's time.
         rules: the rules in force.
         generation: the dispatch whose task was looked for.
-        in_queue: whether it was found; None: it could not be looked for.
+        in_queue: whether it was found; None: it cannot be known.
         sweep_job_id: the sweep that looked.
     """
     dispatch = manifest.dispatch
@@ -44,14 +46,21 @@ def redispatch(
     if has_moved(manifest, rules):  # what was lost on the way to others counts no more
         anew = manifest.with_(dispatch=dispatch.with_(redispatched=0))
         return _again(anew, now, rules, in_queue=True)
-    if not in_queue and _is_unknown(manifest, rules):
+    if in_queue is False and _is_unknown(manifest, rules):
         return _again(manifest, now, rules, in_queue)
     lost = dispatch.redispatched + _is_lost(manifest, in_queue=in_queue)
     known = manifest.with_(dispatch=dispatch.with_(redispatched=lost))
     if found := verdict(known, now, rules):
         return dead_letter(manifest, now, rules, found, sweep_job_id=sweep_job_id)
+    return _by_queue(manifest, now, rules, in_queue)
+
+
+def _by_queue(manifest: Manifest, now: datetime, rules: Rules, in_queue: bool | None) -> Change:
+    """Replace a task that is lost; leave one that waits, or that nothing is known of."""
+    if in_queue is None:
+        return unchanged(manifest, Outcome.PARKED)
     if in_queue:
-        seen = dispatch.with_(seen_at=now, enqueued=True)
+        seen = manifest.dispatch.with_(seen_at=now, enqueued=True)
         return change_to(manifest, now, rules, Outcome.PARKED, dispatch=seen)
     return _again(manifest, now, rules, in_queue)
 

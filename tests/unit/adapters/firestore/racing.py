@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import multiprocessing
+import threading
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 
+import grpc
+
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.firestore import FirestoreDocuments
+from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_manifest, on_run
 from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.document import Ref
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import KeptValue, run_ref
+from leasehold.registry.pipelines import Catalog
+from leasehold.services.engine import Engine
+from leasehold.services.execute_step import Hint, arrive
 from tests.conformance.stores import one_more
-from tests.unit.adapters.firestore.wire import Place, Wire
+from tests.in_process.sample import PIPELINES, STEPS
+from tests.unit.adapters.firestore.wire import Fault, Place, Wire
 
 DRAFT = StepSettings(
     step_type="draft",
@@ -59,10 +69,30 @@ def acquire(place: Place, run_id: str, holder: str, all_ready: Barrier, told: Co
     documents.get(run_ref(run_id))  # connected before the race begins
     ask = partial(lifecycle.arrive, rules=RULES, generation=1, lease_id=holder, holder=holder)
     all_ready.wait()
-    change = documents.transact(run_ref(run_id), on_run(run_id, ask), locked=True).answer
+    change = documents.transact(run_ref(run_id), on_run(run_id, ask), in_transaction=True).answer
     told.send(change.outcome.value)
     told.close()
     documents.close()
+
+
+def hang_before_the_commit(place: Place, run_id: str, told: Connection) -> None:
+    """Ask for the lease as a worker does, and say when all is done but the commit."""
+
+    def hang() -> None:
+        told.send("now")
+        threading.Event().wait()
+
+    wire = Wire(place.host)
+    wire.faults.append(Fault("Commit", grpc.StatusCode.UNAVAILABLE, meanwhile=hang))
+    documents = FirestoreDocuments(place.project, "(default)", SystemClock(), connect=wire.connect)
+    arrive(engine_on(documents, "killed"), Hint(run_id, 1))
+
+
+def engine_on(documents: FirestoreDocuments, holder: str) -> Engine:
+    """Return an engine whose worker has this name."""
+    catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
+    bundle = boot({}, catalog=catalog, documents=documents, tasks=InProcessTasks(SystemClock()))
+    return replace(bundle.engine, holder=holder, rules=RULES)
 
 
 def fork_and_count(place: Place, ref: Ref) -> None:

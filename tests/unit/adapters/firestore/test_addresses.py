@@ -24,7 +24,9 @@ CALLS: dict[str, Callable[[FirestoreDocuments], object]] = {
     "query": lambda documents: documents.query(Query("runs/r-1/trace")),
     "delete": lambda documents: documents.delete(REF),
     "transact": lambda documents: documents.transact(REF, one_more),
-    "transact under a lock": lambda documents: documents.transact(REF, one_more, locked=True),
+    "transact in a transaction": lambda documents: documents.transact(
+        REF, one_more, in_transaction=True
+    ),
 }
 
 

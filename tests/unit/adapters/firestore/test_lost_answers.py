@@ -21,12 +21,12 @@ UNCLEAR = [
 NOT_NOW = [grpc.StatusCode.ABORTED, grpc.StatusCode.RESOURCE_EXHAUSTED]
 
 #: The ways to change a document.
-WAYS = ["read", "locked", "version"]
+WAYS = ["read", "transaction", "version"]
 
 
 def count_up(documents: FirestoreDocuments, ref: Ref, way: str) -> int:
     """Count one up, in one of the ways."""
-    options: dict[str, Any] = {"locked": way == "locked"}
+    options: dict[str, Any] = {"in_transaction": way == "transaction"}
     if way == "version":
         options["if_version"] = documents.get(ref)
     return documents.transact(ref, one_more, **options).answer
@@ -85,7 +85,7 @@ def test_answers_that_are_lost_while_a_lost_answer_is_looked_for_are_borne(
     assert count_of(documents, ref) == 2
 
 
-@pytest.mark.parametrize("way", ["read", "locked"])
+@pytest.mark.parametrize("way", ["read", "transaction"])
 def test_what_somebody_else_wrote_alike_is_not_taken_for_ours(
     documents: FirestoreDocuments, other: FirestoreDocuments, wire: Wire, ref: Ref, way: str
 ) -> None:
@@ -96,10 +96,7 @@ def test_what_somebody_else_wrote_alike_is_not_taken_for_ours(
         other.transact(ref, put({"count": 2}))
 
     code = grpc.StatusCode.UNAVAILABLE
-    if way == "locked":  # its lock keeps the other one out until it is given up
-        wire.faults.append(Fault("BatchGetDocuments", code, meanwhile=meanwhile))
-    else:
-        wire.faults.append(Fault("Commit", code, meanwhile=meanwhile))
+    wire.faults.append(Fault("Commit", code, meanwhile=meanwhile))
 
     answer = count_up(documents, ref, way)
 
@@ -149,15 +146,15 @@ def test_what_is_created_alone_is_known_too(
     assert committed.answer == "ours"
 
 
-@pytest.mark.parametrize("rpc", ["BeginTransaction", "BatchGetDocuments"])
+@pytest.mark.parametrize("rpc", ["BeginTransaction", "Commit"])
 @pytest.mark.parametrize("code", [*UNCLEAR, *NOT_NOW], ids=str)
-def test_each_try_under_a_lock_is_a_fresh_transaction(
+def test_each_try_is_a_fresh_transaction(
     documents: FirestoreDocuments, wire: Wire, ref: Ref, rpc: str, code: grpc.StatusCode
 ) -> None:
     """The official client repeats a transaction only where its commit was aborted."""
     wire.faults.append(Fault(rpc, code))
 
-    answer = count_up(documents, ref, "locked")
+    answer = count_up(documents, ref, "transaction")
 
     assert answer == 2
     assert wire.calls.count("BeginTransaction") == 2

@@ -1,11 +1,20 @@
 """Several processes on one Firestore."""
 
 import multiprocessing
+import time
 
 from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.domain.document import Ref
 from leasehold.domain.manifest import Manifest
-from tests.unit.adapters.firestore.racing import acquire, fork_and_count, start
+from leasehold.domain.status import Outcome
+from leasehold.services.execute_step import Hint, arrive
+from tests.unit.adapters.firestore.racing import (
+    acquire,
+    engine_on,
+    fork_and_count,
+    hang_before_the_commit,
+    start,
+)
 from tests.unit.adapters.firestore.wire import Place
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -35,6 +44,26 @@ def test_of_three_that_race_to_acquire_a_step_one_gets_the_lease(
     assert run.lease is not None
     assert run.lease.holder == f"worker-{outcomes.index('acquired')}"
     assert run.fencing_token == 1
+
+
+def test_a_worker_that_is_killed_while_it_takes_a_lease_keeps_nobody_from_the_run(
+    documents: FirestoreDocuments, place: Place, ref: Ref
+) -> None:
+    """It had read the run and was about to commit: a lock of that read would last a minute."""
+    start(documents, ref.id)
+    heard, told = SPAWN.Pipe(duplex=False)
+    worker = SPAWN.Process(target=hang_before_the_commit, args=(place, ref.id, told))
+    worker.start()
+    assert heard.recv() == "now"
+    worker.kill()
+    worker.join()
+    began = time.monotonic()
+
+    acquired = arrive(engine_on(documents, "next"), Hint(ref.id, 1)).answer
+
+    assert acquired.outcome is Outcome.ACQUIRED
+    assert acquired.manifest.fencing_token == 1
+    assert time.monotonic() - began < 1
 
 
 def test_workers_can_use_a_store_that_was_made_before_the_fork(

@@ -18,17 +18,17 @@ def refuse(_: Document | None, __: datetime) -> Write[None]:
     raise RefusedError
 
 
-def test_a_change_under_a_lock_is_a_transaction(
+def test_a_transaction_is_begun_once_there_is_something_to_write(
     documents: FirestoreDocuments, wire: Wire, ref: Ref
 ) -> None:
     event = Ref(f"{ref}/trace", "000000")
 
-    documents.transact(ref, lambda _, __: Write(None, {}, {event: {}}), locked=True)
+    documents.transact(ref, lambda _, __: Write(None, {}, {event: {}}), in_transaction=True)
 
-    assert wire.calls == ["BeginTransaction", "BatchGetDocuments", "Commit"]
+    assert wire.calls == ["BatchGetDocuments", "BeginTransaction", "Commit"]
 
 
-def test_a_change_without_a_lock_is_a_read_and_a_commit(
+def test_a_change_without_a_transaction_is_a_read_and_a_commit(
     documents: FirestoreDocuments, wire: Wire, ref: Ref
 ) -> None:
     documents.transact(ref, one_more)
@@ -55,24 +55,21 @@ def test_nothing_is_committed_where_nothing_is_decided(
     assert wire.calls == ["BatchGetDocuments"]
 
 
-def test_no_lock_stays_where_nothing_is_decided(
+def test_no_transaction_is_begun_where_nothing_is_decided(
     documents: FirestoreDocuments, wire: Wire, ref: Ref
 ) -> None:
-    documents.transact(ref, lambda _, __: Write(None), locked=True)
+    documents.transact(ref, lambda _, __: Write(None), in_transaction=True)
 
-    assert wire.calls == ["BeginTransaction", "BatchGetDocuments", "Rollback"]
+    assert wire.calls == ["BatchGetDocuments"]
 
 
-def test_no_lock_stays_where_decide_raises(
+def test_no_transaction_is_begun_where_decide_raises(
     documents: FirestoreDocuments, wire: Wire, ref: Ref
 ) -> None:
-    """The emulator would make the next writer wait for 2 s, and send it away."""
     with pytest.raises(RefusedError):
-        documents.transact(ref, refuse, locked=True)
+        documents.transact(ref, refuse, in_transaction=True)
 
-    wire.calls.clear()
-    documents.transact(ref, one_more)
-    assert wire.calls == ["BatchGetDocuments", "Commit"]
+    assert wire.calls == ["BatchGetDocuments"]
 
 
 def test_the_name_of_a_commit_is_no_part_of_a_document(

@@ -31,13 +31,13 @@ def the_time(_: Document | None, now: datetime) -> Write[datetime]:
     return Write(now)
 
 
-@pytest.mark.parametrize("locked", [False, True])
+@pytest.mark.parametrize("in_transaction", [False, True])
 def test_a_decision_on_what_is_read_has_the_time_of_the_read(
-    wrong: FirestoreDocuments, ref: Ref, *, locked: bool
+    wrong: FirestoreDocuments, ref: Ref, *, in_transaction: bool
 ) -> None:
     stored = wrong.transact(ref, put({})).snapshot
 
-    now = wrong.transact(ref, the_time, locked=locked).answer
+    now = wrong.transact(ref, the_time, in_transaction=in_transaction).answer
 
     assert stored is not None
     assert stored.read_at <= now < stored.read_at + timedelta(seconds=10)

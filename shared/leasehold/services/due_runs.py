@@ -1,0 +1,81 @@
+"""The runs whose alarm is due: leases that are over first, and fair between the shards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from leasehold.domain.lifecycle.start import SHARDS
+from leasehold.domain.status import RunStatus
+from leasehold.errors import StoreUnavailableError
+from leasehold.ports.documents import Query, Range, Snapshot
+from leasehold.services.engine import Engine
+
+#: How many runs of a shard are read at once, and so are in memory.
+PAGE: Final = 100
+
+#: Stores keep times to the microsecond: what is due now is below the next one.
+_A_MOMENT: Final = timedelta(microseconds=1)
+
+
+@dataclass(slots=True)
+class DueRuns:
+    """Reads the runs whose alarm is due, as they are asked for.
+
+    Args:
+        engine: the parts.
+        first: the shard to begin with. Each sweep has another one: a sweep whose time is over
+            would otherwise never come to those behind a long backlog.
+
+    Attributes:
+        documents_read: how many documents the store gave so far.
+        failure: why leases could not be asked for by themselves, if so.
+    """
+
+    engine: Engine
+    first: int
+    documents_read: int = 0
+    failure: StoreUnavailableError | None = None
+
+    def __iter__(self) -> Iterator[Snapshot]:
+        """Yield each run once, those with a lease before all others.
+
+        Raises:
+            StoreUnavailableError: the store did not answer.
+        """
+        leased: set[str] = set()
+        try:
+            for found in self._pages(status=RunStatus.IN_PROGRESS.value):
+                leased.add(found.ref.id)
+                yield found
+        except StoreUnavailableError as error:  # after a deploy its index may still be built
+            self.failure = error
+        for found in self._pages():
+            if found.ref.id not in leased:
+                yield found
+
+    def _pages(self, **equal: Any) -> Iterator[Snapshot]:
+        """Yield the runs that fit, a page of each shard in turn, the oldest alarm of it first."""
+        below = self.engine.clock.now() + _A_MOMENT
+        shards: dict[int, tuple[Any, str] | None] = {
+            (self.first + place) % SHARDS: None for place in range(SHARDS)
+        }
+        while shards:
+            for shard, after in tuple(shards.items()):
+                page = self.engine.documents.query(
+                    Query(
+                        "runs",
+                        order_by="alarmAt",
+                        equal={"shard": shard, **equal},
+                        range=Range("alarmAt", below=below),
+                        limit=PAGE,
+                        after=after,
+                    )
+                )
+                self.documents_read += len(page)
+                del shards[shard]
+                if len(page) == PAGE:
+                    shards[shard] = (page[-1].document["alarmAt"], page[-1].ref.id)
+                yield from page

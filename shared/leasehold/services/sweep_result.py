@@ -1,0 +1,88 @@
+"""What a sweep did: counts for whoever called it, and a line of the log for everybody else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from leasehold.domain.change import Change
+from leasehold.domain.status import Outcome
+
+
+class RunEnd(NamedTuple):
+    """What became of one run; of one that was given up now, `reason` says why."""
+
+    outcome: Outcome
+    reason: str | None = None
+
+    @classmethod
+    def of(cls, change: Change) -> RunEnd:
+        """Return what a change comes to."""
+        reason = change.manifest.dead_letter_reason
+        return cls(change.outcome, str(reason) if change.changed and reason else None)
+
+
+@dataclass(slots=True)
+class SweepResult:
+    """What a sweep did.
+
+    Args:
+        job_id: how traces and logs name the sweep.
+        recovered: runs whose lease had run out: the step is dispatched again.
+        redispatched: runs whose task was lost: the step has a new one.
+        still_queued: runs that wait for a worker: their task is in its queue, or may be.
+        dead_lettered: runs that were given up; `by_reason` says why.
+        unattended: runs that could not be attended, and are left to the next sweep.
+        documents_read: how many documents the store gave.
+        more: whether further runs may be due: the time of the sweep was over.
+    """
+
+    job_id: str
+    recovered: int = 0
+    redispatched: int = 0
+    still_queued: int = 0
+    dead_lettered: int = 0
+    unattended: int = 0
+    documents_read: int = 0
+    more: bool = False
+    by_reason: Counter[str] = field(default_factory=Counter)
+
+    def count(self, end: RunEnd) -> None:
+        """Count what became of one run."""
+        self.recovered += end.outcome is Outcome.EXPIRED
+        self.redispatched += end.outcome is Outcome.REDISPATCHED
+        self.still_queued += end.outcome is Outcome.PARKED
+        if end.outcome is Outcome.DEAD_LETTERED and end.reason is not None:
+            self.dead_lettered += 1
+            self.by_reason[end.reason] += 1
+
+    def counts(self) -> dict[str, Any]:
+        """Return what callers are answered, and what is logged."""
+        return {
+            "deadLettered": self.dead_lettered,
+            "byReason": dict(self.by_reason),
+            "recovered": self.recovered,
+            "redispatched": self.redispatched,
+            "stillQueued": self.still_queued,
+            "unattended": self.unattended,
+            "reannounced": 0,
+            "archived": 0,
+            "documentsRead": self.documents_read,
+            "more": self.more,
+        }
+
+
+def line_of(result: SweepResult) -> Mapping[str, Any]:
+    """Return a sweep as one structured line of the log; its answer is read by nobody."""
+    reasons = ", ".join(f"{count} {reason}" for reason, count in result.by_reason.items())
+    given_up = f"{result.dead_lettered} ({reasons})" if reasons else str(result.dead_lettered)
+    return {
+        "severity": "WARNING" if result.unattended or result.more else "INFO",
+        "message": f"sweep: {result.recovered} recovered, {result.redispatched} redispatched, "
+        f"{result.still_queued} still queued, {given_up} given up, {result.unattended} unattended",
+        "event": "SWEEP_FINISHED",
+        "sweepJobId": result.job_id,
+        **result.counts(),
+    }

@@ -1,0 +1,285 @@
+"""The sweep on both stores: what is due, in which order, and whom one bad run holds up."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import count, islice
+from typing import Any
+
+import pytest
+
+from leasehold.adapters.clock import SystemClock
+from leasehold.bootstrap import boot
+from leasehold.domain import lifecycle
+from leasehold.domain.document import Write
+from leasehold.domain.lifecycle import NewRun
+from leasehold.domain.lifecycle.start import SHARDS
+from leasehold.domain.manifest import KeptValue, Manifest, manifest_of, run_ref, to_document
+from leasehold.domain.task import Task
+from leasehold.errors import StoreUnavailableError
+from leasehold.ports.documents import Documents, Query, Snapshot
+from leasehold.registry.pipelines import Catalog
+from leasehold.services.engine import Engine
+from leasehold.services.sweep import WIDTH, sweep
+from tests.in_process.sample import PIPELINES, STEPS
+
+EARLIER = timedelta(minutes=10)
+
+
+class Clock(SystemClock):
+    """The machine's clock, whose seconds pass as a test says."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+class Queue:
+    """A task queue that has every task it is asked for, and keeps what it gets."""
+
+    def __init__(self, on_look: Callable[[], object] = lambda: None) -> None:
+        self.created: list[Task] = []
+        self._on_look = on_look
+
+    def create(self, task: Task) -> None:
+        self.created.append(task)
+
+    def exists(self, _: Task) -> bool:
+        self._on_look()
+        return True
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def queue() -> Queue:
+    return Queue()
+
+
+@pytest.fixture
+def engine(documents: Documents, clock: Clock, queue: Queue) -> Iterator[Engine]:
+    """An engine on a store of which nothing is due when a test begins."""
+    catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
+    engine = boot({}, catalog=catalog, documents=documents, clock=clock, tasks=queue).engine
+    yield engine
+    for shard in range(SHARDS):
+        equal = {"shard": shard}
+        for found in documents.query(Query("runs", order_by="alarmAt", equal=equal, limit=1000)):
+            documents.delete(found.ref)
+
+
+def ids_of(shard: int, how_many: int, prefix: str) -> list[str]:
+    """Return names of runs that are in this shard."""
+    names = (f"{prefix}-{number}" for number in count())
+    return list(islice((n for n in names if zlib.crc32(n.encode()) % SHARDS == shard), how_many))
+
+
+def put(engine: Engine, *runs: Manifest) -> None:
+    creates = {run_ref(run.run_id): to_document(run) for run in runs}
+    engine.documents.transact(run_ref("nobody"), lambda _, __: Write(None, creates=creates))
+
+
+def waiting(engine: Engine, run_id: str, ago: timedelta = EARLIER) -> Manifest:
+    """Return a run whose task was created so long ago, and waits."""
+    pipeline = engine.catalog.pipeline("three")
+    new = NewRun(
+        run_id=run_id,
+        pipeline=pipeline.name,
+        plan=pipeline.steps,
+        input=KeptValue(text='{"n": 1}'),
+        input_digest="digest",
+        nonce="nonce",
+    )
+    return lifecycle.start(None, engine.clock.now() - ago, rules=engine.rules, new=new).manifest
+
+
+def of_a_dead_worker(
+    engine: Engine, run_id: str, ago: timedelta = timedelta(minutes=1)
+) -> Manifest:
+    """Return a run whose worker was not heard of any more so long ago."""
+    run = waiting(engine, run_id, ago)
+    return lifecycle.arrive(
+        run,
+        engine.clock.now() - ago,
+        rules=engine.rules,
+        generation=1,
+        lease_id="lease-1",
+        holder="dead",
+    ).manifest
+
+
+def stored(engine: Engine, run_id: str) -> Manifest:
+    found = engine.documents.get(run_ref(run_id))
+    assert found is not None
+    return manifest_of(run_id, found.document)
+
+
+def test_a_dead_workers_run_comes_before_all_that_wait_however_long(
+    engine: Engine, queue: Queue, clock: Clock, unique: str
+) -> None:
+    """They stand before it in its own shard, and the time is over long before their end."""
+    (dead, *others) = ids_of(3, 251, unique)
+    put(engine, of_a_dead_worker(engine, dead), *(waiting(engine, other) for other in others))
+
+    def look() -> None:
+        clock.seconds += 1
+
+    looking = replace(engine, tasks=Queue(look))
+    result = sweep(looking, time=timedelta(seconds=20), width=1)
+
+    assert stored(engine, dead).dispatch.generation == 2
+    assert (result.recovered, result.still_queued, result.more) == (1, 20, True)
+
+
+def test_one_call_attends_to_all_that_is_due_and_reads_each_once(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    """All in one shard, more than a page of it; the leases may be read twice while they end."""
+    dead, others = ids_of(5, 3, f"{unique}-d"), ids_of(5, 230, f"{unique}-w")
+    put(engine, *(of_a_dead_worker(engine, run_id) for run_id in dead))
+    put(engine, *(waiting(engine, run_id) for run_id in others))
+
+    result, again = sweep(engine), sweep(engine)
+
+    assert (result.recovered, result.still_queued, result.more) == (3, 230, False)
+    assert 233 <= result.documents_read <= 233 + WIDTH
+    assert sorted(task.run_id for task in queue.created) == sorted(dead)
+    assert (again.documents_read, again.more) == (0, False)
+
+
+def test_a_sweep_without_time_attends_to_nothing_and_says_that_more_is_due(
+    engine: Engine, unique: str
+) -> None:
+    put(engine, waiting(engine, unique))
+
+    result = sweep(engine, time=timedelta())
+
+    assert (result.still_queued, result.more) == (0, True)
+    assert sweep(engine).still_queued == 1
+
+
+def test_each_shard_has_its_turn_while_the_backlog_of_another_is_attended(
+    engine: Engine, clock: Clock, unique: str
+) -> None:
+    """One page of each, then the next of those that have one."""
+    backlog = [run_id for shard in (1, 9) for run_id in ids_of(shard, 150, unique)]
+    (other,) = ids_of(4, 1, unique)
+    put(engine, *(waiting(engine, run_id) for run_id in backlog), waiting(engine, other))
+
+    def look() -> None:
+        clock.seconds += 1
+
+    result = sweep(replace(engine, tasks=Queue(look)), time=timedelta(seconds=202), width=1)
+
+    assert (result.still_queued, result.more) == (202, True)
+    assert stored(engine, other).dispatch.seen_at is not None
+
+
+class OneRefused:
+    """A store that does not take the change of one run."""
+
+    def __init__(self, within: Documents, refused: str) -> None:
+        self._within = within
+        self._refused = refused
+
+    def transact(self, ref: Any, decide: Any, **options: Any) -> Any:
+        if ref.id == self._refused:
+            raise StoreUnavailableError(store="the test", problem="this run is locked")
+        return self._within.transact(ref, decide, **options)
+
+    def query(self, query: Query) -> Sequence[Snapshot]:
+        return self._within.query(query)
+
+
+def test_a_run_that_cannot_be_written_is_left_and_no_other_of_its_queue(
+    engine: Engine, unique: str
+) -> None:
+    """The store failed for one run; neither its queue nor the sweep has."""
+    locked, *others = (f"{unique}-{number}" for number in range(20))
+    put(engine, *(of_a_dead_worker(engine, run_id) for run_id in (locked, *others)))
+    logged: list[str] = []
+    refusing: Any = OneRefused(engine.documents, locked)
+
+    result = sweep(replace(engine, documents=refusing, log=logged.append))
+
+    assert (result.recovered, result.unattended, result.more) == (19, 1, False)
+    assert [line for line in logged if locked in line] == logged
+    assert "waits for the next sweep: [store_unavailable]" in logged[0]
+    assert sweep(engine).recovered == 1
+
+
+class NoLeases(OneRefused):
+    """A store whose index of leases is not there yet."""
+
+    def __init__(self, within: Documents) -> None:
+        super().__init__(within, "none")
+
+    def query(self, query: Query) -> Sequence[Snapshot]:
+        if "status" in query.equal:
+            raise StoreUnavailableError(store="the test", problem="the query needs an index")
+        return super().query(query)
+
+
+def test_an_index_that_is_still_built_costs_the_order_and_no_run(
+    engine: Engine, unique: str
+) -> None:
+    put(engine, of_a_dead_worker(engine, unique))
+    without_index: Any = NoLeases(engine.documents)
+
+    with pytest.raises(StoreUnavailableError, match="needs an index"):
+        sweep(replace(engine, documents=without_index))
+
+    assert stored(engine, unique).dispatch.generation == 2
+
+
+@contextmanager
+def locked_for_reading(documents: Any, run_id: str) -> Iterator[None]:
+    """Hold the lock that a transaction of another program has from its read on."""
+    from google.cloud.firestore_v1.types import common, firestore  # noqa: PLC0415 - lazy
+
+    connection = documents._connection  # noqa: SLF001 - its client has the transactions
+    name, api = connection.name, connection._client()  # noqa: SLF001
+    mode = common.TransactionOptions(read_write=common.TransactionOptions.ReadWrite())
+    begun = api.begin_transaction(
+        firestore.BeginTransactionRequest(database=name, options=mode)
+    ).transaction
+    path = connection.path(run_ref(run_id))
+    read = firestore.BatchGetDocumentsRequest(database=name, documents=[path], transaction=begun)
+    list(api.batch_get_documents(read))
+    try:
+        yield
+    finally:
+        api.rollback(firestore.RollbackRequest(database=name, transaction=begun))
+
+
+def test_recovery_beside_a_locked_run_takes_no_longer(
+    kind: str, engine: Engine, unique: str
+) -> None:
+    """The others are recovered within a second; the locked one by the next sweep."""
+    if kind != "firestore":
+        pytest.skip("only Firestore locks a single document")
+    locked, *others = (f"{unique}-{number}" for number in range(40))
+    put(engine, *(of_a_dead_worker(engine, run_id) for run_id in (locked, *others)))
+    moved: dict[str, datetime] = {}
+
+    def note(change: Any) -> None:
+        moved[change.manifest.run_id] = engine.clock.now()
+
+    clock = SystemClock()
+    began = clock.now()
+    with locked_for_reading(engine.documents, locked):
+        result = sweep(replace(engine, observe=note, clock=clock))
+
+    assert (result.recovered, result.unattended) == (39, 1)
+    assert max(moved.values()) - began < timedelta(seconds=2)
+    sweep(engine)  # what was sent in vain may have been done late, when the lock was given up
+    assert stored(engine, locked).dispatch.generation == 2

@@ -1,0 +1,53 @@
+"""Ctrl-C while the caller's own thread runs a handler: the attempt is released, then it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from leasehold.domain.manifest import Manifest
+from leasehold.testing import FrozenClock, InProcessEngine
+from tests.in_process.interrupted import GATES, PIPELINES, STEPS
+
+PLACES = ["press", "press_later", "gated"]
+
+
+@pytest.fixture
+def engine(environ: dict[str, str], clock: FrozenClock) -> Iterator[InProcessEngine]:
+    with InProcessEngine(
+        STEPS, PIPELINES, GATES, environ=environ, clock=clock, workers=0
+    ) as engine:
+        yield engine
+
+
+@pytest.mark.parametrize("pipeline", PLACES)
+def test_an_interrupt_reaches_whoever_runs_what_is_due(
+    engine: InProcessEngine, pipeline: str
+) -> None:
+    """Swallowed, a loop around it could not be left; and the next attempt may begin at once."""
+    run = engine.start(pipeline, {"n": 1})
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.run_until_idle()
+
+    left = engine.show(run.run_id)
+    assert (left.status, left.lease) == ("PENDING", None)
+    assert (left.attempts.interrupted, left.attempts.failed) == (1, 0)
+    assert engine.run_until_idle() == 1
+    assert engine.show(run.run_id).status == "COMPLETED"
+
+
+@pytest.mark.parametrize("pipeline", PLACES)
+def test_an_interrupt_reaches_whoever_runs_a_run_in_their_thread(
+    engine: InProcessEngine, pipeline: str
+) -> None:
+    rested: list[Manifest] = []
+    engine.on_rest(rested.append)
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.run(pipeline, {"n": 1})
+
+    assert rested == []
+    assert engine.run_until_idle() == 1
+    assert [(run.status, run.attempts.interrupted) for run in rested] == [("COMPLETED", 1)]
