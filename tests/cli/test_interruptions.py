@@ -45,7 +45,7 @@ def test_a_killed_run_is_completed_by_the_same_command_at_once(
     assert story.count("step_completed ship") == 1
     assert story.count("step_terminated charge") == 1
     attempts = shell.json("show", run["runId"])["steps"]["charge"]["attempts"]
-    assert attempts == {"failed": 0, "interrupted": 0, "expired": 1, "continued": 0}
+    assert attempts == {"failed": 0, "interrupted": 0, "expired": 1, "continued": 0, "deferred": 0}
     assert (shell.folder / "charging").read_text() == "2"
 
 
@@ -77,7 +77,7 @@ def test_an_interrupted_command_says_how_the_run_goes_on(
     assert time.monotonic() - began < 5  # the lease would have held for 30 s
     assert terminations(shell, left["runId"]) == [("charge", "instance_shutdown")]
     attempts = shell.json("show", left["runId"])["steps"]["charge"]["attempts"]
-    assert attempts == {"failed": 0, "interrupted": 1, "expired": 0, "continued": 0}
+    assert attempts == {"failed": 0, "interrupted": 1, "expired": 0, "continued": 0, "deferred": 0}
     story = shell.story(left["runId"])
     assert story.count("step_handed_off charge") == 1
     assert story[-1] == "run_completed"
@@ -114,7 +114,7 @@ def test_the_lease_of_a_handler_that_does_not_stop_is_given_back_all_the_same(
         assert (shell.folder / "charging").read_text() == "2"
         assert terminations(shell, left["runId"]) == [("deaf", "instance_shutdown")]
         attempts = shell.json("show", left["runId"])["steps"]["deaf"]["attempts"]
-        assert attempts == {"failed": 0, "interrupted": 1, "expired": 0, "continued": 0}
+        assert attempts == {"failed": 0, "interrupted": 1, "expired": 0, "continued": 0, "deferred": 0}
 
 
 def test_a_second_interrupt_leaves_a_handler_that_does_not_stop(shell: Shell) -> None:

@@ -84,7 +84,8 @@ class Dispatch(Stored):
     remote: bool = False  # a worker elsewhere claims it: there is no task
     schedule_to_start_s: int | None = None  # how long a remote step may wait to be claimed
     redispatched: int = 0  # how many tasks were lost before this one, without a lease in between
-    seen_at: AwareDatetime | None = None  # when the sweep last found the task in its queue
+    deferred: int = 0  # how many attempts in a row before this one met an outage
+    seen_at: AwareDatetime | None = None  # when the task was last found in its queue, or asked for
     enqueued: bool = False
 
 
@@ -95,11 +96,12 @@ class Attempts(Stored):
     interrupted: int = 0
     expired: int = 0
     continued: int = 0
+    deferred: int = 0
 
     @property
     def ended(self) -> int:
         """All of them."""
-        return self.failed + self.interrupted + self.expired + self.continued
+        return self.failed + self.interrupted + self.expired + self.continued + self.deferred
 
     def plus(self, end: AttemptEnd) -> Attempts:
         """Return the counts with one more of `end`."""

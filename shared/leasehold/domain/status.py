@@ -123,6 +123,8 @@ class Termination(StrEnum):
     LEASE_EXPIRED = "lease_expired"
     DISPATCH_DEADLINE_EXCEEDED = "dispatch_deadline_exceeded"
     CANCELLED = "cancelled"
+    STORE_UNAVAILABLE = "store_unavailable"  # an outage: the attempt is put off
+    THREAD_UNAVAILABLE = "thread_unavailable"  # likewise: nothing could renew the lease
 
 
 class DeadLetterReason(StrEnum):
@@ -142,3 +144,4 @@ class AttemptEnd(StrEnum):
     INTERRUPTED = "interrupted"  # SIGTERM, a deploy
     EXPIRED = "expired"  # its lease ran out
     CONTINUED = "continued"  # it asked for another attempt itself
+    DEFERRED = "deferred"  # a store was away, or a thread could not be had

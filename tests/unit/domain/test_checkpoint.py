@@ -324,4 +324,5 @@ def test_expiries_and_interruptions_count_together_and_failures_do_not(runs: Run
         "interrupted": 1,
         "expired": 1,
         "continued": 0,
+        "deferred": 0,
     }
