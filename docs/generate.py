@@ -91,6 +91,7 @@ END_WORDS: Final[Mapping[AttemptEnd, str]] = {
     AttemptEnd.INTERRUPTED: "Its worker was shut down and said so. Counts as an interruption.",
     AttemptEnd.EXPIRED: "Its worker went silent: the lease ran out. Counts as an interruption.",
     AttemptEnd.CONTINUED: "It asked for another attempt itself. Counts as neither.",
+    AttemptEnd.DEFERRED: "It met an outage, such as a store that is away. Counts as neither.",
 }
 
 OPERATION_WORDS: Final[Mapping[Operation, str]] = {

@@ -114,7 +114,13 @@ def test_the_lease_of_a_handler_that_does_not_stop_is_given_back_all_the_same(
         assert (shell.folder / "charging").read_text() == "2"
         assert terminations(shell, left["runId"]) == [("deaf", "instance_shutdown")]
         attempts = shell.json("show", left["runId"])["steps"]["deaf"]["attempts"]
-        assert attempts == {"failed": 0, "interrupted": 1, "expired": 0, "continued": 0, "deferred": 0}
+        assert attempts == {
+            "failed": 0,
+            "interrupted": 1,
+            "expired": 0,
+            "continued": 0,
+            "deferred": 0,
+        }
 
 
 def test_a_second_interrupt_leaves_a_handler_that_does_not_stop(shell: Shell) -> None:

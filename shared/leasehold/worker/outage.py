@@ -38,10 +38,12 @@ def outlast(
             return call()
         except StoreUnavailableError:
             passed = max(waited, now() - begun)  # a clock that stands still must not keep it here
-            if begun + passed + pause > until() or wait(pause):
+            left = until() - begun - passed
+            pause = min(pause, left / 2)  # a short lease is renewed often, or over soon
+            if left < _FIRST_WAIT_S or wait(pause):
                 raise
         waited += pause
-        pause = min(2 * pause, _LONGEST_WAIT_S)
+        pause = min(2 * max(pause, _FIRST_WAIT_S), _LONGEST_WAIT_S)
 
 
 def outage_in(error: BaseException) -> StoreUnavailableError | None:
