@@ -117,7 +117,7 @@ def nest_and_keep(ctx: StepContext, given: Any) -> Any:
 
 
 def nested(depth: int) -> list[Any]:
-    found: list[Any] = []
+    found: list[Any] = [1]
     for _ in range(depth - 1):
         found = [found]
     return found
@@ -161,7 +161,8 @@ PIPELINES = Registry(
         PipelineEntry(name="asks_later", steps=("make", "take", "ask")),
         PipelineEntry(name="judges", steps=("make", "judged")),
         PipelineEntry(name="errs", steps=("err",)),
-        PipelineEntry(name="nests", steps=("nest", "nest_and_keep")),
+        PipelineEntry(name="nests", steps=("nest",)),
+        PipelineEntry(name="keeps_deep", steps=("nest_and_keep",)),
         PipelineEntry(name="away", steps=("make", "away", "take")),
     ],
 )

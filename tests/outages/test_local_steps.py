@@ -158,7 +158,7 @@ def test_a_call_of_a_handler_that_meets_an_outage_defers_its_attempt(
     assert done.attempts.failed == 0
 
 
-@pytest.mark.parametrize("how", ["get", "exists", "list", "checkpoint", "output"])
+@pytest.mark.parametrize("how", ["get", "exists", "list", "output"])
 def test_each_call_of_the_store_may_meet_an_outage(make: Make, store: Store, how: str) -> None:
     DOES["ask"] = store.goes
     with make() as engine:
@@ -172,6 +172,25 @@ def test_each_call_of_the_store_may_meet_an_outage(make: Make, store: Store, how
 
     assert done.status == "COMPLETED"
     assert done.steps["ask"].attempts.failed == 0
+
+
+def test_a_checkpoint_waits_for_the_store(make: Make, store: Store) -> None:
+    """What it is to keep was work, so the handler is not asked to do it again."""
+    DOES["ask"] = store.goes
+    with make() as engine:
+        run = engine.start("asks", {"how": "checkpoint"})
+        until(lambda: CALLS[run.run_id, "ask"])
+        lease = engine.show(run.run_id).lease
+        assert lease is not None
+        until(
+            lambda: (engine.show(run.run_id).heartbeat_at or lease.acquired_at) > lease.expires_at
+        )
+        store.comes_back()
+        done = engine.wait(run.run_id, 30)
+
+    assert done.status == "COMPLETED"
+    assert CALLS[run.run_id, "ask"] == 1
+    assert done.attempts.ended == 0
 
 
 def test_an_outage_that_a_handler_says_is_not_the_cause_is_not(make: Make, store: Store) -> None:
