@@ -133,6 +133,16 @@ def _entry(name: str, handler: str | None = None, **limits: Any) -> StepDispatch
     )
 
 
+def _remote(name: str) -> StepDispatchEntry:
+    return StepDispatchEntry(
+        step_type=name,
+        handler="remote",
+        agent_timeout=timedelta(minutes=1),
+        dispatch_deadline=timedelta(minutes=2),
+        max_retries=1,
+    )
+
+
 STEPS = Registry(
     "dispatch",
     [
@@ -144,12 +154,8 @@ STEPS = Registry(
         _entry("err", max_retries=1),
         _entry("nest", max_retries=0),
         _entry("nest_and_keep", max_retries=0),
-        StepDispatchEntry(
-            step_type="away",
-            handler="remote",
-            agent_timeout=timedelta(minutes=1),
-            dispatch_deadline=timedelta(minutes=2),
-        ),
+        _remote("away"),
+        _remote("away_too"),
     ],
 )
 PIPELINES = Registry(
@@ -163,6 +169,8 @@ PIPELINES = Registry(
         PipelineEntry(name="errs", steps=("err",)),
         PipelineEntry(name="nests", steps=("nest",)),
         PipelineEntry(name="keeps_deep", steps=("nest_and_keep",)),
+        PipelineEntry(name="remote", steps=("away",)),
+        PipelineEntry(name="away_twice", steps=("make", "away", "away_too")),
         PipelineEntry(name="away", steps=("make", "away", "take")),
     ],
 )
