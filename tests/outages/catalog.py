@@ -32,7 +32,9 @@ def make(ctx: StepContext, given: Any) -> Any:
     """Give a large output, once it may."""
     CALLS[ctx.run_id, "make"] += 1
     DOES.get("make", lambda: None)()
-    if ctx.run_id in GO_ON:
+    if given.get("waits"):
+        GO_ON[ctx.run_id] = GO_ON.get(ctx.run_id) or threading.Event()
+        ENTERED[ctx.run_id] = threading.Event()
         ENTERED[ctx.run_id].set()
         GO_ON[ctx.run_id].wait(30)
     return {**given, "text": LARGE}
@@ -61,7 +63,7 @@ def ask(ctx: StepContext, given: Any) -> Any:
     call = _ASKED[given["how"]]
     try:
         call(ctx)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever the store says
         _passed_on(error, given.get("passes", "as it is"))
     return {"asked": True}
 
@@ -71,7 +73,7 @@ def _passed_on(error: Exception, how: str) -> None:
         case "as a cause":
             raise ValueError("the report is not written") from error
         case "as a context":
-            raise ValueError("the report is not written")  # noqa: B904 - users forget it
+            raise ValueError("the report is not written")
         case "as permanent":
             raise PermanentError("the report cannot be written") from error
         case "in a group":

@@ -3,11 +3,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from leasehold.domain.manifest import Manifest
+from leasehold.domain import lifecycle
+from leasehold.domain.change import on_run
+from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.testing import InProcessEngine
 from tests.outages.catalog import CALLS, DOES, ENTERED, GATES, GO_ON, PIPELINES, STEPS
 
@@ -82,3 +85,8 @@ def deferrals(engine: InProcessEngine, run: Manifest) -> int:
 
 def reasons(engine: InProcessEngine, run: Manifest) -> list[str | None]:
     return [event.reason for event in engine.trace(run.run_id) if event.type == "step_terminated"]
+
+
+def cancel(engine: InProcessEngine, run_id: str) -> None:
+    end = partial(lifecycle.cancel, rules=engine.engine.rules, actor="ann", reason="enough")
+    engine.engine.documents.transact(run_ref(run_id), on_run(run_id, end))

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
-from leasehold.domain import lifecycle
-from leasehold.domain.change import on_run
-from leasehold.domain.manifest import run_ref
-from leasehold.testing import InProcessEngine
 from tests.outages.catalog import CALLS, DOES, LARGE
-from tests.outages.conftest import Make, Store, deferrals, until
+from tests.outages.conftest import Make, Store, cancel, deferrals, until
 
 
 def test_finished_work_is_kept_when_the_store_comes_back(make: Make, store: Store) -> None:
@@ -132,11 +126,6 @@ def test_a_value_that_is_lost_gives_the_run_up(make: Make, store: Store) -> None
 
     assert done.dead_letter_reason == "PERMANENT_FAILURE"
     assert CALLS[run.run_id, "make"] == 0
-
-
-def cancel(engine: InProcessEngine, run_id: str) -> None:
-    end = partial(lifecycle.cancel, rules=engine.engine.rules, actor="ann", reason="enough")
-    engine.engine.documents.transact(run_ref(run_id), on_run(run_id, end))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from tests.outages.catalog import CALLS
 from tests.outages.conftest import Make
 

@@ -104,11 +104,12 @@ class Heartbeat:
 
     def _look(self) -> None:
         now = self._clock.monotonic()
+        for held in self.held_runs():  # one that was lost or cancelled may still have a handler
+            held.stop.call_waiting()
         running = [held for held in self.held_runs() if not held.is_settled]
         for held in running:
             if held.stop_at <= now:
                 held.ask_to_stop(Termination.LEASE_EXPIRED)
-            held.stop.call_waiting()
         self._renewing = {of: one for of, one in self._renewing.items() if one.is_alive()}
         due = [held for held in running if self._is_due(held, now)]
         for held in sorted(due, key=lambda held: held.renew_at):

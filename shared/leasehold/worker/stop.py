@@ -58,9 +58,9 @@ class StopSignal:
             here: call those that still get no thread in this one: whoever asks has nobody else to
                 look after.
         """
+        if not self._event.is_set() or not self._callbacks:
+            return
         with self._lock:
-            if not self._event.is_set():
-                return
             waiting, self._callbacks = self._callbacks, []
         left = [one for one in waiting if start_thread(partial(_guarded, one), "on-stop") is None]
         if here:
