@@ -32,12 +32,23 @@ def make(ctx: StepContext, given: Any) -> Any:
     """Give a large output, once it may."""
     CALLS[ctx.run_id, "make"] += 1
     DOES.get("make", lambda: None)()
+    _wait_if_told(ctx, given)
+    return {**given, "text": LARGE}
+
+
+async def keep_later(ctx: StepContext, given: Any) -> Any:
+    """Keep a checkpoint in a coroutine, once it may."""
+    _wait_if_told(ctx, given)
+    await ctx.acheckpoint(1, "kept")
+    return given
+
+
+def _wait_if_told(ctx: StepContext, given: Any) -> None:
     if given.get("waits"):
         GO_ON[ctx.run_id] = GO_ON.get(ctx.run_id) or threading.Event()
         ENTERED[ctx.run_id] = threading.Event()
         ENTERED[ctx.run_id].set()
         GO_ON[ctx.run_id].wait(30)
-    return {**given, "text": LARGE}
 
 
 def take(ctx: StepContext, given: Any) -> Any:
@@ -150,6 +161,7 @@ STEPS = Registry(
     [
         _entry("make"),
         _entry("take"),
+        _entry("keep_later"),
         _entry("keep", max_retries=1),
         _entry("ask", max_retries=0),
         _entry("judged", "take", gates=("judge",)),
@@ -165,6 +177,7 @@ PIPELINES = Registry(
     [
         PipelineEntry(name="makes", steps=("make", "take")),
         PipelineEntry(name="keeps", steps=("keep",)),
+        PipelineEntry(name="awaits", steps=("keep_later",)),
         PipelineEntry(name="asks", steps=("ask",)),
         PipelineEntry(name="asks_later", steps=("make", "take", "ask")),
         PipelineEntry(name="judges", steps=("make", "judged")),

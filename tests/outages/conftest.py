@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.adapters.folder import FolderArtifacts
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.manifest import Manifest, run_ref
-from leasehold.testing import InProcessEngine
+from leasehold.testing import FrozenClock, InProcessEngine
 from tests.outages.catalog import CALLS, DOES, ENTERED, GATES, GO_ON, PIPELINES, STEPS
 
 Make = Callable[..., InProcessEngine]
@@ -90,3 +91,17 @@ def reasons(engine: InProcessEngine, run: Manifest) -> list[str | None]:
 def cancel(engine: InProcessEngine, run_id: str) -> None:
     end = partial(lifecycle.cancel, rules=engine.engine.rules, actor="ann", reason="enough")
     engine.engine.documents.transact(run_ref(run_id), on_run(run_id, end))
+
+
+class Meddling(FolderArtifacts):
+    """A store whose first answer takes so long that something else happens meanwhile."""
+
+    def __init__(self, root: Path, meanwhile: Callable[[], object]) -> None:
+        super().__init__(root, FrozenClock())
+        self._meanwhile = [meanwhile]
+
+    def get(self, name: str) -> bytes:
+        data = super().get(name)
+        if self._meanwhile:
+            self._meanwhile.pop()()
+        return data

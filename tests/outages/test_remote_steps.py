@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leasehold.adapters.folder import FolderArtifacts
 from leasehold.domain.document import Write
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, run_ref
@@ -22,7 +20,7 @@ from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.functions.conftest import Function
 from tests.outages.catalog import GATES, LARGE, PIPELINES, STEPS, nested
-from tests.outages.conftest import Store
+from tests.outages.conftest import Meddling, Store
 
 Call = Callable[..., tuple[int, Any]]
 
@@ -195,20 +193,6 @@ def test_a_run_whose_value_cannot_be_read_keeps_nobody_from_its_neighbour(
 
     assert claimed.manifest.run_id == second.run_id
     assert engine.show(first.run_id).lease is None
-
-
-class Meddling(FolderArtifacts):
-    """A store whose first answer takes so long that something else happens meanwhile."""
-
-    def __init__(self, root: Path, meanwhile: Callable[[], object]) -> None:
-        super().__init__(root, FrozenClock())
-        self._meanwhile = [meanwhile]
-
-    def get(self, name: str) -> bytes:
-        data = super().get(name)
-        if self._meanwhile:
-            self._meanwhile.pop()()
-        return data
 
 
 def test_what_was_loaded_before_the_run_moved_on_is_never_given_out(

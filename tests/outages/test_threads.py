@@ -175,3 +175,15 @@ def test_calls_that_get_no_thread_are_made_one_by_one(make: Make) -> None:
         engine.engine.runner.at_once(calls)
 
     assert made == [1, 2]
+
+
+def test_a_checkpoint_of_a_coroutine_is_kept_without_a_thread_for_it(make: Make) -> None:
+    with make(workers=1) as engine:
+        run = engine.start("awaits", {"waits": True})
+        until(lambda: run.run_id in ENTERED and ENTERED[run.run_id].is_set())
+        with no_new_threads():
+            GO_ON[run.run_id].set()
+            done = engine.wait(run.run_id, 30)
+
+    assert done.status == "COMPLETED"
+    assert done.attempts.ended == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from leasehold.errors import ArtifactNotFoundError, InvalidRequestError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.values import OUTPUT_BYTES, check_depth, check_size, digest, keep, load
 from leasehold.worker.held_run import HeldRun
+from leasehold.worker.threads import in_thread
 
 _LOG: Final = logging.getLogger("leasehold.step")
 _MAX_MESSAGE: Final = 200
@@ -133,8 +133,12 @@ class StepContext:
     async def acheckpoint(
         self, iteration_count: int, partial_results: Any, phase: str = ""
     ) -> None:
-        """Do what `checkpoint` does, without blocking the handler's loop."""
-        await asyncio.to_thread(self.checkpoint, iteration_count, partial_results, phase)
+        """Do what `checkpoint` does, without blocking the handler's loop.
+
+        Where the system has no thread for that, it blocks: to lose the work would be worse.
+        """
+        save = partial(self.checkpoint, iteration_count, partial_results, phase)
+        await in_thread(save)
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the work is: a share of 1, and a word on it."""
