@@ -26,7 +26,8 @@ def outlast(
     Args:
         call: may be made any number of times.
         now: monotonic seconds.
-        until: when to give up, likewise; asked before each wait, as it may move.
+        until: when to give up, likewise; asked before each wait, as it may move. No try is begun
+            that would end later, if it took as long as the one before.
         wait: waits so many seconds; True: give up now.
 
     Raises:
@@ -34,11 +35,13 @@ def outlast(
     """
     begun, waited, pause = now(), 0.0, _FIRST_WAIT_S
     while True:
+        tried_at = now()
         try:
             return call()
         except StoreUnavailableError:
             passed = max(waited, now() - begun)  # a clock that stands still must not keep it here
-            left = until() - begun - passed
+            took = now() - tried_at  # the next try may take as long
+            left = until() - begun - passed - took
             pause = min(pause, left / 2)  # a short lease is renewed often, or over soon
             if left < _FIRST_WAIT_S or wait(pause):
                 raise
