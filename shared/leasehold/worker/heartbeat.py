@@ -72,9 +72,10 @@ class Heartbeat:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        for thread in (self._thread, *list(self._renewing.values())):
-            if thread is not None:
-                thread.join()
+        if self._thread is not None:
+            self._thread.join()
+        for renewal in self._renewing.values():  # nothing begins another one now
+            renewal.join()
 
     def _look_at_least(self, every: float) -> bool:
         """Have a thread look that often; return whether there is one."""
