@@ -130,6 +130,7 @@ def check_counts(manifest: Manifest, known: Known) -> None:
         "interrupted": known.ends["interrupted"],
         "expired": known.ends["expired"],
         "continued": 0,
+        "deferred": known.ends["deferred"],
     }
     one_more = 1 if manifest.dead_lettered else 0
     assert known.ends["failed"] <= MAX_RETRIES + one_more

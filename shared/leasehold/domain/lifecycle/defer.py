@@ -62,8 +62,10 @@ def defer(
         status=after(manifest.status, RunEvent.LEASE_RELEASED),
         lease=None,
     )
-    dispatch = change.manifest.dispatch.with_(deferred=in_a_row)
-    return _settled(replace(change, manifest=change.manifest.with_(dispatch=dispatch)), fence)
+    if change.manifest.dispatch.generation != manifest.dispatch.generation:
+        dispatch = change.manifest.dispatch.with_(deferred=in_a_row)
+        change = replace(change, manifest=change.manifest.with_(dispatch=dispatch))
+    return _settled(change, fence)
 
 
 def extend_wait(manifest: Manifest, now: datetime, *, rules: Rules, generation: int) -> Change:
