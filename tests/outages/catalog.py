@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from leasehold import (
@@ -31,9 +33,17 @@ LARGE = "x" * 40_000
 def make(ctx: StepContext, given: Any) -> Any:
     """Give a large output, once it may."""
     CALLS[ctx.run_id, "make"] += 1
+    _write_down(ctx)
     DOES.get("make", lambda: None)()
     _wait_if_told(ctx, given)
     return {**given, "text": LARGE}
+
+
+def _write_down(ctx: StepContext) -> None:
+    """Tell a test in another process of the call."""
+    if folder := os.environ.get("OUTAGE_TEST_FOLDER"):
+        with (Path(folder) / "calls").open("a") as calls:
+            calls.write(f"{ctx.run_id} {ctx.step_type}\n")
 
 
 async def keep_later(ctx: StepContext, given: Any) -> Any:
@@ -54,6 +64,7 @@ def _wait_if_told(ctx: StepContext, given: Any) -> None:
 def take(ctx: StepContext, given: Any) -> Any:
     """Take a large output."""
     CALLS[ctx.run_id, "take"] += 1
+    _write_down(ctx)
     return {**given, "text": len(given["text"])}
 
 
