@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 from leasehold.domain.change import Change, change_to, unchanged
 from leasehold.domain.dispatch import Rules
@@ -17,6 +18,8 @@ from leasehold.domain.lifecycle.moving import dispatch_next
 from leasehold.domain.lifecycle.settle import _repeated, _settled, termination
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
+
+_MAX_SAID: Final = 500
 
 
 def defer(
@@ -56,7 +59,7 @@ def defer(
         now,
         rules,
         Outcome.RELEASED,
-        termination(manifest, now, lease, reason, detail=detail),
+        termination(manifest, now, lease, reason, detail=detail[:_MAX_SAID]),
         wait=rules.backoff.wait(in_a_row),
         **update,
         status=after(manifest.status, RunEvent.LEASE_RELEASED),
