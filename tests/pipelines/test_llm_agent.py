@@ -388,7 +388,6 @@ def test_citations_that_are_invented_are_refused(
     assert run.dead_letter_reason == "RETRIES_EXHAUSTED"
     assert run.error is not None
     assert (run.error.step, run.error.code) == ("synthesis", "bad_citations")
-    assert run.error is not None
     assert run.error.validation_issues == ({"point": "All is well.", "claims": '["a.md:99"]'},)
 
 
