@@ -93,6 +93,7 @@ END_WORDS: Final[Mapping[AttemptEnd, str]] = {
     AttemptEnd.EXPIRED: "Its worker went silent: the lease ran out. Counts as an interruption.",
     AttemptEnd.CONTINUED: "It asked for another attempt itself. Counts as neither.",
     AttemptEnd.REPEATED: "A gate refused its output; `retry` dropped it. Counts as neither.",
+    AttemptEnd.DEFERRED: "It met an outage, such as a store that is away. Counts as neither.",
 }
 
 OPERATION_WORDS: Final[Mapping[Operation, str]] = {

@@ -149,11 +149,11 @@ def _end(emulator: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def storage_bucket() -> Iterator[tuple[str, str]]:
+def storage_bucket(port: int | None = None) -> Iterator[tuple[str, str]]:
     """Run a Cloud Storage emulator in this process; lend its address and a bucket in it."""
     from gcp_storage_emulator.server import create_server  # noqa: PLC0415 - with its tests alone
 
-    port = free_port()
+    port = port or free_port()
     server = create_server("127.0.0.1", port, in_memory=True, default_bucket="artifacts")
     server.start()
     try:

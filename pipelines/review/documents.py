@@ -96,7 +96,7 @@ def _check(path: str, page: Page, picks: Sequence[Pick]) -> None:
         raise AgentClientError(
             f"The agent picked sentences of {path} that are not there, or picked them twice.",
             code="bad_picks",
-            details=[{"document": path, "unknown": unknown, "twice": twice}],
+            details={"document": path, "unknown": unknown, "twice": twice},
         )
 
 

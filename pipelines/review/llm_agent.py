@@ -157,7 +157,7 @@ def _answer(body: str, answer: type[A]) -> A:
         raise AgentClientError(
             "The model refuses to answer.",
             code="refused",
-            details=[{"said": (message.refusal or "")[:500], "finishReason": reason}],
+            details={"said": (message.refusal or "")[:500], "finishReason": reason},
         )
     content = message.content or ""
     try:

@@ -35,7 +35,7 @@ def timed_out(endpoint: Endpoint, seconds: float) -> AgentClientError:
     return AgentClientError(
         f"{endpoint.host} did not answer within {seconds:g} s.",
         code="timeout",
-        details=[{"model": endpoint.model, "seconds": seconds}],
+        details={"model": endpoint.model, "seconds": seconds},
     )
 
 
@@ -56,7 +56,7 @@ def misfit(
         f"{first['path'] or 'the answer itself'}: {first['message']}"
         + (f" (and {len(issues) - 1} more)" if len(issues) > 1 else ""),
         code="invalid_answer",
-        details=[{"issues": issues[:ISSUES], "excerpt": text[:EXCERPT], **facts}],
+        details={"issues": issues[:ISSUES], "excerpt": text[:EXCERPT], **facts},
     )
 
 
@@ -85,11 +85,11 @@ def _of_status(
             + (f" (retry-after: {after[:_WORDS]})" if after else "")
             + f": {said}",
             code="rate_limited",
-            details=[facts | {"retryAfter": after and after[:_WORDS]}],
+            details=facts | {"retryAfter": after and after[:_WORDS]},
         )
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _PASSING:
         return AgentClientError(
-            f"{endpoint.host} answered {status}: {said}", code="provider_error", details=[facts]
+            f"{endpoint.host} answered {status}: {said}", code="provider_error", details=facts
         )
     if status in _REFUSED:
         return PermanentError(

@@ -258,7 +258,7 @@ class ServerRefusedError(LeaseholdError):
 
 
 class ArtifactNameError(LeaseholdError):
-    """An artifact name could leave its run or cannot be stored."""
+    """An artifact name could leave its run, is taken by a folder, or cannot be stored."""
 
     code = "artifact_name"
     text = "Artifact name {name!r} is refused: {problem}."
@@ -280,7 +280,8 @@ class AgentClientError(Exception):
     Args:
         message: what failed, for people.
         code: what failed, for machines, as the provider names it.
-        details: whatever helps to find the cause; plain JSON values, kept with the error.
+        details: whatever helps to find the cause; plain JSON values, kept with the error. A list
+            is kept as `validationIssues`: the first 50, and how many there are.
     """
 
     def __init__(

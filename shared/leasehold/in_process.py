@@ -115,8 +115,17 @@ class InProcessEngine:
         ]
         if workers:
             self._threads.append(threading.Thread(target=self._tick, name="clockwork", daemon=True))
-        for thread in self._threads:
-            thread.start()
+        self._start_threads()
+
+    def _start_threads(self) -> None:
+        """Start all threads, or none: with a part of them, runs would wait and nobody see why."""
+        try:
+            for thread in self._threads:
+                thread.start()
+        except (RuntimeError, MemoryError):
+            self._threads = [thread for thread in self._threads if thread.ident is not None]
+            self.close()
+            raise
 
     def start(
         self,

@@ -633,6 +633,14 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
             partial(lifecycle.block, **fence, output=output, output_status="S", found=found),
             LeaseLostError,
         ),
+        "defer": (
+            partial(lifecycle.defer, **fence, reason="r", detail="d"),
+            LeaseLostError,
+        ),
+        "extend_wait": (
+            partial(lifecycle.extend_wait, **rules, generation=1),
+            "parked",
+        ),
         "release": (partial(lifecycle.release, **fence, reason="r"), LeaseLostError),
         "expire": (
             partial(lifecycle.expire, **rules, lease_id="lease-1", holder_gone=True),

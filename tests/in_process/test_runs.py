@@ -68,7 +68,7 @@ def test_a_failed_attempt_is_repeated_at_its_backoff(
     assert failed.error is not None
     assert failed.error.code == "overloaded"
     assert failed.error.message == "the model is busy"
-    assert failed.error.details == '[{"status":529}]'
+    assert failed.error.validation_issues == ({"status": 529},)
     assert failed.error.attempt == 1
 
     clock.advance(7.9)

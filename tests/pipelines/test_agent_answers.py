@@ -44,14 +44,14 @@ def test_a_pick_that_is_no_sentence_of_the_document_is_refused(tmp_path: Path) -
         described(tmp_path, Pick(number=4, kind="rule", weight=0.5))
 
     assert refusal.value.code == "bad_picks"
-    assert refusal.value.details == [{"document": "a.md", "unknown": [4], "twice": []}]
+    assert refusal.value.details == {"document": "a.md", "unknown": [4], "twice": []}
 
 
 def test_a_sentence_that_is_picked_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AgentClientError) as refusal:
         described(tmp_path, *[Pick(number=1, kind="rule", weight=0.5)] * 2)
 
-    assert refusal.value.details == [{"document": "a.md", "unknown": [], "twice": [1]}]
+    assert refusal.value.details == {"document": "a.md", "unknown": [], "twice": [1]}
 
 
 def test_only_the_weightiest_claims_of_a_document_are_kept(tmp_path: Path) -> None:

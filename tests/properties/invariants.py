@@ -151,6 +151,7 @@ def check_counts(manifest: Manifest, known: Known) -> None:
         "expired": known.ends["expired"],
         "continued": 0,
         "repeated": known.ends["repeated"],
+        "deferred": known.ends["deferred"],
     }
     one_more = 1 if manifest.dead_lettered else 0
     assert known.ends["failed"] <= MAX_RETRIES + one_more

@@ -21,6 +21,7 @@ HABITS: dict[str, tuple[str, ...]] = {
     "failing": ("fail",),
     "dying": ("die",),
     "interrupted": ("release",),
+    "without a store": ("defer", "defer", "complete"),
     "moody": ("die", "fail", "release", "complete"),
     "busy": ("checkpoint", "checkpoint", "release"),
 }
@@ -90,6 +91,9 @@ def _do(deed: str, manifest: Manifest, now: datetime, rules: Rules) -> Manifest:
         case "checkpoint":
             facts |= {"iteration_count": 1, "phase": "read", "partial_results": KeptValue()}
             return lifecycle.checkpoint(manifest, now, **facts).manifest
+        case "defer":
+            facts |= {"reason": "store_unavailable", "detail": "It does not answer."}
+            return lifecycle.defer(manifest, now, **facts).manifest
         case "release":
             return lifecycle.release(manifest, now, **facts, reason="instance_shutdown").manifest
     return manifest  # it died

@@ -279,7 +279,7 @@ class World(RuleBasedStateMachine):
 
     @rule(
         what=_weighted(
-            complete=3, complete_and_go_on=2, nothing=3, fail=2, block=1, release=1, hang=1
+            complete=3, complete_and_go_on=2, nothing=3, fail=2, block=1, release=1, defer=2, hang=1
         ),
         keeps=st.sampled_from([False, False, True]),
     )
@@ -305,6 +305,7 @@ class World(RuleBasedStateMachine):
             complete_and_go_on=3,
             fail=4,
             release=3,
+            defer=3,
             block=3,
             checkpoint=3,
             renew=2,
@@ -357,7 +358,7 @@ class World(RuleBasedStateMachine):
             getattr(self, then)(run_id)
         stored, others = self.runs[run_id], len(self.workers)
         worker.reads = True
-        for what in ("renew", "checkpoint", "complete", "fail", "block", "release"):
+        for what in ("renew", "checkpoint", "complete", "fail", "block", "release", "defer"):
             getattr(self, what)(worker)
         assert self.runs[run_id] == stored, "whoever lost its lease changes nothing"
         assert len(self.workers) == others
@@ -741,6 +742,34 @@ class World(RuleBasedStateMachine):
 
         if change is not None:
             self.known[worker.run_id].cut_short("interrupted")
+
+    def defer(self, worker: Worker) -> None:
+        """An outage: it counts for nothing, and no number of them gives the run up."""
+        run_id, known = worker.run_id, self.known[worker.run_id]
+        manifest = self.runs[run_id]
+        defer = partial(
+            lifecycle.defer,
+            rules=self.in_force,
+            fence=worker.fence,
+            reason="store_unavailable",
+            detail="It does not answer.",
+        )
+        expected = Outcome.RELEASED
+        if not manifest.paused and not self.is_known(manifest.current_step):
+            expected = Outcome.BLOCKED
+
+        change = self.settle(worker, defer, expected)
+
+        if change is not None:
+            known.ends["deferred"] += 1
+            assert change.manifest.interruptions == manifest.interruptions
+            if change.manifest.dispatch.generation > manifest.dispatch.generation:
+                wait = change.manifest.dispatch.not_before - change.manifest.updated_at
+                in_a_row = change.manifest.dispatch.deferred
+                assert in_a_row == manifest.dispatch.deferred + 1
+                assert wait == min(
+                    timedelta(seconds=10 * 2 ** (in_a_row - 1)), timedelta(minutes=5)
+                )
 
     def lease_is_over(self, worker: Worker) -> None:
         self.expire(worker.run_id, worker.fence.lease_id, gone=False)

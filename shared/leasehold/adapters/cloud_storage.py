@@ -14,8 +14,8 @@ from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
 #: A call gives up after this long, all its tries together.
 DEADLINE_S: Final = 20.0
 
-#: How long to wait for a connection, and for each further byte.
-_TIMEOUT_S: Final = (5.0, 20.0)
+#: How long to wait for a connection; for each further byte, as long as for the whole call.
+_CONNECT_S: Final = 5.0
 
 
 class CloudStorageArtifacts:
@@ -33,22 +33,27 @@ class CloudStorageArtifacts:
     def __init__(self, bucket: str, prefix: str = "", *, deadline_s: float = DEADLINE_S) -> None:
         import google.auth.exceptions as auth  # noqa: PLC0415 - half a second of a cold start
         import requests  # noqa: PLC0415 - as above
+        import urllib3  # noqa: PLC0415 - as above
         from google.api_core import exceptions  # noqa: PLC0415 - as above
         from google.cloud import storage  # noqa: PLC0415 - as above
+        from google.cloud.storage import exceptions as of_storage  # noqa: PLC0415 - as above
         from google.cloud.storage import retry  # noqa: PLC0415 - as above
 
         self._folder = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._address = f"gs://{bucket}"
         self._open: Callable[[], Any] = lambda: storage.Client().bucket(bucket)
         self._limits = {
-            "timeout": _TIMEOUT_S,
+            "timeout": (min(_CONNECT_S, deadline_s), deadline_s),
             "retry": retry.DEFAULT_RETRY.with_timeout(deadline_s),
         }
         self._missing = exceptions.NotFound
         self._failures = (
             exceptions.GoogleAPIError,
             auth.GoogleAuthError,
+            of_storage.DataCorruption,
+            of_storage.InvalidResponse,
             requests.exceptions.RequestException,
+            urllib3.exceptions.HTTPError,
             OSError,
         )
         self._bucket: tuple[int, Any] | None = None
@@ -66,13 +71,16 @@ class CloudStorageArtifacts:
             try:
                 return bytes(blob.download_as_bytes(**self._limits))
             except self._missing:
-                list(blob.bucket.list_blobs(max_results=1, **self._limits))  # is the bucket there?
+                self._check_bucket(blob.bucket)
         raise ArtifactNotFoundError(name=name, store=self._address)
 
     def exists(self, name: str) -> bool:
         """Return whether something has that name."""
         with self._told(name) as blob:
-            return bool(blob.exists(**self._limits))
+            if blob.exists(**self._limits):
+                return True
+            self._check_bucket(blob.bucket)
+        return False
 
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted."""
@@ -82,6 +90,10 @@ class CloudStorageArtifacts:
         with self._told(None) as bucket:
             found = [blob.name for blob in bucket.list_blobs(prefix=below, **self._limits)]
         return sorted(name.removeprefix(self._folder) for name in found)
+
+    def _check_bucket(self, bucket: Any) -> None:
+        """Raise what the library raises where the bucket, and not an object alone, is missing."""
+        list(bucket.list_blobs(max_results=1, **self._limits))
 
     @contextlib.contextmanager
     def _told(self, name: str | None) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from leasehold.domain.artifact_name import UNFINISHED, check_artifact_name
-from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
+from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, StoreUnavailableError
 from leasehold.ports.clock import Clock
 
 #: A half-written file this old belongs to a write that was cut; no write takes an hour.
@@ -22,7 +23,8 @@ class FolderArtifacts:
 
     Args:
         root: the folder; the first write makes it, for its owner alone. What cut writes left in
-            it is swept.
+            it is swept. Once it was seen to hold something, it is not made again: that it is gone
+            is an outage.
         clock: tells the age of what was left.
 
     Raises:
@@ -32,23 +34,25 @@ class FolderArtifacts:
     def __init__(self, root: Path, clock: Clock) -> None:
         self._root = root.absolute()
         self._unfinished = self._root / UNFINISHED
+        self._was_there = False
         with self._told(self._root):
             _try_out(self._unfinished)
             self.sweep(before=clock.now().timestamp() - ORPHAN_AGE_S)
+            self._is_there()
 
     def put(self, name: str, data: bytes) -> str:
         """Store `data` whole or not at all; return its path."""
         path = self._path(name)
         with self._told(path):
-            _make_folder(self._unfinished)
-            _make_folder(path.parent)
+            self._make_ready()
+            self._make_parents(name, path.parent)
             handle, unfinished = tempfile.mkstemp(dir=self._unfinished)
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
-                Path(unfinished).replace(path)
+                self._name(Path(unfinished), name, path)
             except BaseException:
                 with contextlib.suppress(OSError):
                     Path(unfinished).unlink()
@@ -61,21 +65,29 @@ class FolderArtifacts:
         path = self._path(name)
         with self._told(path):
             try:
-                return path.read_bytes()
+                data = path.read_bytes()
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-                raise ArtifactNotFoundError(name=name, store=str(self._root)) from None
+                is_empty = not self._is_there()
+                raise ArtifactNotFoundError(
+                    name=name, store=str(self._root), is_empty=is_empty
+                ) from None
+            self._was_there = True
+            return data
 
     def exists(self, name: str) -> bool:
         """Return whether something has that name."""
         path = self._path(name)
         with self._told(path):
-            return path.is_file()
+            if path.is_file():
+                return True
+            self._is_there()  # or it does not answer
+        return False
 
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted."""
         start = self._path(prefix) if prefix else self._root
         with self._told(start):
-            found = [path for path in start.rglob("*") if path.is_file()]
+            found = list(_files_below(start)) if self._is_there() else []
         names = [path.relative_to(self._root).as_posix() for path in found]
         return sorted(name for name in names if not name.startswith(f"{UNFINISHED}/"))
 
@@ -94,6 +106,57 @@ class FolderArtifacts:
     def _path(self, name: str) -> Path:
         check_artifact_name(name)
         return self._root / name
+
+    def _is_there(self) -> bool:
+        """Return whether the store holds anything; nothing is in one that nobody wrote to yet.
+
+        Raises:
+            NotADirectoryError, FileNotFoundError: something else is in its place, or it held
+                something before: it was moved away, or is not mounted.
+        """
+        try:
+            with os.scandir(self._root) as entries:
+                holds = next(entries, None) is not None
+        except FileNotFoundError:
+            holds = False
+        if not holds and self._was_there:
+            problem = "the folder is gone or empty, and was not before"
+            raise FileNotFoundError(errno.ENOENT, problem, str(self._root))
+        self._was_there = holds
+        return holds
+
+    def _make_ready(self) -> None:
+        """Make the folder, unless it was there before: an outage is no reason to begin anew."""
+        if self._unfinished.is_dir():
+            pass
+        elif self._is_there():
+            self._unfinished.mkdir(exist_ok=True)
+        else:
+            _make_folder(self._unfinished)
+        self._was_there = True
+
+    def _make_parents(self, name: str, folder: Path) -> None:
+        """Make the folders that a name stands in, below the store's own."""
+        if folder == self._root or folder.is_dir():
+            return
+        self._make_parents(name, folder.parent)
+        try:
+            folder.mkdir(exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise self._taken(name) from None
+        _sync_folder(folder.parent)
+
+    def _name(self, unfinished: Path, name: str, path: Path) -> None:
+        try:
+            unfinished.replace(path)
+        except IsADirectoryError:
+            raise self._taken(name) from None
+
+    def _taken(self, name: str) -> ArtifactNameError:
+        """Return the error of a name that no repetition makes free."""
+        problem = "a folder has that name, or a file the name of one of its folders"
+        self._is_there()  # else it is the store that is away
+        return ArtifactNameError(name=name, problem=problem)
 
     @contextlib.contextmanager
     def _told(self, path: Path) -> Iterator[None]:
@@ -128,6 +191,20 @@ def _make_folder(folder: Path) -> None:
         _make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
         _sync_folder(folder.parent)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Yield all files below the folder; what goes away meanwhile is passed over."""
+    try:
+        with os.scandir(folder) as entries:
+            found = list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files_below(Path(entry.path))
+        elif entry.is_file():
+            yield Path(entry.path)
 
 
 def _sync_folder(folder: Path) -> None:

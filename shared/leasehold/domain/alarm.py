@@ -20,6 +20,7 @@ def alarm_for(manifest: Manifest, grace: timedelta) -> datetime | None:
     if manifest.paused or manifest.status is RunStatus.BLOCKED:
         return None
     dispatch = manifest.dispatch
+    since = max(dispatch.not_before, dispatch.seen_at or dispatch.not_before)
     if dispatch.schedule_to_start_s is not None:
-        return dispatch.not_before + timedelta(seconds=dispatch.schedule_to_start_s)
-    return max(dispatch.not_before, dispatch.seen_at or dispatch.not_before) + grace
+        return since + timedelta(seconds=dispatch.schedule_to_start_s)
+    return since + grace

@@ -85,7 +85,8 @@ class Dispatch(Stored):
     remote: bool = False  # a worker elsewhere claims it: there is no task
     schedule_to_start_s: int | None = None  # how long a remote step may wait to be claimed
     redispatched: int = 0  # how many tasks were lost before this one, without a lease in between
-    seen_at: AwareDatetime | None = None  # when the sweep last found the task in its queue
+    deferred: int = 0  # how many attempts in a row before this one met an outage
+    seen_at: AwareDatetime | None = None  # when the task was last found in its queue, or asked for
     enqueued: bool = False
 
 
@@ -97,6 +98,7 @@ class Attempts(Stored):
     expired: int = 0
     continued: int = 0
     repeated: int = 0
+    deferred: int = 0
 
     @property
     def ended(self) -> int:

@@ -54,4 +54,12 @@ class Stopped:
     reason: Termination
 
 
-Result = Finished | Refused | Failed | Stopped
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """The attempt met an outage, which is nobody's failure: what was missing, and the problem."""
+
+    reason: Termination
+    detail: str
+
+
+Result = Finished | Refused | Failed | Stopped | Deferred

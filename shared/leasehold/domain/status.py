@@ -123,6 +123,8 @@ class Termination(StrEnum):
     LEASE_EXPIRED = "lease_expired"  # its worker fell silent before the deadline
     DISPATCH_DEADLINE_EXCEEDED = "dispatch_deadline_exceeded"  # it was heard of past it: it hung
     CANCELLED = "cancelled"
+    STORE_UNAVAILABLE = "store_unavailable"  # an outage: the attempt is put off
+    THREAD_UNAVAILABLE = "thread_unavailable"  # likewise: nothing could renew the lease
 
 
 class DeadLetterReason(StrEnum):
@@ -143,3 +145,4 @@ class AttemptEnd(StrEnum):
     EXPIRED = "expired"  # its lease ran out, and its worker was not heard of past the deadline
     CONTINUED = "continued"  # it asked for another attempt itself
     REPEATED = "repeated"  # a gate refused its output, and a person had the step run again
+    DEFERRED = "deferred"  # a store was away, or a thread could not be had

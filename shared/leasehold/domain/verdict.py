@@ -122,7 +122,8 @@ def _due_by(manifest: Manifest, rules: Rules) -> datetime:
     """Return by when the next attempt was to begin: nothing gives the run up before its alarm."""
     dispatch = manifest.dispatch
     if dispatch.schedule_to_start_s is not None:
-        return dispatch.not_before + timedelta(seconds=dispatch.schedule_to_start_s)
+        since = max(dispatch.not_before, dispatch.seen_at or dispatch.not_before)
+        return since + timedelta(seconds=dispatch.schedule_to_start_s)
     return dispatch.not_before + rules.grace
 
 

@@ -11,13 +11,16 @@ class Artifacts(Protocol):
 
     A name that is a folder of other names (`runs/r-1`) should have no data of its own: not every
     store can keep both.
+
+    What is not there is one thing, a store that does not answer another: a folder that is not
+    mounted, a bucket that is gone, a full disk, no permission. That is an outage, and passes.
     """
 
     def put(self, name: str, data: bytes) -> str:
         """Store `data` whole or not at all, in place of what was there; return its address.
 
         Raises:
-            ArtifactNameError: the name is refused; nothing was written.
+            ArtifactNameError: the name is refused, or taken by a folder; nothing was written.
             StoreUnavailableError: it could not be stored. Retryable.
         """
         ...
@@ -26,7 +29,8 @@ class Artifacts(Protocol):
         """Return what was stored.
 
         Raises:
-            ArtifactNotFoundError: nothing has that name.
+            ArtifactNotFoundError: nothing has that name. Where the store holds nothing at all,
+                its details have `is_empty`: whoever knows better knows that this is an outage.
             ArtifactNameError, StoreUnavailableError: as above.
         """
         ...

@@ -13,6 +13,8 @@ from leasehold.domain.result import Finished, Result
 from leasehold.domain.status import Termination
 from leasehold.ports.documents import Committed, Snapshot
 
+T = TypeVar("T")
+
 
 class StepHandler(Protocol):
     """A step type, as far as a runner needs to know it."""
@@ -59,6 +61,20 @@ class HeldRun(Protocol):
         """Wait for the end of the attempt; return whether it came."""
         ...
 
+    def insist(self, call: Callable[[], T]) -> T:
+        """Return what `call` returns; a store that is away is asked again while the lease is held.
+
+        It gives up at the dispatch deadline, and early where the attempt is to stop.
+
+        Raises:
+            StoreUnavailableError: the store was away for all that time.
+        """
+        ...
+
+    def fetch(self, call: Callable[[], T]) -> T:
+        """Do as `insist`, for at most a lease's length: nothing is lost with the attempt yet."""
+        ...
+
     def settle(self, transition: Transition) -> Committed[Change]:
         """End the attempt; a second call is answered as the first.
 
@@ -100,7 +116,13 @@ class StepRunner(Protocol[Held]):
     def through_gates(
         self, gates: Sequence[StepHandler], manifest: Manifest, finished: Finished
     ) -> Result:
-        """Return the result as it is, or what the first gate that refuses it makes of it."""
+        """Return the result as it is, or what the first gate that refuses it makes of it.
+
+        An output that says of itself that it is an ERROR fails the attempt before any gate.
+
+        Raises:
+            StoreUnavailableError: a gate met an outage; ask again.
+        """
         ...
 
     def hold(self, acquired: Snapshot, manifest: Manifest) -> AbstractContextManager[Held]:

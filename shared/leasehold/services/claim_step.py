@@ -1,35 +1,47 @@
-"""A worker elsewhere asks for a step, and gets it under a lease, or is told that there is none."""
+"""A remote worker asks for a step, and gets it under a lease, or is told that there is none.
+
+All that it is to be given is loaded before the lease: an outage of the artifact store changes
+nothing then, and the worker may ask again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from leasehold.domain import lifecycle
+from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.attempt import EARLY
-from leasehold.domain.manifest import Manifest, manifest_of
+from leasehold.domain.manifest import Checkpoint, KeptValue, Manifest, manifest_of
 from leasehold.domain.status import Outcome
 from leasehold.errors import (
     ArtifactNotFoundError,
     InvalidRequestError,
     LeaseHeldError,
+    LeaseholdError,
     NothingToClaimError,
+    StoreUnavailableError,
     UnreadableRunError,
 )
-from leasehold.ports.documents import Query
+from leasehold.ports.documents import Query, Snapshot
 from leasehold.ports.values import load
 from leasehold.registry.dispatch import REMOTE
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import recorded
-from leasehold.services.manage_lease import Shown, change_run, fail_step
+from leasehold.services.manage_lease import Shown, change_run, fail_step, read_run
 
-#: How many waiting runs are looked at in one query, and how many queries a claim makes at most:
-#: whoever lost all of those to other workers asks again.
+#: How many waiting runs are read in one query.
 PAGE: Final = 10
-PAGES: Final = 3
+#: How many of them are tried at most: whoever lost all of those to other workers asks again.
+TRIED: Final = 30
+#: Runs that cannot be read, or whose values cannot, are passed over for so long at most.
+SEARCH_S: Final = 5.0
+#: How often what a step is given is loaded anew, because the run moved on meanwhile.
+_LOADS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +59,56 @@ class Claimed:
     partial_results: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What a worker is to be given, and which values of the run that is.
+
+    Args:
+        given: JSON text; or why there is none: the value is lost.
+    """
+
+    values: tuple[KeptValue, Checkpoint | None]
+    given: str | ArtifactNotFoundError
+    partial_results: str | None
+
+
+#: A run, and the document that it was read from.
+_Found = tuple[Manifest, Snapshot]
+
+
+class _MovedOnError(Exception):
+    """What was loaded is not what the step is given now."""
+
+
 def claim_step(engine: Engine, step_type: str, holder: str) -> Claimed:
     """Give the worker the step of this type that waits longest.
 
+    One whose values cannot be loaded keeps nobody from those behind it.
+
     Raises:
-        UnknownKeyError, InvalidRequestError: no step type for workers elsewhere has that name.
+        UnknownKeyError, InvalidRequestError: no step type for remote workers has that name.
         NothingToClaimError: none waits, or other workers were faster.
-        StoreUnavailableError: a lease may have been given and not told; it ends by itself.
+        StoreUnavailableError: nothing could be given. A lease may have been given and its answer
+            lost: it ends by itself.
     """
     if engine.catalog.steps[step_type].handler != REMOTE:
         remote = [step.step_type for step in engine.catalog.steps if step.handler == REMOTE]
         names = ", ".join(remote) or "none"
         allowed = f"a step for workers elsewhere ({names}); execute_step runs the others"
         raise InvalidRequestError(field="stepType", value=step_type, allowed=allowed)
-    for run_id in _waiting(engine, step_type):
+    until = engine.clock.monotonic() + SEARCH_S
+    outage: StoreUnavailableError | None = None
+    for found in _waiting(engine, step_type, until):
         try:
-            return acquire_run(engine, run_id, holder)
+            return _acquire(engine, found, holder)
         except (LeaseHeldError, NothingToClaimError):  # another worker was faster
             continue
+        except StoreUnavailableError as error:
+            outage = outage or error
+        if engine.clock.monotonic() >= until:
+            break
+    if outage is not None:
+        raise outage
     raise NothingToClaimError(problem=f"no step {step_type!r} waits for a worker now")
 
 
@@ -76,53 +120,110 @@ def acquire_run(engine: Engine, run_id: str, holder: str) -> Claimed:
         LeaseHeldError, NothingToClaimError: another worker has it, or it waits for none.
         StoreUnavailableError: as `claim_step`.
     """
-    claim = partial(
-        lifecycle.claim, rules=engine.rules, lease_id=engine.clock.new_id(), holder=holder
-    )
-    change = change_run(engine, run_id, claim, in_transaction=True)
+    return _acquire(engine, read_run(engine, run_id), holder)
+
+
+def _acquire(engine: Engine, found: _Found, holder: str) -> Claimed:
+    for _ in range(_LOADS):
+        run, snapshot = found
+        claim = partial(
+            lifecycle.claim, rules=engine.rules, lease_id=engine.clock.new_id(), holder=holder
+        )
+        expected = claim(run, snapshot.read_at)  # what is refused anyway needs no values
+        loaded = _load(engine, run) if expected.outcome is Outcome.ACQUIRED else None
+        try:
+            change = change_run(
+                engine, run.run_id, partial(_with, loaded, claim), in_transaction=True
+            )
+        except _MovedOnError:
+            found = read_run(engine, run.run_id)
+        else:
+            return _claimed(engine, change, loaded)
+    raise _nothing(run, f"run {run.run_id} moves on while it is claimed; claim again")
+
+
+def _with(loaded: _Loaded | None, claim: Transition, manifest: Manifest, now: datetime) -> Change:
+    """Claim, or raise _MovedOnError where what was loaded is not what the step is given by now."""
+    change = claim(manifest, now)
+    is_current = loaded is not None and loaded.values == _values_of(manifest)
+    if change.outcome is Outcome.ACQUIRED and not is_current:
+        raise _MovedOnError
+    return change
+
+
+def _claimed(engine: Engine, change: Change, loaded: _Loaded | None) -> Claimed:
     run = change.manifest
     if change.outcome is Outcome.RETRY_SCHEDULED:  # the attempt before hung
         due = run.dispatch.not_before.isoformat()
-        raise _nothing(run, f"run {run_id} is tried again at {due}")
-    if change.outcome is not Outcome.ACQUIRED:  # to take over was one interruption too many
-        raise _nothing(run, f"run {run_id} was given up: {run.dead_letter_detail}")
-    return Claimed(run, _given(engine, run), _partial_results(engine, run))
+        raise _nothing(run, f"run {run.run_id} is tried again at {due}")
+    if change.outcome is not Outcome.ACQUIRED or loaded is None:  # it was one try too many
+        raise _nothing(run, f"run {run.run_id} was given up: {run.dead_letter_detail}")
+    if isinstance(loaded.given, ArtifactNotFoundError):
+        raise _given_up(engine, run, loaded.given)
+    return Claimed(run, loaded.given, loaded.partial_results)
 
 
-def _waiting(engine: Engine, step_type: str) -> Iterator[str]:
-    """Tell the runs that wait for a worker at this step and are due, oldest first."""
-    after = None
-    for _ in range(PAGES):
-        query = Query(
-            "runs",
-            order_by="alarmAt",
-            equal={"claimable": step_type},
-            limit=PAGE,
-            after=after,
+def _values_of(run: Manifest) -> tuple[KeptValue, Checkpoint | None]:
+    return run.given, run.checkpoint
+
+
+def _load(engine: Engine, run: Manifest) -> _Loaded:
+    """Load what the step is given and where it goes on.
+
+    Raises:
+        StoreUnavailableError: they cannot be loaded now. The run may wait on for it.
+    """
+    try:
+        return _Loaded(_values_of(run), _given(engine, run), _partial_results(engine, run))
+    except StoreUnavailableError:
+        _extend_wait(engine, run)
+        raise
+
+
+def _extend_wait(engine: Engine, run: Manifest) -> None:
+    generation = run.dispatch.generation
+    wait_on = partial(lifecycle.extend_wait, rules=engine.rules, generation=generation)
+    try:
+        change_run(engine, run.run_id, wait_on)
+    except LeaseholdError as error:  # the outage itself is what the worker is told
+        engine.log(f"run {run.run_id} was not noted as asked for: {error}")
+
+
+def _waiting(engine: Engine, step_type: str, until: float) -> Iterator[_Found]:
+    """Yield the runs that wait for a remote worker at this step and are due, oldest first."""
+    after: tuple[Any, str] | None = None
+    readable = unreadable = 0
+    while readable < TRIED and engine.clock.monotonic() < until:
+        page = engine.documents.query(
+            Query(
+                "runs",
+                order_by="alarmAt",
+                equal={"claimable": step_type},
+                limit=PAGE,
+                after=after,
+            )
         )
-        page = engine.documents.query(query)
         for found in page:
             try:
-                due_at = manifest_of(found.ref.id, found.document).dispatch.not_before
-            except UnreadableRunError as error:  # it must not hide those behind it
-                engine.log(str(error))
+                run = manifest_of(found.ref.id, found.document)
+            except UnreadableRunError:  # it must not hide those behind it
+                unreadable += 1
                 continue
-            if due_at <= found.read_at + EARLY:
-                yield found.ref.id
+            readable += 1
+            if run.dispatch.not_before <= found.read_at + EARLY:
+                yield run, found
         if len(page) < PAGE:
-            return
+            break
         after = (page[-1].document["alarmAt"], page[-1].ref.id)
+    if unreadable:
+        engine.log(f"{unreadable} runs at step {step_type} are unreadable; see `leasehold audit`")
 
 
-def _given(engine: Engine, run: Manifest) -> str:
-    """Return what the step is given; a run whose value is lost is given up."""
+def _given(engine: Engine, run: Manifest) -> str | ArtifactNotFoundError:
     try:
         return load(engine.artifacts, run.given)
     except ArtifactNotFoundError as error:
-        assert run.lease is not None  # noqa: S101 - it was just given
-        shown = Shown(run.run_id, Fence(run.lease.lease_id, run.fencing_token))
-        ended = fail_step(engine, shown, recorded(error), permanent=True)
-        raise _nothing(ended.manifest, f"run {run.run_id} was given up: {error.message}") from None
+        return error
 
 
 def _partial_results(engine: Engine, run: Manifest) -> str | None:
@@ -133,6 +234,14 @@ def _partial_results(engine: Engine, run: Manifest) -> str | None:
     except ArtifactNotFoundError as error:
         engine.log(f"run {run.run_id} begins its step at the beginning: {error}")
         return None
+
+
+def _given_up(engine: Engine, run: Manifest, lost: ArtifactNotFoundError) -> NothingToClaimError:
+    """Give up the run whose value is lost, under the lease that it just got."""
+    assert run.lease is not None  # noqa: S101 - it was just given
+    shown = Shown(run.run_id, Fence(run.lease.lease_id, run.fencing_token))
+    ended = fail_step(engine, shown, recorded(lost), permanent=True)
+    return _nothing(ended.manifest, f"run {run.run_id} was given up: {lost.message}")
 
 
 def _nothing(run: Manifest, problem: str) -> NothingToClaimError:

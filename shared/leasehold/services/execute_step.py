@@ -10,12 +10,13 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, on_run
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import ErrorRecord, KeptValue, Manifest, run_ref
-from leasehold.domain.result import Failed, Finished, Refused, Result, Stopped
+from leasehold.domain.result import Deferred, Failed, Finished, Refused, Result, Stopped
 from leasehold.domain.status import Outcome, Termination
 from leasehold.errors import (
     ArtifactNotFoundError,
     LeaseholdError,
     LeaseLostError,
+    StoreUnavailableError,
     TooLargeError,
     UnknownRunError,
 )
@@ -98,7 +99,7 @@ def work(engine: Engine, acquired: Committed[Change]) -> Committed[Change]:
     """Run the handler under the lease, settle what came of it, and take the next lease along."""
     assert acquired.snapshot is not None  # noqa: S101 - a lease was just written
     with engine.runner.hold(acquired.snapshot, acquired.answer.manifest) as held:
-        settle = settlement(engine, held.manifest, held.fence, run(engine, held))
+        settle = run_attempt(engine, held)
         if engine.goes_on():
             lease_id = engine.clock.new_id()
             settle = lifecycle.then_arrive(
@@ -108,30 +109,56 @@ def work(engine: Engine, acquired: Committed[Change]) -> Committed[Change]:
         return settled
 
 
+def run_attempt(engine: Engine, held: HeldRun) -> Transition:
+    """Run the handler, have its output pass the gates, and return how the attempt ends.
+
+    A store that is away is waited for: for a while before the handler begins, and while the lease
+    can be held once its work is done. Where it stays away the attempt is deferred.
+    """
+    try:
+        result = run(engine, held)
+        result = held.insist(partial(through_gates, engine, held.manifest, result))
+        return held.insist(partial(settlement, engine, held.manifest, held.fence, result))
+    except StoreUnavailableError as error:
+        deferred = Deferred(Termination.STORE_UNAVAILABLE, error.message)
+        return settlement(engine, held.manifest, held.fence, deferred)
+
+
 def run(engine: Engine, held: HeldRun) -> Result:
-    """Call the handler of the current step with what it is given; its output passes the gates."""
+    """Call the handler of the current step with what it is given.
+
+    Raises:
+        StoreUnavailableError: what it is given could not be loaded; it was not called.
+    """
     manifest = held.manifest
     try:
-        given = load(engine.artifacts, manifest.given)
+        given = held.fetch(partial(load, engine.artifacts, manifest.given))
     except ArtifactNotFoundError as error:
         return Failed(recorded(error), permanent=True)
     step = engine.catalog.steps[manifest.current_step]
     if step.handler == REMOTE:  # no handler is missing: another worker has it, and may claim it
         return Stopped(Termination.INSTANCE_SHUTDOWN)
-    result = engine.runner.run(held, step, given)
-    return through_gates(engine, manifest, result)
+    return engine.runner.run(held, step, given)
 
 
 def through_gates(engine: Engine, manifest: Manifest, result: Result) -> Result:
-    """Return what the gates of the current step make of the result."""
+    """Return what the gates of the current step make of the result.
+
+    Raises:
+        StoreUnavailableError: a gate met an outage.
+    """
     if not isinstance(result, Finished):
         return result
     gates = engine.catalog.gates_of(manifest.current_step)
-    return engine.runner.through_gates(gates, manifest, result) if gates else result
+    return engine.runner.through_gates(gates, manifest, result)
 
 
 def settlement(engine: Engine, manifest: Manifest, fence: Fence, result: Result) -> Transition:
-    """Return the transition that a result calls for."""
+    """Return the transition that a result calls for.
+
+    Raises:
+        StoreUnavailableError: the output could not be kept.
+    """
     facts: dict[str, Any] = {"rules": engine.rules, "fence": fence}
     match result:
         case Finished(output, status) | Refused(output, status):
@@ -147,6 +174,8 @@ def settlement(engine: Engine, manifest: Manifest, fence: Fence, result: Result)
             return partial(lifecycle.fail, **facts, error=failure, permanent=permanent)
         case Stopped(reason):
             return partial(lifecycle.release, **facts, reason=reason)
+        case Deferred(reason, detail):
+            return partial(lifecycle.defer, **facts, reason=reason, detail=detail)
 
 
 def _keep_output(engine: Engine, manifest: Manifest, output: str, fence: Fence) -> KeptValue:

@@ -62,7 +62,7 @@ def save_checkpoint(
         TooLargeError, and as `renew_lease`: nothing was changed.
     """
     check_size("partialResults", partial_results, OUTPUT_BYTES)
-    run, found = _read(engine, shown.run_id)
+    run, found = read_run(engine, shown.run_id)
     held_lease(run, found.read_at, shown.fence)  # before anything is stored
     # what it is named by is its content: one that comes late changes none that counts
     name = f"runs/{run.run_id}/values/checkpoint-{run.current_step}-{digest(partial_results)[:16]}"
@@ -84,12 +84,13 @@ def complete_step(engine: Engine, shown: Shown, output: str, status: str) -> Cha
     Raises:
         InvalidOutputError: it does not fit the step's model, or what the next step is given.
         HandlerNotFoundError: the model does not resolve.
-        TooLargeError, and as `renew_lease`: nothing was changed.
+        TooLargeError, and as `renew_lease`: nothing was changed; an output that could not be
+            stored may be told again.
     """
     complete = partial(
         lifecycle.complete, rules=engine.rules, fence=shown.fence, output_status=status
     )
-    run, found = _read(engine, shown.run_id)
+    run, found = read_run(engine, shown.run_id)
     if not _holds(run, found, shown.fence):  # said before, or lost: the output counts for nothing
         return follow_up(engine, complete(run, found.read_at, output=KeptValue()))
     _check_output(engine, run, output)
@@ -132,7 +133,8 @@ def change_run(
     return follow_up(engine, committed.answer)
 
 
-def _read(engine: Engine, run_id: str) -> tuple[Manifest, Snapshot]:
+def read_run(engine: Engine, run_id: str) -> tuple[Manifest, Snapshot]:
+    """Return the run, and the document that it was read from; or raise UnknownRunError."""
     found = engine.documents.get(_ref(run_id))
     if found is None:
         raise UnknownRunError(run_id=run_id)

@@ -47,10 +47,12 @@ class Opening:
     def engine(self) -> Engine:
         """The engine; the stores are opened at the first use in this process."""
         with self._lock:
+            is_new = self._bundle is None
             if self._bundle is None:
                 self._bundle = boot(self.environ, catalog=self.catalog)
                 os.environ[HOLDER] = self._bundle.engine.holder  # for what handlers start
                 self._forget = SHUTDOWN.on_stop(partial(shut_down, self._bundle.engine))
+            if is_new or not SHUTDOWN.is_watching:
                 SHUTDOWN.watch()
             return self._bundle.engine
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import pydantic_core
 
 from leasehold.domain.manifest import Manifest, Progress
 from leasehold.errors import ArtifactNotFoundError, InvalidRequestError
 from leasehold.ports.artifacts import Artifacts
-from leasehold.ports.values import OUTPUT_BYTES, check_size, digest, keep, load
+from leasehold.ports.values import OUTPUT_BYTES, check_depth, check_size, digest, keep, load
 from leasehold.worker.held_run import HeldRun
+from leasehold.worker.threads import in_thread
 
 _LOG: Final = logging.getLogger("leasehold.step")
 _MAX_MESSAGE: Final = 200
+
+T = TypeVar("T")
 
 MAX_PHASE: Final = 128
 #: Every store keeps a whole number of 64 bits.
@@ -61,7 +64,7 @@ class StepContext:
         self.step_type = manifest.current_step
         self.attempt = manifest.attempt
         self.trial = manifest.trial
-        self.artifacts = RunArtifacts(artifacts, self.run_id)
+        self.artifacts = RunArtifacts(artifacts, self.run_id, held.fetch)
         facts = {"run_id": self.run_id, "step": self.step_type, "attempt": self.attempt}
         self.log = logging.LoggerAdapter(_LOG, facts)
         self._held = held
@@ -109,12 +112,14 @@ class StepContext:
         Raises:
             InvalidRequestError, TooLargeError: the results cannot be kept.
             LeaseLostError: the run is another worker's now. Let it pass: the attempt is over.
-            StoreUnavailableError: it could not be stored while the lease was held.
+            StoreUnavailableError: it could not be stored while the lease was held. Let it pass:
+                the attempt is deferred, which is no failure.
         """
         _check_place(iteration_count, phase)
         try:
             text = pydantic_core.to_json(partial_results, inf_nan_mode="constants").decode()
             pydantic_core.from_json(text, allow_inf_nan=False)
+            check_depth(text)
         except ValueError as error:
             raise InvalidRequestError(
                 field="partial_results", value=str(error)[:_MAX_MESSAGE], allowed="JSON values"
@@ -122,13 +127,18 @@ class StepContext:
         check_size("partial_results", text, OUTPUT_BYTES)
         name = f"runs/{self.run_id}/values/checkpoint-{self.step_type}-{digest(text)[:16]}.json"
         beside = self._held.manifest.text_bytes
-        self._held.checkpoint(iteration_count, keep(self._store, text, name, beside=beside), phase)
+        kept = self._held.insist(partial(keep, self._store, text, name, beside=beside))
+        self._held.checkpoint(iteration_count, kept, phase)
 
     async def acheckpoint(
         self, iteration_count: int, partial_results: Any, phase: str = ""
     ) -> None:
-        """Do what `checkpoint` does, without blocking the handler's loop."""
-        await asyncio.to_thread(self.checkpoint, iteration_count, partial_results, phase)
+        """Do what `checkpoint` does, without blocking the handler's loop.
+
+        Where the system has no thread for that, it blocks: to lose the work would be worse.
+        """
+        save = partial(self.checkpoint, iteration_count, partial_results, phase)
+        await in_thread(save)
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the work is: a share of 1, and a word on it."""
@@ -141,19 +151,20 @@ class StepContext:
 
         Raises:
             InvalidRequestError: no earlier step of that name has an output.
+            StoreUnavailableError: it could not be read. Let it pass: the attempt is deferred.
         """
-        return output_of(self._manifest, self._store, step_type)
+        return self._held.fetch(partial(output_of, self._manifest, self._store, step_type))
 
     def _kept(self) -> IncrementalState | None:
         kept = self._manifest.checkpoint
         if kept is None:
             return None
         try:
-            results = pydantic_core.from_json(load(self._store, kept.partial_results))
+            text = self._held.fetch(partial(load, self._store, kept.partial_results))
         except ArtifactNotFoundError as error:
             self.log.warning("the checkpoint is lost, the step begins at the beginning: %s", error)
             return None
-        return IncrementalState(kept.phase, kept.iteration_count, results)
+        return IncrementalState(kept.phase, kept.iteration_count, pydantic_core.from_json(text))
 
 
 def output_of(manifest: Manifest, store: Artifacts, step_type: str) -> Any:
@@ -179,26 +190,48 @@ def _check_place(iteration_count: int, phase: str) -> None:
         raise InvalidRequestError(field="phase", value=repr(phase)[:_MAX_MESSAGE], allowed=allowed)
 
 
-class RunArtifacts:
-    """The files of one run. They are not fenced: the last writer wins."""
+def _once(call: Callable[[], T]) -> T:
+    return call()
 
-    def __init__(self, artifacts: Artifacts, run_id: str) -> None:
+
+class RunArtifacts:
+    """The files of one run. They are not fenced: the last writer wins.
+
+    Each call raises StoreUnavailableError where the store is away. A handler that lets it pass, as
+    it is or as the cause of its own error, is not blamed for it: the attempt is deferred.
+
+    Args:
+        artifacts: the store.
+        run_id: the run.
+        ask: makes a call, and again where the store is away; once, unless said.
+    """
+
+    def __init__(
+        self,
+        artifacts: Artifacts,
+        run_id: str,
+        ask: Callable[[Callable[[], Any]], Any] = _once,
+    ) -> None:
         self._artifacts = artifacts
         self._folder = f"runs/{run_id}/files"
+        self._ask = ask
 
     def put(self, name: str, data: bytes) -> str:
         """Store a file whole or not at all, in place of what was there; return its address."""
-        return self._artifacts.put(f"{self._folder}/{name}", data)
+        address: str = self._ask(lambda: self._artifacts.put(f"{self._folder}/{name}", data))
+        return address
 
     def get(self, name: str) -> bytes:
         """Return a file, or raise ArtifactNotFoundError."""
-        return self._artifacts.get(f"{self._folder}/{name}")
+        data: bytes = self._ask(lambda: self._artifacts.get(f"{self._folder}/{name}"))
+        return data
 
     def exists(self, name: str) -> bool:
         """Return whether the run has the file."""
-        return self._artifacts.exists(f"{self._folder}/{name}")
+        return bool(self._ask(lambda: self._artifacts.exists(f"{self._folder}/{name}")))
 
     def list(self) -> Sequence[str]:
         """Return the names of the run's files, sorted."""
         start = len(self._folder) + 1
-        return [name[start:] for name in self._artifacts.list(self._folder)]
+        names: Sequence[str] = self._ask(lambda: self._artifacts.list(self._folder))
+        return [name[start:] for name in names]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +22,7 @@ _MAX_RECORD_BYTES: Final = 16 * 1024 - 512
 _MAX_TEXT: Final = 4000
 _MAX_TEXT_BYTES: Final = 6 * 1024
 _MAX_EXCERPT: Final = 120
+_MAX_FIELDS: Final = 20
 _LOOKED_AT: Final = 2000
 _RAISED: Final = "handler_raised"
 
@@ -40,13 +43,13 @@ def _record_of(error: BaseException) -> ErrorRecord:
         misfit = record_of_misfit(error, code=code, what="What it read")
         return misfit.with_(type=name, origin=origin)
     redaction = Redaction()
-    details = _details(error, redaction)
+    facts = _facts(_details(error), redaction)
     return ErrorRecord(
         type=name,
         code=redaction.text(code),
         message=_bounded(redaction.text(_words_of(error))),
-        details=details,
         origin=origin,
+        **facts,
     )
 
 
@@ -61,20 +64,18 @@ def record_of_misfit(error: ValidationError, *, code: str, what: str) -> ErrorRe
         message=_bounded(f"{what} does not fit {cut(error.title, _MAX_EXCERPT)}: {first}"),
         validation_issue_count=error.error_count(),
     )
-    while issues and _size(record.with_(validation_issues=tuple(issues))) > _MAX_RECORD_BYTES:
-        issues = issues[: len(issues) * 3 // 4]
-    return record.with_(validation_issues=tuple(issues))
+    return record.with_(validation_issues=_fitting(issues, beside=_size(record)))
 
 
 def record_of_report(kind: str, code: str, message: str, details: Any) -> ErrorRecord:
     """Return the error that a worker elsewhere tells of, as it is kept; None: no details."""
     redaction = Redaction()
-    kept = None if details is None else _told(redaction.value(details))
+    facts = _facts(details, redaction)
     return ErrorRecord(
         type=cut(redaction.text(kind), _MAX_EXCERPT),
         code=cut(redaction.text(code), _MAX_EXCERPT),
         message=_bounded(redaction.text(message)),
-        details=kept,
+        **facts,
     )
 
 
@@ -136,13 +137,43 @@ def _code(error: BaseException) -> object:
     return _RAISED
 
 
-def _details(error: BaseException, redaction: Redaction) -> str | None:
-    if not isinstance(error, AgentClientError | LeaseholdError):
-        return None
-    plain = redaction.value(error.details)
-    if plain in ([], {}, None):
-        return None
-    return _told(plain)
+def _details(error: BaseException) -> Any:
+    return error.details if isinstance(error, AgentClientError | LeaseholdError) else None
+
+
+def _facts(details: Any, redaction: Redaction) -> dict[str, Any]:
+    """Return what a record says of details: a list of them is a list of issues."""
+    if isinstance(details, list | tuple):
+        some = redaction.value(list(details[:MAX_ISSUES]))  # all at once: two may be a pair
+        issues = [_listed(one) for one in (some if isinstance(some, list) else [some])]
+        fitting = _fitting(issues, beside=_MAX_RECORD_BYTES // 2)  # the words have their room
+        return {"validation_issues": fitting, "validation_issue_count": len(details)}
+    plain = redaction.value(details)
+    return {} if plain in ({}, None) else {"details": _told(plain)}
+
+
+def _listed(plain: Any) -> dict[str, Any]:
+    """Return one of several details as an issue that every store can keep: flat, and short."""
+    fields = plain if isinstance(plain, dict) else {"message": plain}
+    return {
+        cut(name, _MAX_EXCERPT).strip("_") or "detail": _short(one)
+        for name, one in islice(fields.items(), _MAX_FIELDS)
+    }
+
+
+def _short(plain: Any) -> Any:
+    if plain is None or isinstance(plain, bool | int):
+        return plain
+    if isinstance(plain, float) and math.isfinite(plain):
+        return plain
+    return cut(plain if isinstance(plain, str) else _told(plain), _MAX_EXCERPT)
+
+
+def _fitting(issues: list[dict[str, Any]], *, beside: int) -> tuple[dict[str, Any], ...]:
+    """Return the first issues, as many as a record has room for beside so many bytes."""
+    while issues and beside + len(pydantic_core.to_json(issues)) > _MAX_RECORD_BYTES:
+        issues = issues[: len(issues) * 3 // 4]
+    return tuple(issues)
 
 
 def _told(plain: Any) -> str:

@@ -15,11 +15,13 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.step_runner import StepHandler
 from leasehold.ports.values import load
 from leasehold.worker.context import RunArtifacts, output_of
-from leasehold.worker.failures import record_of, record_of_misfit, told
+from leasehold.worker.failures import record_of, record_of_misfit, record_of_report, told
 from leasehold.worker.handlers import handler_of
 from leasehold.worker.interrupts import is_ctrl_c
+from leasehold.worker.outage import outage_in
 
 GATE_POLICY_FAILURE: Final = "GATE_POLICY_FAILURE"
+OUTPUT_ERROR: Final = "output_error"
 
 _MAX_ID: Final = 100
 _MAX_WORDS: Final = 2000
@@ -61,8 +63,14 @@ def through_gates(
 ) -> Result:
     """Return the result as it is, or what the first gate that refuses it makes of it.
 
-    A gate that fails by itself fails the attempt: nobody knows whether the output is good.
+    An output that says of itself that it is an ERROR fails the attempt before any gate. A gate
+    that fails by itself fails the attempt: nobody knows whether the output is good.
+
+    Raises:
+        StoreUnavailableError: a gate met an outage; ask again.
     """
+    if finished.status == "ERROR":
+        return Failed(_of_error_output(manifest.current_step, finished.output))
     for gate in gates:
         try:
             check = handler_of(gate)
@@ -79,6 +87,8 @@ def through_gates(
         except BaseException as error:
             if is_ctrl_c(error):
                 raise
+            if outage := outage_in(error):
+                raise outage from None
             permanent = isinstance(error, PermanentError)
             return Failed(_of_gate(gate, record_of(error)), permanent=permanent)
     return finished
@@ -91,6 +101,13 @@ def _block(refusal: GatePolicyFailure) -> Block:
         finding=told(refusal.finding, _MAX_WORDS),
         remediation=told(refusal.remediation, _MAX_WORDS),
     )
+
+
+def _of_error_output(step: str, output: str) -> ErrorRecord:
+    """Return the error of an output of status ERROR, with as much of it as there is room for."""
+    message = f"The output of step {step} has status ERROR; its beginning is in the details."
+    said = {"output": pydantic_core.from_json(output)}
+    return record_of_report("StepResult", OUTPUT_ERROR, message, said)
 
 
 def _of_gate(gate: StepHandler, record: ErrorRecord) -> ErrorRecord:

@@ -6,11 +6,13 @@ import contextlib
 import logging
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from leasehold.domain.status import Termination
 from leasehold.ports.clock import Clock
-from leasehold.worker.held_run import HeldRun
+from leasehold.worker.held_run import RENEWAL_S, HeldRun
+from leasehold.worker.threads import start_thread
 
 _LOG: Final = logging.getLogger("leasehold.heartbeat")
 
@@ -24,7 +26,8 @@ class Heartbeat:
     """The in-flight registry. One thread watches all; each renewal has a thread of its own.
 
     So a store that hangs for one run costs no other run its lease, and no handler runs on when
-    its lease may be over, whatever its renewals wait for.
+    its lease may be over, whatever its renewals wait for. Where the system has no thread for a
+    renewal, the thread that watches makes it; where it has none to watch, no handler begins.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -49,12 +52,16 @@ class Heartbeat:
 
     @contextlib.contextmanager
     def keeping(self, held: HeldRun) -> Iterator[HeldRun]:
-        """Watch over `held` while inside, and renew its lease if it has a heartbeat."""
+        """Watch over `held` while inside, and renew its lease if it has a heartbeat.
+
+        Where nothing can watch over it, it is asked to stop before it begins.
+        """
         lease_id = held.fence.lease_id
         self._held[lease_id] = held
         if self._stop_reason is not None:
             held.ask_to_stop(self._stop_reason)
-        self._look_at_least((held.renew_every or _LONGEST_LOOK_S * _LOOKS) / _LOOKS)
+        if not self._look_at_least((held.renew_every or _LONGEST_LOOK_S * _LOOKS) / _LOOKS):
+            held.ask_to_stop(Termination.THREAD_UNAVAILABLE)
         try:
             yield held
         finally:
@@ -67,19 +74,23 @@ class Heartbeat:
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
-        for renewal in list(self._renewing.values()):
+        for renewal in self._renewing.values():  # nothing begins another one now
             renewal.join()
 
-    def _look_at_least(self, every: float) -> None:
+    def _look_at_least(self, every: float) -> bool:
+        """Have a thread look that often; return whether there is one."""
         every = max(_SHORTEST_LOOK_S, min(every, _LONGEST_LOOK_S))
-        if self._thread is not None and every >= self._look_every:
-            return
+        if self._is_watched() and every >= self._look_every:
+            return True
         with self._changed:
             self._look_every = min(every, self._look_every)
-            if self._thread is None and not self._closed:
-                self._thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
-                self._thread.start()
+            if not self._is_watched() and not self._closed:
+                self._thread = start_thread(self._watch, "heartbeat")
             self._changed.notify_all()
+            return self._is_watched() or self._closed
+
+    def _is_watched(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     def _watch(self) -> None:
         while True:
@@ -87,27 +98,37 @@ class Heartbeat:
                 if self._closed:
                     return
                 self._changed.wait(self._look_every)
-            now = self._clock.monotonic()
-            for held in self.held_runs():
-                self._look_at(held, now)
+            try:
+                self._look()
+            except Exception:  # noqa: BLE001 - such as no memory: nobody else renews the leases
+                _LOG.exception("the leases of this process could not be looked after")
 
-    def _look_at(self, held: HeldRun, now: float) -> None:
-        if held.is_settled:
-            return
-        if held.stop_at <= now:
-            held.ask_to_stop(Termination.LEASE_EXPIRED)
-        lease_id = held.fence.lease_id
-        if held.renew_every is None or held.renew_at > now or lease_id in self._renewing:
-            return
-        renewal = threading.Thread(target=self._renew, args=(held,), name="renewal", daemon=True)
-        self._renewing[lease_id] = renewal
-        renewal.start()
+    def _look(self) -> None:
+        now = self._clock.monotonic()
+        for held in self.held_runs():  # one that was lost or cancelled may still have a handler
+            held.stop.call_waiting()
+        running = [held for held in self.held_runs() if not held.is_settled]
+        for held in running:
+            if held.stop_at <= now:
+                held.ask_to_stop(Termination.LEASE_EXPIRED)
+        self._renewing = {of: one for of, one in self._renewing.items() if one.is_alive()}
+        due = [held for held in running if self._is_due(held, now)]
+        for held in sorted(due, key=lambda held: held.renew_at):
+            renewal = start_thread(partial(self._renew, held), "renewal")
+            if renewal is not None:
+                self._renewing[held.fence.lease_id] = renewal
+                continue
+            self._renew(held, waits=False)
+            if self._clock.monotonic() - now > RENEWAL_S:
+                return  # the store hangs: look at what has to stop before the next one
 
-    def _renew(self, held: HeldRun) -> None:
+    def _is_due(self, held: HeldRun, now: float) -> bool:
+        is_time = held.renew_every is not None and held.renew_at <= now
+        return is_time and held.fence.lease_id not in self._renewing
+
+    def _renew(self, held: HeldRun, *, waits: bool = True) -> None:
         try:
-            held.renew()
+            held.renew(waits=waits)
         except Exception:  # noqa: BLE001 - such as a document that cannot be read
             _LOG.exception("the lease of run %s could not be renewed", held.manifest.run_id)
             held.ask_to_stop(Termination.LEASE_EXPIRED)
-        finally:
-            del self._renewing[held.fence.lease_id]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, as_write, on_run
@@ -25,7 +25,10 @@ from leasehold.errors import (
 )
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Documents, Snapshot
+from leasehold.worker.outage import outlast
 from leasehold.worker.stop import StopSignal
+
+T = TypeVar("T")
 
 #: A renewal is given up after this long; the next beat tries again.
 RENEWAL_S: Final = 5.0
@@ -33,10 +36,6 @@ RENEWAL_S: Final = 5.0
 #: may be late, and so the worker's idea of the store's time. A short lease: a sixth of it.
 STOP_MARGIN_S: Final = 5.0
 _MARGIN_SHARE: Final = 6
-
-#: The waits between two tries to write; they double.
-_FIRST_WAIT_S: Final = 0.1
-_LONGEST_WAIT_S: Final = 2.0
 
 
 class HeldRun:
@@ -78,6 +77,7 @@ class HeldRun:
         self._ended = threading.Event()
         self._settled: Committed[Change] | None = None
         ttl = (lease.expires_at - lease.acquired_at).total_seconds()
+        self._answer_by = acquired.monotonic + manifest.dispatch.deadline_s
         self._margin = min(STOP_MARGIN_S, ttl / _MARGIN_SHARE)
         self._held_until = self._end_of_lease()
         self.renew_every = manifest.dispatch.heartbeat_s
@@ -122,12 +122,37 @@ class HeldRun:
         )
         self._persist(save)
 
-    def renew(self) -> None:
+    def insist(self, call: Callable[[], T], *, patience: float | None = None) -> T:
+        """Return what `call` returns; a store that is away is asked again while the lease is held.
+
+        It gives up at the dispatch deadline, and early where the attempt is to stop.
+
+        Args:
+            call: reads or writes what the attempt needs; may be made any number of times.
+            patience: give up after so many seconds; None: work is done by then, so not before.
+
+        Raises:
+            StoreUnavailableError: the store was away for all that time.
+        """
+        now = self._clock.monotonic
+        latest = self._answer_by if patience is None else now() + patience
+        return outlast(call, now=now, until=lambda: min(latest, self.stop_at), wait=self.stop.wait)
+
+    def fetch(self, call: Callable[[], T]) -> T:
+        """Do as `insist`, for at most a lease's length: nothing is lost with the attempt yet."""
+        return self.insist(call, patience=self._rules.lease_ttl.total_seconds())
+
+    def renew(self, *, waits: bool = True) -> None:
         """Let the lease run on. A lease that is lost stops the handler.
 
         A store that does not answer is asked again at the next beat.
+
+        Args:
+            waits: for a write that is on its way; False: that write renews the lease itself.
         """
-        with self._writing:
+        if not self._writing.acquire(blocking=waits):
+            return
+        try:
             if self.is_settled:
                 return
             self.renew_at = self._clock.monotonic() + (self.renew_every or 0.0)
@@ -143,32 +168,37 @@ class HeldRun:
                 self._lost(error)
             except StoreUnavailableError:
                 return
+        finally:
+            self._writing.release()
 
     def _persist(self, transition: Transition, *, ends: bool = False) -> Committed[Change]:
         """Write, and ask a store that does not answer again while the lease can still be held.
 
         The work is done by then, and would be done again.
         """
-        wait, give_up_at = _FIRST_WAIT_S, self._held_until  # however often it is renewed meanwhile
-        while True:
-            try:
-                with self._writing:
-                    if self._settled is not None:
-                        return self._once_more(self._settled, ends=ends)
-                    committed = self._write(transition)
-                    if ends:
-                        self._settled = committed
-                        self._ended.set()
-                    return committed
-            except LeaseLostError as error:
-                if self._settled is None:  # else it was given back here, and not lost
-                    self._lost(error)
-                raise
-            except StoreUnavailableError:
-                if self._clock.monotonic() + wait > give_up_at:
-                    raise
-            threading.Event().wait(wait)
-            wait = min(2 * wait, _LONGEST_WAIT_S)
+        give_up_at = self._held_until  # however often it is renewed meanwhile
+        never = threading.Event()  # an attempt that is to stop still says how it ended
+        try:
+            return outlast(
+                partial(self._persist_once, transition, ends=ends),
+                now=self._clock.monotonic,
+                until=lambda: give_up_at,
+                wait=never.wait,
+            )
+        except LeaseLostError as error:
+            if self._settled is None:  # else it was released here, and not lost
+                self._lost(error)
+            raise
+
+    def _persist_once(self, transition: Transition, *, ends: bool) -> Committed[Change]:
+        with self._writing:
+            if self._settled is not None:
+                return self._once_more(self._settled, ends=ends)
+            committed = self._write(transition)
+            if ends:
+                self._settled = committed
+                self._ended.set()
+            return committed
 
     def _once_more(self, settled: Committed[Change], *, ends: bool) -> Committed[Change]:
         """Answer a settlement as the first; nothing else may follow it."""

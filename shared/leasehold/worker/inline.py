@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
@@ -12,26 +11,40 @@ from pydantic import ValidationError
 
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import ErrorRecord, Manifest
-from leasehold.domain.result import OUTPUT_STATUSES, Failed, Finished, Result, StepResult, Stopped
+from leasehold.domain.result import (
+    OUTPUT_STATUSES,
+    Deferred,
+    Failed,
+    Finished,
+    Result,
+    StepResult,
+    Stopped,
+)
 from leasehold.domain.status import Termination
 from leasehold.errors import PermanentError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents, Snapshot
 from leasehold.ports.step_runner import StepHandler, StepOutput
+from leasehold.ports.values import check_depth
 from leasehold.worker.context import StepContext
-from leasehold.worker.failures import first_problem, record_of, record_of_misfit
+from leasehold.worker.failures import first_problem, record_of, record_of_misfit, told
 from leasehold.worker.gates import through_gates
 from leasehold.worker.handlers import Handler, handler_of
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.held_run import HeldRun
 from leasehold.worker.interrupts import is_ctrl_c, is_main_thread
+from leasehold.worker.outage import outage_in
 from leasehold.worker.outputs import problem_with_output
 from leasehold.worker.side_by_side import side_by_side
+from leasehold.worker.threads import start_thread
 
 #: A server that is told to quit raises SystemExit in the main thread; the signal is noted within
 #: this time.
 _NOTED_WITHIN_S: Final = 0.2
+
+_NO_THREAD: Final = "The system had no thread to renew the lease with."
+_MAX_DETAIL: Final = 500
 
 
 class InlineRunner:
@@ -101,12 +114,17 @@ class InlineRunner:
         self.heartbeat.stop_all(reason)
 
     def at_once(self, calls: Sequence[Callable[[], None]]) -> None:
-        """Make the calls, none of which raises, all at the same time; wait for their ends."""
-        threads = [threading.Thread(target=call, name="ending", daemon=True) for call in calls]
+        """Make the calls, none of which raises, all at the same time; wait for their ends.
+
+        Those that no thread can be had for are made here, one after the other.
+        """
+        threads = [start_thread(call, "ending") for call in calls]
+        for call, thread in zip(calls, threads, strict=True):
+            if thread is None:
+                call()
         for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+            if thread is not None:
+                thread.join()
 
     def side_by_side(self, take: Callable[[], Callable[[], None] | None], at_most: int) -> None:
         """Make the calls that `take` gives, at most so many at a time, until it gives none."""
@@ -114,8 +132,8 @@ class InlineRunner:
 
     def run(self, held: HeldRun, step: StepHandler, given: str) -> Result:
         """Call the handler and judge what it does; do not begin what is to stop already."""
-        if held.stop.reason is not None:
-            return Stopped(held.stop.reason)
+        if end := self._end_before_it_begins(held):
+            return end
         try:
             handler = handler_of(step)
             value = handler.given.validate_json(given)
@@ -129,21 +147,41 @@ class InlineRunner:
     def _call(self, handler: Handler, held: HeldRun, value: object) -> Result:
         try:
             context = StepContext(held, artifacts=self._artifacts, monotonic=self._clock.monotonic)
+            if end := self._end_before_it_begins(held):
+                return end
             answer = handler(context, value)
-        except PermanentError as error:
-            return Failed(record_of(error), permanent=True)
         except BaseException as error:  # noqa: BLE001 - a handler must not take the worker with it
             if is_ctrl_c(error):
                 return self._interrupted(error, held.stop.reason)
-            if _is_to_stop(error, held):
-                return Stopped(held.stop.reason or Termination.INSTANCE_SHUTDOWN)
-            return Failed(record_of(error))
+            return _end_by(error, held)
         return judged(handler, answer)
 
     def _interrupted(self, interrupt: BaseException, reason: Termination | None = None) -> Stopped:
         """Have the attempt released first; whoever runs it in this thread raises it then."""
         self._interrupt = interrupt
         return Stopped(reason or Termination.INSTANCE_SHUTDOWN)
+
+    def _end_before_it_begins(self, held: HeldRun) -> Result | None:
+        """Return how an attempt ends that must not begin, or None.
+
+        The lease may be over although nobody asked for a stop: a process that was frozen goes on
+        with all its threads at once.
+        """
+        reason = held.stop.reason
+        if reason is Termination.THREAD_UNAVAILABLE:
+            return Deferred(reason, _NO_THREAD)
+        if reason is None and held.stop_at <= self._clock.monotonic():
+            reason = Termination.LEASE_EXPIRED
+        return None if reason is None else Stopped(reason)
+
+
+def _end_by(error: BaseException, held: HeldRun) -> Result:
+    """Return how an attempt ends whose handler raised."""
+    if isinstance(error, Exception) and (outage := outage_in(error)):
+        return Deferred(Termination.STORE_UNAVAILABLE, told(outage.message, _MAX_DETAIL))
+    if _is_to_stop(error, held):
+        return Stopped(held.stop.reason or Termination.INSTANCE_SHUTDOWN)
+    return Failed(record_of(error), permanent=isinstance(error, PermanentError))
 
 
 def judged(handler: Handler, answer: Any) -> Result:
@@ -157,11 +195,13 @@ def judged(handler: Handler, answer: Any) -> Result:
     try:
         value = handler.output.validate_python(answer)
         _refuse_nan(value)
-        return Finished(handler.output.dump_json(value).decode(), status)
+        text = handler.output.dump_json(value).decode()
+        check_depth(text)
+        return Finished(text, status)
     except ValidationError as error:
         return Failed(record_of_misfit(error, code="invalid_output", what="The output"))
-    except ValueError as error:  # PydanticSerializationError among them
-        message = f"The output is no JSON: {error}"
+    except (ValueError, RecursionError) as error:  # PydanticSerializationError among them
+        message = f"The output cannot be kept as JSON: {error}"
         return Failed(ErrorRecord(type="TypeError", code="invalid_output", message=message))
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 from leasehold.domain.status import Termination
 from leasehold.worker.signal_notes import NOTED, SignalNotes
 from leasehold.worker.stop import StopSignal
+from leasehold.worker.threads import start_thread
 
 #: Without SIGKILL, the ways in which a process is told to end.
 ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
@@ -45,9 +46,18 @@ class ShutdownCoordinator:
         """Whether the process is to end."""
         return self._stop.is_requested
 
+    @property
+    def is_watching(self) -> bool:
+        """Whether a thread of this process hears the notes."""
+        return self._watcher is not None and self._watcher.is_alive()
+
     def request(self) -> None:
-        """Ask for the shutdown; from any thread, not from a handler of a system signal."""
+        """Ask for the shutdown; from any thread, not from a handler of a system signal.
+
+        Callbacks that no thread can be had for are called in this one: there is no time to wait.
+        """
         self._stop.request(Termination.INSTANCE_SHUTDOWN)
+        self._stop.call_waiting(here=True)
 
     def wait_or_shutdown(self, seconds: float | None = None) -> bool:
         """Wait, but not longer than until the process is to end; True: it is."""
@@ -107,6 +117,8 @@ class ShutdownCoordinator:
     def watch(self) -> None:
         """Start the thread that hears the notes; in each process, after it was forked.
 
+        Where the system has no thread, `is_watching` says so: call it again.
+
         Called in the main thread, it takes the interpreter's notes from a server that took them
         since `listen`; not from a loop, which needs them to be woken. Any other thread cannot,
         and need not: then the main thread is not kept busy by handlers of steps, and hears by
@@ -115,9 +127,8 @@ class ShutdownCoordinator:
         if self._listens and not _has_loop():
             self._notes.take_wakeups()
         with self._lock:
-            if self._watcher is None or not self._watcher.is_alive():
-                self._watcher = threading.Thread(target=self._hear, name="shutdown", daemon=True)
-                self._watcher.start()
+            if not self.is_watching:
+                self._watcher = start_thread(self._hear, "shutdown")
 
     def _install(self, number: signal.Signals, before: Any) -> None:
         try:

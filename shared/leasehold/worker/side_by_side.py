@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from leasehold.worker.threads import start_thread
+
 Call = Callable[[], None]
 
 
@@ -59,12 +61,9 @@ class _Crew:
             return call
 
     def _start_helper(self) -> None:
-        helper = threading.Thread(target=self._help, name="side-by-side", daemon=True)
-        try:
-            helper.start()
-        except RuntimeError:  # the process has no thread left
-            return
-        self._helpers.append(helper)
+        helper = start_thread(self._help, "side-by-side")
+        if helper is not None:
+            self._helpers.append(helper)
 
     def _help(self) -> None:
         try:

@@ -7,9 +7,11 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from leasehold.domain.status import Termination
+from leasehold.worker.threads import start_thread
 
 _LOG: Final = logging.getLogger("leasehold.stop")
 
@@ -36,18 +38,37 @@ class StopSignal:
         """Give the signal; once more changes nothing.
 
         Each callback runs in a thread of its own: whoever asks for a stop has others to ask, and
-        one that hangs keeps no other from running.
+        one that hangs keeps no other from running. One that no thread can be had for is kept for
+        `call_waiting`.
         """
         with self._lock:
             if self._event.is_set():
                 return
             self.reason = reason
             self._event.set()
-            listeners, callbacks = tuple(self._listeners), tuple(self._callbacks)
+            listeners = tuple(self._listeners)
         for wake in listeners:
             wake()
-        for callback in callbacks:
-            _call(callback)
+        self.call_waiting()
+
+    def call_waiting(self, *, here: bool = False) -> None:
+        """Once the signal was given, call the callbacks that were not called for want of a thread.
+
+        Args:
+            here: call those that still get no thread in this one: whoever asks has nobody else to
+                look after.
+        """
+        if not self._event.is_set() or not self._callbacks:
+            return
+        with self._lock:
+            waiting, self._callbacks = self._callbacks, []
+        left = [one for one in waiting if start_thread(partial(_guarded, one), "on-stop") is None]
+        if here:
+            for callback in left:
+                _guarded(callback)
+            return
+        with self._lock:
+            self._callbacks += left
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait, but not longer than until the signal is given; return whether it was."""
@@ -80,27 +101,25 @@ class StopSignal:
             What ends that.
         """
         with self._lock:
-            if not self._event.is_set():
-                self._callbacks.append(callback)
-                return lambda: self._forget(self._callbacks, callback)
-        _call(callback)
-        return lambda: None
+            self._callbacks.append(callback)
+        self.call_waiting()
+        return lambda: self._forget_callback(callback)
 
     def _listen(self, wake: Callable[[], object]) -> Callable[[], None]:
         with self._lock:
             if not self._event.is_set():
                 self._listeners.append(wake)
-                return lambda: self._forget(self._listeners, wake)
+                return lambda: self._forget_listener(wake)
         wake()
         return lambda: None
 
-    def _forget(self, those: list[Callable[[], object]], one: Callable[[], object]) -> None:
+    def _forget_listener(self, wake: Callable[[], object]) -> None:
         with self._lock, contextlib.suppress(ValueError):
-            those.remove(one)
+            self._listeners.remove(wake)
 
-
-def _call(callback: Callable[[], object]) -> None:
-    threading.Thread(target=_guarded, args=(callback,), name="on-stop", daemon=True).start()
+    def _forget_callback(self, callback: Callable[[], object]) -> None:
+        with self._lock, contextlib.suppress(ValueError):
+            self._callbacks.remove(callback)
 
 
 def _guarded(callback: Callable[[], object]) -> None:

@@ -1,12 +1,17 @@
 """Artifacts in Cloud Storage, beyond what the conformance suite asks of any store."""
 
+import contextlib
+import gc
+import socket
+import threading
+import warnings
 from collections.abc import Iterator
 
 import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.cloud_storage import CloudStorageArtifacts
-from leasehold.errors import StoreUnavailableError
+from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
 from tests.emulators import environment, free_port, storage_bucket
 
 
@@ -72,3 +77,99 @@ def test_an_address_that_does_not_answer_is_told_in_time(call: str) -> None:
     assert clock.monotonic() - begun < 5
     assert raised.value.retryable
     assert "gs://artifacts" in str(raised.value)
+
+
+@pytest.mark.usefixtures("bucket")
+def test_in_a_bucket_that_is_not_there_nothing_is_said_not_to_exist() -> None:
+    with pytest.raises(StoreUnavailableError):
+        CloudStorageArtifacts("no-such-bucket").exists("values/a")
+
+
+def test_an_outage_of_the_store_passes() -> None:
+    """The same client goes on once it is back."""
+    port = free_port()
+    with environment(STORAGE_EMULATOR_HOST=f"http://127.0.0.1:{port}"):
+        artifacts = CloudStorageArtifacts("artifacts", deadline_s=0.5)
+        with storage_bucket(port):
+            artifacts.put("values/a", b"one")
+            artifacts.get("values/a")
+
+        for call in (artifacts.get, artifacts.exists):
+            with pytest.raises(StoreUnavailableError):
+                call("values/a")
+
+        with storage_bucket(port):  # it keeps nothing: what is not there now is not there
+            artifacts.put("values/b", b"two")
+            assert artifacts.get("values/b") == b"two"
+            with pytest.raises(ArtifactNotFoundError):
+                artifacts.get("values/a")
+
+
+def answer(status: bytes) -> bytes:
+    return b"HTTP/1.1 " + status + b"\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+
+
+#: What a server may do with each request, and what it then says.
+TROUBLE = {
+    "hangs": None,
+    "hangs up": b"",
+    "no permission": answer(b"403 Forbidden"),
+    "too many requests": answer(b"429 Too Many Requests"),
+    "server error": answer(b"500 Internal Server Error"),
+    "not now": answer(b"503 Service Unavailable"),
+    "half an answer": b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\nhalf",
+    "no HTTP": b"SSH-2.0-OpenSSH_9.6\r\n",
+}
+
+
+@contextlib.contextmanager
+def server(says: bytes | None) -> Iterator[int]:
+    """Listen, and say the same to whoever asks; None: nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        held: list[socket.socket] = []
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    held.append(connection)
+                    connection.recv(65_536)
+                    if says is not None:
+                        connection.sendall(says)
+                        connection.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield int(listener.getsockname()[1])
+        listener.shutdown(socket.SHUT_RDWR)
+        for connection in held:
+            connection.close()
+        thread.join(10)
+
+
+@pytest.fixture
+def untidy() -> Iterator[None]:
+    """Let the library leave to the collector what it could not close."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+        gc.collect()
+
+
+@pytest.mark.usefixtures("untidy")
+@pytest.mark.parametrize("call", ["put", "get", "exists", "list"])
+@pytest.mark.parametrize("trouble", TROUBLE)
+def test_whatever_a_server_does_is_an_outage_and_told_in_time(trouble: str, call: str) -> None:
+    clock = SystemClock()
+    arguments = {"put": ("a", b""), "list": ("",)}.get(call, ("a",))
+    with (
+        server(TROUBLE[trouble]) as port,
+        environment(STORAGE_EMULATOR_HOST=f"http://127.0.0.1:{port}"),
+    ):
+        artifacts = CloudStorageArtifacts("artifacts", deadline_s=0.3)
+        begun = clock.monotonic()
+
+        with pytest.raises(StoreUnavailableError):
+            getattr(artifacts, call)(*arguments)
+
+    assert clock.monotonic() - begun < 5

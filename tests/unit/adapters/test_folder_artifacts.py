@@ -4,14 +4,17 @@ import multiprocessing
 import os
 import resource
 import shutil
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.folder import FolderArtifacts
-from leasehold.errors import StoreUnavailableError
+from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, StoreUnavailableError
+from leasehold.ports.values import keep, load
 from leasehold.testing import FrozenClock
 from tests.unit.adapters.processes import stop_in_the_middle_of_put
 
@@ -134,22 +137,111 @@ def test_a_place_below_a_regular_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_a_folder_here_is_told(artifacts: FolderArtifacts, root: Path) -> None:
-    """Where a file is there can be no folder, and the other way round; nothing is lost by it."""
+    """Where a file is there can be no folder, and the other way round; nothing is lost by it.
+
+    It is no outage: to try again would never help.
+    """
     artifacts.put("runs/r-1/a", b"kept")
 
-    with pytest.raises(StoreUnavailableError):
+    with pytest.raises(ArtifactNameError):
         artifacts.put("runs/r-1", b"in place of a folder")
-    with pytest.raises(StoreUnavailableError):
+    with pytest.raises(ArtifactNameError):
         artifacts.put("runs/r-1/a/b", b"below a file")
 
     assert artifacts.get("runs/r-1/a") == b"kept"
     assert unfinished(root) == []
 
 
-def test_a_folder_that_somebody_deleted_is_made_again(root: Path) -> None:
+CALLS: dict[str, tuple[Any, ...]] = {
+    "put": ("runs/r-1/b", b"new"),
+    "get": ("runs/r-1/a",),
+    "exists": ("runs/r-1/a",),
+    "list": ("runs/r-1",),
+}
+
+
+def move_away(root: Path) -> None:
+    root.rename(root.with_name("away"))
+
+
+def unmount(root: Path) -> None:
+    """Leave what is left of a folder that something was mounted on: itself, and nothing in it."""
+    move_away(root)
+    root.mkdir()
+
+
+def put_a_file_there(root: Path) -> None:
+    move_away(root)
+    root.touch()
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("happens", [move_away, unmount, put_a_file_there])
+def test_a_folder_that_is_gone_is_an_outage_and_is_not_made_again(
+    root: Path, happens: Callable[[Path], None], call: str
+) -> None:
+    """A new folder in its place would take values that are lost when the old one comes back."""
     artifacts = FolderArtifacts(root, SystemClock())
     artifacts.put("runs/r-1/a", b"old")
-    shutil.rmtree(root)
+    happens(root)
+
+    with pytest.raises(StoreUnavailableError):
+        getattr(artifacts, call)(*CALLS[call])
+
+    shutil.rmtree(root) if root.is_dir() else root.unlink(missing_ok=True)
+    root.with_name("away").rename(root)
+    assert artifacts.get("runs/r-1/a") == b"old"
+    assert list(artifacts.list("")) == ["runs/r-1/a"]
+    artifacts.put("runs/r-1/b", b"new")
+    assert artifacts.exists("runs/r-1/b")
+
+
+def test_a_folder_that_another_process_filled_is_known_from_the_start(root: Path) -> None:
+    FolderArtifacts(root, SystemClock()).put("runs/r-1/a", b"old")
+    artifacts = FolderArtifacts(root, SystemClock())
+    move_away(root)
+
+    with pytest.raises(StoreUnavailableError):
+        artifacts.exists("runs/r-1/b")
+    with pytest.raises(StoreUnavailableError):
+        artifacts.put("runs/r-1/b", b"new")
+
+    assert not root.exists()
+
+
+def test_in_a_folder_that_nobody_wrote_to_nothing_is_found(root: Path) -> None:
+    """A handler may ask for a file before any was stored."""
+    artifacts = FolderArtifacts(root, SystemClock())
+
+    assert not artifacts.exists("runs/r-1/a")
+    assert list(artifacts.list("runs/r-1")) == []
+    with pytest.raises(ArtifactNotFoundError):
+        artifacts.get("runs/r-1/a")
+
+
+def test_a_value_that_was_kept_is_not_lost_because_nothing_is_there_at_all(root: Path) -> None:
+    """A process that starts while the folder is away has never seen it."""
+    kept = keep(FolderArtifacts(root, SystemClock()), '"' + "x" * 40_000 + '"', "runs/r-1/values/a")
+    move_away(root)
+    artifacts = FolderArtifacts(root, SystemClock())
+
+    with pytest.raises(StoreUnavailableError, match="once held runs/r-1/values/a"):
+        load(artifacts, kept)
+
+
+def test_a_value_that_is_lost_alone_is_lost(artifacts: FolderArtifacts, root: Path) -> None:
+    kept = keep(artifacts, '"' + "x" * 40_000 + '"', "runs/r-1/values/a")
+    (root / "runs/r-1/values/a").unlink()
+
+    with pytest.raises(ArtifactNotFoundError):
+        load(artifacts, kept)
+
+
+def test_a_folder_of_unfinished_writes_that_somebody_deleted_is_made_again(
+    artifacts: FolderArtifacts, root: Path
+) -> None:
+    artifacts.put("runs/r-1/a", b"old")
+    (root / ".unfinished").rmdir()
 
     artifacts.put("runs/r-1/a", b"new")
 

@@ -325,4 +325,5 @@ def test_expiries_and_interruptions_count_together_and_failures_do_not(runs: Run
         "expired": 1,
         "continued": 0,
         "repeated": 0,
+        "deferred": 0,
     }

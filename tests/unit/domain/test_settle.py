@@ -78,7 +78,14 @@ def test_an_output_and_the_hand_off_of_the_next_step_are_one_change(
         "executionSeconds": 5.0,
         "output": '"Dear Ada"',
         "outputStatus": "PARTIAL",
-        "attempts": {"failed": 0, "interrupted": 0, "expired": 0, "continued": 0, "repeated": 0},
+        "attempts": {
+            "failed": 0,
+            "interrupted": 0,
+            "expired": 0,
+            "continued": 0,
+            "repeated": 0,
+            "deferred": 0,
+        },
     }
     assert run.given == KeptValue(text='"Dear Ada"')
     assert (run.last_settlement.lease_id, run.last_settlement.outcome) == ("lease-1", "handed_off")

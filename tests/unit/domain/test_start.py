@@ -49,6 +49,7 @@ def test_the_settings_in_force_are_frozen_into_the_dispatch(runs: Runs) -> None:
         "sources": {"agentTimeout": "entry"},
         "nonce": "nonce-1",
         "redispatched": 0,
+        "deferred": 0,
         "seenAt": None,
         "enqueued": False,
     }

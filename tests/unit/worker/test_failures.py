@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import pydantic_core
@@ -57,8 +56,9 @@ def test_an_error_of_an_agent_is_kept_with_code_details_and_origin() -> None:
         "rate_limited",
         "overloaded",
     )
-    assert record.details is not None
-    assert json.loads(record.details) == [{"retryAfter": 7}, "busy"]
+    assert record.details is None
+    assert record.validation_issues == ({"retryAfter": 7}, {"message": "busy"})
+    assert record.validation_issue_count == 2
     assert record.origin is not None
     assert record.origin.startswith("test_failures.py:")
     assert record.origin.endswith("(raised)")
@@ -70,7 +70,34 @@ def test_a_secret_of_the_details_is_cut_from_the_message_too() -> None:
     record = record_of(error)
 
     assert record.message == "[redacted] is refused"
-    assert record.details == '[{"headers":{"x-api-key":"[redacted]"}}]'
+    assert record.validation_issues == ({"headers": '{"x-api-key":"[redacted]"}'},)
+
+
+def test_of_many_details_the_first_fifty_are_kept_and_all_are_counted() -> None:
+    """A list of details is what a provider found wrong, one by one."""
+    found = [{"path": f"items.{n}", "message": "missing"} for n in range(70)]
+
+    record = record_of(AgentClientError("the answer does not fit", details=found))
+
+    assert record.validation_issues == tuple(found[:50])
+    assert record.validation_issue_count == 70
+    assert record.details is None
+
+
+def test_details_that_no_store_could_keep_are_kept_flat() -> None:
+    """A list within a list and a reserved name are what a document store refuses."""
+    found = [{"__name__": [[1], [2]], "": None, "share": 0.5, "nan": float("nan")}]
+
+    record = record_of(AgentClientError("odd", details=found))
+
+    (issue,) = record.validation_issues
+    assert issue == {"name": "[[1],[2]]", "detail": None, "share": 0.5, "nan": '"NaN"'}
+
+
+def test_two_details_that_are_a_name_and_its_secret_are_a_pair() -> None:
+    record = record_of(AgentClientError("refused", details=["password", "hunter2"]))
+
+    assert "hunter2" not in str(record.validation_issues)
 
 
 def test_a_validation_that_fails_within_a_handler_is_kept_with_its_issues() -> None:

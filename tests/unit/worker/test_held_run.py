@@ -466,3 +466,97 @@ def test_an_attempt_that_begins_when_the_worker_ends_is_given_back_unrun(world: 
     assert CALLS[run.run_id, "add"] == 0
     assert (left.lease, left.attempts.interrupted, left.attempts.failed) == (None, 1, 0)
     assert left.dispatch.generation == 2
+
+
+# --- a store that is away ---
+
+
+class Away:
+    """A store of values that is away; each try takes its time."""
+
+    def __init__(self, world: World, takes: float, *, renews: HeldRun | None = None) -> None:
+        self.world = world
+        self.takes = takes
+        self.renews = renews
+        self.tries = 0
+
+    def __call__(self) -> None:
+        self.tries += 1
+        self.world.clock.advance(self.takes)
+        if self.renews is not None:
+            self.renews.renew()
+        raise StoreUnavailableError(store="the test", problem="it is away")
+
+
+def test_finished_work_waits_for_a_store_until_the_dispatch_deadline(world: World) -> None:
+    """The step has 2 minutes; its lease of 30 s is renewed meanwhile."""
+    held = world.held()
+    away = Away(world, 20, renews=held)
+    begun = world.clock.monotonic()
+
+    with pytest.raises(StoreUnavailableError):
+        held.insist(away)
+
+    assert world.clock.monotonic() - begun == 100
+    assert world.run_of(held).lease is not None
+    complete(world, held)
+
+
+def test_where_the_lease_is_not_renewed_its_end_is_not_waited_for(world: World) -> None:
+    """There must be time to say how the attempt ended."""
+    held = world.held()
+    begun = world.clock.monotonic()
+
+    with pytest.raises(StoreUnavailableError):
+        held.insist(Away(world, 8))
+
+    assert world.clock.monotonic() - begun == 24
+    complete(world, held)
+
+
+def test_what_is_fetched_before_the_work_is_waited_for_as_long_as_a_lease_runs(
+    world: World,
+) -> None:
+    held = world.held()
+    begun = world.clock.monotonic()
+
+    with pytest.raises(StoreUnavailableError):
+        held.fetch(Away(world, 7, renews=held))
+
+    assert world.clock.monotonic() - begun == 28
+
+
+def test_an_attempt_that_is_to_stop_asks_once(world: World) -> None:
+    held = world.held()
+    held.ask_to_stop(Termination.INSTANCE_SHUTDOWN)
+    away = Away(world, 0)
+
+    with pytest.raises(StoreUnavailableError):
+        held.insist(away)
+
+    assert away.tries == 1
+
+
+def test_a_stop_ends_the_wait_between_two_tries(world: World) -> None:
+    held = world.held()
+    away = Away(world, 0)
+    asked = threading.Timer(0.2, held.ask_to_stop, [Termination.CANCELLED])
+    asked.start()
+
+    with pytest.raises(StoreUnavailableError):
+        held.insist(away)
+
+    asked.join()
+    assert away.tries <= 3
+
+
+def test_what_a_store_answers_in_the_end_is_returned(world: World) -> None:
+    held = world.held()
+    tries = iter([StoreUnavailableError(store="s", problem="p")] * 2)
+
+    def third_time_lucky() -> str:
+        for error in tries:
+            raise error
+        return "the value"
+
+    assert held.insist(third_time_lucky) == "the value"

@@ -2,13 +2,14 @@
 
 Each takes the manifest as stored, the store's time and the rules, and answers one `Change`.
 `start` begins a run; `arrive` and `claim` are an attempt's ways in, `renew` and `checkpoint` keep
-it going; `complete`, `fail`, `block`, `release` and `expire` are its ways out; the rest are what
-people may do.
+it going; `complete`, `fail`, `block`, `release`, `defer` and `expire` are its ways out; the rest
+are what people may do.
 """
 
 from leasehold.domain.lifecycle.attempt import arrive
 from leasehold.domain.lifecycle.attend import attend
 from leasehold.domain.lifecycle.claiming import claim
+from leasehold.domain.lifecycle.defer import defer, extend_wait
 from leasehold.domain.lifecycle.eager import then_arrive
 from leasehold.domain.lifecycle.ending import dead_letter
 from leasehold.domain.lifecycle.holding import checkpoint, renew
@@ -50,7 +51,9 @@ __all__ = [
     "complete",
     "dead_letter",
     "decisions",
+    "defer",
     "expire",
+    "extend_wait",
     "fail",
     "first_time",
     "is_allowed",

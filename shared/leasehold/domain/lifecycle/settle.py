@@ -47,12 +47,12 @@ def complete(
     output_status: str = "SUCCESS",
 ) -> Change:
     """Record the output and hand off to the next step, in one commit."""
-    if repeated := _repeated(manifest, fence):
+    if repeated := first_answer(manifest, fence):
         return repeated
     lease = held_lease(manifest, now, fence)
     steps = _with_output(manifest, now, lease, output, output_status)
     change = hand_off(manifest, now, rules, RunEvent.STEP_HANDED_OFF, steps=steps)
-    return _settled(change, fence)
+    return settled(change, fence)
 
 
 def block(
@@ -66,7 +66,7 @@ def block(
     found: Block,
 ) -> Change:
     """Keep the output and let a person decide what becomes of it."""
-    if repeated := _repeated(manifest, fence):
+    if repeated := first_answer(manifest, fence):
         return repeated
     lease = held_lease(manifest, now, fence)
     steps = _with_output(manifest, now, lease, output, output_status)
@@ -84,7 +84,7 @@ def block(
     status = after(manifest.status, RunEvent.GATE_FAILED)
     update: dict[str, Any] = {"status": status, "steps": steps, "lease": None, "block": found}
     update["dispatch"] = under_next_generation(manifest)
-    return _settled(change_to(manifest, now, rules, Outcome.BLOCKED, told, **update), fence)
+    return settled(change_to(manifest, now, rules, Outcome.BLOCKED, told, **update), fence)
 
 
 def fail(
@@ -97,7 +97,7 @@ def fail(
     permanent: bool = False,
 ) -> Change:
     """Record the error; schedule the next attempt at its backoff, or give the run up."""
-    if repeated := _repeated(manifest, fence):
+    if repeated := first_answer(manifest, fence):
         return repeated
     held_lease(manifest, now, fence)
     error = error.with_(step=manifest.current_step, attempt=manifest.attempt, permanent=permanent)
@@ -115,7 +115,7 @@ def fail(
     )
     end = (AttemptEnd.FAILED, RunEvent.ATTEMPT_FAILED, Outcome.RETRY_SCHEDULED)
     change = ended_early(manifest, now, rules, end, told, error=error, error_at=now)
-    return _settled(change, fence)
+    return settled(change, fence)
 
 
 def release(
@@ -126,7 +126,7 @@ def release(
     A lease that is released because its end is near counts as if it had run out: so it would
     have, had the handler not listened. The worker was heard of just now.
     """
-    if repeated := _repeated(manifest, fence):
+    if repeated := first_answer(manifest, fence):
         return repeated
     lease = held_lease(manifest, now, fence)
     if reason == Termination.LEASE_EXPIRED:
@@ -134,10 +134,10 @@ def release(
         lapse = lapse_of(heard_of, now, rules, lease)
         hung = lapse.end is AttemptEnd.FAILED
         outcome = Outcome.RETRY_SCHEDULED if hung else Outcome.RELEASED
-        return _settled(lapsed(heard_of, now, rules, lapse, outcome), fence)
+        return settled(lapsed(heard_of, now, rules, lapse, outcome), fence)
     end = (AttemptEnd.INTERRUPTED, RunEvent.LEASE_RELEASED, Outcome.RELEASED)
     told = termination(manifest, now, lease, reason)
-    return _settled(ended_early(manifest, now, rules, end, told), fence)
+    return settled(ended_early(manifest, now, rules, end, told), fence)
 
 
 def expire(
@@ -216,7 +216,7 @@ def ended_early(
     )
 
 
-def _settled(change: Change, fence: Fence) -> Change:
+def settled(change: Change, fence: Fence) -> Change:
     """Note the answer, so that the same settlement gets it again."""
     note = Settlement(
         lease_id=fence.lease_id, fencing_token=fence.fencing_token, outcome=change.outcome
@@ -224,7 +224,7 @@ def _settled(change: Change, fence: Fence) -> Change:
     return replace(change, manifest=change.manifest.with_(last_settlement=note))
 
 
-def _repeated(manifest: Manifest, fence: Fence) -> Change | None:
+def first_answer(manifest: Manifest, fence: Fence) -> Change | None:
     """Return the first answer to a settlement that was committed before; None if there is none."""
     last = manifest.last_settlement
     if last is None or last.lease_id != fence.lease_id:

@@ -1,0 +1,76 @@
+"""Outages: a store that is away is asked again for a while, and who met one is found out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+from leasehold.errors import StoreUnavailableError
+
+T = TypeVar("T")
+
+#: The waits between two tries; they double.
+_FIRST_WAIT_S: Final = 0.1
+_LONGEST_WAIT_S: Final = 2.0
+
+
+def outlast(
+    call: Callable[[], T],
+    *,
+    now: Callable[[], float],
+    until: Callable[[], float],
+    wait: Callable[[float], bool],
+) -> T:
+    """Return what `call` returns; a store that is away is asked again, with growing waits.
+
+    Args:
+        call: may be made any number of times.
+        now: monotonic seconds.
+        until: when to give up, likewise; asked before each wait, as it may move. No try is begun
+            that would end later, if it took as long as the one before.
+        wait: waits so many seconds; True: give up now.
+
+    Raises:
+        StoreUnavailableError: the store was away for all that time.
+    """
+    begun, waited, pause = now(), 0.0, _FIRST_WAIT_S
+    while True:
+        tried_at = now()
+        try:
+            return call()
+        except StoreUnavailableError:
+            passed = max(waited, now() - begun)  # a clock that stands still must not keep it here
+            took = now() - tried_at  # the next try may take as long
+            left = until() - begun - passed - took
+            pause = min(pause, left / 2)  # a short lease is renewed often, or over soon
+            if left < _FIRST_WAIT_S or wait(pause):
+                raise
+        waited += pause
+        pause = min(2 * max(pause, _FIRST_WAIT_S), _LONGEST_WAIT_S)
+
+
+def outage_in(error: BaseException) -> StoreUnavailableError | None:
+    """Return the outage that led to an error, or None.
+
+    It may be the error itself, one of a group, or what was being handled when it was raised;
+    `raise … from None` says that it has nothing to do with what was being handled.
+    """
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, StoreUnavailableError):
+            return found
+        if id(found) not in seen:
+            seen.add(id(found))
+            waiting += _behind(found)
+    return None
+
+
+def _behind(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        yield from error.exceptions
+    if error.__cause__ is not None:
+        yield error.__cause__
+    elif error.__context__ is not None and not error.__suppress_context__:
+        yield error.__context__

@@ -1,0 +1,217 @@
+"""Steps of this bundle, while the artifact store is away: they wait, and nothing counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.outages.catalog import CALLS, DOES, LARGE
+from tests.outages.conftest import Make, Store, cancel, deferrals, until
+
+
+def test_finished_work_is_kept_when_the_store_comes_back(make: Make, store: Store) -> None:
+    """It may have cost minutes of model calls: the lease is renewed, and the handler ran once."""
+    DOES["make"] = store.goes
+    with make() as engine:
+        run = engine.start("makes", {})
+        until(lambda: CALLS[run.run_id, "make"])
+        lease = engine.show(run.run_id).lease
+        assert lease is not None
+        until(
+            lambda: (engine.show(run.run_id).heartbeat_at or lease.acquired_at) > lease.expires_at
+        )
+        store.comes_back()
+        done = engine.wait(run.run_id, 30)
+
+    assert done.status == "COMPLETED"
+    assert CALLS[run.run_id, "make"] == CALLS[run.run_id, "take"] == 1
+    assert done.fencing_token == 2
+
+
+def test_a_step_whose_input_cannot_be_loaded_is_deferred_until_it_can(
+    make: Make, store: Store
+) -> None:
+    """Its handler does not begin, and each attempt holds a worker for a lease's length only."""
+    with make(workers=0) as before:
+        run = before.start("makes", {"text": LARGE})
+    store.goes()
+    with make(PIPELINE_MAX_RETRIES="0", PIPELINE_MAX_INTERRUPTIONS="0") as engine:
+        engine.adopt_all()
+        until(lambda: deferrals(engine, run) >= 2)
+        waiting = engine.show(run.run_id)
+        store.comes_back()
+        done = engine.wait(run.run_id, 30)
+        told = [event for event in engine.trace(run.run_id) if event.type == "step_terminated"]
+
+    assert waiting.attempts.failed == waiting.interruptions == 0
+    assert done.status == "COMPLETED"
+    assert CALLS[run.run_id, "make"] == 1
+    assert done.steps["make"].attempts.deferred == len(told) >= 2
+    assert {event.reason for event in told} == {"store_unavailable"}
+    assert {event.detail and "does not answer" in event.detail for event in told} == {True}
+
+
+def test_a_shutdown_ends_an_attempt_that_waits_for_the_store(make: Make, store: Store) -> None:
+    """Its lease is released within the grace, and the outage stays an outage."""
+    DOES["make"] = store.goes
+    with make() as engine:
+        run = engine.start("makes", {})
+        until(lambda: CALLS[run.run_id, "make"])
+        before = engine.engine.clock.monotonic()
+        engine.close(grace=5)
+        took = engine.engine.clock.monotonic() - before
+    with make(workers=0) as after:
+        left = after.show(run.run_id)
+
+    assert took < 4
+    assert left.lease is None
+    assert left.status == "PENDING"
+    assert (left.attempts.deferred, left.interruptions) == (1, 0)
+
+
+def test_a_run_that_is_cancelled_does_not_wait_for_the_store(make: Make, store: Store) -> None:
+    DOES["make"] = store.goes
+    with make(workers=1) as engine:
+        run = engine.start("makes", {})
+        until(lambda: CALLS[run.run_id, "make"])
+        cancel(engine, run.run_id)
+        until(lambda: not engine.held_runs())
+        DOES.clear()
+        store.comes_back()
+        another = engine.start("makes", {"n": 2})
+        done = engine.wait(another.run_id, 30)
+
+        assert engine.show(run.run_id).cancelled
+    assert done.status == "COMPLETED"
+
+
+def test_a_checkpoint_that_cannot_be_loaded_is_waited_for(make: Make, store: Store) -> None:
+    """The step goes on from there in the end: it neither fails nor begins anew."""
+    DOES["keep"] = store.goes
+    with make() as engine:
+        run = engine.start("keeps", {})
+        until(lambda: deferrals(engine, run) >= 1)
+        store.comes_back()
+        done = engine.wait(run.run_id, 30)
+
+    assert done.status == "COMPLETED"
+    assert done.steps["keep"].attempts.failed == 1  # the provider, once
+    assert CALLS[run.run_id, "keep"] == 2
+
+
+def test_a_checkpoint_that_is_lost_begins_the_step_anew(make: Make, store: Store) -> None:
+    def lose() -> None:
+        for kept in (store.root / "runs").rglob("checkpoint-*"):
+            kept.unlink()
+        DOES.clear()
+
+    DOES["keep"] = lose
+    with make() as engine:
+        run = engine.start("keeps", {})
+        done = engine.wait(run.run_id, 30)
+
+    assert done.dead_letter_reason == "RETRIES_EXHAUSTED"
+    assert CALLS[run.run_id, "keep"] == 2
+    assert done.attempts.deferred == 0
+
+
+def test_a_value_that_is_lost_gives_the_run_up(make: Make, store: Store) -> None:
+    """Nobody will bring it back: this is no outage."""
+    with make(workers=0) as before:
+        run = before.start("makes", {"text": LARGE})
+    for kept in (store.root / "runs").rglob("input-*"):
+        kept.unlink()
+    with make() as engine:
+        engine.adopt_all()
+        done = engine.wait(run.run_id, 30)
+
+    assert done.dead_letter_reason == "PERMANENT_FAILURE"
+    assert CALLS[run.run_id, "make"] == 0
+
+
+@pytest.mark.parametrize(
+    "passes", ["as it is", "as a cause", "as a context", "as permanent", "in a group"]
+)
+def test_a_call_of_a_handler_that_meets_an_outage_defers_its_attempt(
+    make: Make, store: Store, passes: str
+) -> None:
+    """It has no retry, and would be given up by a single failure."""
+    DOES["ask"] = store.goes
+    with make() as engine:
+        run = engine.start("asks", {"how": "put", "passes": passes})
+        until(lambda: deferrals(engine, run) == 1)
+        DOES.clear()
+        store.comes_back()
+        done = engine.wait(run.run_id, 30)
+
+    assert done.status == "COMPLETED"
+    assert done.attempts.failed == 0
+
+
+@pytest.mark.parametrize("how", ["get", "exists", "list", "output"])
+def test_each_call_of_the_store_may_meet_an_outage(make: Make, store: Store, how: str) -> None:
+    DOES["ask"] = store.goes
+    with make() as engine:
+        run = engine.start("asks_later", {"how": how})
+        until(lambda: engine.show(run.run_id).steps["ask"].attempts.deferred == 1)
+        DOES.clear()
+        (store.root.with_name("away") / f"runs/{run.run_id}/files").mkdir(parents=True)
+        (store.root.with_name("away") / f"runs/{run.run_id}/files/report.md").touch()
+        store.comes_back()
+        done = engine.wait(run.run_id, 30)
+
+    assert done.status == "COMPLETED"
+    assert done.steps["ask"].attempts.failed == 0
+
+
+def test_a_checkpoint_waits_for_the_store(make: Make, store: Store) -> None:
+    """What it is to keep was work, so the handler is not asked to do it again."""
+    DOES["ask"] = store.goes
+    with make() as engine:
+        run = engine.start("asks", {"how": "checkpoint"})
+        until(lambda: CALLS[run.run_id, "ask"])
+        lease = engine.show(run.run_id).lease
+        assert lease is not None
+        until(
+            lambda: (engine.show(run.run_id).heartbeat_at or lease.acquired_at) > lease.expires_at
+        )
+        store.comes_back()
+        done = engine.wait(run.run_id, 30)
+
+    assert done.status == "COMPLETED"
+    assert CALLS[run.run_id, "ask"] == 1
+    assert done.attempts.ended == 0
+
+
+def test_an_outage_that_a_handler_says_is_not_the_cause_is_not(make: Make, store: Store) -> None:
+    DOES["ask"] = store.goes
+    with make() as engine:
+        run = engine.start("asks", {"how": "put", "passes": "as its own"})
+        done = engine.wait(run.run_id, 30)
+
+    assert done.dead_letter_reason == "RETRIES_EXHAUSTED"
+    assert done.attempts.deferred == 0
+
+
+def test_a_file_that_is_not_there_is_no_outage(make: Make) -> None:
+    """Nor is a store that nobody wrote to yet."""
+    with make() as engine:
+        run = engine.start("asks", {"how": "get"})
+        done = engine.wait(run.run_id, 30)
+
+    assert done.dead_letter_reason == "RETRIES_EXHAUSTED"
+    assert done.error is not None
+    assert done.error.code == "artifact_not_found"
+
+
+def test_a_gate_that_meets_an_outage_is_asked_again(make: Make, store: Store) -> None:
+    """The output that it judges is not thrown away."""
+    DOES["judge"] = lambda: (DOES.clear(), store.goes())
+    with make() as engine:
+        run = engine.start("judges", {})
+        until(lambda: CALLS[run.run_id, "judge"] >= 2)
+        store.comes_back()
+        done = engine.wait(run.run_id, 30)
+
+    assert done.status == "COMPLETED"
+    assert CALLS[run.run_id, "take"] == 1
+    assert done.steps["judged"].attempts.ended == 0
