@@ -62,7 +62,10 @@ RUN = {
     "progress": {"stepsDone": 0, "steps": 1, "fraction": 0.0, "message": EVIL},
     "errorCode": EVIL,
     "blockCode": EVIL,
+    "generation": 1,
 }
+#: The run under a name that a command can be given.
+NAMED = RUN | {"runId": "r-1", "shard": 9}
 EVENT = {"type": "gate_blocked", "at": AT, "step": EVIL, "reason": EVIL, "detail": EVIL}
 EVENT |= {"actor": EVIL, "recreatedAs": EVIL}
 REFUSAL = {"error": {"code": EVIL, "message": EVIL}}
@@ -80,7 +83,7 @@ class Hostile(BaseHTTPRequestHandler):
         elif path.endswith("/trace"):
             self._answer(200, {"events": [EVENT]})
         else:
-            self._answer(200, answers.get(path, RUN))
+            self._answer(200, answers.get(path, NAMED))
 
     def do_POST(self) -> None:
         self._answer(200, BATCH if self.path == "/runs:batch" else RUN)

@@ -17,6 +17,9 @@ from leasehold.ports.clock import Clock
 #: A half-written file this old belongs to a write that was cut; no write takes an hour.
 ORPHAN_AGE_S: Final = 3600.0
 
+#: Folders are for their owner alone, as the files in them are.
+_PRIVATE: Final = 0o700
+
 
 class FolderArtifacts:
     """The artifacts port on a folder.
@@ -130,7 +133,7 @@ class FolderArtifacts:
         if self._unfinished.is_dir():
             pass
         elif self._is_there():
-            self._unfinished.mkdir(exist_ok=True)
+            self._unfinished.mkdir(mode=_PRIVATE, exist_ok=True)
         else:
             _make_folder(self._unfinished)
         self._was_there = True
@@ -141,7 +144,7 @@ class FolderArtifacts:
             return
         self._make_parents(name, folder.parent)
         try:
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(mode=_PRIVATE, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
             raise self._taken(name) from None
         _sync_folder(folder.parent)
@@ -189,7 +192,7 @@ def _make_folder(folder: Path) -> None:
     """Make the folder and those above it that are not there: durable, and their owner's alone."""
     if not folder.is_dir():
         _make_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=_PRIVATE, exist_ok=True)
         _sync_folder(folder.parent)
 
 

@@ -23,6 +23,12 @@ _USUAL_PORT: Final = "80"
 _OWN_SITES: Final = ("same-origin", "none")
 
 _JSON: Final = "application/json"
+
+#: What curl and Python's urllib say of a body, and what others do not say.
+_BY_DEFAULT: Final = ("", "application/x-www-form-urlencoded")
+
+#: What a browser says of itself, as WSGI names headers.
+_BROWSER: Final = ("HTTP_ORIGIN", "HTTP_REFERER", "HTTP_COOKIE")
 _MAX_SHOWN: Final = 100
 
 
@@ -68,13 +74,22 @@ def refusal_of(environ: dict[str, Any]) -> Response | None:
 
 
 def _refusal_of_content(environ: dict[str, Any]) -> Response | None:
-    """A form of any page may send a body, but not this content type."""
+    """Refuse a body of a content type that a form of any page may send.
+
+    What curl and HTTP libraries send unless they are told is taken for JSON, where nothing says
+    that a browser sent it: with a body, browsers always name the origin.
+    """
     sized = environ.get("CONTENT_LENGTH", "").strip("0") or "HTTP_TRANSFER_ENCODING" in environ
     given = environ.get("CONTENT_TYPE", "")
-    if not sized or given.partition(";")[0].strip().lower() == _JSON:
+    kind = given.partition(";")[0].strip().lower()
+    if not sized or kind == _JSON or (kind in _BY_DEFAULT and not _is_of_browser(environ)):
         return None
     said = f"Content-Type is {_shown(given)}; a body must be {_JSON}."
     return refusal(415, "unsupported_media_type", said)
+
+
+def _is_of_browser(environ: dict[str, Any]) -> bool:
+    return any(name in _BROWSER or name.startswith("HTTP_SEC_") for name in environ)
 
 
 def _own_hosts(port: str) -> tuple[str, ...]:

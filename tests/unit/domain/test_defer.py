@@ -56,6 +56,7 @@ def test_it_is_counted_and_told_and_uses_up_nothing(runs: Runs) -> None:
         "interrupted": 0,
         "expired": 0,
         "continued": 0,
+        "repeated": 0,
         "deferred": 1,
     }
     assert (after.interruptions, after.attempt) == (0, 3)
