@@ -103,7 +103,8 @@ class Attempts(Stored):
     @property
     def ended(self) -> int:
         """All of them."""
-        return sum(getattr(self, end.value) for end in AttemptEnd)
+        without_fault = self.continued + self.repeated + self.deferred
+        return self.failed + self.interrupted + self.expired + without_fault
 
     def plus(self, end: AttemptEnd) -> Attempts:
         """Return the counts with one more of `end`."""

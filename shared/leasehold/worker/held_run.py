@@ -37,6 +37,9 @@ RENEWAL_S: Final = 5.0
 STOP_MARGIN_S: Final = 5.0
 _MARGIN_SHARE: Final = 6
 
+#: Never set: whoever waits for it waits in full.
+_NEVER: Final = threading.Event()
+
 
 class HeldRun:
     """Serialises renewals, checkpoints and the settlement of an attempt; one settlement wins.
@@ -177,13 +180,12 @@ class HeldRun:
         The work is done by then, and would be done again.
         """
         give_up_at = self._held_until  # however often it is renewed meanwhile
-        never = threading.Event()  # an attempt that is to stop still says how it ended
         try:
             return outlast(
                 partial(self._persist_once, transition, ends=ends),
                 now=self._clock.monotonic,
                 until=lambda: give_up_at,
-                wait=never.wait,
+                wait=_NEVER.wait,  # an attempt that is to stop still says how it ended
             )
         except LeaseLostError as error:
             if self._settled is None:  # else it was released here, and not lost

@@ -33,9 +33,9 @@ def outlast(
     Raises:
         StoreUnavailableError: the store was away for all that time.
     """
-    begun, waited, pause = now(), 0.0, _FIRST_WAIT_S
+    begun = tried_at = now()
+    waited, pause = 0.0, _FIRST_WAIT_S
     while True:
-        tried_at = now()
         try:
             return call()
         except StoreUnavailableError:
@@ -47,6 +47,7 @@ def outlast(
                 raise
         waited += pause
         pause = min(2 * max(pause, _FIRST_WAIT_S), _LONGEST_WAIT_S)
+        tried_at = now()
 
 
 def outage_in(error: BaseException) -> StoreUnavailableError | None:

@@ -6,7 +6,8 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
-from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest import Attempts, Manifest
+from leasehold.domain.status import AttemptEnd
 from leasehold.domain.timeline import timeline
 from tests.unit.domain.runs import At, Runs
 
@@ -47,3 +48,8 @@ def test_what_ended_before_or_never_began_is_not_counted_again(runs: Runs, state
     after = retried(runs, run).manifest
 
     assert after.attempts == run.attempts
+
+
+@pytest.mark.parametrize("end", AttemptEnd)
+def test_each_end_of_an_attempt_counts_towards_the_number_of_the_next(end: AttemptEnd) -> None:
+    assert Attempts().plus(end).ended == 1
