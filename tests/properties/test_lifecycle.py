@@ -725,7 +725,7 @@ class World(RuleBasedStateMachine):
 
         if change is not None:
             known.ends["failed"] += 1
-            if change.manifest.dispatch.generation > manifest.dispatch.generation:
+            if change.outcome is Outcome.RETRY_SCHEDULED and not manifest.paused:
                 wait = timedelta(seconds=10 * 2 ** (known.ends["failed"] - 1))
                 assert change.manifest.dispatch.not_before == change.manifest.updated_at + wait
 
