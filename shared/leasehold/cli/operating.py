@@ -38,7 +38,7 @@ _PLAIN: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "retry": (
         "Run the step of RUN again at once, after an error or a gate.",
-        "the prompt is mended",
+        "the prompt is corrected",
     ),
     "approve": (
         "Hand off the output of RUN that a gate or an approval holds back.",

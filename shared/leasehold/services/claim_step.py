@@ -94,7 +94,7 @@ def claim_step(engine: Engine, step_type: str, holder: str) -> Claimed:
     if engine.catalog.steps[step_type].handler != REMOTE:
         remote = [step.step_type for step in engine.catalog.steps if step.handler == REMOTE]
         names = ", ".join(remote) or "none"
-        allowed = f"a step for workers elsewhere ({names}); execute_step runs the others"
+        allowed = f"a step for remote workers ({names}); execute_step runs the others"
         raise InvalidRequestError(field="stepType", value=step_type, allowed=allowed)
     until = engine.clock.monotonic() + SEARCH_S
     outage: StoreUnavailableError | None = None
