@@ -1,4 +1,4 @@
-"""What runs: documents are gathered here, summarised elsewhere, and reported here."""
+"""What runs: documents are gathered here, summarised by a remote worker, and reported here."""
 
 from datetime import timedelta
 

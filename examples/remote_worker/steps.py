@@ -1,4 +1,4 @@
-"""The steps that run in the bundle, and the model of what the worker elsewhere gives."""
+"""The steps that run in the bundle, and the model of what the remote worker gives."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ class Document(BaseModel):
 
 
 class Documents(BaseModel):
-    """What the worker elsewhere is given."""
+    """What the remote worker is given."""
 
     documents: list[Document]
 
@@ -34,7 +34,7 @@ class Summary(BaseModel):
 
 
 class Summaries(BaseModel):
-    """What the worker elsewhere gives."""
+    """What the remote worker gives."""
 
     summaries: list[Summary]
 
@@ -47,7 +47,7 @@ class Report(BaseModel):
 
 
 def gather(ctx: StepContext, given: Folder) -> Documents:
-    """Read the Markdown files of the folder: the worker elsewhere cannot see it."""
+    """Read the Markdown files of the folder: the remote worker cannot see it."""
     folder = Path(given.folder)
     if not folder.is_dir():
         raise PermanentError(f"{folder} is no folder; name one that is", code="folder_missing")

@@ -143,7 +143,7 @@ class StateChangedError(LeaseholdError):
     code = "state_changed"
     text = (
         "Cannot {operation} run {run_id}: {problem}; "
-        "it is {state} at step {step}, generation {generation}, now. {remedy}"
+        "the run is now {state} at step {step}, generation {generation}. {remedy}"
     )
 
 
@@ -173,7 +173,7 @@ class LeaseHeldError(LeaseholdError):
 
 
 class NothingToClaimError(LeaseholdError):
-    """There is no step that a worker elsewhere could take now."""
+    """There is no step that a remote worker could take now."""
 
     code = "nothing_to_claim"
     text = "Nothing to claim: {problem}."
@@ -200,7 +200,7 @@ class DispatchDeadlineError(LeaseholdError):
 
 
 class InvalidOutputError(LeaseholdError):
-    """The output of a worker elsewhere does not fit; its lease is held still."""
+    """The output of a remote worker does not fit; it still holds the lease."""
 
     code = "invalid_output"
     text = "{problem} Nothing was changed; correct it and complete once more."

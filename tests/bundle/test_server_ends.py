@@ -100,7 +100,7 @@ def test_a_server_that_is_told_to_end_is_replaced_while_it_drains(
 
     assert passed < SOON
     assert [line for line in lines if line.startswith("execute_step")] == [
-        "execute_step was told to end; it starts again in 0.2 s"
+        "execute_step was asked to stop; it starts again in 0.2 s"
     ]
     assert [process == worker for process in processes_of(folder, hanging)] == [True, False]
 

@@ -161,7 +161,7 @@ def test_what_waits_for_a_worker_afterwards_is_said_with_what_runs_it(
     resumed = shell.run("resume", run_id)
 
     said, _, command = only_line(resumed.stderr).partition(": ")
-    assert said == "It waits for a worker; this runs it, unless a server of this store does"
+    assert said == "It waits for a worker. Unless a server of this store runs it, do so with"
     done = subprocess.run(
         shlex.split(command),
         cwd=shell.folder,
@@ -319,8 +319,8 @@ def test_a_decision_about_another_block_exits_with_1_and_says_what_the_run_is(
         refused = shell.run("approve", run_id, "--generation", "1", *there)
         assert (refused.returncode, refused.stdout) == (1, "")
         assert only_line(refused.stderr) == (
-            f"error: Cannot approve run {run_id}: it was meant for generation 1; it is BLOCKED "
-            "at step reserve, generation 2, now. Look at it, then give generation 2."
+            f"error: Cannot approve run {run_id}: you named generation 1; the run is now BLOCKED "
+            "at step reserve, generation 2. Look at it, then give generation 2."
         )
         assert shell.run("retry", run_id, "--step", "charge", *there).returncode == 1
     assert shell.run("approve", run_id, "--generation", "0").returncode == 2
@@ -380,7 +380,7 @@ def test_a_batch_tells_what_it_would_do_then_does_it(shell: Shell, dead: str, ru
     assert (dry.returncode, dry.stdout) == (0, "1 matched, 1 would be changed, 0 refused\n")
     assert before == 2
     assert done.stdout == "1 matched, 1 changed, 0 refused\n"
-    assert only_line(done.stderr).startswith("They wait for a worker; this runs them")
+    assert only_line(done.stderr).startswith("They wait for a worker. Unless")
     assert again == {"matched": 0, "changed": 0, "refused": []}
     assert last_event(shell, dead, "run_recreated")["reason"] == "mended"
 

@@ -122,8 +122,8 @@ def test_show_tells_people_why_and_machines_everything(shell: Shell) -> None:
 
     assert "status: ERROR dead-lettered\n" in told
     assert "dead letter: 💀 PERMANENT_FAILURE: Permanent failure\n" in told
-    assert "meaning: The step failed in a way that no repetition mends.\n" in told
-    assert "remedy: Read the error; mend the input or the code, then recreate the run" in told
+    assert "meaning: The step failed in a way that no retry can repair.\n" in told
+    assert "remedy: Read the error; correct the input or the code, then recreate the run" in told
     assert "error: PermanentError (unlucky): 13 is refused; choose another amount\n" in told
     assert "raised: attempt 1 of step refuse at shop.py:" in told
     assert "reserve\tCOMPLETED\t" in told

@@ -68,7 +68,7 @@ def test_a_run_that_nobody_would_look_at_again_is_found_and_repaired(
         "RUN\tBREACH\tREPAIR",
         f"{run_id}\t{said}\tIt gets its alarm.",
     ]
-    assert "1 left; --repair mends them" in only_line(found.stderr)
+    assert "1 left; --repair repairs them" in only_line(found.stderr)
     assert told.returncode == 1
     (one,) = json.loads(told.stdout)["found"]
     assert (one["runId"], one["breaches"][0]["code"], one["outcome"]) == (run_id, "no_alarm", None)
@@ -123,7 +123,7 @@ def test_a_sweep_attends_to_what_is_due(
 
     assert done.returncode == 0
     assert "recovered: 1\n" in done.stdout
-    assert only_line(done.stderr).startswith("They wait for a worker; this runs them")
+    assert only_line(done.stderr).startswith("They wait for a worker. Unless")
     assert again == NOTHING
     assert shell.json("show", run_id)["dispatch"]["generation"] == 2
 
@@ -141,6 +141,6 @@ def test_a_sweep_that_has_no_queue_leaves_what_waits_to_whoever_has_it(
     assert before is not None
     assert after is not None
     assert (done.returncode, after.version) == (0, before.version)
-    assert only_line(done.stderr).startswith("They wait for a worker; this runs them")
+    assert only_line(done.stderr).startswith("They wait for a worker. Unless")
     assert again == NOTHING | {"stillQueued": 1, "documentsRead": 1}
     assert shell.story(run_id) == ["run_started"]

@@ -77,7 +77,7 @@ def test_a_second_signal_kills_what_still_runs(tmp_path: Path, number: signal.Si
     assert not {worker, child} & processes().keys()
     assert log.read_text().splitlines()[-2:] == [
         "stopping: running attempts may end; once more to kill them",
-        "killed: what was running is taken up at the next start",
+        "killed: what was running goes on at the next start",
     ]
 
 

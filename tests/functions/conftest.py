@@ -17,18 +17,26 @@ from tests.in_process.sample import PIPELINES, STEPS
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The settings of the functions and of the engine beside them: one store."""
+def one_store(folder: Path, monkeypatch: pytest.MonkeyPatch, **others: str) -> dict[str, str]:
+    """Return the settings of the functions and of the engine beside them: one store."""
     settings = {
-        "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
-        "LEASEHOLD_CATALOG": "tests.in_process.sample",
-        "PIPELINE_LEASE_TTL_S": "0.5",
+        "LEASEHOLD_STORE": f"sqlite:///{folder}/runs.db",
+        "LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts",
+        **others,
     }
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     return settings
+
+
+@pytest.fixture
+def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    return one_store(
+        tmp_path,
+        monkeypatch,
+        LEASEHOLD_CATALOG="tests.in_process.sample",
+        PIPELINE_LEASE_TTL_S="0.5",
+    )
 
 
 @pytest.fixture

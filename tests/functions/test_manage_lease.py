@@ -19,7 +19,7 @@ from leasehold.errors import StoreUnavailableError
 from leasehold.services.claim_step import acquire_run
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
-from tests.functions.conftest import Function, spoil
+from tests.functions.conftest import Function, one_store, spoil
 from tests.functions.remote_steps import PIPELINES, STEPS
 
 Answer = tuple[int, Any]
@@ -41,15 +41,12 @@ FURTHER: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    settings = {
-        "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
-        "LEASEHOLD_CATALOG": "tests.functions.remote_steps",
-        "PIPELINE_MAX_INTERRUPTIONS": "1",
-    }
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    return settings
+    return one_store(
+        tmp_path,
+        monkeypatch,
+        LEASEHOLD_CATALOG="tests.functions.remote_steps",
+        PIPELINE_MAX_INTERRUPTIONS="1",
+    )
 
 
 @pytest.fixture

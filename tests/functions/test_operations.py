@@ -68,8 +68,8 @@ def test_another_generation_is_a_409_that_says_what_the_run_is_now(
 
     assert (status, error["error"]["code"]) == (409, "state_changed")
     assert error["error"]["message"] == (
-        f"Cannot cancel run {run_id}: it was meant for generation 7; it is PENDING at step add, "
-        "generation 1, now. Look at it, then give generation 1."
+        f"Cannot cancel run {run_id}: you named generation 7; the run is now PENDING at step add, "
+        "generation 1. Look at it, then give generation 1."
     )
     assert error["error"]["details"] | {"remedy": "", "problem": ""} == {
         "operation": "cancel",

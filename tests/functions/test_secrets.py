@@ -14,20 +14,13 @@ from leasehold.domain.document import Write
 from leasehold.domain.manifest import to_document
 from leasehold.domain.trace import TraceType, event_of, loss_ref
 from leasehold.testing import InProcessEngine
-from tests.functions.conftest import Function
+from tests.functions.conftest import Function, one_store
 from tests.functions.remote_steps import PIPELINES, STEPS
 
 
 @pytest.fixture
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    settings = {
-        "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
-        "LEASEHOLD_CATALOG": "tests.functions.remote_steps",
-    }
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    return settings
+    return one_store(tmp_path, monkeypatch, LEASEHOLD_CATALOG="tests.functions.remote_steps")
 
 
 @pytest.fixture

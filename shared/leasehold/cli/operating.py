@@ -38,7 +38,7 @@ _PLAIN: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "retry": (
         "Run the step of RUN again at once, after an error or a gate.",
-        "the prompt is mended",
+        "the prompt is corrected",
     ),
     "approve": (
         "Hand off the output of RUN that a gate or an approval holds back.",
@@ -116,15 +116,16 @@ OPERATIONS: Final = (*(_operation(name, *row) for name, row in _PLAIN.items()), 
 @filter_options
 @step_option
 @from_step_option
-@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @reason_option
 @url_option
 @json_option
 def batch(action: str, **words: Any) -> None:
-    """Do ACTION to the runs that fit, newest first.
+    """Do ACTION to the runs that match, newest first.
 
-    Runs whose state forbids it are told and left alone. A batch that was cut off is simply given
-    again: what was done is not done twice, and no run passes a second gate.
+    Runs whose state forbids it are listed and left alone. A batch that was cut off can simply be
+    repeated, by the same person with the same reason: nothing is done twice, and no run passes a
+    second gate.
 
     \b
     Examples:

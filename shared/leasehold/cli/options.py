@@ -27,11 +27,9 @@ generation_option = click.option(
     "--generation",
     type=click.IntRange(min=1),
     metavar="N",
-    help="The generation that was looked at, as `show` and `why` say it; refused at another.",
+    help="Only while the run is at this generation, as `show` and `why` show it.",
 )
-step_option = click.option(
-    "--step", metavar="STEP", help="The step that it is meant for; refused at another."
-)
+step_option = click.option("--step", metavar="STEP", help="Only while the run is at this step.")
 from_step_option = click.option(
     "--from-step", metavar="STEP", help="Begin here; earlier outputs are kept.  [default: first]"
 )

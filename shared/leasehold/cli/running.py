@@ -78,7 +78,7 @@ def start(
     "--lease-port",
     type=click.IntRange(1, 65535),
     metavar="PORT",
-    help="Where the API of leases listens, if a step runs elsewhere.  [default: a free one]",
+    help="Where the API of leases listens, if a step is remote.  [default: a free one]",
 )
 @click.option(
     "--workers",

@@ -13,7 +13,7 @@ from leasehold.cli.options import json_option
 @click.option("--repair", is_flag=True, help="Mend what is found.")
 @json_option
 def audit(repair: bool, as_json: bool) -> int:
-    """Look for runs that rest without owner or alarm.
+    """Look for runs that nobody and nothing would move.
 
     Exits with 0 when there are none, or all are repaired; 1 when something is left.
 

@@ -26,7 +26,7 @@ def audit(*, repair: bool, as_json: bool) -> int:
     elif found:
         answer_table(_COLUMNS, [row for one in found for row in _rows(one, repair=repair)])
         repaired = f"{len(found) - len(left)} repaired, " if repair else ""
-        hint = "" if repair else "; --repair mends them"
+        hint = "" if repair else "; --repair repairs them"
         say(f"{len(found)} runs are not in order: {repaired}{len(left)} left{hint}")
     else:
         say("every run is in order")

@@ -9,10 +9,8 @@ import click
 from leasehold.console.actor import actor, actor_header
 from leasehold.console.answers import answer_json, answer_line, answer_table
 from leasehold.console.opening import to_change
-from leasehold.console.program import shown
 from leasehold.console.runs_api import RunsApi
-from leasehold.console.says import say
-from leasehold.console.who_runs_it import delivers
+from leasehold.console.who_runs_it import delivers, tell_who_runs_them
 from leasehold.domain.lifecycle import Operation
 from leasehold.services import batch as service
 from leasehold.services.operate import Asked
@@ -59,8 +57,7 @@ def batch(
         return
     _tell(done, dry_run=dry_run)
     if is_left:
-        said = "They wait for a worker; this runs them, unless a server of this store does:"
-        say(said, shown("dev"))
+        tell_who_runs_them()
 
 
 def _there(

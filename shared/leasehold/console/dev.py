@@ -52,5 +52,5 @@ def dev(
         ready.set()
         server.stop(at_once=lambda: asked > 1)
     if asked > 1:
-        say("killed: what was running is taken up at the next start")
+        say("killed: what was running goes on at the next start")
     return DONE

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from leasehold.console.answers import answer_facts, answer_json
 from leasehold.console.opening import to_change
-from leasehold.console.program import shown
 from leasehold.console.says import say
-from leasehold.console.who_runs_it import delivers
+from leasehold.console.who_runs_it import delivers, tell_who_runs_them
 from leasehold.services.sweep import sweep as sweep_runs
 
 
@@ -33,5 +32,4 @@ def sweep(*, as_json: bool) -> None:
         say("more runs are due: sweep again")
     waiting = swept.recovered + swept.redispatched + swept.still_queued
     if waiting and not delivers(bundle.engine):
-        said = "They wait for a worker; this runs them, unless a server of this store does:"
-        say(said, shown("dev"))
+        tell_who_runs_them()

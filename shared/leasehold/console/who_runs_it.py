@@ -22,8 +22,14 @@ def delivers(engine: Engine) -> bool:
 def tell_who_runs_it(engine: Engine, run: Manifest) -> None:
     """Say that the run waits for a worker, if it does and none will come by itself."""
     if owed_tasks(run) and not delivers(engine):
-        said = "It waits for a worker; this runs it, unless a server of this store does:"
+        said = "It waits for a worker. Unless a server of this store runs it, do so with:"
         say(said, command_for(run))
+
+
+def tell_who_runs_them() -> None:
+    """Say that runs wait for a worker, and that none will come by itself."""
+    said = "They wait for a worker. Unless a server of this store runs them, do so with:"
+    say(said, shown("dev"))
 
 
 def command_for(run: Manifest) -> str:

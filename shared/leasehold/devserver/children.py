@@ -146,7 +146,7 @@ class Child:
                 self._in_thread(self._drain, server)
             else:
                 self._bury(server)  # before its runs begin again
-            said = "was told to end" if code is None else f"ended with {code}"
+            said = "was asked to stop" if code is None else f"ended with {code}"
             self.tell(f"{self.function.name} {said}; it starts again in {wait:g} s")
             if self._stopping.wait(wait):
                 return

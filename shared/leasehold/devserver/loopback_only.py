@@ -56,11 +56,11 @@ def refusal_of(environ: dict[str, Any]) -> Response | None:
     """Return the answer to a request that may not come in; None: it may."""
     host, own = environ.get("HTTP_HOST", "").lower(), _own_hosts(environ["SERVER_PORT"])
     if host not in own:
-        said = f"Host is {_shown(host)}; this server is {' or '.join(own)}, and nobody else."
+        said = f"Host is {_shown(host)}; this server answers as {' or '.join(own)} only."
         return refusal(403, "foreign_host", said)
     target = environ.get("RAW_URI") or environ.get("REQUEST_URI") or "/"
     if not target.startswith("/"):
-        said = f"The request is for {_shown(target)}; this server takes paths only."
+        said = f"The request is for {_shown(target)}; this server accepts paths only."
         return refusal(403, "foreign_host", said)
     origin = environ.get("HTTP_ORIGIN")
     if origin is not None and origin.lower() != f"http://{host}":

@@ -176,7 +176,8 @@ class DevServer:
     def _adopt(self, bundle: Bundle) -> None:
         adopted = adopt_all(bundle.engine, is_gone=_is_gone)
         if adopted:
-            self._tell(f"{len(adopted)} live runs of the store are taken up")
+            runs = "run" if len(adopted) == 1 else "runs"
+            self._tell(f"resuming {len(adopted)} live {runs} of the store")
 
     def _take_up_dispatched(self) -> None:
         """Create the tasks of runs that a command moved on the store, which has no queue."""

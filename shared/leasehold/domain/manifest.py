@@ -187,7 +187,7 @@ class ErrorRecord(Stored):
     validation_issues: tuple[Mapping[str, Any], ...] = ()
     validation_issue_count: int = 0
     origin: str | None = None  # file:line (function) of the handler's code
-    permanent: bool = False  # no repetition mends it
+    permanent: bool = False  # no retry can repair it
     step: str = ""
     attempt: int = 0
 

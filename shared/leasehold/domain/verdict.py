@@ -43,7 +43,7 @@ def verdict(manifest: Manifest, now: datetime, rules: Rules) -> Verdict | None:
 
 
 def _permanent(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # noqa: ARG001
-    """It failed in a way that no repetition mends."""
+    """It failed in a way that no retry can repair."""
     error = manifest.error
     if manifest.status is not RunStatus.ERROR or error is None or not error.permanent:
         return None

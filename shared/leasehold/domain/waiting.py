@@ -102,7 +102,7 @@ def _worker(manifest: Manifest, now: datetime) -> str:
     if now < dispatch.not_before:
         return f"the time of {attempt}, {_stamp(dispatch.not_before)}"
     if dispatch.remote:
-        return f"a worker elsewhere to claim {attempt}"
+        return f"a remote worker to claim {attempt}"
     return f"a worker to take {attempt} from queue {dispatch.queue}"
 
 

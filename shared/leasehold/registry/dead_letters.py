@@ -72,15 +72,15 @@ DEAD_LETTERS: Final = Registry(
             DeadLetterReason.PERMANENT_FAILURE,
             "Permanent failure",
             "ERROR",
-            "The step failed in a way that no repetition mends.",
-            "Read the error; mend the input or the code, then recreate the run, with another input "
-            "where that was the cause.",
+            "The step failed in a way that no retry can repair.",
+            "Read the error; correct the input or the code, then recreate the run, with another "
+            "input where that was the cause.",
         ),
         DeadLetterEntry(
             DeadLetterReason.NEVER_STARTED,
             "Never started",
             "CRITICAL",
-            "The tasks of the step were lost again and again, or no worker elsewhere claimed it.",
+            "The tasks of the step were lost again and again, or no remote worker claimed it.",
             "See whether the queue delivers to execute_step, or whether the step's remote workers "
             "run. Then recreate the run from this step.",
             ("PIPELINE_MAX_INTERRUPTIONS",),

@@ -60,7 +60,7 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
+class _StepValues:
     """What a worker is to be given, and which values of the run that is.
 
     Args:
@@ -94,7 +94,7 @@ def claim_step(engine: Engine, step_type: str, holder: str) -> Claimed:
     if engine.catalog.steps[step_type].handler != REMOTE:
         remote = [step.step_type for step in engine.catalog.steps if step.handler == REMOTE]
         names = ", ".join(remote) or "none"
-        allowed = f"a step for workers elsewhere ({names}); execute_step runs the others"
+        allowed = f"a step for remote workers ({names}); execute_step runs the others"
         raise InvalidRequestError(field="stepType", value=step_type, allowed=allowed)
     until = engine.clock.monotonic() + SEARCH_S
     outage: StoreUnavailableError | None = None
@@ -142,7 +142,9 @@ def _acquire(engine: Engine, found: _Found, holder: str) -> Claimed:
     raise _nothing(run, f"run {run.run_id} moves on while it is claimed; claim again")
 
 
-def _with(loaded: _Loaded | None, claim: Transition, manifest: Manifest, now: datetime) -> Change:
+def _with(
+    loaded: _StepValues | None, claim: Transition, manifest: Manifest, now: datetime
+) -> Change:
     """Claim, or raise _MovedOnError where what was loaded is not what the step is given by now."""
     change = claim(manifest, now)
     is_current = loaded is not None and loaded.values == _values_of(manifest)
@@ -151,7 +153,7 @@ def _with(loaded: _Loaded | None, claim: Transition, manifest: Manifest, now: da
     return change
 
 
-def _claimed(engine: Engine, change: Change, loaded: _Loaded | None) -> Claimed:
+def _claimed(engine: Engine, change: Change, loaded: _StepValues | None) -> Claimed:
     run = change.manifest
     if change.outcome is Outcome.RETRY_SCHEDULED:  # the attempt before hung
         due = run.dispatch.not_before.isoformat()
@@ -167,14 +169,14 @@ def _values_of(run: Manifest) -> tuple[KeptValue, Checkpoint | None]:
     return run.given, run.checkpoint
 
 
-def _load(engine: Engine, run: Manifest) -> _Loaded:
+def _load(engine: Engine, run: Manifest) -> _StepValues:
     """Load what the step is given and where it goes on.
 
     Raises:
         StoreUnavailableError: they cannot be loaded now. The run may wait on for it.
     """
     try:
-        return _Loaded(_values_of(run), _given(engine, run), _partial_results(engine, run))
+        return _StepValues(_values_of(run), _given(engine, run), _partial_results(engine, run))
     except StoreUnavailableError:
         _extend_wait(engine, run)
         raise

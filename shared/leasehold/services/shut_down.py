@@ -47,4 +47,4 @@ def _end(engine: Engine, held: HeldRun, over_at: float) -> None:
     try:
         follow_up(engine, held.settle(release).answer)
     except LeaseholdError as error:  # its alarm is the end of the lease: the sweep takes it up
-        engine.log(f"the lease of run {held.manifest.run_id} is not given back: {error}")
+        engine.log(f"the lease of run {held.manifest.run_id} is not released: {error}")

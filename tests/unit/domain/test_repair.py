@@ -127,9 +127,9 @@ BROKEN: dict[Broken, list[tuple[str, str]]] = {
     no_alarm_and_nothing_owed: [("no_alarm", "It is ERROR, and has no alarm.")],
     stray_alarm: [("stray_alarm", "It rests as BLOCKED, and has an alarm.")],
     not_listed: [
-        ("stray_claim", "Step draft waits for a worker elsewhere, and is not listed for them.")
+        ("stray_claim", "Step draft waits for a remote worker, and is not listed for them.")
     ],
-    listed: [("stray_claim", "It is listed for workers elsewhere as draft, and waits for none.")],
+    listed: [("stray_claim", "It is listed for remote workers as draft, and waits for none.")],
 }
 
 

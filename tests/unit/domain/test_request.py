@@ -142,10 +142,10 @@ def test_a_refusal_says_what_was_looked_at_and_what_the_run_is_now(
     with pytest.raises(StateChangedError) as moved:
         ask(at_gate_2, "approve", read=2, actor="bob")
 
-    now = "it is BLOCKED at step send, generation 4, now. Look at it, then give generation 4."
+    now = "the run is now BLOCKED at step send, generation 4. Look at it, then give generation 4."
     assert [error.value.message for error in (other, step, moved)] == [
-        f"Cannot approve run r-1: it was meant for generation 2; {now}",
-        f"Cannot approve run r-1: it was meant for step draft; {now}",
+        f"Cannot approve run r-1: you named generation 2; {now}",
+        f"Cannot approve run r-1: you named step draft; {now}",
         f"Cannot approve run r-1: it moved on from generation 2 meanwhile; {now}",
     ]
     assert not other.value.retryable
@@ -273,7 +273,7 @@ def test_an_unbound_repeat_does_not_pass_the_next_gate(ask: Ask, at_gate_2: Mani
 
     assert refused.value.message == (
         "Cannot approve run r-1: ada did that before, with the same reason, at step draft, "
-        "generation 2; it is BLOCKED at step send, generation 4, now. "
+        "generation 2; the run is now BLOCKED at step send, generation 4. "
         "Look at it, then give generation 4."
     )
     assert ask(at_gate_2, "approve", generation=4).outcome is Outcome.COMPLETED

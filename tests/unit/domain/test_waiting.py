@@ -79,7 +79,7 @@ def test_an_expired_lease_waits_for_the_sweep(runs: Runs, rules: Rules, at: At) 
 
 def test_a_step_elsewhere_waits_to_be_claimed_or_is_given_up(elsewhere: Runs, at: At) -> None:
     assert words(elsewhere.pending(), at, 1, elsewhere.rules) == (
-        "Run r-1 waits for a worker elsewhere to claim attempt 1 of step draft, until "
+        "Run r-1 waits for a remote worker to claim attempt 1 of step draft, until "
         "2026-01-01T12:10:00Z; if nothing happens by then, the run is given up as NEVER_STARTED."
     )
 

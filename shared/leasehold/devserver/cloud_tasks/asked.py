@@ -27,7 +27,7 @@ def queue_name(parent: str, queue: str) -> str:
 def body() -> Any:
     """Return the JSON of the request, or refuse it."""
     if "Transfer-Encoding" in flask.request.headers:
-        raise invalid("A body in chunks is not taken here; send it with its Content-Length.")
+        raise invalid("A body in chunks is not accepted here; send it with its Content-Length.")
     try:
         return json_body(flask.request, REQUEST_BYTES)
     except TooLargeError:

@@ -61,9 +61,9 @@ def flaws(manifest: Manifest, grace: timedelta) -> Iterator[Breach]:
         yield Breach("wrong_shard", said, "It comes to its shard.")
     claimable = claimable_step(manifest)
     if manifest.claimable != claimable:
-        said = f"It is listed for workers elsewhere as {manifest.claimable}, and waits for none."
+        said = f"It is listed for remote workers as {manifest.claimable}, and waits for none."
         if claimable is not None:
-            said = f"Step {claimable} waits for a worker elsewhere, and is not listed for them."
+            said = f"Step {claimable} waits for a remote worker, and is not listed for them."
         yield Breach("stray_claim", said, "It is listed as what it is.")
 
 

@@ -137,9 +137,9 @@ def _difference(manifest: Manifest, request: OperationRequest) -> str | None:
     """Return what the request is meant for that the run is not at, or None."""
     generation = manifest.dispatch.generation
     if request.generation not in (None, generation):
-        return f"it was meant for generation {request.generation}"
+        return f"you named generation {request.generation}"
     if request.step not in (None, manifest.current_step):
-        return f"it was meant for step {request.step}"
+        return f"you named step {request.step}"
     if request.read not in (None, generation):
         return f"it moved on from generation {request.read} meanwhile"
     return None
