@@ -19,6 +19,7 @@ from leasehold.adapters.in_process_tasks import InProcessTasks, OwedTasks
 from leasehold.bootstrap import Bundle, boot, log_report
 from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.retry import QUEUE_BACKOFF
 from leasehold.domain.status import Outcome
 from leasehold.domain.task import Task
 from leasehold.domain.trace import TraceEvent
@@ -278,8 +279,8 @@ class InProcessEngine:
                 failures = 0
             except Exception as error:  # noqa: BLE001 - the thread must outlive any step
                 failures += 1
-                again = self.engine.clock.now() + self.engine.rules.backoff.wait(failures)
-                owed.create(replace(task, name=f"{task.name}-{failures}", not_before=again))
+                again = self.engine.clock.now() + QUEUE_BACKOFF.wait(failures)
+                owed.create(replace(task, not_before=again))
                 log = _LOG.warning if isinstance(error, LeaseholdError) else _LOG.exception
                 log("run %s could not be worked on, again at %s: %s", task.run_id, again, error)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +16,9 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.manifest import Progress, run_ref
+from leasehold.domain.task import dispatch_task
 from leasehold.testing import InProcessEngine
+from tests.bundle.conftest import until
 from tests.in_process.sample import CALLS, ENTERED, GO_ON
 
 Make = Callable[..., InProcessEngine]
@@ -52,6 +56,30 @@ def test_a_retry_comes_by_itself(threaded: Make) -> None:
 
     assert done.status == "COMPLETED"
     assert done.steps["fail_twice"].attempts.failed == 2
+
+
+def test_a_run_goes_on_soon_after_an_outage_whatever_the_backoff_of_failures(
+    threaded: Make, environ: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its task is in the queue meanwhile: nothing counts it as lost."""
+    with threaded(workers=0) as before:
+        run = before.start("three", {"n": 1})
+    with (
+        threaded(workers=1, PIPELINE_MIN_BACKOFF_S="60") as engine,
+        contextlib.closing(
+            sqlite3.connect(environ["LEASEHOLD_STORE"].removeprefix("sqlite:///"))
+        ) as vandal,
+    ):
+        vandal.execute("ALTER TABLE runs RENAME TO hidden")
+        task = dispatch_task(run)
+        engine.engine.tasks.create(task)
+        until(lambda: caplog.text.count("could not be worked on") >= 2)
+        is_there = engine.engine.tasks.exists(task)
+        vandal.execute("ALTER TABLE hidden RENAME TO runs")
+        done = engine.wait(run.run_id, 20)
+
+    assert is_there
+    assert done.status == "COMPLETED"
 
 
 def test_a_lease_is_renewed_while_its_handler_works(threaded: Make, holding: Hold) -> None:

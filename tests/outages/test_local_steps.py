@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from tests.outages.catalog import CALLS, DOES, LARGE
@@ -126,6 +128,25 @@ def test_a_value_that_is_lost_gives_the_run_up(make: Make, store: Store) -> None
 
     assert done.dead_letter_reason == "PERMANENT_FAILURE"
     assert CALLS[run.run_id, "make"] == 0
+
+
+def test_a_store_that_was_begun_anew_in_place_of_one_that_is_away_gives_no_run_up(
+    make: Make, store: Store
+) -> None:
+    """A process that starts meanwhile never saw the store, and keeps its own runs' values."""
+    with make(workers=0) as before:
+        run = before.start("makes", {"text": LARGE})
+    store.goes()
+    with make() as engine:
+        other = engine.wait(engine.start("makes", {}).run_id, 30)
+        engine.adopt_all()
+        until(lambda: deferrals(engine, run) >= 2)
+        shutil.rmtree(store.root)
+        store.comes_back()
+        done = engine.wait(run.run_id, 30)
+
+    assert (other.status, done.status) == ("COMPLETED", "COMPLETED")
+    assert CALLS[run.run_id, "make"] == 1
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,9 @@ class FolderArtifacts:
             try:
                 data = path.read_bytes()
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-                is_empty = not self._is_there()
+                # each run has a folder, which nobody takes out alone: without it this is not the
+                # store that had the value, or a new one that was begun in its place
+                is_empty = not self._is_there() or not path.parent.is_dir()
                 raise ArtifactNotFoundError(
                     name=name, store=str(self._root), is_empty=is_empty
                 ) from None

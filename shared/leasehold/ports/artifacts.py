@@ -29,8 +29,9 @@ class Artifacts(Protocol):
         """Return what was stored.
 
         Raises:
-            ArtifactNotFoundError: nothing has that name. Where the store holds nothing at all,
-                its details have `is_empty`: whoever knows better knows that this is an outage.
+            ArtifactNotFoundError: nothing has that name. Where the store holds nothing at all, or
+                nothing in the folder of that name, its details have `is_empty`: whoever knows
+                that something was there knows that this is an outage.
             ArtifactNameError, StoreUnavailableError: as above.
         """
         ...

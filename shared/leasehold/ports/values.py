@@ -93,8 +93,8 @@ def load(artifacts: Artifacts, kept: KeptValue) -> str:
 
     Raises:
         ArtifactNotFoundError: it is lost.
-        StoreUnavailableError: it could not be read, or the store that had it holds nothing at all:
-            it was moved away, or is not mounted.
+        StoreUnavailableError: it could not be read, or the store holds nothing at all of what lay
+            beside it: it was moved away, or is not mounted, and a new one may have been begun.
     """
     if kept.ref is None:
         return kept.text if kept.text is not None else "null"
@@ -102,6 +102,6 @@ def load(artifacts: Artifacts, kept: KeptValue) -> str:
         return artifacts.get(kept.ref).decode()
     except ArtifactNotFoundError as error:
         if error.details.get("is_empty"):
-            problem = f"it holds nothing at all, and once held {kept.ref}"
+            problem = f"nothing is where it once held {kept.ref}"
             raise StoreUnavailableError(store=error.details["store"], problem=problem) from error
         raise

@@ -229,6 +229,17 @@ def test_a_value_that_was_kept_is_not_lost_because_nothing_is_there_at_all(root:
         load(artifacts, kept)
 
 
+def test_a_value_that_was_kept_is_not_lost_because_its_store_was_begun_anew(root: Path) -> None:
+    """A process that never saw the folder keeps what others do in a new one, in its place."""
+    kept = keep(FolderArtifacts(root, SystemClock()), '"' + "x" * 40_000 + '"', "runs/r-1/values/a")
+    move_away(root)
+    artifacts = FolderArtifacts(root, SystemClock())
+    artifacts.put("runs/r-2/values/a", b"1")
+
+    with pytest.raises(StoreUnavailableError, match="once held runs/r-1/values/a"):
+        load(artifacts, kept)
+
+
 def test_a_value_that_is_lost_alone_is_lost(artifacts: FolderArtifacts, root: Path) -> None:
     kept = keep(artifacts, '"' + "x" * 40_000 + '"', "runs/r-1/values/a")
     (root / "runs/r-1/values/a").unlink()

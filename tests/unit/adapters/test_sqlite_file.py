@@ -445,3 +445,40 @@ def test_a_file_that_cannot_be_put_into_wal_is_refused(
         SqliteDocuments(path, SystemClock()).close()
 
     assert journal_of(path) == "wal"
+
+
+def test_a_file_that_is_moved_away_is_an_outage_and_is_not_made_again(
+    documents: SqliteDocuments, path: Path, tmp_path: Path
+) -> None:
+    """A new file would be read in its place for ever, and SQLite would delete the log beside it."""
+    documents.transact(REF, put({"count": 1}))
+    path.rename(tmp_path / "away")
+
+    with pytest.raises(StoreUnavailableError):
+        documents.get(REF)  # the first read: it needs a connection
+    assert not path.exists()
+    documents.transact(REF, put({"count": 2}))  # the writer has the file, wherever it lies
+    (tmp_path / "away").rename(path)
+    found = documents.get(REF)
+    with contextlib.closing(SqliteDocuments(path, SystemClock())) as another:
+        found_by_another = another.get(REF)
+
+    assert found is not None
+    assert found_by_another is not None
+    assert found.document == found_by_another.document == {"count": 2}
+
+
+def test_a_log_whose_file_is_gone_is_refused_and_kept(
+    documents: SqliteDocuments, path: Path, tmp_path: Path
+) -> None:
+    """Another process would begin a new file, and what is in the log alone would be lost."""
+    documents.transact(REF, put({"count": 1}))
+    log = path.with_name(f"{path.name}-wal")
+    size = log.stat().st_size
+    path.rename(tmp_path / "away")
+
+    with pytest.raises(StoreUnavailableError, match="its log is not"):
+        SqliteDocuments(path, SystemClock())
+
+    assert not path.exists()
+    assert log.stat().st_size == size

@@ -231,10 +231,14 @@ class SqliteDocuments:
     def _check_log(self) -> None:
         """Refuse another program's file that has a log, without moving the log into it.
 
-        A connection that may write does that when it closes; a reader does not.
+        A connection that may write does that when it closes; a reader does not. A log without its
+        file is refused too: the file was moved away, and SQLite would delete the log.
         """
         log = self._file.with_name(f"{self._file.name}-wal")
-        if self._file.exists() and log.exists():
+        if log.exists():
+            if not self._file.exists():
+                problem = f"the file is gone and its log is not; bring it back, or delete {log}"
+                raise StoreUnavailableError(store=str(self._path), problem=problem)
             address = f"{self._file.as_uri()}?mode=ro"
             with contextlib.closing(
                 sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S)
@@ -242,9 +246,14 @@ class SqliteDocuments:
                 is_prepared(reader, str(self._path))
 
     def _connect(self) -> sqlite3.Connection:
+        """Open the file, which is there: one that was moved away is an outage, and not made."""
         try:
             connection = sqlite3.connect(
-                self._file, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+                f"{self._file.as_uri()}?mode=rw",
+                uri=True,
+                timeout=BUSY_TIMEOUT_S,
+                isolation_level=None,
+                check_same_thread=False,
             )
             self._open.append(connection)
             connection.execute("PRAGMA synchronous = FULL")
