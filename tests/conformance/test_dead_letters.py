@@ -432,7 +432,7 @@ def test_a_step_that_a_deploy_made_remote_waits_for_a_worker(world: World) -> No
     run_id = world.start("add")
     later = world.redeployed(remote_catalog())
 
-    assert world.hint(run_id, later) == "redispatched"
+    assert world.hint(run_id, later) == "parked"
 
     run = world.run(run_id)
     assert (run.claimable, run.dead_lettered, run.attempts.ended) == ("add", False, 0)

@@ -289,7 +289,7 @@ def test_recovery_beside_a_locked_run_takes_no_longer(
 class TakesNothing(Queue):
     """A queue that says what it has, which is nothing, and takes nothing."""
 
-    def create(self, task: Task) -> None:
+    def create(self, _: Task) -> None:
         raise StoreUnavailableError(store="the test", problem="over its quota")
 
     def exists(self, _: Task) -> bool:

@@ -81,13 +81,16 @@ def _not_here(manifest: Manifest, now: datetime, rules: Rules) -> Change:
         generation=manifest.dispatch.generation,
         detail="The step is remote by now: a worker has to claim it.",
     )
-    return dispatch_next(manifest, now, rules, Outcome.REDISPATCHED, told)
+    return dispatch_next(manifest, now, rules, Outcome.PARKED, told)
 
 
 def _only_end(manifest: Manifest, now: datetime, rules: Rules, lease: Lease) -> Change:
     """End an expired lease that the bearer of the hint cannot have."""
     ended = expire(manifest, now, rules=rules, lease_id=lease.lease_id)
-    return replace(ended, outcome=Outcome.PARKED) if ended.manifest.paused else ended
+    if ended.outcome is not Outcome.EXPIRED:
+        return ended
+    waits = ended.manifest.paused or ended.manifest.dispatch.remote
+    return replace(ended, outcome=Outcome.PARKED if waits else Outcome.RETRY_SCHEDULED)
 
 
 def _refusal(manifest: Manifest, now: datetime, generation: int) -> Change | None:
