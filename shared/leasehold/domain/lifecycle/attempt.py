@@ -52,6 +52,8 @@ def arrive(
         lease_id: the name of the lease, new for each call.
         holder: the worker that asks.
     """
+    if known := acquired_before(manifest, now, rules, lease_id):
+        return known
     refusal = _refusal(manifest, now, generation)
     if refusal is not None:
         return refusal
@@ -68,6 +70,20 @@ def arrive(
     if found := verdict(came, now, rules):
         return dead_letter(manifest, now, rules, found)
     return acquire(manifest, now, rules, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
+
+
+def acquired_before(
+    manifest: Manifest, now: datetime, rules: Rules, lease_id: str
+) -> Change | None:
+    """Return the lease once more that this very call got; None: it got none.
+
+    The answer to its commit was lost, and somebody changed the run since; nobody else knows the
+    lease, and the run would wait for its end.
+    """
+    lease = manifest.lease
+    if lease is None or lease.lease_id != lease_id or lease.expires_at <= now:
+        return None
+    return change_to(manifest, now, rules, Outcome.ACQUIRED)
 
 
 def _not_here(manifest: Manifest, now: datetime, rules: Rules) -> Change:
