@@ -647,6 +647,10 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
             "duplicate",
         ),
         "redispatch": (partial(lifecycle.redispatch, **task), "duplicate"),
+        "not_created": (
+            partial(lifecycle.not_created, **rules, generation=1, lost=0),
+            "duplicate",
+        ),
         "attend": (partial(lifecycle.attend, **task), "duplicate"),
         "repair": (partial(lifecycle.repair, **task), "duplicate"),
         "dead_letter": (

@@ -52,11 +52,9 @@ def arrive(
         lease_id: the name of the lease, new for each call.
         holder: the worker that asks.
     """
-    if known := acquired_before(manifest, now, rules, lease_id):
-        return known
-    refusal = _refusal(manifest, now, generation)
-    if refusal is not None:
-        return refusal
+    known = acquired_before(manifest, now, rules, lease_id)
+    if answer := known or _refusal(manifest, now, generation):
+        return answer
     lease = manifest.lease
     settings = rules.settings_for(manifest.current_step)
     is_here = settings is not None and not settings.remote
