@@ -299,10 +299,12 @@ class InProcessEngine:
         if not self._mine or now - self._looked_at < TICK_S:
             return
         self._looked_at = now
-        self._dispatched_since = take_up_dispatched(
-            self.engine, among=self._mine, since=self._dispatched_since
-        )
-        sweep(self.engine, among=self._mine, time=_SWEEP_TIME, width=self._width)
+        try:
+            self._dispatched_since = take_up_dispatched(
+                self.engine, among=self._mine, since=self._dispatched_since
+            )
+        finally:  # its index may still be built: the sweep can do without
+            sweep(self.engine, among=self._mine, time=_SWEEP_TIME, width=self._width)
 
     def _observe(self, change: Change) -> None:
         if change.outcome is Outcome.STARTED:

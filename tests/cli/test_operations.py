@@ -293,6 +293,17 @@ def test_why_shows_the_whole_commands_of_a_decision(
     assert (late.returncode, shell.json("show", run_id).get("cancelled")) == (1, False)
 
 
+def test_a_run_is_held_and_let_go_as_often_as_why_says_how(shell: Shell, engine: Engine) -> None:
+    """A block keeps its generation meanwhile: bound to it, the second time would be a repeat."""
+    run_id = first(shell, engine)
+
+    for _ in range(2):
+        assert shell.run("pause", run_id).returncode == 0
+        why = shell.run("why", run_id)
+        done = pasted(shell, why.stderr.splitlines()[0])
+        assert (done.returncode, done.stdout) == (0, f"run {run_id} BLOCKED\n")
+
+
 def test_why_offers_no_approval_of_what_cannot_be_approved(shell: Shell, engine: Engine) -> None:
     run_id = str(json.loads(shell.run(*ORDER, "--json").stdout)["runId"])
     rules = replace(engine.rules, settings_for=lambda _: None)

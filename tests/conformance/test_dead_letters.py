@@ -432,7 +432,7 @@ def test_a_step_that_a_deploy_made_remote_waits_for_a_worker(world: World) -> No
     run_id = world.start("add")
     later = world.redeployed(remote_catalog())
 
-    assert world.hint(run_id, later) == "redispatched"
+    assert world.hint(run_id, later) == "parked"
 
     run = world.run(run_id)
     assert (run.claimable, run.dead_lettered, run.attempts.ended) == ("add", False, 0)
@@ -647,6 +647,10 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
             "duplicate",
         ),
         "redispatch": (partial(lifecycle.redispatch, **task), "duplicate"),
+        "not_created": (
+            partial(lifecycle.not_created, **rules, generation=1, lost=0),
+            "duplicate",
+        ),
         "attend": (partial(lifecycle.attend, **task), "duplicate"),
         "repair": (partial(lifecycle.repair, **task), "duplicate"),
         "dead_letter": (

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count, islice
+from threading import Event
 from typing import Any
 
 import pytest
@@ -283,3 +284,59 @@ def test_recovery_beside_a_locked_run_takes_no_longer(
     assert max(moved.values()) - began < timedelta(seconds=2)
     sweep(engine)  # what was sent in vain may have been done late, when the lock was given up
     assert stored(engine, locked).dispatch.generation == 2
+
+
+class TakesNothing(Queue):
+    """A queue that says what it has, which is nothing, and takes nothing."""
+
+    def create(self, _: Task) -> None:
+        raise StoreUnavailableError(store="the test", problem="over its quota")
+
+    def exists(self, _: Task) -> bool:
+        return False
+
+
+def test_a_queue_that_takes_no_task_gives_no_run_up(engine: Engine, unique: str) -> None:
+    """A task that could not be created is not lost, however long that lasts."""
+    runs = [f"{unique}-{number}" for number in range(3)]
+    put(engine, *(waiting(engine, run_id) for run_id in runs))
+    impatient = replace(engine.rules, grace=timedelta(seconds=-1), max_interruptions=2)
+    away: Any = replace(engine, tasks=TakesNothing(), rules=impatient)
+
+    for _ in range(12):
+        with pytest.raises(StoreUnavailableError, match="over its quota"):
+            sweep(away)
+
+    for run_id in runs:
+        run = stored(engine, run_id)
+        assert (run.dead_lettered, run.dispatch.redispatched) == (False, 0)
+
+
+class NothingButLeases(OneRefused):
+    """A store that goes away while a run is attended, and before the rest can be asked for."""
+
+    def __init__(self, within: Documents) -> None:
+        super().__init__(within, "none")
+        self.is_away = Event()
+
+    def transact(self, ref: Any, decide: Any, **options: Any) -> Any:
+        assert self.is_away.wait(10)
+        return super().transact(ref, decide, **options)
+
+    def query(self, query: Query) -> Sequence[Snapshot]:
+        if "status" not in query.equal:
+            self.is_away.set()
+            raise StoreUnavailableError(store="the test", problem="it is away")
+        return super().query(query)
+
+
+def test_what_was_begun_when_the_store_went_away_gets_its_task(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    put(engine, of_a_dead_worker(engine, unique))
+    going: Any = NothingButLeases(engine.documents)
+
+    with pytest.raises(StoreUnavailableError, match="it is away"):
+        sweep(replace(engine, documents=going))
+
+    assert [task.run_id for task in queue.created] == [unique]

@@ -6,11 +6,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from leasehold.domain.lifecycle import Operation
+from leasehold.errors import StoreUnavailableError
+from leasehold.ports.documents import Query
+from leasehold.services.execute_step import Hint, arrive
 from leasehold.services.operate import Asked, operate
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
@@ -152,3 +157,34 @@ def test_the_run_of_another_engine_is_left_to_it(environ: Environ, clock: Frozen
 
         assert engine.run_until_idle() == 1
         assert other.run_until_idle() == 1
+
+
+class NoIndexOfStatus:
+    """A store that cannot be asked for runs by shard and status: that index is still built."""
+
+    def __init__(self, within: Any) -> None:
+        self._within = within
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._within, name)
+
+    def query(self, query: Query) -> Any:
+        if {"shard", "status"} <= query.equal.keys():
+            raise StoreUnavailableError(store="the test", problem="the query needs an index")
+        return self._within.query(query)
+
+
+def test_runs_are_swept_where_dispatches_cannot_be_looked_for(environ: Environ) -> None:
+    """After an update the index of both is built for a while; dead workers are found meanwhile."""
+    clock = FrozenClock()
+    with engine_on(environ, clock) as engine:
+        run_id = engine.start("letters", {"n": 1}).run_id
+        arrive(engine.engine, Hint(run_id, 1))
+        clock.advance(timedelta(minutes=2))
+        without_index: Any = NoIndexOfStatus(engine.engine.documents)
+        engine.engine = replace(engine.engine, documents=without_index)
+
+        with pytest.raises(StoreUnavailableError, match="needs an index"):
+            engine.run_until_idle()
+
+        assert engine.show(run_id).dispatch.generation == 2

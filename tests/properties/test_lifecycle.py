@@ -530,7 +530,8 @@ class World(RuleBasedStateMachine):
         if known.holder is not None:
             expired, hung = Outcome.ACQUIRED, Outcome.RETRY_SCHEDULED
             if known.elsewhere or not is_here:
-                expired = hung = Outcome.EXPIRED
+                is_away = self.is_away(manifest.current_step)
+                expired = hung = Outcome.PARKED if is_away else Outcome.RETRY_SCHEDULED
             if manifest.paused:
                 expired = hung = Outcome.PARKED
             return self.after_lapse(run_id, expired, hung)
@@ -540,7 +541,7 @@ class World(RuleBasedStateMachine):
             return Outcome.PARKED
         if self.now + timedelta(seconds=2) < manifest.dispatch.not_before:
             return Outcome.RETRY_SCHEDULED
-        taken = Outcome.ACQUIRED if is_here else Outcome.REDISPATCHED
+        taken = Outcome.ACQUIRED if is_here else Outcome.PARKED
         return self.blocked_or(manifest.current_step, taken)
 
     # -- claims ----------------------------------------------------------------------------------

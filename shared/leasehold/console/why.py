@@ -10,6 +10,7 @@ from leasehold.console.says import say
 from leasehold.console.sources import ServerSource, StoreSource
 from leasehold.console.who_runs_it import command_for
 from leasehold.console.words import one_line
+from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.waiting import waiting
 from leasehold.worker.holder import host_name, is_gone
@@ -18,7 +19,7 @@ from leasehold.worker.holder import host_name, is_gone
 def why(run_id: str, *, url: str | None, as_json: bool) -> None:
     """Answer with what it waits for; the rules are those of the environment, also with a URL.
 
-    What a person can do is said as commands that are bound to the run as it is now.
+    What a person can do is said as commands; a decision is bound to the run as it is now.
     """
     with opened(absent=url is not None or not store_exists()) as bundle:
         source = StoreSource(bundle.engine) if url is None else ServerSource(url)
@@ -43,8 +44,10 @@ def why(run_id: str, *, url: str | None, as_json: bool) -> None:
     if holder_gone and url is None:
         say("this takes it up at once:", command_for(run))
     for operation in found.operations:
-        bound = (run_id, "--generation", str(generation))
-        say(f"{operation} it with:", shown(operation.value, *bound, *at(url)))
+        # a run that a person holds keeps its generation when it is let go, and may be held again
+        is_bound = operation is not Operation.RESUME
+        bound = ("--generation", str(generation)) if is_bound else ()
+        say(f"{operation} it with:", shown(operation.value, run_id, *bound, *at(url)))
 
 
 def _is_holder_gone(run: Manifest) -> bool:

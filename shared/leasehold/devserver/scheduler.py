@@ -51,9 +51,11 @@ class Scheduler:
     def _run(self) -> None:
         while not self._stopping.wait(self._every):
             try:
-                self._first()
-                while self._tick() and not self._stopping.is_set():
-                    pass
+                try:
+                    self._first()
+                finally:  # a queue that fails has no part in the sweep of the others
+                    while self._tick() and not self._stopping.is_set():
+                        pass
             except (OSError, ValueError) as error:
                 if not self._stopping.is_set():
                     self._tell(f"the sweep does not answer: {error}")

@@ -31,7 +31,7 @@ class DueRuns:
 
     Attributes:
         documents_read: how many documents the store gave so far.
-        failure: why leases could not be asked for by themselves, if so.
+        failure: why the store could not be asked for all of them, if so.
     """
 
     engine: Engine
@@ -40,10 +40,9 @@ class DueRuns:
     failure: StoreUnavailableError | None = None
 
     def __iter__(self) -> Iterator[Snapshot]:
-        """Yield each run once, those with a lease before all others.
+        """Yield each run once, those with a lease before all others, as far as the store answers.
 
-        Raises:
-            StoreUnavailableError: the store did not answer.
+        Where it does not, `failure` says so.
         """
         leased: set[str] = set()
         try:
@@ -52,9 +51,12 @@ class DueRuns:
                 yield found
         except StoreUnavailableError as error:  # after a deploy its index may still be built
             self.failure = error
-        for found in self._pages():
-            if found.ref.id not in leased:
-                yield found
+        try:
+            for found in self._pages():
+                if found.ref.id not in leased:
+                    yield found
+        except StoreUnavailableError as error:  # what was begun still gets its tasks
+            self.failure = error
 
     def _pages(self, **equal: Any) -> Iterator[Snapshot]:
         """Yield the runs that fit, a page of each shard in turn, the oldest alarm of it first."""

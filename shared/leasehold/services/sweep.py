@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, on_run
-from leasehold.domain.manifest import Manifest, manifest_of
+from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.status import RunStatus
 from leasehold.domain.task import dispatch_task
 from leasehold.errors import LeaseholdError, StoreUnavailableError, VersionConflictError
@@ -192,14 +192,32 @@ class _Sweep:
 
     def _create(self, change: Change) -> None:
         """Create what a change owes; what cannot be created is owed still, says the manifest."""
-        if change.manifest.dispatch.queue in self._failed:
-            self._unattended.append(change.manifest.run_id)
+        if change.manifest.dispatch.queue not in self._failed:
+            try:
+                create_owed(self._engine, change)
+            except StoreUnavailableError as error:
+                self._fail(change.manifest, error)
+            else:
+                return
+        self._unattended.append(change.manifest.run_id)
+        self._take_back(change.manifest)
+
+    def _take_back(self, manifest: Manifest) -> None:
+        """Count no task as lost whose queue is away, so that no outage gives the run up."""
+        run_id, dispatch = manifest.run_id, manifest.dispatch
+        if not dispatch.redispatched:
             return
+        take_back = partial(
+            lifecycle.not_created,
+            rules=self._engine.rules,
+            generation=dispatch.generation,
+            lost=dispatch.redispatched - 1,
+        )
+        decide = on_run(run_id, take_back)
         try:
-            create_owed(self._engine, change)
-        except StoreUnavailableError as error:
-            self._unattended.append(change.manifest.run_id)
-            self._fail(change.manifest, error)
+            self._engine.documents.transact(run_ref(run_id), decide, within=ATTEND_WITHIN_S)
+        except LeaseholdError as error:
+            self._engine.log(f"run {run_id} counts a task as lost that had no queue: {error}")
 
     def _fail(self, manifest: Manifest, error: StoreUnavailableError) -> None:
         """Ask a queue no more: each try would take its time, and it has other runs' too."""

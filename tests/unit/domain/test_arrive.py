@@ -224,3 +224,17 @@ def test_a_renewal_never_makes_a_lease_shorter(runs: Runs, rules: Rules, at: At)
 def test_a_lease_that_is_over_is_not_renewed(runs: Runs, rules: Rules, at: At) -> None:
     with pytest.raises(LeaseLostError):
         lifecycle.renew(runs.leased(), at(30), rules=rules, fence=Fence("lease-1", 1))
+
+
+def test_a_lease_whose_answer_was_lost_is_had_although_the_run_was_paused_since(
+    runs: Runs, arrive: Bound, at: At
+) -> None:
+    """Nobody else knows of it: the run would wait for its end, 7 minutes without a heartbeat."""
+    got = arrive(runs.pending(), at(3)).manifest
+    paused = lifecycle.pause(got, at(4), rules=runs.rules, actor="ada", reason="").manifest
+
+    again = arrive(paused, at(5))
+
+    assert (again.outcome, again.changed, again.events) == (Outcome.ACQUIRED, True, ())
+    assert (again.manifest.lease, again.manifest.fencing_token) == (got.lease, 1)
+    assert arrive(paused, at(33)).outcome is Outcome.PARKED  # it is over by then

@@ -186,3 +186,14 @@ def test_a_step_that_was_interrupted_as_often_as_is_allowed_may_be_claimed_once_
 ) -> None:
     """The bound is on ends, not on beginnings."""
     assert claim(interrupted_twice(elsewhere.pending()), at(1)).outcome is Outcome.ACQUIRED
+
+
+def test_a_claim_whose_answer_was_lost_has_its_lease_although_the_run_was_paused_since(
+    elsewhere: Runs, claim: Bound, at: At
+) -> None:
+    got = claim(elsewhere.pending(), at(3)).manifest
+    paused = lifecycle.pause(got, at(4), rules=elsewhere.rules, actor="ada", reason="").manifest
+
+    again = claim(paused, at(5))
+
+    assert (again.outcome, again.manifest.lease) == (Outcome.ACQUIRED, got.lease)

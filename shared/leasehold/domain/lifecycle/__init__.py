@@ -26,7 +26,7 @@ from leasehold.domain.lifecycle.operate import (
     resume,
     retry,
 )
-from leasehold.domain.lifecycle.redispatch import redispatch
+from leasehold.domain.lifecycle.redispatch import not_created, redispatch
 from leasehold.domain.lifecycle.repair import Breach, breaches, repair
 from leasehold.domain.lifecycle.request import OperationRequest, first_time, on_request, repeat_of
 from leasehold.domain.lifecycle.settle import block, complete, expire, fail, release
@@ -57,6 +57,7 @@ __all__ = [
     "fail",
     "first_time",
     "is_allowed",
+    "not_created",
     "on_request",
     "pause",
     "recreate",

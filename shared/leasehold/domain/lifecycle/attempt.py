@@ -52,9 +52,9 @@ def arrive(
         lease_id: the name of the lease, new for each call.
         holder: the worker that asks.
     """
-    refusal = _refusal(manifest, now, generation)
-    if refusal is not None:
-        return refusal
+    known = acquired_before(manifest, now, rules, lease_id)
+    if answer := known or _refusal(manifest, now, generation):
+        return answer
     lease = manifest.lease
     settings = rules.settings_for(manifest.current_step)
     is_here = settings is not None and not settings.remote
@@ -70,6 +70,20 @@ def arrive(
     return acquire(manifest, now, rules, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
 
 
+def acquired_before(
+    manifest: Manifest, now: datetime, rules: Rules, lease_id: str
+) -> Change | None:
+    """Return the lease once more that this very call got; None: it got none.
+
+    The answer to its commit was lost, and somebody changed the run since; nobody else knows the
+    lease, and the run would wait for its end.
+    """
+    lease = manifest.lease
+    if lease is None or lease.lease_id != lease_id or lease.expires_at <= now:
+        return None
+    return change_to(manifest, now, rules, Outcome.ACQUIRED)
+
+
 def _not_here(manifest: Manifest, now: datetime, rules: Rules) -> Change:
     """Block a run whose step this deploy does not know; offer a step that it made remote."""
     if rules.settings_for(manifest.current_step) is None:
@@ -81,13 +95,16 @@ def _not_here(manifest: Manifest, now: datetime, rules: Rules) -> Change:
         generation=manifest.dispatch.generation,
         detail="The step is remote by now: a worker has to claim it.",
     )
-    return dispatch_next(manifest, now, rules, Outcome.REDISPATCHED, told)
+    return dispatch_next(manifest, now, rules, Outcome.PARKED, told)
 
 
 def _only_end(manifest: Manifest, now: datetime, rules: Rules, lease: Lease) -> Change:
     """End an expired lease that the bearer of the hint cannot have."""
     ended = expire(manifest, now, rules=rules, lease_id=lease.lease_id)
-    return replace(ended, outcome=Outcome.PARKED) if ended.manifest.paused else ended
+    if ended.outcome is not Outcome.EXPIRED:
+        return ended
+    waits = ended.manifest.paused or ended.manifest.dispatch.remote
+    return replace(ended, outcome=Outcome.PARKED if waits else Outcome.RETRY_SCHEDULED)
 
 
 def _refusal(manifest: Manifest, now: datetime, generation: int) -> Change | None:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules, has_moved
-from leasehold.domain.lifecycle.attempt import EARLY, acquire, take_over
+from leasehold.domain.lifecycle.attempt import EARLY, acquire, acquired_before, take_over
 from leasehold.domain.lifecycle.ending import dead_letter
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunEvent, RunStatus
@@ -32,6 +32,8 @@ def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, hol
         LeaseHeldError: somebody holds the lease.
         NothingToClaimError: the run waits for no worker now; its state says for what.
     """
+    if known := acquired_before(manifest, now, rules, lease_id):
+        return known
     lease = manifest.lease
     if lease is not None and now < lease.expires_at:
         raise LeaseHeldError(

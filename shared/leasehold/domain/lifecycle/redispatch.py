@@ -55,6 +55,28 @@ def redispatch(
     return _by_queue(manifest, now, rules, in_queue)
 
 
+def not_created(
+    manifest: Manifest, now: datetime, *, rules: Rules, generation: int, lost: int
+) -> Change:
+    """Take back that a task counts as lost whose successor could not be created.
+
+    Its queue is away, so nobody knows that it was ever there: an outage gives no run up.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        generation: the dispatch that has no task.
+        lost: how many tasks counted as lost before.
+    """
+    dispatch = manifest.dispatch
+    is_current = dispatch.generation == generation and not manifest.is_terminal
+    if not is_current or dispatch.redispatched <= lost:
+        return unchanged(manifest, Outcome.DUPLICATE)
+    known = dispatch.with_(redispatched=lost)
+    return change_to(manifest, now, rules, Outcome.PARKED, dispatch=known)
+
+
 def _by_queue(manifest: Manifest, now: datetime, rules: Rules, in_queue: bool | None) -> Change:
     """Replace a task that is lost; leave one that waits, or that nothing is known of."""
     if in_queue is None:
