@@ -151,6 +151,8 @@ _MARKDOWN: Final[dict[str, Callable[[int], str]]] = {
     "entities": repeated("&#1"),
     "&": repeated("&a"),
     "quotations": repeated("> a\n"),
+    "quotations that no paragraph ends": repeated("> # a\nx\n"),
+    "quotations in quotations that no paragraph ends": repeated("> > # a\n> x\ny\n"),
     "quotations in quotations": repeated(">" * 40 + "a\n"),
     "lists": repeated("- a\n"),
     "lists in lists": lambda size: "".join(
