@@ -18,7 +18,6 @@ from pipelines.review.models import Section
 from pipelines.review.room import Room, shortened
 from pipelines.review.sentences import split
 
-
 PARSER: Final = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 PARSER.block.ruler.at("reference", short_reference)
 PARSER.block.ruler.at(
