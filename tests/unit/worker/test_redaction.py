@@ -221,10 +221,15 @@ def test_only_the_secret_is_cut_and_not_what_is_said_of_it(text: str, shown: str
 
 
 def test_the_word_after_an_option_is_cut_out_of_a_command() -> None:
-    given = [["/usr/bin/curl", "-u", "ada:hunter2", "x"], ["login", "--password", "hunter2", "-f"]]
+    given = [
+        ["/usr/bin/curl", "-u", "ada:hunter2", "x"],
+        ["curl", "-sSu", "ada:hunter2"],
+        ["login", "--password", "hunter2", "-f"],
+    ]
 
     assert Redaction().value(given) == [
         ["/usr/bin/curl", "-u", "[redacted]", "x"],
+        ["curl", "-sSu", "[redacted]"],
         ["login", "--password", "[redacted]", "-f"],
     ]
 
