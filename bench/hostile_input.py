@@ -151,6 +151,8 @@ _MARKDOWN: Final[dict[str, Callable[[int], str]]] = {
     "entities": repeated("&#1"),
     "&": repeated("&a"),
     "quotations": repeated("> a\n"),
+    "quotations that no paragraph ends": repeated("> # a\nx\n"),
+    "quotations in quotations that no paragraph ends": repeated("> > # a\n> x\ny\n"),
     "quotations in quotations": repeated(">" * 40 + "a\n"),
     "lists": repeated("- a\n"),
     "lists in lists": lambda size: "".join(
@@ -192,6 +194,9 @@ _REDACTED: Final[dict[str, Callable[[int], str]]] = {
     "private keys that end": repeated("-----END "),
     "marks of keys": repeated("sk-."),
     "long keys": repeated("gsk_a"),
+    "other long keys": repeated("secret_dp.pt.tskey-auth-"),
+    "numbers and keys": repeated("123456:AA"),
+    "login": repeated("login password "),
     "hvs.": repeated("hvs.-"),
     "SG.": repeated("SG.-"),
     "addresses": repeated("://a:"),

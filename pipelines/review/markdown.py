@@ -7,10 +7,10 @@ from itertools import zip_longest
 from typing import Any, Final, TypeVar
 
 from markdown_it import MarkdownIt
-from markdown_it.rules_block import StateBlock, reference
 from markdown_it.token import Token
 
 from pipelines.review.anchors import Anchors
+from pipelines.review.block_rules import short_quotation, short_reference
 from pipelines.review.front_matter import front_matter_end, front_matter_title
 from pipelines.review.html_fragments import read_html
 from pipelines.review.inline import Inline, count_breaks, read_inline
@@ -18,22 +18,11 @@ from pipelines.review.models import Section
 from pipelines.review.room import Room, shortened
 from pipelines.review.sentences import split
 
-
-def _short_reference(state: StateBlock, line: int, end: int, silent: bool) -> bool:
-    """Read a link definition, which is no footnote, and does not take forever to be none."""
-    begin = state.bMarks[line] + state.tShift[line]
-    if state.src.startswith("[^", begin):
-        return False
-    last, state.lineMax = state.lineMax, min(state.lineMax, line + DEFINITION_LINES)
-    try:
-        return reference(state, line, end, silent)
-    finally:
-        state.lineMax = last
-
-
-DEFINITION_LINES: Final = 20  # that a link definition may take, its title included
 PARSER: Final = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-PARSER.block.ruler.at("reference", _short_reference)
+PARSER.block.ruler.at("reference", short_reference)
+PARSER.block.ruler.at(
+    "blockquote", short_quotation, {"alt": ["paragraph", "reference", "blockquote", "list"]}
+)
 PARSER.inline.ruler.at("backticks", count_breaks)
 #: Blocks are read one by one, so that the parts of one are gone before the next one is read.
 PARSER.core.ruler.disable(["inline", "text_join"])

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -219,3 +220,35 @@ def test_an_answer_that_cannot_be_shown_is_no_mistake_of_this_program(
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_an_answer_without_an_end_is_not_kept(shell: Shell) -> None:
+    """Nor is a refusal shown that fills the terminal."""
+    sent = 0
+
+    class Endless(Hostile):
+        def do_GET(self) -> None:
+            nonlocal sent
+            if self.path.endswith("refused"):
+                self._answer(400, {"error": {"code": "x", "message": "y" * 1_000_000}})
+                return
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):  # it listens no more
+                while sent < 512:
+                    self.wfile.write(b" " * 2**20)
+                    sent += 1
+
+    server = HTTPServer(("127.0.0.1", 0), Endless)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        endless, refused = (shell.run("show", it, "--url", url) for it in ("r-1", "r-refused"))
+    finally:
+        server.shutdown()
+        server.server_close()
+
+    assert endless.returncode == 2
+    assert "larger than" in endless.stderr
+    assert sent < 128
+    assert len(refused.stderr) < 2000

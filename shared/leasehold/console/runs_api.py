@@ -7,13 +7,17 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import IO, Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
 from leasehold.errors import InvalidRequestError, ServerRefusedError, ServerUnreachableError
 
 _TIMEOUT_S: Final = 30.0
 _NOT_NOW: Final = 503
+
+#: Whoever is at the address may send what they like: no answer of ours is longer.
+_MOST_BYTES: Final = 64 * 1024 * 1024
+_LONGEST_MESSAGE: Final = 1000
 
 #: What an answer that is none, or an address that is none, comes to in the standard library.
 _NO_ANSWER: Final = (OSError, ValueError, RecursionError, http.client.HTTPException)
@@ -49,7 +53,7 @@ class RunsApi:
         try:
             request = urllib.request.Request(f"{self.url}{path}", data=data, headers=sent)  # noqa: S310 - http, as checked above
             with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
-                return answer.status, json.load(answer)
+                return answer.status, _json(answer)
         except urllib.error.HTTPError as error:
             code, message = _told(error)
             if error.code == _NOT_NOW:
@@ -80,11 +84,19 @@ def _is_http(url: str) -> bool:
         return False
 
 
+def _json(answer: IO[bytes]) -> Any:
+    """Return what an answer says, or raise ValueError where it is no JSON, or without an end."""
+    text = answer.read(_MOST_BYTES + 1)
+    if len(text) > _MOST_BYTES:
+        raise ValueError(f"its answer is larger than {_MOST_BYTES:,} bytes")
+    return json.loads(text)
+
+
 def _told(error: urllib.error.HTTPError) -> tuple[str | None, str]:
     """Return code and message of a refusal; a server of another kind gives neither."""
     with error:
         try:
-            found = json.load(error)["error"]
-            return found.get("code"), str(found["message"])
+            found = _json(error)["error"]
+            return found.get("code"), str(found["message"])[:_LONGEST_MESSAGE]
         except (*_NO_ANSWER, KeyError, TypeError, AttributeError):
             return None, f"{error.code} {error.reason}"

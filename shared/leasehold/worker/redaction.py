@@ -65,7 +65,7 @@ _VALUE: Final = re.compile(
     r"|(?:(?:basic|bearer|digest|negotiate|token)\s{1,3})?[^\s&]+",
     re.IGNORECASE | re.DOTALL,
 )
-_USER_OPTIONS: Final = frozenset({"-u", "-U", "--user", "--proxy-user"})
+_USER_OPTION: Final = re.compile(r"-[A-Za-z]{0,6}[uU]|--(?:proxy-)?user")
 #: What stands before the name in `("x-api-key", "…")`, which "one of 'password', 'code'" is not.
 _IN_PAIR: Final = re.compile(r"""[\[(]b?\\?["']\Z""")
 _HEADER: Final = re.compile("authorization|cookie", re.IGNORECASE)
@@ -255,8 +255,8 @@ def _follows_option(program: str, before: Any, value: Any) -> bool:
     """Return whether a word of a command is a secret, by the option before it."""
     if not isinstance(before, str):
         return False
-    has_user = program.endswith("curl") and before in _USER_OPTIONS
-    return has_user or (before.startswith("--") and hides(before, value))
+    has_user = program.endswith("curl") and _USER_OPTION.fullmatch(before)
+    return bool(has_user) or (before.startswith("--") and hides(before, value))
 
 
 def _named(value: Any) -> Any:

@@ -17,14 +17,23 @@ _SAID: Final = r"(?:passw(?:or)?d|passphrase|secret|(?:api|secret)[_ -]?key)"
 
 #: Keys that begin with a mark of their provider; the marks are no words, so few letters follow.
 _MARKED: Final = (
-    r"(?<![A-Za-z0-9])((?:sk-|[rs]k_(?:live|test)_|AIza|ya29\.|gh[opsur]_|github_pat_|glpat-"
-    r"|xox[a-z]-|xapp-|hf_|npm_|pypi-|GOCSPX-|AKIA|ASIA)[\w.-]{7,}[\w-])"
+    r"(?<![A-Za-z0-9])((?:sk-|[rs]k_(?:live|test)_|AIza|ya29\.|gh[opsur]_|github_pat_"
+    r"|gl(?:agent|cbt|dt|ft|imt|oas|pat|ptt|rt|soat)-|xox[a-z]-|xapp-|pypi-|GOCSPX-|AKIA|ASIA)[\w.-]{7,}[\w-])"
 )
 #: Marks that a sentence may have, too: what follows is long, and no word.
 _NO_WORD: Final = r"(?=[A-Za-z_-]{0,100}[0-9])"
 _LONG: Final = (
     r"(?<![A-Za-z0-9])("
     rf"(?:gsk_|xai-|nvapi-|pplx-|tvly-|r8_|glsa_|lin_api_|dop_v1_){_NO_WORD}[A-Za-z0-9_-]{{20,}}"
+    rf"|(?:hf|npm|ntn|figd|sbp|pcsk|dckr_pat|lsv2_(?:pt|sk)|pscale_[a-z]{{2,6}}|rubygems)_{_NO_WORD}"
+    r"[A-Za-z0-9_-]{20,}"
+    rf"|(?:csk|NRAK|PMAK|HRKU|tskey-[a-z]{{2,9}})-{_NO_WORD}[A-Za-z0-9_-]{{20,}}"
+    rf"|(?:fw|jina|secret)_(?=[A-Za-z]{{0,30}}[0-9])[A-Za-z0-9]{{22,}}"
+    rf"|dp\.[a-z]{{2,5}}\.{_NO_WORD}[A-Za-z0-9]{{20,}}"
+    r"|(?:key-|dapi)[0-9a-f]{32}"
+    r"|AT[AC]TT3[\w=-]{20,}"
+    rf"|1//0{_NO_WORD}[\w-]{{20,}}"
+    r"|[A-Za-z0-9]{14}\.atlasv1\.[\w-]{20,}"
     rf"|hv[bsr]\.{_NO_WORD}[\w-]{{20,}}"
     r"|SG\.[\w-]{16,100}\.[\w-]{16,}"
     rf"|whsec_{_NO_WORD}[A-Za-z0-9+/]{{16,}}={{0,2}}"
@@ -36,6 +45,8 @@ _LONG: Final = (
 _WEBHOOK: Final = (
     r"\bhooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/([\w/-]+)"
     r"|\bdiscord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/(\d{1,25}/[\w-]+)"
+    r"|\bhooks\.zapier\.com/hooks/catch/([\w/-]+)"
+    r"|(?<![0-9])([0-9]{6,12}:AA[\w-]{30,})"
     r"|\b(?:webhook\.office\.com/webhookb2|outlook\.office(?:365)?\.com/webhook)/([\w@/-]+)"
 )
 
@@ -46,7 +57,7 @@ _SHAPES: Final = (
         r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----|\Z))",
         re.DOTALL,
     ),
-    re.compile(r"(?<![A-Za-z0-9_-])(eyJ[\w-]{5,}(?:\.[\w-]*){0,2})", re.ASCII),
+    re.compile(r"(?<![A-Za-z0-9])(eyJ[\w-]{5,}(?:\.[\w-]*){0,2})", re.ASCII),
     re.compile(_MARKED, re.ASCII),
     re.compile(_LONG, re.ASCII),
     re.compile(_WEBHOOK, re.ASCII | re.IGNORECASE),
@@ -60,6 +71,8 @@ _SHAPES: Final = (
     re.compile(r"://([^\s/?#:@]{8,})@"),
     re.compile(rf"<{_SAID}[^<>]*>([^<>]+)</", re.IGNORECASE),
     re.compile(rf"\b{_SAID}\s{{1,3}}[\"']([^\"'\n]+)[\"']", re.IGNORECASE),
+    re.compile(r"\bsshpass\s{1,3}-p[ ]?([^\s\"']+)"),
+    re.compile(r"\blogin\s[^\s]{1,100}\spassword\s([^\s]+)"),  # a line of .netrc
     re.compile(
         r"[?&](?:key|sig|(?:x-(?:amz|goog)-)?(?:signature|credential))=([^\s&#\"'<>)]+)",
         re.IGNORECASE,
@@ -68,8 +81,8 @@ _SHAPES: Final = (
 
 #: `-u user:password`, as curl has it; also as the words of a command that is shown as a list.
 _USER: Final = re.compile(
-    r"(?<![\w-])(?:-[uU]|--(?:proxy-)?user)(?:\\*[\"'],\s?|[ =]{0,3})\\*[\"']?"
-    r"[^\s:\"']{1,200}:([^\s\"']+)"
+    r"(?<![\w-])(?:-[A-Za-z]{0,6}[uU]|--(?:proxy-)?user)(?:\\*[\"'],\s?|[ =]{0,3})"
+    r"(?:\\*[\"'][^\s:\"']{1,200}:([^\"'\n]+)[\"']|\\*[\"']?[^\s:\"']{1,200}:([^\s\"']+))"
 )
 _CURL_WITHIN: Final = 500  # characters before the option
 
@@ -81,4 +94,4 @@ def shapes(text: str) -> Iterator[Span]:
             yield found.span(found.lastindex or 0)
     for found in _USER.finditer(text):
         if text.find("curl", max(0, found.start() - _CURL_WITHIN), found.start()) >= 0:
-            yield found.span(1)
+            yield found.span(found.lastindex or 0)

@@ -100,6 +100,14 @@ def test_a_name_that_tells_none(name: str, value: Any) -> None:
             "[redacted] and more",
         ),
         ("-----BEGIN PRIVATE KEY-----\nMIIE", "[redacted]"),
+        ("curl -sSu ada:hunter2 x", "curl -sSu ada:[redacted] x"),
+        ("curl -u 'ada:hunter 2' x", "curl -u 'ada:[redacted]' x"),
+        ("sshpass -p hunter2 ssh x", "sshpass -p [redacted] ssh x"),
+        ("machine x login ada password hunter2", "machine x login ada password [redacted]"),
+        (
+            "https://hooks.zapier.com/hooks/catch/1/a/",
+            "https://hooks.zapier.com/hooks/catch/[redacted]",
+        ),
         ('auth="password="hunter2"', "auth=[redacted]"),
         ("secrets = {'a': {'b': 'hunter2'}} x", "secrets = [redacted]"),
     ],
@@ -127,6 +135,28 @@ MIXED = "Fake0Fake1Fake2Fake3Fake4Fake5Fake6Fake7Fake8Fake9"
         "shpat" + "_" + HEX[:32],
         "shpss" + "_" + HEX[:32],
         "AGE-SECRET-KEY-" + "1" + "QPZRY9X8" * 7,
+        "hf" + "_" + MIXED[:34],
+        "npm" + "_" + MIXED[:36],
+        "ntn" + "_" + MIXED[:46],
+        "secret" + "_" + MIXED[:43],
+        "figd" + "_" + MIXED[:40],
+        "sbp" + "_" + HEX[:40],
+        "pcsk" + "_" + MIXED,
+        "dckr_pat" + "_" + MIXED[:27],
+        "lsv2_pt" + "_" + HEX[:32] + "_0123456789",
+        "pscale_tkn" + "_" + MIXED[:43],
+        "rubygems" + "_" + HEX[:48],
+        "csk" + "-" + MIXED[:48],
+        "tskey-auth" + "-k0Fake1Fake2-" + MIXED[:30],
+        "glrt" + "-" + MIXED[:20],
+        "dp.pt" + "." + MIXED[:43],
+        "dapi" + HEX[:32],
+        "key" + "-" + HEX[:32],
+        "ATATT" + "3x" + MIXED,
+        "1//" + "0g" + MIXED,
+        MIXED[:14] + ".atlasv1" + "." + MIXED,
+        "123456789" + ":AA" + MIXED[:33],
+        "ops_eyJ" + MIXED,
     ],
 )
 @pytest.mark.parametrize("around", ["{}", "the key {}, refused", "({})", 'k="{}"', "k: {}."])
@@ -191,10 +221,15 @@ def test_only_the_secret_is_cut_and_not_what_is_said_of_it(text: str, shown: str
 
 
 def test_the_word_after_an_option_is_cut_out_of_a_command() -> None:
-    given = [["/usr/bin/curl", "-u", "ada:hunter2", "x"], ["login", "--password", "hunter2", "-f"]]
+    given = [
+        ["/usr/bin/curl", "-u", "ada:hunter2", "x"],
+        ["curl", "-sSu", "ada:hunter2"],
+        ["login", "--password", "hunter2", "-f"],
+    ]
 
     assert Redaction().value(given) == [
         ["/usr/bin/curl", "-u", "[redacted]", "x"],
+        ["curl", "-sSu", "[redacted]"],
         ["login", "--password", "[redacted]", "-f"],
     ]
 
@@ -204,6 +239,7 @@ def test_the_word_after_an_option_is_cut_out_of_a_command() -> None:
     [
         "SG. Weber and SG.Weber.sagt, of SG. 12",
         "a whsec_ key, a gsk_ key and an xai- key are refused",
+        "hf_hub_download() and npm_lifecycle_event, secret_manager_of_2024, dp.pt.br",
         "xai-explainability-toolkit-of-the-whole-team",
         "hvs.some-internal-host-name.example.com is down",
         "shpat_test and gsk_short1",
