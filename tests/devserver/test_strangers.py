@@ -277,6 +277,18 @@ def test_two_hosts_are_none(places: dict[str, Place]) -> None:
         assert re.match(rb"HTTP/1.[01] (403|400) ", raw(place, lines.encode()))
 
 
+@pytest.mark.parametrize("header", ["SCRIPT_NAME: /runs", "PATH_INFO: /health", "REMOTE_USER: ada"])
+def test_no_header_says_where_the_application_is_mounted(
+    places: dict[str, Place], header: str
+) -> None:
+    place = places["serve_api"]
+    lines = f"GET /runs HTTP/1.1\r\nHost: 127.0.0.1:{place.port}\r\n{header}\r\n\r\n"
+
+    answered = raw(place, lines.encode())
+
+    assert re.match(rb"HTTP/1.[01] (200|400) ", answered), answered[:200]
+
+
 def raw(place: Place, sent: bytes) -> bytes:
     with socket.create_connection(("127.0.0.1", place.port), timeout=20) as connection:
         connection.sendall(sent)

@@ -246,6 +246,15 @@ def test_a_repeat_of_what_was_undone_since_is_not_guessed_at(
     assert ask(undone, do).changed
 
 
+@pytest.mark.parametrize(("do", "undo"), [("pause", "resume"), ("resume", "pause")])
+def test_who_undid_it_may_do_it_again(runs: Runs, ask: Ask, do: str, undo: str) -> None:
+    """A client that always names the generation holds a run as often as it likes."""
+    run = runs.leased() if do == "pause" else runs.paused(runs.leased())
+    undone = ask(ask(run, do, generation=1).manifest, undo, generation=1).manifest
+
+    assert ask(undone, do, generation=1).changed
+
+
 def test_a_repeated_recreation_names_the_run_that_was_created(runs: Runs, ask: Ask) -> None:
     first = ask(runs.completed(), "recreate", generation=2)
 

@@ -1,4 +1,4 @@
-"""The HTTP request of a delivery, over connections that are kept."""
+"""The HTTP request of a delivery, over a connection of its own."""
 
 from __future__ import annotations
 
@@ -21,12 +21,16 @@ _DROPPED: Final = (urllib3.exceptions.ProtocolError, urllib3.exceptions.NewConne
 #: A wait with more digits, in seconds, is none.
 _MAX_DIGITS: Final = 9
 
+#: A kept connection belongs to one process: one that is frozen would swallow the delivery until its
+#: deadline, while others wait for work.
+_NOT_KEPT: Final = {"Connection": "close"}
+
 
 class Caller:
     """Makes deliveries, from many threads at once.
 
     Args:
-        connections: how many are kept to one host.
+        connections: how many there may be to one host.
 
     Attributes:
         dropped: told of the task of each delivery whose connection was refused, or dropped before
@@ -68,7 +72,7 @@ class Caller:
             task.method,
             task.url,
             body=task.body or None,
-            headers=delivery_headers(attempt),
+            headers=delivery_headers(attempt) | _NOT_KEPT,
             timeout=urllib3.Timeout(total=seconds),
             redirect=False,
             preload_content=False,
@@ -81,7 +85,7 @@ class Caller:
 
 
 def _read_to_end(response: urllib3.BaseHTTPResponse, over_at: float) -> bool:
-    """Read the body, which nobody needs, so that the connection can be kept; False: too slow."""
+    """Read the body, which nobody needs: an answer counts once it is whole; False: too slow."""
     while response.read1(65536):
         if time.monotonic() > over_at:
             response.close()

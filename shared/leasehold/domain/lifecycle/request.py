@@ -109,6 +109,8 @@ def _repeated(
         return None
     if request.operation is Operation.RECREATE:
         return before
+    if not decides and manifest.operations[-1].actor == request.actor[:_MAX_SHOWN]:
+        return None  # whoever undid it is the one who asks: it is meant once more
     said = (
         f"{before.actor} did that before, with the same reason, "
         f"at step {before.step}, generation {before.generation}"
