@@ -3,6 +3,9 @@
 SHELL := /bin/sh
 PYTHON ?= python3
 BIN := .venv/bin
+# Most tests wait for a process, an emulator or a lease, so two files run at a time; those of the
+# bundle measure how fast it is, and run alone.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --ignore tests/bundle
 export INPUT ?= .
 export CHAOS ?=
 
@@ -20,7 +23,8 @@ dev: .venv/.runtime ## serve the whole bundle on this machine, until Ctrl-C
 
 .PHONY: test
 test: .venv/.dev ## run the tests
-	@$(BIN)/pytest
+	@$(PYTEST)
+	@$(BIN)/pytest tests/bundle
 
 .PHONY: check
 check: .venv/.dev ## the whole gate: format, lint, types, import contract, fresh docs, tests
@@ -29,7 +33,8 @@ check: .venv/.dev ## the whole gate: format, lint, types, import contract, fresh
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
-	$(BIN)/pytest
+	$(PYTEST)
+	$(BIN)/pytest tests/bundle
 
 .PHONY: fix
 fix: .venv/.dev ## format, mend what ruff can mend, draw the generated docs

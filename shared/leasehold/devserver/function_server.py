@@ -13,6 +13,8 @@ import ctypes
 import os
 import signal
 import sys
+import threading
+import time
 from contextlib import suppress
 from typing import Any, Final
 
@@ -35,6 +37,9 @@ _BOUNDS: Final = {
     "control_socket_disable": True,
     "graceful_timeout": DRAIN_S,
 }
+
+#: How often workers that drain are asked to end.
+_ASK_AGAIN_S: Final = 0.5
 
 #: In place of the worker that gunicorn takes for threads. One that has none has its own way.
 _THREADED: Final = {"worker_class": "leasehold.devserver.function_worker.FunctionWorker"}
@@ -88,10 +93,18 @@ def tell_states(states: int) -> None:
 
     def stop_and_tell(self: Any, *args: Any, **options: Any) -> None:
         _write(states, ENDS)
+        threading.Thread(target=_ask_again, args=(self,), daemon=True).start()
         stop(self, *args, **options)
 
     os.set_inheritable(states, False)
     Arbiter.start, Arbiter.stop = start_and_tell, stop_and_tell
+
+
+def _ask_again(arbiter: Any) -> None:
+    """Ask the workers to end until they do: one that is just forked has no handler, and forgets."""
+    while arbiter.WORKERS:
+        time.sleep(_ASK_AGAIN_S)
+        arbiter.kill_workers(signal.SIGTERM)
 
 
 def _write(states: int, state: bytes) -> None:

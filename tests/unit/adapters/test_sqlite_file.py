@@ -13,6 +13,7 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments, schema
+from leasehold.adapters.sqlite import documents as documents_of_sqlite
 from leasehold.domain.document import Document, Ref, Write
 from leasehold.errors import StoreUnavailableError, StoreVersionError
 from leasehold.ports.documents import Query
@@ -432,6 +433,7 @@ def test_a_file_that_cannot_be_put_into_wal_is_refused(
 ) -> None:
     """Somebody reads it meanwhile; without WAL, readers and the writer wait for each other."""
     monkeypatch.setattr(schema, "_WAL_TRIES", 2)
+    monkeypatch.setattr(documents_of_sqlite, "BUSY_TIMEOUT_S", 0.2)
     SqliteDocuments(path, SystemClock()).close()
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("PRAGMA journal_mode = DELETE")

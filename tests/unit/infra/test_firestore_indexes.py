@@ -127,7 +127,7 @@ def is_served(query: Query) -> bool:
     return query.contains is None and compared == set().union(*merged)
 
 
-@pytest.mark.parametrize("query", asked_by_services(), ids=repr)
+@pytest.mark.parametrize("query", sorted(asked_by_services(), key=repr), ids=repr)
 def test_a_query_of_the_services_is_served(query: Query) -> None:
     assert is_served(query)
 
