@@ -32,8 +32,8 @@ import urllib3
 
 from bench.durable_steps import STEPS_A_RUN
 from bench.measuring import Figure, figure, report
-from leasehold.devserver.children import START_S, Child, Function, free_port
 from leasehold.devserver.cloud_tasks import CloudTasksDouble, QueueSettings, RateLimits
+from leasehold.devserver.function_processes import START_S, Child, Function, free_port
 from leasehold.devserver.server import DevOptions, DevServer
 
 AT_ONCE: Final = 16

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeVar
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.adapters.clock import SystemClock
-from leasehold.console.sources import ServerSource, patiently
-from leasehold.devserver.children import free_port
+from leasehold.console.sources import ServerSource, retry_unreachable
+from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceType
@@ -102,7 +102,7 @@ class Place:
 
     def terminated(self, run_id: str, reason: str) -> datetime:
         """Wait for the end of the first attempt; return when the store says that was."""
-        trace = patiently(lambda: self.source.trace(run_id))
+        trace = retry_unreachable(lambda: self.source.trace(run_id))
         found = _until(lambda: [it for it in trace() if it.type is TraceType.STEP_TERMINATED])
         assert found[0].reason == reason, found[0]
         return found[0].at
@@ -115,7 +115,7 @@ class Place:
             self._wait_for(run_id)
 
     def _wait_for(self, run_id: str) -> None:
-        look = patiently(lambda: self.source.get(run_id))
+        look = retry_unreachable(lambda: self.source.get(run_id))
         _until(lambda: look().completed_at)
 
 

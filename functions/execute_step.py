@@ -12,13 +12,13 @@ Story:     leasehold.services.execute_step.
 import flask
 import functions_framework
 
+from leasehold.web.engine_provider import EngineProvider
 from leasehold.web.execute_step import answer_task
-from leasehold.web.opening import Opening
 
-opening = Opening()  # a wrong setting or catalog fails here, at cold start
+provider = EngineProvider()  # a wrong setting or catalog fails here, at cold start
 
 
 @functions_framework.http
 def execute_step(request: flask.Request) -> flask.Response:
     """Run the attempt that the task names."""
-    return answer_task(opening, request)
+    return answer_task(provider, request)

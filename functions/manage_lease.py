@@ -11,13 +11,13 @@ Story:     leasehold.services.claim_step, leasehold.services.manage_lease.
 import flask
 import functions_framework
 
+from leasehold.web.engine_provider import EngineProvider
 from leasehold.web.manage_lease import answer_lease
-from leasehold.web.opening import Opening
 
-opening = Opening()  # a wrong setting or catalog fails here, at cold start
+provider = EngineProvider()  # a wrong setting or catalog fails here, at cold start
 
 
 @functions_framework.http
 def manage_lease(request: flask.Request) -> flask.Response:
     """Answer one request."""
-    return answer_lease(opening, request)
+    return answer_lease(provider, request)

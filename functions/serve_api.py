@@ -13,12 +13,12 @@ import flask
 import functions_framework
 
 from leasehold.web.api import answer_api
-from leasehold.web.opening import Opening
+from leasehold.web.engine_provider import EngineProvider
 
-opening = Opening()  # a wrong setting or catalog fails here, at cold start
+provider = EngineProvider()  # a wrong setting or catalog fails here, at cold start
 
 
 @functions_framework.http
 def serve_api(request: flask.Request) -> flask.Response:
     """Answer one request."""
-    return answer_api(opening, request)
+    return answer_api(provider, request)

@@ -11,13 +11,13 @@ Story:     leasehold.services.sweep.
 import flask
 import functions_framework
 
-from leasehold.web.opening import Opening
+from leasehold.web.engine_provider import EngineProvider
 from leasehold.web.sweep import answer_sweep
 
-opening = Opening()  # a wrong setting or catalog fails here, at cold start
+provider = EngineProvider()  # a wrong setting or catalog fails here, at cold start
 
 
 @functions_framework.http
 def sweep_dead_letters(request: flask.Request) -> flask.Response:
     """Sweep once."""
-    return answer_sweep(opening, request)
+    return answer_sweep(provider, request)

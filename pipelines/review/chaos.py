@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final, Self
 
 from leasehold import LeaseholdError
-from leasehold.console.sources import Source, patiently
+from leasehold.console.sources import Source, retry_unreachable
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.worker.holder import holder_name, host_name
@@ -73,8 +73,8 @@ class Chaos:
 
     def __init__(self, server: Source, run_id: str, tell: Callable[[str], None]) -> None:
         self.hits: list[Hit] = []
-        self._look = patiently(partial(server.get, run_id))
-        self._trace = patiently(partial(server.trace, run_id))
+        self._look = retry_unreachable(partial(server.get, run_id))
+        self._trace = retry_unreachable(partial(server.trace, run_id))
         self._now = server.now
         self._tell = tell
         self._over = threading.Event()

@@ -21,7 +21,7 @@ from leasehold import LeaseholdError, PermanentError
 from leasehold.console.ending import result_of
 from leasehold.console.sources import ServerSource
 from leasehold.console.starting import wait_for
-from leasehold.devserver.children import free_port
+from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
 from leasehold.services.read_runs import RunFilter

@@ -13,10 +13,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from leasehold.adapters.absent import AbsentArtifacts, AbsentDocuments
 from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.factory import open_artifacts, open_documents, open_tasks
 from leasehold.adapters.in_process_tasks import InProcessTasks
-from leasehold.adapters.opening import open_artifacts, open_documents, open_tasks
+from leasehold.adapters.null_stores import AbsentArtifacts, AbsentDocuments
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.retry import Backoff
@@ -25,8 +25,8 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
 from leasehold.ports.task_queue import TaskQueue
+from leasehold.registry.effective_settings import effective_settings
 from leasehold.registry.gates import NO_GATES
-from leasehold.registry.in_force import settings_in_force
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 from leasehold.registry.settings import SETTINGS, read_settings
@@ -67,7 +67,7 @@ def boot(
     catalog: Catalog | None = None,
     clock: Clock | None = None,
     observe: Callable[[Change], None] = lambda _: None,
-    goes_on: Callable[[], bool] = lambda: False,
+    may_continue: Callable[[], bool] = lambda: False,
     documents: Documents | None = None,
     tasks: TaskQueue | None = None,
     warn: Callable[[str], object] = _LOG.warning,
@@ -82,13 +82,13 @@ def boot(
         catalog: what to run, in place of LEASEHOLD_CATALOG.
         clock: in place of the machine's.
         observe: told of each change.
-        goes_on: whether a worker that hands a step off may take the next one at once.
+        may_continue: whether a worker that hands a step off may take the next one at once.
         documents: in place of the store of LEASEHOLD_STORE.
         tasks: in place of the queue of LEASEHOLD_TASKS.
         warn: told once of each override and threshold that is refused.
         report: told of dead letters and refused outputs, as facts.
         absent: on stores that hold nothing and keep nothing, in place of those of the settings:
-            to read what is not there yet without making it, and to rehearse a start.
+            to read what is not there yet without making it, and to preview a start.
 
     Raises:
         SettingError, CatalogError, and the errors of the registries: nothing was written.
@@ -117,7 +117,7 @@ def boot(
         rules=rules,
         holder=holder_name(host_name(), os.getpid()),
         observe=observe,
-        goes_on=goes_on,
+        may_continue=may_continue,
         log=without_repeats(_LOG.warning, clock),
         report=report,
     )
@@ -183,7 +183,7 @@ def rules_of(
         entry = catalog.steps.get(step_type)
         if entry is None:
             return None
-        settings_now = settings_in_force(
+        settings_now = effective_settings(
             entry,
             environ,
             max_retries=settings["PIPELINE_MAX_RETRIES"],

@@ -36,7 +36,7 @@ from leasehold.services.adopt_runs import (
     take_up_dispatched,
 )
 from leasehold.services.engine import Engine
-from leasehold.services.execute_step import Hint, execute_step, work_on
+from leasehold.services.execute_step import Hint, execute_step, run_steps
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.reporting import Facts
 from leasehold.services.shut_down import GRACE_S, shut_down
@@ -106,7 +106,7 @@ class InProcessEngine:
             observe=self._observe,
             warn=warn or _LOG.warning,
             report=report,
-            goes_on=lambda: not self._closing.is_set(),
+            may_continue=lambda: not self._closing.is_set(),
         )
         self.engine: Engine = self._bundle.engine
         self._width = max(1, workers)
@@ -154,7 +154,7 @@ class InProcessEngine:
         """
         begun = begin(self.engine, StartRequest(pipeline, input), eager=True)
         with self._telling_interrupts():
-            return work_on(self.engine, begun).manifest
+            return run_steps(self.engine, begun).manifest
 
     def adopt(self, run_id: str) -> None:
         """Take up a run where another process left it.

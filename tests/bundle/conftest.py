@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.devserver.children import free_port
+from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 
 ROOT = Path(__file__).parents[2]

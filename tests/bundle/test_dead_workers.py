@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from leasehold.adapters.clock import SystemClock
-from leasehold.devserver.children import free_port
 from leasehold.devserver.cloud_tasks import HttpTask
+from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from tests.bundle.conftest import Api, calls, settings, until
 

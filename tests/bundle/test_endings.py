@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.adapters.clock import SystemClock
-from leasehold.devserver.children import Function, free_port
+from leasehold.devserver.function_processes import Function, free_port
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent
 from leasehold.services.read_runs import get_run, timeline_of

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.devserver.children import free_port
+from leasehold.devserver.function_processes import free_port
 from leasehold.worker.holder import host_name
 from tests.bundle.conftest import ROOT, Begin, calls, settings, until
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.devserver.children import free_port
+from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from tests.bundle.conftest import Api, calls, settings, until
 

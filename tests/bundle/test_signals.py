@@ -20,8 +20,8 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.bootstrap import Bundle, boot
-from leasehold.devserver.children import Child, Function, entry_folder, free_port
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
+from leasehold.devserver.function_processes import Child, Function, entry_folder, free_port
 from leasehold.devserver.server import DevOptions, DevServer, settings_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent

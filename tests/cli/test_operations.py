@@ -71,11 +71,11 @@ def losing() -> list[str]:
 def server(engine: Engine, losing: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The runs API over the same store, which can import the handlers; its address."""
     monkeypatch.setitem(sys.modules, "shop", shop)
-    app, opening = flask.Flask(__name__), SimpleNamespace(engine=engine)
+    app, provider = flask.Flask(__name__), SimpleNamespace(engine=engine)
 
     @app.route("/<path:_>", methods=["GET", "POST"])
     def answer(_: str) -> flask.Response:
-        answer = answer_api(opening, flask.request)
+        answer = answer_api(provider, flask.request)
         if flask.request.path in losing:
             losing.remove(flask.request.path)
             flask.request.environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)

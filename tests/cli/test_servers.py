@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.console.sources import ServerSource, patiently
+from leasehold.console.sources import ServerSource, retry_unreachable
 from leasehold.errors import InvalidRequestError, ServerRefusedError, ServerUnreachableError
 from leasehold.services.read_runs import RunFilter
 
@@ -71,6 +71,6 @@ def test_who_waits_bears_a_server_that_is_away_for_a_moment(answering: Answering
     away = (503, {"error": {"message": "the store does not answer"}})
     url = answering(away, away, (200, {"runs": [], "nextPageToken": None}))
 
-    page = patiently(lambda: look(url))()
+    page = retry_unreachable(lambda: look(url))()
 
     assert page.runs == []

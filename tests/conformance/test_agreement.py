@@ -20,6 +20,7 @@ from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.explanation import waiting
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import (
     Block,
@@ -32,7 +33,6 @@ from leasehold.domain.manifest import (
 )
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.task import dispatch_task
-from leasehold.domain.waiting import waiting
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.audit import audit
 from leasehold.services.engine import Engine
@@ -234,7 +234,7 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> Rules:
 
 def attended(run: Manifest, at: datetime, rules: Rules, *, in_queue: bool) -> Change:
     generation = run.dispatch.generation
-    return lifecycle.attend(run, at, rules=rules, generation=generation, in_queue=in_queue)
+    return lifecycle.on_alarm(run, at, rules=rules, generation=generation, in_queue=in_queue)
 
 
 def repaired(run: Manifest, rules: Rules, *, in_queue: bool) -> Change:

@@ -15,10 +15,10 @@ from leasehold.domain.lease import Fence
 from leasehold.errors import LeaseHeldError, LeaseLostError, NothingToClaimError
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
-from leasehold.services.claim_step import Claimed, acquire_run, claim_step
+from leasehold.services.claim_step import ClaimedStep, acquire_run, claim_step
 from leasehold.services.engine import Engine
 from leasehold.services.manage_lease import (
-    Shown,
+    LeaseCredentials,
     complete_step,
     release_step,
     renew_lease,
@@ -51,10 +51,10 @@ def start(engine: Engine, unique: str) -> Callable[[], str]:
     return lambda: start_run(engine, StartRequest(unique, {"n": 1})).manifest.run_id
 
 
-def shown(claimed: Claimed) -> Shown:
+def shown(claimed: ClaimedStep) -> LeaseCredentials:
     run = claimed.manifest
     assert run.lease is not None
-    return Shown(run.run_id, Fence(run.lease.lease_id, run.fencing_token))
+    return LeaseCredentials(run.run_id, Fence(run.lease.lease_id, run.fencing_token))
 
 
 def test_claims_come_in_the_order_of_the_starts(
@@ -76,7 +76,7 @@ def test_of_many_that_claim_at_once_each_run_goes_to_one(
     how_many, workers = (6, 2) if kind == "firestore" else (24, 8)
     runs = {start() for _ in range(how_many)}
 
-    def claim_all(worker: int) -> list[Claimed]:
+    def claim_all(worker: int) -> list[ClaimedStep]:
         claimed = []
         while True:
             try:
@@ -99,7 +99,7 @@ def test_of_many_that_want_one_run_one_gets_it(
     run_id = start()
     workers = 2 if kind == "firestore" else 8
 
-    def acquire(worker: int) -> Claimed | None:
+    def acquire(worker: int) -> ClaimedStep | None:
         try:
             return acquire_run(engine, run_id, f"vm-{worker}")
         except LeaseHeldError:

@@ -31,8 +31,9 @@ from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, on_run
 from leasehold.domain.document import Write
+from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.lease import Fence
-from leasehold.domain.lifecycle import NewRun, Operation, OperationRequest
+from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import (
     Block,
     ErrorRecord,
@@ -43,7 +44,6 @@ from leasehold.domain.manifest import (
 )
 from leasehold.domain.status import DeadLetterReason
 from leasehold.domain.task import dispatch_task
-from leasehold.domain.verdict import Verdict
 from leasehold.errors import (
     LeaseholdError,
     LeaseLostError,
@@ -57,7 +57,7 @@ from leasehold.services.claim_step import acquire_run
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.execute_step import arrive as ask_for_the_lease
-from leasehold.services.manage_lease import Shown, release_step
+from leasehold.services.manage_lease import LeaseCredentials, release_step
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
@@ -516,7 +516,9 @@ def test_a_deploy_and_an_outage_give_no_run_up_and_a_second_outage_does(world: W
     ask_for_the_lease(world.engine, Hint(run_id, 1))
     run = world.run(run_id)
     assert run.lease is not None
-    release_step(world.engine, Shown(run_id, Fence(run.lease.lease_id, run.fencing_token)))
+    release_step(
+        world.engine, LeaseCredentials(run_id, Fence(run.lease.lease_id, run.fencing_token))
+    )
     states = []
 
     for _ in range(2):
@@ -606,7 +608,7 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
     rules: dict[str, Any] = {"rules": engine.rules}
     fence = rules | {"fence": Fence("lease-1", run.fencing_token)}
     words = rules | {"actor": "ada", "reason": "why not"}
-    approval = OperationRequest("call-1", Operation.APPROVE, "ada")
+    approval = BoundOperation("call-1", Operation.APPROVE, "ada")
     lease = rules | {"lease_id": "lease-9", "holder": "host-b"}
     task = rules | {"generation": run.dispatch.generation, "in_queue": False}
     error = ErrorRecord(type="E", code="c", message="m")
@@ -651,7 +653,7 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
             partial(lifecycle.not_created, **rules, generation=1, lost=0),
             "duplicate",
         ),
-        "attend": (partial(lifecycle.attend, **task), "duplicate"),
+        "on_alarm": (partial(lifecycle.on_alarm, **task), "duplicate"),
         "repair": (partial(lifecycle.repair, **task), "duplicate"),
         "dead_letter": (
             lambda m, now: lifecycle.dead_letter(m, now, engine.rules, never),
@@ -676,7 +678,7 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
 
 #: What the lifecycle exports that is no transition on a run; `recreate` has a test of its own.
 NO_TRANSITIONS: Final = {
-    "ALLOWED", "Breach", "NewRun", "Operation", "OperationRequest", "breaches", "check_again",
+    "ALLOWED", "Breach", "NewRun", "Operation", "BoundOperation", "breaches", "check_again",
     "check_allowed", "decisions", "first_time", "is_allowed", "recreate", "repeat_of",
 }  # fmt: skip
 
@@ -782,10 +784,10 @@ def test_a_sweep_that_read_before_a_worker_came_changes_nothing(world: World) ->
     seen = world.engine.documents.get(run_ref(run_id))
     assert seen is not None
     world.write(run_id, lambda run: run.with_(dispatch=run.dispatch.with_(generation=2)))
-    attend = partial(lifecycle.attend, rules=world.engine.rules, generation=1, in_queue=False)
+    on_alarm = partial(lifecycle.on_alarm, rules=world.engine.rules, generation=1, in_queue=False)
 
     with pytest.raises(VersionConflictError):
-        world.engine.documents.transact(run_ref(run_id), on_run(run_id, attend), if_version=seen)
+        world.engine.documents.transact(run_ref(run_id), on_run(run_id, on_alarm), if_version=seen)
 
 
 # -- what it costs, and what is in its queue -----------------------------------------------------

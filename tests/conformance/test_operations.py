@@ -22,8 +22,9 @@ import pytest
 
 from leasehold.bootstrap import Bundle, boot
 from leasehold.domain import lifecycle
-from leasehold.domain.change import Change, on_run, owed_tasks, with_waits
+from leasehold.domain.change import Change, on_run, owed_tasks, with_index_fields
 from leasehold.domain.document import Write
+from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import (
     Block,
@@ -36,7 +37,6 @@ from leasehold.domain.manifest import (
 )
 from leasehold.domain.status import DeadLetterReason
 from leasehold.domain.task import Task
-from leasehold.domain.verdict import Verdict
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog
@@ -187,7 +187,7 @@ def lay_over(service: Service, run_id: str, overlay: str) -> None:
         def written(document: Any, now: datetime) -> Write[None]:
             run = manifest_of(run_id, document).with_(**{field: True})
             grace = service.bundle.engine.rules.grace
-            return Write(None, to_document(with_waits(run, grace)))
+            return Write(None, to_document(with_index_fields(run, grace)))
 
         service.bundle.engine.documents.transact(run_ref(run_id), written)
     elif overlay == "dead-lettered":

@@ -19,8 +19,8 @@ from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.claim_step import acquire_run
 from leasehold.services.engine import Engine
-from leasehold.services.manage_lease import Shown, complete_step, release_step
-from leasehold.services.operate import Asked, Operation, operate
+from leasehold.services.manage_lease import LeaseCredentials, complete_step, release_step
+from leasehold.services.operate import Operation, OperationRequest, operate
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 
@@ -47,10 +47,10 @@ def begin(engine: Engine, key: str) -> str:
     return start_run(engine, StartRequest("away", {"n": 1}, key)).manifest.run_id
 
 
-def claim(engine: Engine, run_id: str) -> Shown:
+def claim(engine: Engine, run_id: str) -> LeaseCredentials:
     run = acquire_run(engine, run_id, "vm-1").manifest
     assert run.lease is not None
-    return Shown(run_id, Fence(run.lease.lease_id, run.fencing_token))
+    return LeaseCredentials(run_id, Fence(run.lease.lease_id, run.fencing_token))
 
 
 def story(engine: Engine, run_id: str) -> list[str]:
@@ -73,8 +73,8 @@ def test_a_run_that_begins_again_with_its_key_moves(
     assert begin(engine, unique) == deleted
 
     release_step(engine, claim(engine, deleted))
-    operate(engine, deleted, Asked(Operation.PAUSE, "ada"))
-    operate(engine, deleted, Asked(Operation.RESUME, "ada"))
+    operate(engine, deleted, OperationRequest(Operation.PAUSE, "ada"))
+    operate(engine, deleted, OperationRequest(Operation.RESUME, "ada"))
     outcome = complete_step(engine, claim(engine, deleted), "1", "SUCCESS").outcome
 
     assert outcome == "completed"
@@ -94,7 +94,7 @@ def test_a_run_that_begins_again_can_be_cancelled(
 ) -> None:
     begin(engine, unique)
 
-    operate(engine, deleted, Asked(Operation.CANCEL, "ada"))
+    operate(engine, deleted, OperationRequest(Operation.CANCEL, "ada"))
 
     assert get_run(engine, deleted).cancelled
     assert story(engine, deleted) == ["run_started", "run_cancelled"]

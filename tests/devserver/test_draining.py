@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.devserver.children import free_port
-from leasehold.devserver.left_behind import processes
+from leasehold.devserver.function_processes import free_port
+from leasehold.devserver.orphan_processes import processes
 from leasehold.devserver.server import DevOptions, DevServer
 from tests.bundle.conftest import ROOT, Api, settings, until
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from leasehold.devserver.children import free_port
+from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from tests.bundle.conftest import settings
 

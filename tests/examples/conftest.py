@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from examples.remote_worker.catalog import PIPELINES, STEPS
-from leasehold.devserver.children import free_port
+from leasehold.devserver.function_processes import free_port
 from leasehold.testing import InProcessEngine
 from tests.bundle.conftest import ROOT, until
 

@@ -52,7 +52,7 @@ class Function:
     def __init__(self, name: str) -> None:
         app = functions_framework.create_app(name, str(ROOT / "functions" / f"{name}.py"))
         self.client: FlaskClient = app.test_client()
-        self.opening: Any = sys.modules[name].opening
+        self.provider: Any = sys.modules[name].provider
 
     def post(self, path: str = "/", json: Any = None, **options: Any) -> tuple[int, Any]:
         answer = self.client.post(path, json=json, **options)
@@ -66,7 +66,7 @@ class Function:
 def _function(name: str) -> Iterator[Function]:
     function = Function(name)
     yield function
-    function.opening.close()
+    function.provider.close()
     del sys.modules[name]
 
 

@@ -778,7 +778,7 @@ def test_a_queue_that_is_down_is_a_503_and_the_same_call_creates_the_task_later(
     """The output is recorded by then; the task is owed until somebody creates it."""
     engine.start("counts", {})
     lease = claimed(call)
-    queue = manage_lease.opening.engine.tasks
+    queue = manage_lease.provider.engine.tasks
     created: list[Any] = []
 
     def create(task: Any) -> None:

@@ -16,7 +16,7 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query
 from leasehold.services.execute_step import Hint, arrive
-from leasehold.services.operate import Asked, operate
+from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.in_process.gated import GATES, PIPELINES, STEPS
@@ -101,7 +101,7 @@ def test_a_run_that_is_let_go_by_another_engine_is_dispatched_once(
     with engine_on(environ, clock) as engine, engine_on(environ, clock) as other:
         run = engine.start("letters", {"n": 1})
         engine.run_until_idle()
-        operate(other.engine, run.run_id, Asked(Operation.APPROVE, "ada"))
+        operate(other.engine, run.run_id, OperationRequest(Operation.APPROVE, "ada"))
         clock.advance(1)
         ran = engine.run_until_idle()
         done = engine.show(run.run_id)
@@ -138,12 +138,12 @@ def test_a_run_that_was_parked_before_a_restart_goes_on_when_it_is_let_go(
         if held_by == "a gate":
             before.run_until_idle()
         else:
-            operate(before.engine, run.run_id, Asked(Operation.PAUSE, "ada"))
+            operate(before.engine, run.run_id, OperationRequest(Operation.PAUSE, "ada"))
 
     with engine_on(environ, clock) as after, engine_on(environ, clock) as other:
         assert after.adopt_all() == 0
         let_go = Operation.APPROVE if held_by == "a gate" else Operation.RESUME
-        operate(other.engine, run.run_id, Asked(let_go, "ada"))
+        operate(other.engine, run.run_id, OperationRequest(let_go, "ada"))
         clock.advance(1)
 
         assert after.run_until_idle() > 0

@@ -16,7 +16,7 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.errors import UnreadableRunError
 from leasehold.services.audit import audit
 from leasehold.services.claim_step import acquire_run
-from leasehold.services.operate import Asked, operate
+from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
@@ -103,7 +103,7 @@ def test_what_is_asked_of_it_is_refused_and_writes_nothing(
         lambda: engine.show(odd),
         lambda: engine.trace(odd),
         lambda: engine.start("three", {"n": 1}, idempotency_key="k"),
-        lambda: operate(engine.engine, odd, Asked(Operation.CANCEL, "me")),
+        lambda: operate(engine.engine, odd, OperationRequest(Operation.CANCEL, "me")),
     ):
         with pytest.raises(UnreadableRunError, match="cannot be read by this version"):
             ask()

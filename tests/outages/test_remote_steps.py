@@ -15,7 +15,7 @@ from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.errors import NothingToClaimError, StoreUnavailableError
 from leasehold.ports.values import MAX_DEPTH
 from leasehold.services.claim_step import acquire_run, claim_step
-from leasehold.services.manage_lease import Shown, complete_step
+from leasehold.services.manage_lease import LeaseCredentials, complete_step
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.functions.conftest import Function
@@ -204,7 +204,7 @@ def test_what_was_loaded_before_the_run_moved_on_is_never_given_out(
     def another_worker_completes_the_step() -> None:
         held = acquire_run(engine.engine, run.run_id, "vm-2").manifest
         assert held.lease is not None
-        shown = Shown(run.run_id, fence_of(held))
+        shown = LeaseCredentials(run.run_id, fence_of(held))
         complete_step(engine.engine, shown, '{"text":"of the other"}', "SUCCESS")
 
     slow = replace(engine.engine, artifacts=Meddling(store.root, another_worker_completes_the_step))

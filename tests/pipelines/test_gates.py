@@ -14,7 +14,7 @@ from leasehold.bootstrap import load_catalog
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.registry.pipelines import Catalog
-from leasehold.services.operate import Asked, operate
+from leasehold.services.operate import OperationRequest, operate
 from leasehold.testing import FrozenClock, InProcessEngine
 from pipelines.review.models import Digest, Point, Summary, Term
 from tests.pipelines.spoiling import GATES, PIPELINES, SPOILS, STEPS
@@ -64,7 +64,7 @@ def blocked(engine: InProcessEngine, run_id: str) -> Manifest:
 
 
 def do(engine: InProcessEngine, operation: Operation, run_id: str) -> Manifest:
-    operate(engine.engine, run_id, Asked(operation, actor="ann"))
+    operate(engine.engine, run_id, OperationRequest(operation, actor="ann"))
     engine.run_until_idle()
     return engine.show(run_id)
 

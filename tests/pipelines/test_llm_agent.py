@@ -17,7 +17,7 @@ import pytest
 
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
-from leasehold.services.operate import Asked, operate
+from leasehold.services.operate import OperationRequest, operate
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.pipelines.model_server import (
     Call,
@@ -462,7 +462,7 @@ def test_a_cancelled_run_waits_for_no_answer(
     with InProcessEngine(workers=1, environ=settings | {"PIPELINE_HEARTBEAT_S": "0.1"}) as engine:
         run_id = engine.start("review", {"folder": str(docs)}).run_id
         assert server.entered.wait(10)
-        operate(engine.engine, run_id, Asked(Operation.CANCEL, actor="ann"))
+        operate(engine.engine, run_id, OperationRequest(Operation.CANCEL, actor="ann"))
         end = time.monotonic() + 10
         while engine.held_runs() and time.monotonic() < end:
             server.released.wait(0.01)

@@ -27,13 +27,13 @@ from hypothesis.stateful import (
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, as_write
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.lease import Fence
-from leasehold.domain.lifecycle.holding import MAX_PHASES
+from leasehold.domain.lifecycle.renewal import MAX_PHASES
 from leasehold.domain.manifest import KeptValue, Manifest, to_document
 from leasehold.domain.status import DeadLetterReason, Outcome, RunStatus
 from leasehold.domain.task import Task
 from leasehold.domain.trace import TraceType
-from leasehold.domain.verdict import Verdict
 from leasehold.errors import (
     InvalidRequestError,
     LeaseHeldError,
@@ -662,9 +662,9 @@ class World(RuleBasedStateMachine):
             self.renew(worker)
 
     def complete_and_go_on(self, worker: Worker) -> None:
-        self.complete(worker, goes_on=True)
+        self.complete(worker, may_continue=True)
 
-    def complete(self, worker: Worker, goes_on: bool = False) -> None:
+    def complete(self, worker: Worker, may_continue: bool = False) -> None:
         run_id, step = worker.run_id, self.runs[worker.run_id].current_step
         output = output_of(worker)
         complete: Transition = partial(
@@ -674,7 +674,7 @@ class World(RuleBasedStateMachine):
             output=KeptValue(text=output),
         )
         next_lease = self.new_id()
-        if goes_on:
+        if may_continue:
             complete = lifecycle.then_arrive(
                 complete, rules=self.in_force, lease_id=next_lease, holder="the same"
             )
@@ -685,7 +685,7 @@ class World(RuleBasedStateMachine):
         if change is not None:
             self.went_on(run_id, step, output)
             if change.manifest.lease is not None:
-                assert goes_on
+                assert may_continue
                 self.leased(run_id, change, next_lease)
 
     def block(self, worker: Worker) -> None:

@@ -16,7 +16,7 @@ from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
-from leasehold.domain.lifecycle import Operation, OperationRequest
+from leasehold.domain.lifecycle import BoundOperation, Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.errors import LeaseholdError, StateChangedError
@@ -31,7 +31,7 @@ class Done:
     """An operation that was done, and what it was answered."""
 
     run_id: str
-    request: OperationRequest
+    request: BoundOperation
     operate: Transition
     outcome: Outcome
 
@@ -60,10 +60,10 @@ class Insistence(World):
     def plain(self, operation: Callable[..., Change]) -> Transition:
         return partial(operation, rules=self.in_force, actor="ada", reason="testing")
 
-    def request_for(self, operation: Callable[..., Change]) -> OperationRequest:
+    def request_for(self, operation: Callable[..., Change]) -> BoundOperation:
         name = getattr(operation, "func", operation).__name__
         call = self.new_id()
-        return OperationRequest(id=call, operation=Operation(name), actor="ada", reason=call)
+        return BoundOperation(id=call, operation=Operation(name), actor="ada", reason=call)
 
     def operate(
         self, run_id: str, operation: Callable[..., Change], allowed: bool, expected: Outcome
@@ -104,7 +104,7 @@ class Insistence(World):
             if request.operation is Operation.RETRY:
                 assert not lifecycle.is_allowed(run, Operation.APPROVE), "no output is dropped"
 
-    def is_undone(self, run: Manifest, request: OperationRequest) -> bool:
+    def is_undone(self, run: Manifest, request: BoundOperation) -> bool:
         return request.operation in UNDONE and lifecycle.is_allowed(run, request.operation)
 
     @rule(then=st.sampled_from(["nothing", "approve", "approve", "retry", "pause"]))

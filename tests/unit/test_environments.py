@@ -14,7 +14,7 @@ import pytest
 
 import leasehold
 import pipelines.review
-from leasehold.devserver.children import Child, Function
+from leasehold.devserver.function_processes import Child, Function
 from leasehold.devserver.server import DevOptions
 from leasehold.testing import InProcessEngine
 

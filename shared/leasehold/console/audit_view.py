@@ -10,7 +10,7 @@ from leasehold.console.exits import DONE, FOUND
 from leasehold.console.opening import to_change
 from leasehold.console.says import say
 from leasehold.console.words import Styled
-from leasehold.services.audit import Audited
+from leasehold.services.audit import AuditResult
 from leasehold.services.audit import audit as audit_runs
 
 _COLUMNS: Final = ("RUN", "BREACH", "REPAIR")
@@ -33,7 +33,7 @@ def audit(*, repair: bool, as_json: bool) -> int:
     return FOUND if left else DONE
 
 
-def _as_json(one: Audited) -> dict[str, Any]:
+def _as_json(one: AuditResult) -> dict[str, Any]:
     breaches: Sequence[dict[str, str]] = [
         {"code": breach.code, "finding": breach.finding, "repair": breach.repair}
         for breach in one.breaches
@@ -41,7 +41,7 @@ def _as_json(one: Audited) -> dict[str, Any]:
     return {"runId": one.run_id, "breaches": breaches, "outcome": one.outcome}
 
 
-def _rows(one: Audited, *, repair: bool) -> Iterator[Row]:
+def _rows(one: AuditResult, *, repair: bool) -> Iterator[Row]:
     """Tell a line a breach: what its repair came to, or would do."""
     for breach in one.breaches:
         told = Styled(breach.repair)

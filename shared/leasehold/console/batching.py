@@ -13,7 +13,7 @@ from leasehold.console.runs_api import RunsApi
 from leasehold.console.who_runs_it import delivers, tell_who_runs_them
 from leasehold.domain.lifecycle import Operation
 from leasehold.services import batch as service
-from leasehold.services.operate import Asked
+from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter
 
 #: A thousand runs, each with a commit of its own.
@@ -43,7 +43,7 @@ def batch(
             "no runs are named; allowed: at least one of --status, --dead-lettered, --pipeline, "
             "--label (--pipeline NAME alone means all runs of a pipeline)."
         )
-    asked = Asked(Operation(action), actor(), reason, from_step=from_step, step=step)
+    asked = OperationRequest(Operation(action), actor(), reason, from_step=from_step, step=step)
     if url is not None:
         done = _there(RunsApi(url), asked, wanted, limit=limit, dry_run=dry_run)
         is_left = False
@@ -61,8 +61,8 @@ def batch(
 
 
 def _there(
-    api: RunsApi, asked: Asked, wanted: RunFilter, *, limit: int, dry_run: bool
-) -> service.Batched:
+    api: RunsApi, asked: OperationRequest, wanted: RunFilter, *, limit: int, dry_run: bool
+) -> service.BatchResult:
     fitting = {
         "status": wanted.status,
         "pipeline": wanted.pipeline,
@@ -82,7 +82,7 @@ def _there(
         body["step"] = asked.step
     _, answer = api.call("/runs:batch", body, headers=actor_header(), timeout=_TIMEOUT_S)
     return api.read(
-        lambda found: service.Batched(
+        lambda found: service.BatchResult(
             found["matched"],
             found["changed"],
             [(run["runId"], run["code"]) for run in found["refused"]],
@@ -91,7 +91,7 @@ def _there(
     )
 
 
-def _tell(done: service.Batched, *, dry_run: bool) -> None:
+def _tell(done: service.BatchResult, *, dry_run: bool) -> None:
     refused = len(done.refused)
     changed = f"{done.matched - refused} would be changed" if dry_run else f"{done.changed} changed"
     answer_line(f"{done.matched} matched, {changed}, {refused} refused")

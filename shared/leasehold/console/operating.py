@@ -33,7 +33,7 @@ def operate(
     input: Any = service.AS_BEFORE,  # noqa: A002 - the word of the API
 ) -> int:
     """Do it; answer with the run afterwards, after a recreate with the new one."""
-    asked = service.Asked(
+    asked = service.OperationRequest(
         Operation(name),
         actor(),
         reason,
@@ -57,7 +57,7 @@ def operate(
     return DONE
 
 
-def _there(api: RunsApi, run_id: str, asked: service.Asked) -> Summary:
+def _there(api: RunsApi, run_id: str, asked: service.OperationRequest) -> Summary:
     given = {
         "reason": asked.reason,
         "fromStep": asked.from_step,

@@ -14,7 +14,7 @@ from leasehold.console.words import Styled
 from leasehold.domain.dispatch import StepSettings
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.services.engine import Engine
-from leasehold.services.in_force import everything_in_force
+from leasehold.services.registry_report import registry_report
 
 _COLUMNS: Final = ("STEP", "HANDLER", "TIMEOUT", "DEADLINE", "RETRIES", "HEARTBEAT")
 
@@ -24,7 +24,7 @@ def registry(*, as_json: bool) -> None:
     with opened(absent=True) as bundle:
         engine = bundle.engine
     if as_json:
-        answer_json(everything_in_force(engine))
+        answer_json(registry_report(engine))
         return
     answer_table(
         _COLUMNS, [_row(entry, _settings(engine, entry)) for entry in engine.catalog.steps]

@@ -146,7 +146,7 @@ class ServerSource:
         return SystemClock().now()
 
 
-def patiently(look: Callable[[], T]) -> Callable[[], T]:
+def retry_unreachable(look: Callable[[], T]) -> Callable[[], T]:
     """Return the look, which bears a server that is away for a moment, as while it restarts."""
 
     def again() -> T:

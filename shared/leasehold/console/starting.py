@@ -17,7 +17,7 @@ from leasehold.console.opening import opened
 from leasehold.console.program import at, shown
 from leasehold.console.running_here import run_here
 from leasehold.console.says import say, warn
-from leasehold.console.sources import ServerSource, Source, StoreSource, patiently
+from leasehold.console.sources import ServerSource, Source, StoreSource, retry_unreachable
 from leasehold.console.start_asked import Start
 from leasehold.console.watch import LOOK_EVERY_S, View, watch
 from leasehold.console.words import Styled, state_of
@@ -103,8 +103,8 @@ def start_there(asked: Start, server: ServerSource) -> int:
 def wait_for(source: Source, run_id: str, *, quiet: bool, url: str | None = None) -> Manifest:
     """Wait until the run rests, whoever works on it."""
     view = View(
-        show=patiently(partial(source.get, run_id)),
-        trace=patiently(partial(source.trace, run_id)),
+        show=retry_unreachable(partial(source.get, run_id)),
+        trace=retry_unreachable(partial(source.trace, run_id)),
         pause=partial(time.sleep, LOOK_EVERY_S),
         now=source.now,
     )

@@ -10,9 +10,9 @@ from leasehold.console.says import say
 from leasehold.console.sources import ServerSource, StoreSource
 from leasehold.console.who_runs_it import command_for
 from leasehold.console.words import one_line
+from leasehold.domain.explanation import waiting
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.waiting import waiting
 from leasehold.worker.holder import host_name, is_gone
 
 

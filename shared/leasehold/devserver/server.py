@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from leasehold.bootstrap import Bundle, boot, load_catalog
-from leasehold.devserver.children import (
+from leasehold.devserver.cloud_tasks import CloudTasksDouble, QueueSettings, RetryConfig
+from leasehold.devserver.cloud_tasks.limits import UNLIMITED
+from leasehold.devserver.crash_detector import CrashDetector
+from leasehold.devserver.function_processes import (
     START_S,
     Child,
     Function,
@@ -22,9 +25,6 @@ from leasehold.devserver.children import (
     entry_folder,
     free_port,
 )
-from leasehold.devserver.cloud_tasks import CloudTasksDouble, QueueSettings, RetryConfig
-from leasehold.devserver.cloud_tasks.limits import UNLIMITED
-from leasehold.devserver.dead_workers import DeadWorkers
 from leasehold.devserver.scheduler import TICK_S, Scheduler
 from leasehold.devserver.server_process import DRAIN_S
 from leasehold.domain.retry import QUEUE_BACKOFF
@@ -108,7 +108,7 @@ class DevServer:
         self.leases_url = leases.url if leases else None
         self.tasks_url = ""  # of what plays Cloud Tasks, once it is started
         self.tasks = tasks or CloudTasksDouble(QUEUES, targets=options.targets)
-        self.dead_workers: DeadWorkers | None = None  # until it is started
+        self.dead_workers: CrashDetector | None = None  # until it is started
         self._functions = (self._execute, sweep, api, *([leases] if leases else []))
         self._folder = entry_folder(function.name for function in self._functions)
         self._environ = settings_of(options, self._execute.url)
@@ -133,7 +133,7 @@ class DevServer:
             child = Child(function, self._folder, self._environ, self._tell)
             self._children.append(child)
             child.start()
-        self.dead_workers = DeadWorkers(
+        self.dead_workers = CrashDetector(
             bundle.engine, is_gone=_is_gone, clear=self._clear, tell=self._tell
         )
         self.tasks.on_dropped(self.dead_workers.notice)

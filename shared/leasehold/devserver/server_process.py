@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from leasehold.devserver.left_behind import kill_left_behind
+from leasehold.devserver.orphan_processes import kill_left_behind
 
 #: How long requests may take to end once a server is told to: Cloud Run, too, kills an instance
 #: 10 s after SIGTERM.

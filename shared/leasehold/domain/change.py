@@ -68,10 +68,10 @@ def change_to(
 ) -> Change:
     """Answer with these fields of the manifest replaced, and what follows from them in order."""
     moved = manifest.with_(**update, updated_at=now, traced=manifest.traced + len(events))
-    return Change(outcome, with_waits(moved, rules.grace), events, created)
+    return Change(outcome, with_index_fields(moved, rules.grace), events, created)
 
 
-def with_waits(manifest: Manifest, grace: timedelta) -> Manifest:
+def with_index_fields(manifest: Manifest, grace: timedelta) -> Manifest:
     """Return the manifest with what stores find it by: its alarm, and whether it can be claimed."""
     return manifest.with_(alarm_at=alarm_for(manifest, grace), claimable=claimable_step(manifest))
 

@@ -17,7 +17,7 @@ from leasehold.domain.status import RunStatus
 from leasehold.domain.task import wake_task
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Query, Range, Snapshot
-from leasehold.services.engine import Engine, follow_up
+from leasehold.services.engine import Engine, publish_owed
 from leasehold.services.read_runs import get_run
 
 _PAGE: Final = 200
@@ -165,4 +165,4 @@ def parked_runs(engine: Engine) -> Iterator[str]:
 def _expire(engine: Engine, run_id: str, lease: Lease) -> Change:
     end = partial(lifecycle.expire, rules=engine.rules, lease_id=lease.lease_id, holder_gone=True)
     committed = engine.documents.transact(run_ref(run_id), on_run(run_id, end))
-    return follow_up(engine, committed.answer)
+    return publish_owed(engine, committed.answer)

@@ -16,15 +16,15 @@ from leasehold.domain.status import Outcome
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.adopt_runs import alarmed
-from leasehold.services.engine import Engine, follow_up
-from leasehold.services.sweep import looked_for
+from leasehold.services.engine import Engine, publish_owed
+from leasehold.services.sweep import task_presence
 
 _PAGE: Final = 200
 _UNREADABLE: Final = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditResult:
     """A run that is not in order.
 
     Args:
@@ -38,7 +38,7 @@ class Audited:
     outcome: Outcome | None = None
 
 
-def audit(engine: Engine, *, repair: bool = False) -> Iterator[Audited]:
+def audit(engine: Engine, *, repair: bool = False) -> Iterator[AuditResult]:
     """Look at every run of the store.
 
     Args:
@@ -51,19 +51,19 @@ def audit(engine: Engine, *, repair: bool = False) -> Iterator[Audited]:
             broken = tuple(lifecycle.breaches(manifest, found.read_at, engine.rules))
         except (UnreadableRunError, ArithmeticError) as error:  # or a time that no calendar has
             said = error.message if isinstance(error, UnreadableRunError) else str(error)
-            yield Audited(found.ref.id, (Breach(_UNREADABLE, said, "None is known."),))
+            yield AuditResult(found.ref.id, (Breach(_UNREADABLE, said, "None is known."),))
             continue
         if broken:
             outcome = _repaired(engine, manifest) if repair else None
-            yield Audited(manifest.run_id, broken, outcome)
+            yield AuditResult(manifest.run_id, broken, outcome)
 
 
 def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
     try:
-        mend = partial(lifecycle.repair, rules=engine.rules, **looked_for(engine, manifest))
+        mend = partial(lifecycle.repair, rules=engine.rules, **task_presence(engine, manifest))
         decide = on_run(manifest.run_id, mend)
         change = engine.documents.transact(run_ref(manifest.run_id), decide).answer
-        return follow_up(engine, change).outcome if change.changed else None
+        return publish_owed(engine, change).outcome if change.changed else None
     except (LeaseholdError, ArithmeticError) as error:
         engine.log(f"run {manifest.run_id} is not repaired: {error}")
         return None

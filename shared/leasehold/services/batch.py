@@ -15,8 +15,8 @@ from leasehold.domain.change import Change
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.errors import InvalidRequestError, LeaseholdError, StateChangedError
-from leasehold.services.engine import Engine, follow_up
-from leasehold.services.operate import Asked, check_words, commit_on, rehearse
+from leasehold.services.engine import Engine, publish_owed
+from leasehold.services.operate import OperationRequest, check_words, commit_on, preview
 from leasehold.services.read_runs import RunFilter, list_runs
 
 MAX_LIMIT: Final = 1000
@@ -26,7 +26,7 @@ _PAGE: Final = 100
 
 
 @dataclass(slots=True)
-class Batched:
+class BatchResult:
     """What a batch came to.
 
     Args:
@@ -41,13 +41,18 @@ class Batched:
 
 
 def batch(
-    engine: Engine, asked: Asked, wanted: RunFilter, *, limit: int, dry_run: bool = False
-) -> Batched:
+    engine: Engine,
+    request: OperationRequest,
+    wanted: RunFilter,
+    *,
+    limit: int,
+    dry_run: bool = False,
+) -> BatchResult:
     """Do what is asked to the runs that fit, newest first.
 
     Args:
         engine: the parts.
-        asked: what is to be done to each.
+        request: what is to be done to each.
         wanted: which runs.
         limit: how many are changed at most. Those that refuse do not count, so that a batch that
             is given again gets on.
@@ -59,16 +64,16 @@ def batch(
         StoreUnavailableError: the batch came to a halt, at the store or at a queue; what was
             changed stands. Give it again.
     """
-    _check(engine, asked, wanted)
-    done = Batched()
-    asked = replace(asked, once=True)
-    for run in _fitting(engine, asked, wanted):
+    _check(engine, request, wanted)
+    done = BatchResult()
+    request = replace(request, once=True)
+    for run in _fitting(engine, request, wanted):
         accepted = done.matched - len(done.refused)
         if accepted == limit or len(done.refused) == MAX_REFUSED:
             break
         done.matched += 1
         try:
-            change = _do(engine, run, asked, dry_run=dry_run)
+            change = _do(engine, run, request, dry_run=dry_run)
         except LeaseholdError as error:
             if error.retryable:
                 raise
@@ -81,34 +86,34 @@ def batch(
     return done
 
 
-def _do(engine: Engine, run: Manifest, asked: Asked, *, dry_run: bool) -> Change:
+def _do(engine: Engine, run: Manifest, request: OperationRequest, *, dry_run: bool) -> Change:
     """Do what is asked to a run as it was listed, or find out what would become of it."""
     if dry_run:
-        return rehearse(engine, run, asked)
-    return follow_up(engine, commit_on(engine, run, asked))
+        return preview(engine, run, request)
+    return publish_owed(engine, commit_on(engine, run, request))
 
 
-def _check(engine: Engine, asked: Asked, wanted: RunFilter) -> None:
-    check_words(asked)
+def _check(engine: Engine, request: OperationRequest, wanted: RunFilter) -> None:
+    check_words(request)
     if wanted == RunFilter():
         allowed = (
             "at least one of status, pipeline, deadLettered, label; "
             '{"pipeline": NAME} fits all runs of a pipeline'
         )
         raise InvalidRequestError(field="filter", value={}, allowed=allowed)
-    step, known = asked.from_step, engine.catalog.steps
+    step, known = request.from_step, engine.catalog.steps
     if step is not None and step not in known:
         allowed = ", ".join(entry.step_type for entry in known)
         raise InvalidRequestError(field="fromStep", value=step, allowed=allowed)
 
 
-def _fitting(engine: Engine, asked: Asked, wanted: RunFilter) -> Iterator[Manifest]:
+def _fitting(engine: Engine, request: OperationRequest, wanted: RunFilter) -> Iterator[Manifest]:
     """Tell the runs that fit; a run is recreated once, so that a repeated batch comes to an end."""
     token: str | None = None
     while True:
         page = list_runs(engine, wanted, limit=_PAGE, page_token=token)
         for run in page.runs:
-            if asked.operation is not Operation.RECREATE or not run.recreated_as:
+            if request.operation is not Operation.RECREATE or not run.recreated_as:
                 yield run
         token = page.next_page_token
         if token is None:

@@ -32,7 +32,7 @@ from leasehold.ports.values import load
 from leasehold.registry.dispatch import REMOTE
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import recorded
-from leasehold.services.manage_lease import Shown, change_run, fail_step, read_run
+from leasehold.services.manage_lease import LeaseCredentials, change_run, fail_step, read_run
 
 #: How many waiting runs are read in one query.
 PAGE: Final = 10
@@ -45,7 +45,7 @@ _LOADS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimedStep:
     """A step that is a worker's now.
 
     Args:
@@ -80,7 +80,7 @@ class _MovedOnError(Exception):
     """What was loaded is not what the step is given now."""
 
 
-def claim_step(engine: Engine, step_type: str, holder: str) -> Claimed:
+def claim_step(engine: Engine, step_type: str, holder: str) -> ClaimedStep:
     """Give the worker the step of this type that waits longest.
 
     One whose values cannot be loaded keeps nobody from those behind it.
@@ -112,7 +112,7 @@ def claim_step(engine: Engine, step_type: str, holder: str) -> Claimed:
     raise NothingToClaimError(problem=f"no step {step_type!r} waits for a worker now")
 
 
-def acquire_run(engine: Engine, run_id: str, holder: str) -> Claimed:
+def acquire_run(engine: Engine, run_id: str, holder: str) -> ClaimedStep:
     """Give the worker the current step of one run, whoever it waits for.
 
     Raises:
@@ -123,7 +123,7 @@ def acquire_run(engine: Engine, run_id: str, holder: str) -> Claimed:
     return _acquire(engine, read_run(engine, run_id), holder)
 
 
-def _acquire(engine: Engine, found: _Found, holder: str) -> Claimed:
+def _acquire(engine: Engine, found: _Found, holder: str) -> ClaimedStep:
     for _ in range(_LOADS):
         run, snapshot = found
         claim = partial(
@@ -153,7 +153,7 @@ def _with(
     return change
 
 
-def _claimed(engine: Engine, change: Change, loaded: _StepValues | None) -> Claimed:
+def _claimed(engine: Engine, change: Change, loaded: _StepValues | None) -> ClaimedStep:
     run = change.manifest
     if change.outcome is Outcome.RETRY_SCHEDULED:  # the attempt before hung
         due = run.dispatch.not_before.isoformat()
@@ -162,7 +162,7 @@ def _claimed(engine: Engine, change: Change, loaded: _StepValues | None) -> Clai
         raise _nothing(run, f"run {run.run_id} was given up: {run.dead_letter_detail}")
     if isinstance(loaded.given, ArtifactNotFoundError):
         raise _given_up(engine, run, loaded.given)
-    return Claimed(run, loaded.given, loaded.partial_results)
+    return ClaimedStep(run, loaded.given, loaded.partial_results)
 
 
 def _values_of(run: Manifest) -> tuple[KeptValue, Checkpoint | None]:
@@ -241,7 +241,7 @@ def _partial_results(engine: Engine, run: Manifest) -> str | None:
 def _given_up(engine: Engine, run: Manifest, lost: ArtifactNotFoundError) -> NothingToClaimError:
     """Give up the run whose value is lost, under the lease that it just got."""
     assert run.lease is not None  # noqa: S101 - it was just given
-    shown = Shown(run.run_id, Fence(run.lease.lease_id, run.fencing_token))
+    shown = LeaseCredentials(run.run_id, Fence(run.lease.lease_id, run.fencing_token))
     ended = fail_step(engine, shown, recorded(lost), permanent=True)
     return _nothing(ended.manifest, f"run {run.run_id} was given up: {lost.message}")
 

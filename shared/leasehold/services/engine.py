@@ -26,7 +26,7 @@ class Engine:
         holder: how leases name this worker.
         log: told in a line what a person should look at.
         report: told of each event that people analyse, as facts for a structured log.
-        goes_on: asked before a hand-off: may this worker take the next step's lease with it?
+        may_continue: asked before a hand-off: may this worker take the next step's lease with it?
     """
 
     documents: Documents
@@ -38,12 +38,12 @@ class Engine:
     rules: Rules
     holder: str
     observe: Callable[[Change], None]
-    goes_on: Callable[[], bool]
+    may_continue: Callable[[], bool]
     log: Callable[[str], object]
     report: Callable[[Facts], object]
 
 
-def follow_up(engine: Engine, change: Change) -> Change:
+def publish_owed(engine: Engine, change: Change) -> Change:
     """Tell of a committed change, and do what it owes.
 
     Raises:
@@ -62,6 +62,6 @@ def tell(engine: Engine, change: Change) -> None:
 
 
 def create_owed(engine: Engine, change: Change) -> None:
-    """Create the tasks that a committed change owes; raises as `follow_up`."""
+    """Create the tasks that a committed change owes; raises as `publish_owed`."""
     for task in change.owed:
         engine.tasks.create(task)

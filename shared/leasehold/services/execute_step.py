@@ -24,7 +24,7 @@ from leasehold.ports.documents import Committed
 from leasehold.ports.step_runner import HeldRun
 from leasehold.ports.values import OUTPUT_BYTES, check_size, digest, keep, load
 from leasehold.registry.dispatch import REMOTE
-from leasehold.services.engine import Engine, follow_up
+from leasehold.services.engine import Engine, publish_owed
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ def execute_step(engine: Engine, hint: Hint) -> Outcome:
         attempt = arrive(engine, hint)
     except UnknownRunError:
         return Outcome.REJECTED
-    return work_on(engine, attempt).outcome
+    return run_steps(engine, attempt).outcome
 
 
-def work_on(engine: Engine, attempt: Committed[Change]) -> Change:
+def run_steps(engine: Engine, attempt: Committed[Change]) -> Change:
     """Follow up on what was committed, and run steps as long as that gave this worker a lease.
 
     Returns:
@@ -60,11 +60,11 @@ def work_on(engine: Engine, attempt: Committed[Change]) -> Change:
     Raises:
         StoreUnavailableError: as `execute_step`.
     """
-    change = follow_up(engine, attempt.answer)
+    change = publish_owed(engine, attempt.answer)
     try:
         while has_lease(change):
             attempt = work(engine, attempt)
-            change = follow_up(engine, attempt.answer)
+            change = publish_owed(engine, attempt.answer)
     except LeaseLostError:  # another attempt has the run now; this one changed nothing
         return replace(change, outcome=Outcome.DUPLICATE, changed=False)
     return change
@@ -100,7 +100,7 @@ def work(engine: Engine, acquired: Committed[Change]) -> Committed[Change]:
     assert acquired.snapshot is not None  # noqa: S101 - a lease was just written
     with engine.runner.hold(acquired.snapshot, acquired.answer.manifest) as held:
         settle = run_attempt(engine, held)
-        if engine.goes_on():
+        if engine.may_continue():
             lease_id = engine.clock.new_id()
             settle = lifecycle.then_arrive(
                 settle, rules=engine.rules, lease_id=lease_id, holder=engine.holder

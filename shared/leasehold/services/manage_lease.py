@@ -29,21 +29,23 @@ from leasehold.errors import InvalidOutputError, LeaseLostError, UnknownRunError
 from leasehold.ports.documents import Snapshot
 from leasehold.ports.values import OUTPUT_BYTES, check_size, digest, keep
 from leasehold.registry.dispatch import REMOTE
-from leasehold.services.engine import Engine, follow_up
+from leasehold.services.engine import Engine, publish_owed
 from leasehold.services.execute_step import settlement, through_gates
 
 _MAX_SHOWN: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class LeaseCredentials:
     """What a worker shows with each call: the run, and the lease on it that it was given."""
 
     run_id: str
     fence: Fence
 
 
-def renew_lease(engine: Engine, shown: Shown, progress: Progress | None = None) -> Change:
+def renew_lease(
+    engine: Engine, shown: LeaseCredentials, progress: Progress | None = None
+) -> Change:
     """Let the lease run on, and note how far the worker is.
 
     Raises:
@@ -54,7 +56,12 @@ def renew_lease(engine: Engine, shown: Shown, progress: Progress | None = None) 
 
 
 def save_checkpoint(
-    engine: Engine, shown: Shown, *, iteration_count: int, phase: str, partial_results: str
+    engine: Engine,
+    shown: LeaseCredentials,
+    *,
+    iteration_count: int,
+    phase: str,
+    partial_results: str,
 ) -> Change:
     """Keep what the worker has so far, JSON text, for whoever has to go on; renew the lease.
 
@@ -78,7 +85,7 @@ def save_checkpoint(
     return change_run(engine, shown.run_id, save)
 
 
-def complete_step(engine: Engine, shown: Shown, output: str, status: str) -> Change:
+def complete_step(engine: Engine, shown: LeaseCredentials, output: str, status: str) -> Change:
     """Record the output, JSON text, and hand off to the next step.
 
     Raises:
@@ -92,14 +99,16 @@ def complete_step(engine: Engine, shown: Shown, output: str, status: str) -> Cha
     )
     run, found = read_run(engine, shown.run_id)
     if not _holds(run, found, shown.fence):  # said before, or lost: the output counts for nothing
-        return follow_up(engine, complete(run, found.read_at, output=KeptValue()))
+        return publish_owed(engine, complete(run, found.read_at, output=KeptValue()))
     _check_output(engine, run, output)
     check_size("output", output, OUTPUT_BYTES)
     result = through_gates(engine, run, Finished(output, status))
     return change_run(engine, shown.run_id, settlement(engine, run, shown.fence, result))
 
 
-def fail_step(engine: Engine, shown: Shown, error: ErrorRecord, *, permanent: bool) -> Change:
+def fail_step(
+    engine: Engine, shown: LeaseCredentials, error: ErrorRecord, *, permanent: bool
+) -> Change:
     """Record why the attempt failed; it is repeated after its backoff, or the run is given up.
 
     Raises:
@@ -110,7 +119,7 @@ def fail_step(engine: Engine, shown: Shown, error: ErrorRecord, *, permanent: bo
     return change_run(engine, shown.run_id, fail)
 
 
-def release_step(engine: Engine, shown: Shown) -> Change:
+def release_step(engine: Engine, shown: LeaseCredentials) -> Change:
     """Give the lease back: another worker may go on at once, and no retry is burnt.
 
     Raises:
@@ -130,7 +139,7 @@ def change_run(
     """Commit the transition, and do what it owes; it raises what each call above does."""
     decide = on_run(run_id, transition)
     committed = engine.documents.transact(_ref(run_id), decide, in_transaction=in_transaction)
-    return follow_up(engine, committed.answer)
+    return publish_owed(engine, committed.answer)
 
 
 def read_run(engine: Engine, run_id: str) -> tuple[Manifest, Snapshot]:

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, on_run
-from leasehold.domain.lifecycle import NewRun, Operation, OperationRequest
+from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import KeptValue, Manifest, run_ref
 from leasehold.errors import AlreadyRecreatedError, InvalidRequestError, StoreUnavailableError
 from leasehold.ports.values import canonical, digest, keep
 from leasehold.registry.pipelines import PipelineEntry
-from leasehold.services.engine import Engine, follow_up
+from leasehold.services.engine import Engine, publish_owed
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import checked_input, checked_labels
 
@@ -25,7 +25,7 @@ AS_BEFORE: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OperationRequest:
     """What a person asks for.
 
     Args:
@@ -52,22 +52,22 @@ class Asked:
     step: str | None = None
 
 
-def operate(engine: Engine, run_id: str, asked: Asked) -> Change:
-    """Do what is asked, as `commit` does; a task that cannot be created is left to the sweep.
+def operate(engine: Engine, run_id: str, request: OperationRequest) -> Change:
+    """Do what is requested, as `commit` does; a task that cannot be created is left to the sweep.
 
     To fail for that would be wrong: asked again, it would be refused, or done twice.
     """
-    change = commit(engine, run_id, asked)
+    change = commit(engine, run_id, request)
     try:
-        return follow_up(engine, change)
+        return publish_owed(engine, change)
     except StoreUnavailableError as error:
         moved = (change.created or change.manifest).run_id
         engine.log(f"run {moved} is recorded; its task is owed and the sweep creates it: {error}")
         return change
 
 
-def commit(engine: Engine, run_id: str, asked: Asked) -> Change:
-    """Do what is asked, if the state of the run allows it; what that owes is the caller's to do.
+def commit(engine: Engine, run_id: str, request: OperationRequest) -> Change:
+    """Do what is requested if the state of the run allows it; the caller does what that owes.
 
     Returns:
         The change; of recreate, `created` is the new run. Of a repeat, nothing is changed and it
@@ -82,70 +82,74 @@ def commit(engine: Engine, run_id: str, asked: Asked) -> Change:
         AlreadyRecreatedError: it was recreated before, and is to be so once.
         StoreUnavailableError: it may have been done or not.
     """
-    check_words(asked)
-    return commit_on(engine, get_run(engine, run_id), asked)
+    check_words(request)
+    return commit_on(engine, get_run(engine, run_id), request)
 
 
-def commit_on(engine: Engine, manifest: Manifest, asked: Asked) -> Change:
+def commit_on(engine: Engine, manifest: Manifest, request: OperationRequest) -> Change:
     """Do what is asked to a run as it was read, as `commit` does."""
-    request = _request(engine, manifest, asked)
-    if first := lifecycle.first_time(manifest, request):
+    bound = _request(engine, manifest, request)
+    if first := lifecycle.first_time(manifest, bound):
         return _with_created(engine, lifecycle.repeat_of(manifest, first))
-    decide = on_run(manifest.run_id, _transition(engine, manifest, asked, request))
+    decide = on_run(manifest.run_id, _transition(engine, manifest, request, bound))
     change = engine.documents.transact(run_ref(manifest.run_id), decide).answer
     return _with_created(engine, change)
 
 
-def rehearse(engine: Engine, manifest: Manifest, asked: Asked) -> Change:
+def preview(engine: Engine, manifest: Manifest, request: OperationRequest) -> Change:
     """Return what would become of a run, or raise as `operate` would; an input would be stored."""
-    request = _request(engine, manifest, asked)
-    if first := lifecycle.first_time(manifest, request):
+    bound = _request(engine, manifest, request)
+    if first := lifecycle.first_time(manifest, bound):
         return lifecycle.repeat_of(manifest, first)
-    return _transition(engine, manifest, asked, request)(manifest, engine.clock.now())
+    return _transition(engine, manifest, request, bound)(manifest, engine.clock.now())
 
 
-def check_words(asked: Asked) -> None:
+def check_words(request: OperationRequest) -> None:
     """Raise InvalidRequestError where actor or reason are not fit for a trace."""
-    for field, text in (("actor", asked.actor), ("reason", asked.reason)):
+    for field, text in (("actor", request.actor), ("reason", request.reason)):
         if len(text) > MAX_WORDS or not text.isprintable():
             allowed = f"at most {MAX_WORDS} printable characters"
             raise InvalidRequestError(field=field, value=text[:MAX_WORDS], allowed=allowed)
 
 
 def _transition(
-    engine: Engine, manifest: Manifest, asked: Asked, request: OperationRequest
+    engine: Engine, manifest: Manifest, request: OperationRequest, bound: BoundOperation
 ) -> Transition:
-    words: dict[str, Any] = {"rules": engine.rules, "actor": asked.actor, "reason": asked.reason}
-    if asked.operation is not Operation.RECREATE:
-        return lifecycle.on_request(request, partial(_PLAIN[asked.operation], **words))
-    new = _new_run(engine, manifest, asked)
+    words: dict[str, Any] = {
+        "rules": engine.rules,
+        "actor": request.actor,
+        "reason": request.reason,
+    }
+    if request.operation is not Operation.RECREATE:
+        return lifecycle.on_request(bound, partial(_PLAIN[request.operation], **words))
+    new = _new_run(engine, manifest, request)
     recreate = partial(
-        lifecycle.recreate, **words, from_step=asked.from_step or new.plan[0], new=new
+        lifecycle.recreate, **words, from_step=request.from_step or new.plan[0], new=new
     )
-    return lifecycle.on_request(request, _once(recreate) if asked.once else recreate)
+    return lifecycle.on_request(bound, _once(recreate) if request.once else recreate)
 
 
-def _request(engine: Engine, manifest: Manifest, asked: Asked) -> OperationRequest:
+def _request(engine: Engine, manifest: Manifest, request: OperationRequest) -> BoundOperation:
     """Return the request; a decision about a block is bound to the block that was read."""
-    decides = asked.operation in (Operation.APPROVE, Operation.RETRY)
-    return OperationRequest(
+    decides = request.operation in (Operation.APPROVE, Operation.RETRY)
+    return BoundOperation(
         id=engine.clock.new_id(),
-        operation=asked.operation,
-        actor=asked.actor,
-        reason=asked.reason,
-        generation=asked.generation,
-        step=asked.step,
+        operation=request.operation,
+        actor=request.actor,
+        reason=request.reason,
+        generation=request.generation,
+        step=request.step,
         read=manifest.dispatch.generation if decides else None,
-        options=_options(asked),
+        options=_options(request),
     )
 
 
-def _options(asked: Asked) -> str:
+def _options(request: OperationRequest) -> str:
     """Return what tells this recreation from any other, as text."""
-    options = {"fromStep": asked.from_step, "labels": asked.labels}
+    options = {"fromStep": request.from_step, "labels": request.labels}
     given = {name: value for name, value in options.items() if value is not None}
-    if asked.input is not AS_BEFORE:
-        given["input"] = asked.input
+    if request.input is not AS_BEFORE:
+        given["input"] = request.input
     try:
         return canonical(given)
     except (ValueError, TypeError, RecursionError):  # an input that is refused once it is checked
@@ -160,9 +164,9 @@ def _with_created(engine: Engine, change: Change) -> Change:
     return replace(change, created=get_run(engine, first.recreated_as))
 
 
-def _new_run(engine: Engine, manifest: Manifest, asked: Asked) -> NewRun:
+def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> NewRun:
     pipeline = engine.catalog.pipeline(manifest.pipeline)
-    labels = manifest.labels if asked.labels is None else checked_labels(asked.labels)
+    labels = manifest.labels if request.labels is None else checked_labels(request.labels)
     new = NewRun(
         run_id=f"r-{engine.clock.new_id()}",
         pipeline=pipeline.name,
@@ -172,16 +176,18 @@ def _new_run(engine: Engine, manifest: Manifest, asked: Asked) -> NewRun:
         nonce=engine.clock.new_id(),
         labels=labels,
     )
-    if asked.input is AS_BEFORE:
+    if request.input is AS_BEFORE:
         return new
-    return _with_input(engine, pipeline, new, asked)
+    return _with_input(engine, pipeline, new, request)
 
 
-def _with_input(engine: Engine, pipeline: PipelineEntry, new: NewRun, asked: Asked) -> NewRun:
-    if asked.from_step not in (None, pipeline.steps[0]):
+def _with_input(
+    engine: Engine, pipeline: PipelineEntry, new: NewRun, request: OperationRequest
+) -> NewRun:
+    if request.from_step not in (None, pipeline.steps[0]):
         allowed = f"an input only where the run begins at its first step, {pipeline.steps[0]}"
-        raise InvalidRequestError(field="fromStep", value=asked.from_step, allowed=allowed)
-    text = checked_input(engine, pipeline, asked.input)
+        raise InvalidRequestError(field="fromStep", value=request.from_step, allowed=allowed)
+    text = checked_input(engine, pipeline, request.input)
     given = digest(text)
     name = f"runs/{new.run_id}/values/input-{given[:16]}.json"
     return replace(new, input=keep(engine.artifacts, text, name), input_digest=given)

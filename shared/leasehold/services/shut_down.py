@@ -9,7 +9,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.status import Termination
 from leasehold.errors import LeaseholdError
 from leasehold.ports.step_runner import HeldRun
-from leasehold.services.engine import Engine, follow_up
+from leasehold.services.engine import Engine, publish_owed
 
 #: How long handlers may take: Cloud Run kills 10 s after SIGTERM, and a release takes its time.
 GRACE_S: Final = 7.0
@@ -45,6 +45,6 @@ def _end(engine: Engine, held: HeldRun, over_at: float) -> None:
         reason=Termination.INSTANCE_SHUTDOWN,
     )
     try:
-        follow_up(engine, held.settle(release).answer)
+        publish_owed(engine, held.settle(release).answer)
     except LeaseholdError as error:  # its alarm is the end of the lease: the sweep takes it up
         engine.log(f"the lease of run {held.manifest.run_id} is not released: {error}")

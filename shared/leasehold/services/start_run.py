@@ -18,7 +18,7 @@ from leasehold.ports.documents import Committed
 from leasehold.ports.values import INLINE_BYTES, INPUT_BYTES, canonical, check_size, digest, keep
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import PipelineEntry
-from leasehold.services.engine import Engine, follow_up
+from leasehold.services.engine import Engine, publish_owed
 
 MAX_KEY: Final = 256
 MAX_LABELS: Final = 16
@@ -49,7 +49,7 @@ def start_run(engine: Engine, request: StartRequest) -> Change:
     """Start the run, or answer with the one that the key started before; see `begin`."""
     change = begin(engine, request).answer
     try:
-        return follow_up(engine, change)
+        return publish_owed(engine, change)
     except StoreUnavailableError as error:
         run_id = change.manifest.run_id
         engine.log(f"run {run_id} is recorded; its task is owed and the sweep creates it: {error}")

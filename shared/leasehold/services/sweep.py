@@ -72,7 +72,7 @@ def sweep(
     return result
 
 
-def looked_for(engine: Engine, manifest: Manifest) -> Look:
+def task_presence(engine: Engine, manifest: Manifest) -> Look:
     """Return whether the task of the run's dispatch is in its queue, and which dispatch it is.
 
     Raises:
@@ -148,7 +148,7 @@ class _Sweep:
             if manifest.dispatch.queue in self._failed:
                 self._unattended.append(manifest.run_id)
             else:
-                yield partial(self._attend, found, manifest, look)
+                yield partial(self._on_alarm, found, manifest, look)
 
     def _is_first(self, kind: str, queue: str) -> bool:
         """Return whether this is the first call of its kind to a queue."""
@@ -156,14 +156,14 @@ class _Sweep:
         self._asked.add((kind, queue))
         return is_first
 
-    def _attend(self, found: Snapshot, manifest: Manifest, look: Look | None) -> None:
+    def _on_alarm(self, found: Snapshot, manifest: Manifest, look: Look | None) -> None:
         """Do what the alarm of a run calls for, on what was found: it is not read again."""
         look = look or self._look(manifest)
         if look is None:
             self._unattended.append(manifest.run_id)
             return
         transition = partial(
-            lifecycle.attend, rules=self._engine.rules, sweep_job_id=self._result.job_id, **look
+            lifecycle.on_alarm, rules=self._engine.rules, sweep_job_id=self._result.job_id, **look
         )
         try:
             change = self._engine.documents.transact(
@@ -185,7 +185,7 @@ class _Sweep:
     def _look(self, manifest: Manifest) -> Look | None:
         """Look for the task of a run; None: its queue does not answer."""
         try:
-            return looked_for(self._engine, manifest)
+            return task_presence(self._engine, manifest)
         except StoreUnavailableError as error:
             self._fail(manifest, error)
             return None

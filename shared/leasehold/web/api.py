@@ -14,13 +14,13 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.summary import summary_of
 from leasehold.errors import InvalidRequestError
-from leasehold.services.in_force import everything_in_force
 from leasehold.services.read_runs import RunFilter, list_runs, read_run, read_timeline
+from leasehold.services.registry_report import registry_report
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.web.answers import answer, guarded, refusal
 from leasehold.web.bodies import drops_rest, json_body
+from leasehold.web.engine_provider import EngineProvider
 from leasehold.web.fields import check_known, labels
-from leasehold.web.opening import Opening
 from leasehold.web.operations import answer_batch, answer_operation
 
 MAX_LIMIT: Final = 500
@@ -52,7 +52,7 @@ _ROUTES: Final = Map(
 
 
 @drops_rest
-def answer_api(opening: Opening, request: flask.Request) -> flask.Response:
+def answer_api(provider: EngineProvider, request: flask.Request) -> flask.Response:
     """Answer a request to the runs API."""
     try:
         endpoint, values = _ROUTES.bind_to_environ(request.environ).match()
@@ -64,12 +64,12 @@ def answer_api(opening: Opening, request: flask.Request) -> flask.Response:
     except HTTPException:
         known = ", ".join(sorted({rule.rule for rule in _ROUTES.iter_rules()}))
         return refusal(404, "not_found", f"{request.path} is not served here; known: {known}.")
-    return guarded(lambda: _ANSWERS[endpoint](opening, request, **values))
+    return guarded(lambda: _ANSWERS[endpoint](provider, request, **values))
 
 
-def start(opening: Opening, request: flask.Request) -> flask.Response:
+def start(provider: EngineProvider, request: flask.Request) -> flask.Response:
     """`POST /runs`: 201 with the summary, 200 with that of the run the key started before."""
-    change = start_run(opening.engine, start_request(json_body(request)))
+    change = start_run(provider.engine, start_request(json_body(request)))
     status = 201 if change.outcome is Outcome.STARTED else 200
     return answer(summary_of(change.manifest), status)
 
@@ -87,7 +87,7 @@ def start_request(body: Mapping[str, Any]) -> StartRequest:
     return StartRequest(pipeline, body.get("input", {}), key, labelled)
 
 
-def list_(opening: Opening, request: flask.Request) -> flask.Response:
+def list_(provider: EngineProvider, request: flask.Request) -> flask.Response:
     """`GET /runs`: the summaries of a page, newest first."""
     asked = request.args
     check_known(asked, _LIST_FIELDS)
@@ -101,28 +101,28 @@ def list_(opening: Opening, request: flask.Request) -> flask.Response:
         label=asked.get("label"),
     )
     limit = _limit(asked.get("limit", "50"))
-    page = list_runs(opening.engine, wanted, limit=limit, page_token=asked.get("pageToken"))
+    page = list_runs(provider.engine, wanted, limit=limit, page_token=asked.get("pageToken"))
     runs = [summary_of(run) for run in page.runs]
     return answer({"runs": runs, "nextPageToken": page.next_page_token})
 
 
-def show(opening: Opening, request: flask.Request, run_id: str) -> flask.Response:  # noqa: ARG001
+def show(provider: EngineProvider, request: flask.Request, run_id: str) -> flask.Response:  # noqa: ARG001
     """`GET /runs/{id}`: the manifest."""
-    return answer(read_run(opening.engine, run_id))
+    return answer(read_run(provider.engine, run_id))
 
 
-def trace(opening: Opening, request: flask.Request, run_id: str) -> flask.Response:  # noqa: ARG001
+def trace(provider: EngineProvider, request: flask.Request, run_id: str) -> flask.Response:  # noqa: ARG001
     """`GET /runs/{id}/trace`: the whole timeline, oldest first."""
-    events = read_timeline(opening.engine, run_id)
+    events = read_timeline(provider.engine, run_id)
     return answer({"events": [event.model_dump(exclude_none=True) for event in events]})
 
 
-def registry(opening: Opening, request: flask.Request) -> flask.Response:  # noqa: ARG001
+def registry(provider: EngineProvider, request: flask.Request) -> flask.Response:  # noqa: ARG001
     """`GET /registry`: what is in force per step type, with the source of each value."""
-    return answer(everything_in_force(opening.engine))
+    return answer(registry_report(provider.engine))
 
 
-def health(opening: Opening, request: flask.Request) -> flask.Response:  # noqa: ARG001
+def health(provider: EngineProvider, request: flask.Request) -> flask.Response:  # noqa: ARG001
     """`GET /health`: the function runs; whether its store answers, other requests tell."""
     return answer({"status": "ok"})
 

@@ -19,7 +19,7 @@ BODY_BYTES: Final = 1024 * 1024 + 64 * 1024
 #: What is not wanted is read in blocks of this size, so that a body of any size takes no memory.
 _BLOCK_BYTES: Final = 64 * 1024
 
-Asked = TypeVar("Asked", bound=Request)
+AnyRequest = TypeVar("AnyRequest", bound=Request)
 Opened = TypeVar("Opened")
 Answered = TypeVar("Answered")
 
@@ -42,8 +42,8 @@ def json_body(request: Request, limit: int = BODY_BYTES) -> Mapping[str, Any]:
 
 
 def drops_rest(
-    answer: Callable[[Opened, Asked], Answered],
-) -> Callable[[Opened, Asked], Answered]:
+    answer: Callable[[Opened, AnyRequest], Answered],
+) -> Callable[[Opened, AnyRequest], Answered]:
     """Have the rest of the body dropped after `answer`, whatever it read of it.
 
     The framework would read the rest whole; and a client that still sends while the connection is
@@ -51,7 +51,7 @@ def drops_rest(
     """
 
     @functools.wraps(answer)
-    def answer_and_drop(opened: Opened, request: Asked) -> Answered:
+    def answer_and_drop(opened: Opened, request: AnyRequest) -> Answered:
         try:
             return answer(opened, request)
         finally:

@@ -14,13 +14,13 @@ from leasehold.errors import InvalidRequestError, LeaseholdError
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.web.answers import answer, refusal, refusal_of
 from leasehold.web.bodies import drops_rest, json_body
-from leasehold.web.opening import SHUTDOWN, Opening
+from leasehold.web.engine_provider import SHUTDOWN, EngineProvider
 
 _LOG: Final = logging.getLogger("leasehold.execute_step")
 
 
 @drops_rest
-def answer_task(opening: Opening, request: flask.Request) -> flask.Response:
+def answer_task(provider: EngineProvider, request: flask.Request) -> flask.Response:
     """Run the attempt that the task names.
 
     2xx ends the task: what was decided is committed and what it owes is enqueued. Anything else
@@ -37,7 +37,7 @@ def answer_task(opening: Opening, request: flask.Request) -> flask.Response:
     except LeaseholdError as error:
         return _rejected(request, error)
     try:
-        outcome = execute_step(opening.engine, hint)
+        outcome = execute_step(provider.engine, hint)
     except Exception as error:  # noqa: BLE001 - logged whole; the task comes again
         _LOG.exception("run %s could not be worked on", hint.run_id)
         code = error.code if isinstance(error, LeaseholdError) else "internal"

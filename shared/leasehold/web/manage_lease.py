@@ -14,10 +14,10 @@ from leasehold.domain.manifest import ErrorRecord, Lease, Progress
 from leasehold.domain.result import OUTPUT_STATUSES
 from leasehold.errors import LeaseHeldError, NothingToClaimError
 from leasehold.ports.values import OUTPUT_BYTES
-from leasehold.services.claim_step import Claimed, acquire_run, claim_step
+from leasehold.services.claim_step import ClaimedStep, acquire_run, claim_step
 from leasehold.services.engine import Engine
 from leasehold.services.manage_lease import (
-    Shown,
+    LeaseCredentials,
     complete_step,
     fail_step,
     release_step,
@@ -26,6 +26,7 @@ from leasehold.services.manage_lease import (
 )
 from leasehold.web.answers import answer, guarded, refusal, refusal_of
 from leasehold.web.bodies import drops_rest, json_body
+from leasehold.web.engine_provider import EngineProvider
 from leasehold.web.fields import (
     check_known,
     flag,
@@ -37,7 +38,6 @@ from leasehold.web.fields import (
     whole,
     word,
 )
-from leasehold.web.opening import Opening
 from leasehold.worker.failures import record_of_report
 
 #: A body may hold the largest output, and what stands around it.
@@ -50,7 +50,7 @@ Body = Mapping[str, Any]
 
 
 @drops_rest
-def answer_lease(opening: Opening, request: flask.Request) -> flask.Response:
+def answer_lease(provider: EngineProvider, request: flask.Request) -> flask.Response:
     """Answer a call of a worker that runs elsewhere."""
     asked = _ANSWERS.get(request.path)
     if asked is None:
@@ -60,7 +60,7 @@ def answer_lease(opening: Opening, request: flask.Request) -> flask.Response:
         refused = refusal(405, "method_not_allowed", f"{request.path} takes POST.")
         refused.headers["Allow"] = "POST"
         return refused
-    return guarded(lambda: asked(opening.engine, json_body(request, BODY_BYTES)))
+    return guarded(lambda: asked(provider.engine, json_body(request, BODY_BYTES)))
 
 
 def claim(engine: Engine, body: Body) -> flask.Response:
@@ -128,7 +128,7 @@ _ANSWERS: Final[Mapping[str, Callable[[Engine, Body], flask.Response]]] = {
 }
 
 
-def _given(call: Callable[[], Claimed]) -> flask.Response:
+def _given(call: Callable[[], ClaimedStep]) -> flask.Response:
     """Answer with the step that was claimed; that there is none is what most claims are told."""
     try:
         claimed = call()
@@ -154,7 +154,7 @@ def _given(call: Callable[[], Claimed]) -> flask.Response:
     )
 
 
-def _resume(claimed: Claimed) -> Body | None:
+def _resume(claimed: ClaimedStep) -> Body | None:
     kept = claimed.manifest.checkpoint
     if kept is None or claimed.partial_results is None:
         return None
@@ -165,10 +165,10 @@ def _resume(claimed: Claimed) -> Body | None:
     }
 
 
-def _shown(body: Body, *further: str) -> Shown:
+def _shown(body: Body, *further: str) -> LeaseCredentials:
     check_known(body, (*_SHOWN, *further))
     run_id, lease_id = text(body, "runId"), word(body, "leaseId")
-    return Shown(run_id, Fence(lease_id, whole(body, "fencingToken", 1)))
+    return LeaseCredentials(run_id, Fence(lease_id, whole(body, "fencingToken", 1)))
 
 
 def _progress(body: Body) -> Progress:

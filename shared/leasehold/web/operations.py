@@ -13,12 +13,12 @@ from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import summary_of
 from leasehold.errors import InvalidRequestError
 from leasehold.services.batch import MAX_LIMIT, batch
-from leasehold.services.operate import AS_BEFORE, MAX_WORDS, Asked, operate
+from leasehold.services.operate import AS_BEFORE, MAX_WORDS, OperationRequest, operate
 from leasehold.services.read_runs import RunFilter
 from leasehold.web.answers import answer
 from leasehold.web.bodies import json_body
+from leasehold.web.engine_provider import EngineProvider
 from leasehold.web.fields import check_known, chosen, flag, labels, part, phrase, text, whole, word
-from leasehold.web.opening import Opening
 
 #: Who asks, in this order: the one that Google signed in, the one that the caller names.
 _SIGNED_IN: Final = "X-Goog-Authenticated-User-Email"
@@ -37,7 +37,7 @@ Body = Mapping[str, Any]
 
 
 def answer_operation(
-    operation: Operation, opening: Opening, request: flask.Request, run_id: str
+    operation: Operation, provider: EngineProvider, request: flask.Request, run_id: str
 ) -> flask.Response:
     """`POST /runs/{id}:pause` and so on: the summary of the run; of `:recreate`, of the new one.
 
@@ -47,11 +47,11 @@ def answer_operation(
     body = json_body(request)
     recreates = operation is Operation.RECREATE
     check_known(body, _RECREATE_FIELDS if recreates else _OPERATION_FIELDS)
-    change = operate(opening.engine, run_id, _asked(operation, request, body))
+    change = operate(provider.engine, run_id, _asked(operation, request, body))
     return answer(summary_of(change.created or change.manifest))
 
 
-def answer_batch(opening: Opening, request: flask.Request) -> flask.Response:
+def answer_batch(provider: EngineProvider, request: flask.Request) -> flask.Response:
     """`POST /runs:batch`: how many runs fit and were changed, and which were refused, and why."""
     body = json_body(request)
     check_known(body, _BATCH_FIELDS)
@@ -60,7 +60,7 @@ def answer_batch(opening: Opening, request: flask.Request) -> flask.Response:
         allowed = "none, but for the action recreate"
         raise InvalidRequestError(field="fromStep", value=str(body["fromStep"]), allowed=allowed)
     done = batch(
-        opening.engine,
+        provider.engine,
         _asked(operation, request, body),
         _filter(part({"filter": {}, **body}, "filter", _FILTER_FIELDS)),
         limit=whole(body, "limit", 1, MAX_LIMIT),
@@ -70,8 +70,8 @@ def answer_batch(opening: Opening, request: flask.Request) -> flask.Response:
     return answer({"matched": done.matched, "changed": done.changed, "refused": refused})
 
 
-def _asked(operation: Operation, request: flask.Request, body: Body) -> Asked:
-    return Asked(
+def _asked(operation: Operation, request: flask.Request, body: Body) -> OperationRequest:
+    return OperationRequest(
         operation,
         actor_of(request.headers),
         phrase(body, "reason", MAX_WORDS),

@@ -7,16 +7,16 @@ import flask
 from leasehold.services.sweep import sweep
 from leasehold.web.answers import answer, guarded, refusal
 from leasehold.web.bodies import drops_rest
-from leasehold.web.opening import Opening
+from leasehold.web.engine_provider import EngineProvider
 
 
 @drops_rest
-def answer_sweep(opening: Opening, request: flask.Request) -> flask.Response:
+def answer_sweep(provider: EngineProvider, request: flask.Request) -> flask.Response:
     """Sweep once; what was done is logged too, because Cloud Scheduler reads no answer."""
     if request.method != "POST":
         return refusal(405, "method_not_allowed", "sweep_dead_letters takes POST.")
-    return guarded(lambda: _swept(opening))
+    return guarded(lambda: _swept(provider))
 
 
-def _swept(opening: Opening) -> flask.Response:
-    return answer(sweep(opening.engine, report=True).counts())
+def _swept(provider: EngineProvider) -> flask.Response:
+    return answer(sweep(provider.engine, report=True).counts())

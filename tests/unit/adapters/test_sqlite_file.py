@@ -304,11 +304,11 @@ def test_close_leaves_no_file_open(documents: SqliteDocuments, path: Path) -> No
 def test_close_waits_for_the_change_of_another_thread(path: Path) -> None:
     """Such as a renewal that is on its way: to close a connection in use ends the process."""
     documents = SqliteDocuments(path, SystemClock())
-    inside, goes_on = threading.Event(), threading.Event()
+    inside, may_continue = threading.Event(), threading.Event()
 
     def decide(_: Document | None, __: datetime) -> Write[None]:
         inside.set()
-        goes_on.wait(60)
+        may_continue.wait(60)
         return Write(None, {"count": 1})
 
     writing = threading.Thread(target=documents.transact, args=(REF, decide))
@@ -318,7 +318,7 @@ def test_close_waits_for_the_change_of_another_thread(path: Path) -> None:
     closing.start()
     closing.join(0.1)
     closed_too_soon = not closing.is_alive()
-    goes_on.set()
+    may_continue.set()
     writing.join(10)
     closing.join(10)
 

@@ -107,7 +107,7 @@ def test_a_full_disk_loses_nothing_and_is_got_over(path: Path) -> None:
     process.start()
     sender.close()
 
-    retryable, stored, refused, goes_on = all_from(receiver)
+    retryable, stored, refused, may_continue = all_from(receiver)
 
     process.join()
     assert process.exitcode == 0
@@ -115,4 +115,4 @@ def test_a_full_disk_loses_nothing_and_is_got_over(path: Path) -> None:
     assert stored
     assert all(stored)
     assert refused is None
-    assert goes_on
+    assert may_continue

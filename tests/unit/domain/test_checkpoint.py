@@ -9,7 +9,7 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
-from leasehold.domain.lifecycle.holding import MAX_PHASES
+from leasehold.domain.lifecycle.renewal import MAX_PHASES
 from leasehold.domain.manifest import Checkpoint, KeptValue, Manifest, PhaseReached
 from leasehold.domain.status import Outcome
 from leasehold.errors import LeaseLostError

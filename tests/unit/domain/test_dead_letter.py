@@ -6,8 +6,8 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.status import DeadLetterReason, Outcome
-from leasehold.domain.verdict import Verdict
 from tests.unit.domain.runs import At, Runs
 
 NEVER = Verdict(DeadLetterReason.NEVER_STARTED, "its tasks ran out")

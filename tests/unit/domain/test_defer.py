@@ -8,10 +8,10 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
+from leasehold.domain.give_up_rules import verdict
 from leasehold.domain.lifecycle import breaches
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus, Termination
-from leasehold.domain.verdict import verdict
 from leasehold.errors import LeaseLostError
 from tests.unit.domain.runs import At, Runs
 

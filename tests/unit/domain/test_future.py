@@ -10,9 +10,9 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.explanation import waiting
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
-from leasehold.domain.waiting import waiting
 from tests.unit.domain.runs import At, Runs
 
 #: Thirty years, of which the store's clock was ahead while the run was written.

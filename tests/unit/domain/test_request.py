@@ -12,7 +12,7 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.lifecycle import Operation, OperationRequest
+from leasehold.domain.lifecycle import BoundOperation, Operation
 from leasehold.domain.manifest import Manifest, manifest_of, to_document
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.errors import NotAllowedError, StateChangedError
@@ -31,7 +31,7 @@ def ask(runs: Runs, rules: Rules, at: At) -> Ask:
         facts: dict[str, Any] = {}
         if operation == "recreate":
             facts = {"from_step": "draft", "new": runs.new(said.pop("run_id", "r-2"))}
-        request = OperationRequest(
+        request = BoundOperation(
             **({"id": next(calls), "operation": Operation(operation)} | words | said)
         )
         transition = getattr(lifecycle, operation)

@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from leasehold import Registry, StepDispatchEntry
-from leasehold.adapters.absent import AbsentDocuments
+from leasehold.adapters.null_stores import AbsentDocuments
 from leasehold.domain.collections import RUNS
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent

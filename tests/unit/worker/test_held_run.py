@@ -49,7 +49,7 @@ class Network(SqliteDocuments):
     def __init__(self, path: Path, clock: FrozenClock) -> None:
         super().__init__(path, clock)
         self.clock = clock
-        self.goes_on = threading.Event()
+        self.may_continue = threading.Event()
         self.hanging = threading.Event()
         self.refused = threading.Semaphore(0)
 
@@ -64,7 +64,7 @@ class Network(SqliteDocuments):
     ) -> Committed[Any]:
         if ref.id == self.hangs:
             self.hanging.set()
-            self.goes_on.wait(60)
+            self.may_continue.wait(60)
         if threading.current_thread() is self.refuses:
             self.refused.release()
             raise StoreUnavailableError(store="the test", problem="it refuses this writer")
@@ -129,7 +129,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         tasks=InProcessTasks(clock),
     )
     yield World(clock, store, bundle)
-    store.goes_on.set()
+    store.may_continue.set()
     bundle.close()
 
 
@@ -342,7 +342,7 @@ def test_a_store_that_hangs_for_one_run_costs_no_other_run_its_lease(world: Worl
         assert lease is not None
         assert (lease.expires_at - world.clock.now()).total_seconds() == 5
         assert not renewed.stop.is_requested
-        world.store.goes_on.set()
+        world.store.may_continue.set()
 
 
 def test_a_handler_that_ignores_its_stop_is_told_lost_once_the_store_says_so(
@@ -442,7 +442,7 @@ def test_a_renewal_on_its_way_ends_before_the_store_is_closed(world: World, tmp_
         closing.start()
         closing.join(0.2)
         closed_too_soon = not closing.is_alive()
-        world.store.goes_on.set()
+        world.store.may_continue.set()
         closing.join(10)
 
     store = SqliteDocuments(tmp_path / "runs.db", world.clock)

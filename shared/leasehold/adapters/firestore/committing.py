@@ -15,7 +15,7 @@ from typing import Any, Generic
 from google.cloud.firestore_v1.types import write as types
 
 from leasehold.adapters.firestore.connection import COMMIT_FIELD, Connection, Found
-from leasehold.adapters.firestore.retrying import AnotherTryError, Tries
+from leasehold.adapters.firestore.retrying import AnotherTryError, RetryBudget
 from leasehold.adapters.firestore.values import (
     encode_fields,
     from_version,
@@ -44,7 +44,7 @@ class Change(Generic[Answer]):
         self,
         connection: Connection,
         clock: Clock,
-        tries: Tries,
+        tries: RetryBudget,
         ref: Ref,
         decide: DecideDocument[Answer],
     ) -> None:

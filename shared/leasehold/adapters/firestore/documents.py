@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from leasehold.adapters.firestore.retrying import DEADLINE_S, Tries
+from leasehold.adapters.firestore.retrying import DEADLINE_S, RetryBudget
 from leasehold.domain.document import Answer, DecideDocument, Ref
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Query, Snapshot
@@ -85,6 +85,6 @@ class FirestoreDocuments:
         """Close the connection of this process; the next call opens it again."""
         self._connection.close()
 
-    def _tries(self, within: float | None = None) -> Tries:
+    def _tries(self, within: float | None = None) -> RetryBudget:
         seconds = self._deadline_s if within is None else min(within, self._deadline_s)
-        return Tries(self._clock, self._connection.name, seconds)
+        return RetryBudget(self._clock, self._connection.name, seconds)

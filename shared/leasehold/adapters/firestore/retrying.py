@@ -34,7 +34,7 @@ class RefusedError(AnotherTryError):
     """A commit was refused, because a document was not as it was thought to be."""
 
 
-class Tries:
+class RetryBudget:
     """The tries of one call.
 
     Args:

@@ -7,12 +7,11 @@ are what people may do.
 """
 
 from leasehold.domain.lifecycle.attempt import arrive
-from leasehold.domain.lifecycle.attend import attend
-from leasehold.domain.lifecycle.claiming import claim
+from leasehold.domain.lifecycle.claim import claim
+from leasehold.domain.lifecycle.dead_letter import dead_letter
 from leasehold.domain.lifecycle.defer import defer, extend_wait
 from leasehold.domain.lifecycle.eager import then_arrive
-from leasehold.domain.lifecycle.ending import dead_letter
-from leasehold.domain.lifecycle.holding import checkpoint, renew
+from leasehold.domain.lifecycle.on_alarm import on_alarm
 from leasehold.domain.lifecycle.operate import (
     ALLOWED,
     Operation,
@@ -27,20 +26,20 @@ from leasehold.domain.lifecycle.operate import (
     retry,
 )
 from leasehold.domain.lifecycle.redispatch import not_created, redispatch
+from leasehold.domain.lifecycle.renewal import checkpoint, renew
 from leasehold.domain.lifecycle.repair import Breach, breaches, repair
-from leasehold.domain.lifecycle.request import OperationRequest, first_time, on_request, repeat_of
+from leasehold.domain.lifecycle.request import BoundOperation, first_time, on_request, repeat_of
 from leasehold.domain.lifecycle.settle import block, complete, expire, fail, release
 from leasehold.domain.lifecycle.start import NewRun, check_again, start
 
 __all__ = [
     "ALLOWED",
+    "BoundOperation",
     "Breach",
     "NewRun",
     "Operation",
-    "OperationRequest",
     "approve",
     "arrive",
-    "attend",
     "block",
     "breaches",
     "cancel",
@@ -58,6 +57,7 @@ __all__ = [
     "first_time",
     "is_allowed",
     "not_created",
+    "on_alarm",
     "on_request",
     "pause",
     "recreate",

@@ -8,14 +8,15 @@ from typing import Final
 
 from leasehold.domain.change import Change, change_to, unchanged
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.give_up_rules import verdict
 from leasehold.domain.lease import lease_for
-from leasehold.domain.lifecycle.ending import (
+from leasehold.domain.lifecycle.dead_letter import (
     counted,
     dead_letter,
     outcome_at_end,
 )
+from leasehold.domain.lifecycle.handoff import block_unknown_step, dispatch_next
 from leasehold.domain.lifecycle.lapse import lapse_of
-from leasehold.domain.lifecycle.moving import block_unknown_step, dispatch_next
 from leasehold.domain.lifecycle.settle import expire, lapsed
 from leasehold.domain.manifest import Lease, Manifest
 from leasehold.domain.status import (
@@ -27,7 +28,6 @@ from leasehold.domain.status import (
 )
 from leasehold.domain.task import dispatch_task, wake_task
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
-from leasehold.domain.verdict import verdict
 
 #: Clocks of a queue and a store differ a little; a hint this early is on time.
 EARLY: Final = timedelta(seconds=2)

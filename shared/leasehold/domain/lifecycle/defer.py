@@ -13,9 +13,9 @@ from typing import Final
 from leasehold.domain.change import Change, change_to, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence, held_lease
-from leasehold.domain.lifecycle.ending import counted
+from leasehold.domain.lifecycle.dead_letter import counted
+from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.lapse import termination
-from leasehold.domain.lifecycle.moving import dispatch_next
 from leasehold.domain.lifecycle.settle import first_answer, settled
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after

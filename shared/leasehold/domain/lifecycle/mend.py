@@ -13,7 +13,7 @@ from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import compute_lease_ttl
 from leasehold.domain.lifecycle.future import time_in_future, with_times_from_now
-from leasehold.domain.lifecycle.moving import dispatch_next
+from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.start import shard_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from leasehold.domain.change import Change, change_to
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.lifecycle.ending import counted
+from leasehold.domain.lifecycle.dead_letter import counted
+from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off
 from leasehold.domain.lifecycle.lapse import lapse_of, termination
-from leasehold.domain.lifecycle.moving import dispatch_next, hand_off
 from leasehold.domain.lifecycle.settle import lapsed
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest, Settlement, StepRecord

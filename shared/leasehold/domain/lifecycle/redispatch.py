@@ -7,12 +7,12 @@ from datetime import datetime
 
 from leasehold.domain.change import Change, change_to, unchanged
 from leasehold.domain.dispatch import Rules, has_moved
-from leasehold.domain.lifecycle.ending import dead_letter
-from leasehold.domain.lifecycle.moving import dispatch_next
+from leasehold.domain.give_up_rules import verdict
+from leasehold.domain.lifecycle.dead_letter import dead_letter
+from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.domain.trace import TraceType, event_of
-from leasehold.domain.verdict import verdict
 
 
 def redispatch(

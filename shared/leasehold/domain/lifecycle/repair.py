@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from leasehold.domain.change import Change, unchanged
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.lifecycle.attend import attend, then_attend
 from leasehold.domain.lifecycle.mend import Breach, flaws, flaws_at, mend, wanted_alarm
+from leasehold.domain.lifecycle.on_alarm import on_alarm, then_on_alarm
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 
@@ -43,7 +43,7 @@ def repair(
     """
     facts: dict[str, Any] = {"rules": rules, "generation": generation, "in_queue": in_queue}
     if found := (*flaws(manifest, rules.grace), *flaws_at(manifest, now)):
-        return then_attend(mend(manifest, now, rules, found), now, **facts)
+        return then_on_alarm(mend(manifest, now, rules, found), now, **facts)
     if any(breaches(manifest, now, rules)):
-        return attend(manifest, now, **facts)
+        return on_alarm(manifest, now, **facts)
     return unchanged(manifest, Outcome.DUPLICATE)

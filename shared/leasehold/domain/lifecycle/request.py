@@ -28,7 +28,7 @@ _ABOUT_AN_OUTPUT: Final = (Operation.APPROVE, Operation.RETRY)
 
 
 @dataclass(frozen=True, slots=True)
-class OperationRequest:
+class BoundOperation:
     """What a person asks for, and what it is meant for.
 
     Args:
@@ -58,7 +58,7 @@ class OperationRequest:
         return hashlib.sha256("\n".join(words).encode()).hexdigest()[:40]
 
 
-def on_request(request: OperationRequest, operate: Transition) -> Transition:
+def on_request(request: BoundOperation, operate: Transition) -> Transition:
     """Return the operation as it was asked for: checked, done and remembered in one commit."""
 
     def requested(manifest: Manifest, now: datetime) -> Change:
@@ -72,7 +72,7 @@ def on_request(request: OperationRequest, operate: Transition) -> Transition:
     return requested
 
 
-def first_time(manifest: Manifest, request: OperationRequest) -> OperationRecord | None:
+def first_time(manifest: Manifest, request: BoundOperation) -> OperationRecord | None:
     """Return when the same was done, where this is a repeat of it; None: it is to be done.
 
     Raises:
@@ -100,7 +100,7 @@ def repeat_of(manifest: Manifest, first: OperationRecord) -> Change:
 
 
 def _repeated(
-    manifest: Manifest, request: OperationRequest, before: OperationRecord | None
+    manifest: Manifest, request: BoundOperation, before: OperationRecord | None
 ) -> OperationRecord | None:
     """Return the first time of what could be done again, or None: it is to be done."""
     keeps = is_allowed(manifest, Operation.APPROVE)  # there is an output to be looked at
@@ -119,7 +119,7 @@ def _repeated(
     raise _state_changed(manifest, request, said, remedy if request.generation else None)
 
 
-def _before(manifest: Manifest, request: OperationRequest) -> OperationRecord | None:
+def _before(manifest: Manifest, request: BoundOperation) -> OperationRecord | None:
     """Return the last time that this request, or one that cannot be told from it, was done."""
     for record in reversed(manifest.operations):
         if record.id == request.id or _is_same(record, request):
@@ -127,7 +127,7 @@ def _before(manifest: Manifest, request: OperationRequest) -> OperationRecord | 
     return None
 
 
-def _is_same(record: OperationRecord, request: OperationRequest) -> bool:
+def _is_same(record: OperationRecord, request: BoundOperation) -> bool:
     return (
         record.digest == request.digest
         and request.generation in (None, record.generation)
@@ -135,7 +135,7 @@ def _is_same(record: OperationRecord, request: OperationRequest) -> bool:
     )
 
 
-def _difference(manifest: Manifest, request: OperationRequest) -> str | None:
+def _difference(manifest: Manifest, request: BoundOperation) -> str | None:
     """Return what the request is meant for that the run is not at, or None."""
     generation = manifest.dispatch.generation
     if request.generation not in (None, generation):
@@ -148,7 +148,7 @@ def _difference(manifest: Manifest, request: OperationRequest) -> str | None:
 
 
 def _state_changed(
-    manifest: Manifest, request: OperationRequest, problem: str, remedy: str | None = None
+    manifest: Manifest, request: BoundOperation, problem: str, remedy: str | None = None
 ) -> StateChangedError:
     generation = manifest.dispatch.generation
     return StateChangedError(
@@ -163,7 +163,7 @@ def _state_changed(
 
 
 def _record(
-    before: Manifest, now: datetime, request: OperationRequest, change: Change
+    before: Manifest, now: datetime, request: BoundOperation, change: Change
 ) -> OperationRecord:
     return OperationRecord(
         id=request.id,

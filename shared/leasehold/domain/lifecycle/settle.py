@@ -12,10 +12,11 @@ from typing import Any
 
 from leasehold.domain.change import Change, change_to, unchanged
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.give_up_rules import verdict
 from leasehold.domain.lease import Fence, held_lease
-from leasehold.domain.lifecycle.ending import counted, dead_letter
+from leasehold.domain.lifecycle.dead_letter import counted, dead_letter
+from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off, under_next_generation
 from leasehold.domain.lifecycle.lapse import Lapse, lapse_of, termination
-from leasehold.domain.lifecycle.moving import dispatch_next, hand_off, under_next_generation
 from leasehold.domain.manifest import (
     Block,
     ErrorRecord,
@@ -34,7 +35,6 @@ from leasehold.domain.status import (
     after,
 )
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
-from leasehold.domain.verdict import verdict
 
 
 def complete(

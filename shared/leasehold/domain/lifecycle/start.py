@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from leasehold.domain.change import Change, unchanged, with_waits
+from leasehold.domain.change import Change, unchanged, with_index_fields
 from leasehold.domain.dispatch import Rules, StepSettings, dispatch_of
 from leasehold.domain.manifest import KeptValue, Manifest, StepRecord
 from leasehold.domain.status import Outcome, RunStatus
@@ -76,7 +76,7 @@ def new_manifest(
         steps=steps,
         recreated_from=new.recreated_from,
     )
-    return with_waits(manifest, rules.grace)
+    return with_index_fields(manifest, rules.grace)
 
 
 def shard_of(run_id: str) -> int:

@@ -9,9 +9,9 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.give_up_rules import Verdict, verdict
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import DeadLetterReason
-from leasehold.domain.verdict import Verdict, verdict
 from tests.unit.domain.runs import At, Runs
 
 

@@ -15,7 +15,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 
 
-def attend(
+def on_alarm(
     manifest: Manifest,
     now: datetime,
     *,
@@ -38,7 +38,7 @@ def attend(
         return unchanged(manifest, Outcome.DUPLICATE)
     if found := tuple(flaws(manifest, rules.grace)):
         mended = mend(manifest, now, rules, found)
-        return then_attend(
+        return then_on_alarm(
             mended,
             now,
             rules=rules,
@@ -62,7 +62,7 @@ def attend(
     )
 
 
-def then_attend(
+def then_on_alarm(
     mended: Change,
     now: datetime,
     *,
@@ -72,7 +72,7 @@ def then_attend(
     sweep_job_id: str | None = None,
 ) -> Change:
     """Follow a repair by what the alarm that it gave calls for, if that is due already."""
-    then = attend(
+    then = on_alarm(
         mended.manifest,
         now,
         rules=rules,

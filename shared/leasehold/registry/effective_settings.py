@@ -13,7 +13,7 @@ _ENTRY: Final = "entry"
 _MAX_DIGITS: Final = 9
 
 
-def settings_in_force(
+def effective_settings(
     entry: StepDispatchEntry,
     environ: Mapping[str, str],
     *,

@@ -9,8 +9,8 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.explanation import Explanation, waiting
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.waiting import Waiting, waiting
 from tests.unit.domain.runs import At, Runs
 
 
@@ -24,7 +24,7 @@ def words(run: Manifest, at: At, second: float, rules: Rules) -> str:
 def test_a_dispatched_step_waits_for_a_worker_to_take_it(runs: Runs, rules: Rules, at: At) -> None:
     found = waiting(runs.pending(), at(1), rules)
 
-    assert found == Waiting(
+    assert found == Explanation(
         what="a worker to take attempt 1 of step draft from queue draft",
         until=at(60),
         then=found.then,
@@ -106,7 +106,7 @@ def test_at_the_end_of_the_window_it_says_what_the_sweep_will_do_a_second_later(
     run = runs.failed()
 
     said = waiting(run, at(20), short)
-    done = lifecycle.attend(run, at(76), rules=short, generation=2, in_queue=False)
+    done = lifecycle.on_alarm(run, at(76), rules=short, generation=2, in_queue=False)
 
     assert said.until == at(75)
     assert said.then is done.outcome

@@ -21,7 +21,7 @@ from leasehold.services.read_runs import get_run
 _LOOKS_S: Final = (0.0, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.4)
 
 
-class DeadWorkers:
+class CrashDetector:
     """Ends the leases of workers that died.
 
     Args:

@@ -7,6 +7,7 @@ from typing import Any
 
 from leasehold.domain.change import Change, change_to, unchanged
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import (
     AttemptEnd,
@@ -16,7 +17,6 @@ from leasehold.domain.status import (
     after,
 )
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
-from leasehold.domain.verdict import Verdict
 
 
 def dead_letter(

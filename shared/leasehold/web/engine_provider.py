@@ -26,7 +26,7 @@ SHUTDOWN: Final = ShutdownCoordinator()
 
 
 @dataclass(slots=True)
-class Opening:
+class EngineProvider:
     """Opens the bundle of the environment once a process.
 
     Raises:

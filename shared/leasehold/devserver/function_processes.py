@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from leasehold.devserver.left_behind import kill_left_behind
+from leasehold.devserver.orphan_processes import kill_left_behind
 from leasehold.devserver.server_process import DRAIN_S, ServerProcess
 from leasehold.errors import SettingError, StoreUnavailableError
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leasehold.devserver.left_behind import Process, kill_left_behind, left_behind, processes
+from leasehold.devserver.orphan_processes import Process, kill_left_behind, left_behind, processes
 
 #: A server with two workers: each starts a process and tells who that is; ended by its input.
 WORKER = """

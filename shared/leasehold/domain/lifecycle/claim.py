@@ -6,11 +6,11 @@ from datetime import datetime
 
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules, has_moved
+from leasehold.domain.give_up_rules import verdict
 from leasehold.domain.lifecycle.attempt import EARLY, acquire, acquired_before, take_over
-from leasehold.domain.lifecycle.ending import dead_letter
+from leasehold.domain.lifecycle.dead_letter import dead_letter
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunEvent, RunStatus
-from leasehold.domain.verdict import verdict
 from leasehold.errors import LeaseHeldError, NothingToClaimError
 
 

@@ -12,15 +12,15 @@ from typing import Final
 
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.lifecycle.attend import attend
 from leasehold.domain.lifecycle.mend import flaws, flaws_at
+from leasehold.domain.lifecycle.on_alarm import on_alarm
 from leasehold.domain.lifecycle.operate import Operation, decisions
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Explanation:
     """What a run waits for.
 
     Args:
@@ -40,7 +40,7 @@ class Waiting:
 
 def waiting(
     manifest: Manifest, now: datetime, rules: Rules, *, holder_gone: bool = False
-) -> Waiting:
+) -> Explanation:
     """Return what the run waits for.
 
     Args:
@@ -50,7 +50,7 @@ def waiting(
         holder_gone: whether the holder of its lease is known to work no more.
     """
     if manifest.is_terminal:
-        return Waiting(None, None, None, f"Run {manifest.run_id} {_ending(manifest)}")
+        return Explanation(None, None, None, f"Run {manifest.run_id} {_ending(manifest)}")
     found = (*flaws(manifest, rules.grace), *flaws_at(manifest, now))
     broken = " ".join(breach.finding for breach in found).rstrip(".")
     what = (
@@ -61,12 +61,12 @@ def waiting(
     until = manifest.alarm_at
     if until is None:
         words = f"Run {manifest.run_id} waits for {what}."
-        return Waiting(what, None, None, words, () if broken else decisions(manifest))
+        return Explanation(what, None, None, words, () if broken else decisions(manifest))
     change = _at(manifest, max(now, until), rules)
     when = f"until {_stamp(until)}" if now < until else f"which was due at {_stamp(until)}"
     then = f"if nothing happens by then, {_then(change)}" if now < until else _then(change)
     words = f"Run {manifest.run_id} waits for {what}, {when}; {then}."
-    return Waiting(what, until, change.outcome, words)
+    return Explanation(what, until, change.outcome, words)
 
 
 def _what(manifest: Manifest, now: datetime, *, holder_gone: bool) -> str:
@@ -122,7 +122,7 @@ def _ending(manifest: Manifest) -> str:
 def _at(manifest: Manifest, when: datetime, rules: Rules) -> Change:
     """Return what the sweep would do at that time, with a task that is lost by then."""
     generation = manifest.dispatch.generation
-    return attend(manifest, when, rules=rules, generation=generation, in_queue=False)
+    return on_alarm(manifest, when, rules=rules, generation=generation, in_queue=False)
 
 
 _THEN: Final[Mapping[Outcome, str]] = {

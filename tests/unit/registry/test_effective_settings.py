@@ -9,7 +9,7 @@ import pytest
 
 from leasehold.domain.dispatch import StepSettings
 from leasehold.registry.dispatch import StepDispatchEntry
-from leasehold.registry.in_force import settings_in_force
+from leasehold.registry.effective_settings import effective_settings
 
 Entry = Callable[..., StepDispatchEntry]
 MINUTE = timedelta(minutes=1)
@@ -17,7 +17,7 @@ TIMEOUT, DEADLINE = "PIPELINE_EXTRACTION_TIMEOUT_MS", "PIPELINE_EXTRACTION_DEADL
 
 
 def test_what_nobody_overrides_is_the_entry_s(entry: Entry) -> None:
-    settings = settings_in_force(entry(), {}, max_retries=5)
+    settings = effective_settings(entry(), {}, max_retries=5)
 
     assert settings == StepSettings(
         step_type="extraction",
@@ -39,7 +39,7 @@ def test_what_nobody_overrides_is_the_entry_s(entry: Entry) -> None:
 
 
 def test_a_variable_goes_over_the_entry_and_is_named_as_the_source(entry: Entry) -> None:
-    settings = settings_in_force(entry(), {TIMEOUT: "1500", DEADLINE: "60"}, max_retries=5)
+    settings = effective_settings(entry(), {TIMEOUT: "1500", DEADLINE: "60"}, max_retries=5)
 
     assert settings.agent_timeout == timedelta(milliseconds=1500)
     assert settings.dispatch_deadline == MINUTE
@@ -49,13 +49,13 @@ def test_a_variable_goes_over_the_entry_and_is_named_as_the_source(entry: Entry)
 
 
 def test_the_entry_s_own_repeats_go_over_the_threshold(entry: Entry) -> None:
-    settings = settings_in_force(entry(max_retries=0), {}, max_retries=5)
+    settings = effective_settings(entry(max_retries=0), {}, max_retries=5)
 
     assert (settings.max_retries, settings.sources["maxRetries"]) == (0, "entry")
 
 
 def test_the_heartbeat_of_the_bundle_goes_over_the_entry_s(entry: Entry) -> None:
-    settings = settings_in_force(entry(), {}, max_retries=5, heartbeat=timedelta(seconds=1))
+    settings = effective_settings(entry(), {}, max_retries=5, heartbeat=timedelta(seconds=1))
 
     assert settings.heartbeat == timedelta(seconds=1)
     assert settings.sources["heartbeat"] == "PIPELINE_HEARTBEAT_S"
@@ -65,7 +65,7 @@ def test_an_entry_without_heartbeat_stays_without(entry: Entry) -> None:
     """Its lease runs to the cap; a beat would make it short."""
     without = entry(heartbeat_interval=None)
 
-    settings = settings_in_force(without, {}, max_retries=5, heartbeat=timedelta(seconds=1))
+    settings = effective_settings(without, {}, max_retries=5, heartbeat=timedelta(seconds=1))
 
     assert (settings.heartbeat, settings.sources["heartbeat"]) == (None, "entry")
 
@@ -73,7 +73,7 @@ def test_an_entry_without_heartbeat_stays_without(entry: Entry) -> None:
 def test_a_step_elsewhere_is_marked(entry: Entry) -> None:
     remote = entry(handler="remote", schedule_to_start=90 * MINUTE)
 
-    settings = settings_in_force(remote, {}, max_retries=5)
+    settings = effective_settings(remote, {}, max_retries=5)
 
     assert (settings.remote, settings.schedule_to_start) == (True, 90 * MINUTE)
 
@@ -85,7 +85,7 @@ def test_a_value_that_is_no_whole_number_is_refused_and_the_entry_applies(
     entry: Entry, text: str
 ) -> None:
     """A run goes on with what is known to work; the sentence is logged and shown."""
-    settings = settings_in_force(entry(), {TIMEOUT: text}, max_retries=5)
+    settings = effective_settings(entry(), {TIMEOUT: text}, max_retries=5)
 
     assert settings.agent_timeout == 10 * MINUTE
     assert settings.sources["agentTimeout"] == "entry"
@@ -165,7 +165,7 @@ def test_values_that_break_the_time_ladder_are_refused_and_the_good_one_kept(
     set_ = {TIMEOUT: timeout, DEADLINE: deadline}
     environ = {name: text for name, text in set_.items() if text is not None}
 
-    settings = settings_in_force(entry(), environ, max_retries=5)
+    settings = effective_settings(entry(), environ, max_retries=5)
 
     assert settings.agent_timeout.total_seconds() == in_force[0]
     assert settings.dispatch_deadline.total_seconds() == in_force[1]
@@ -174,7 +174,7 @@ def test_values_that_break_the_time_ladder_are_refused_and_the_good_one_kept(
 
 def test_two_values_that_only_hold_together_are_both_taken(entry: Entry) -> None:
     """Either alone would break the ladder of the entry."""
-    settings = settings_in_force(entry(), {TIMEOUT: "1000000", DEADLINE: "1200"}, max_retries=5)
+    settings = effective_settings(entry(), {TIMEOUT: "1000000", DEADLINE: "1200"}, max_retries=5)
 
     assert settings.agent_timeout.total_seconds() == 1000
     assert settings.dispatch_deadline.total_seconds() == 1200
@@ -182,7 +182,7 @@ def test_two_values_that_only_hold_together_are_both_taken(entry: Entry) -> None
 
 
 def test_a_value_that_is_no_number_does_not_spoil_the_other(entry: Entry) -> None:
-    settings = settings_in_force(entry(), {TIMEOUT: "soon", DEADLINE: "1200"}, max_retries=5)
+    settings = effective_settings(entry(), {TIMEOUT: "soon", DEADLINE: "1200"}, max_retries=5)
 
     assert settings.dispatch_deadline.total_seconds() == 1200
     assert settings.refused == (

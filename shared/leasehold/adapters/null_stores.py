@@ -1,6 +1,6 @@
 """Stores that are not there: nothing is in them, and what is written to them is gone.
 
-To read a store before anything was written, without making it; and to rehearse a start.
+To read a store before anything was written, without making it; and to preview a start.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from tests.unit.domain.runs import At, Bound, Runs
 
 
 @pytest.fixture
-def attend(rules: Rules) -> Bound:
+def on_alarm(rules: Rules) -> Bound:
     """A sweep that did not find the task of generation 1."""
     return partial(
-        lifecycle.attend, rules=rules, generation=1, in_queue=False, sweep_job_id="sweep-1"
+        lifecycle.on_alarm, rules=rules, generation=1, in_queue=False, sweep_job_id="sweep-1"
     )
 
 
@@ -27,28 +27,28 @@ def attend(rules: Rules) -> Bound:
     ("state", "second"), [("pending", 59.999), ("leased", 29.999), ("failed", 74.999)]
 )
 def test_before_its_alarm_a_run_is_left_alone(
-    runs: Runs, attend: Bound, at: At, state: str, second: float
+    runs: Runs, on_alarm: Bound, at: At, state: str, second: float
 ) -> None:
     run = getattr(runs, state)()
 
-    change = attend(run, at(second), generation=run.dispatch.generation)
+    change = on_alarm(run, at(second), generation=run.dispatch.generation)
 
     assert (change.outcome, change.changed, change.manifest) == (Outcome.DUPLICATE, False, run)
 
 
 @pytest.mark.parametrize("state", ["blocked", "unknown", "completed", "dead_lettered"])
 def test_a_run_without_an_alarm_is_left_alone(
-    runs: Runs, attend: Bound, at: At, state: str
+    runs: Runs, on_alarm: Bound, at: At, state: str
 ) -> None:
-    change = attend(getattr(runs, state)(), at(90_000))
+    change = on_alarm(getattr(runs, state)(), at(90_000))
 
     assert (change.outcome, change.changed) == (Outcome.DUPLICATE, False)
 
 
 def test_an_expired_lease_is_ended_and_the_step_dispatched_again(
-    runs: Runs, attend: Bound, at: At
+    runs: Runs, on_alarm: Bound, at: At
 ) -> None:
-    change = attend(runs.leased(), at(30))
+    change = on_alarm(runs.leased(), at(30))
 
     run = change.manifest
     assert (change.outcome, run.status, run.lease) == (Outcome.EXPIRED, "PENDING", None)
@@ -61,8 +61,8 @@ def test_an_expired_lease_is_ended_and_the_step_dispatched_again(
     assert change.events[1].model_dump()["sweepJobId"] == "sweep-1"
 
 
-def test_an_expired_lease_too_many_gives_the_run_up(runs: Runs, attend: Bound, at: At) -> None:
-    change = attend(runs.leased().with_(interruptions=2), at(30))
+def test_an_expired_lease_too_many_gives_the_run_up(runs: Runs, on_alarm: Bound, at: At) -> None:
+    change = on_alarm(runs.leased().with_(interruptions=2), at(30))
 
     assert change.outcome is Outcome.DEAD_LETTERED
     assert change.manifest.dead_letter_reason == "STUCK_IN_PROGRESS"
@@ -70,8 +70,10 @@ def test_an_expired_lease_too_many_gives_the_run_up(runs: Runs, attend: Bound, a
     assert change.events[1].model_dump()["sweepJobId"] == "sweep-1"
 
 
-def test_a_paused_run_loses_its_expired_lease_and_waits(runs: Runs, attend: Bound, at: At) -> None:
-    change = attend(runs.paused(runs.leased()), at(30))
+def test_a_paused_run_loses_its_expired_lease_and_waits(
+    runs: Runs, on_alarm: Bound, at: At
+) -> None:
+    change = on_alarm(runs.paused(runs.leased()), at(30))
 
     run = change.manifest
     assert (change.outcome, run.paused, run.lease) == (Outcome.EXPIRED, True, None)
@@ -80,21 +82,23 @@ def test_a_paused_run_loses_its_expired_lease_and_waits(runs: Runs, attend: Boun
     assert [told.type for told in change.events] == ["step_terminated"]
 
 
-def test_a_task_that_was_never_created_is_created(runs: Runs, attend: Bound, at: At) -> None:
+def test_a_task_that_was_never_created_is_created(runs: Runs, on_alarm: Bound, at: At) -> None:
     run = runs.pending()
     assert [task.generation for task in owed_tasks(run)] == [1]
 
-    change = attend(run, at(60))
+    change = on_alarm(run, at(60))
 
     assert (change.outcome, change.manifest.dispatch.redispatched) == (Outcome.REDISPATCHED, 1)
     assert [(task.generation, task.not_before) for task in change.owed] == [(2, at(60))]
 
 
-def test_a_task_in_a_paused_queue_is_left_there_for_ever(runs: Runs, attend: Bound, at: At) -> None:
+def test_a_task_in_a_paused_queue_is_left_there_for_ever(
+    runs: Runs, on_alarm: Bound, at: At
+) -> None:
     """A day of sweeps, one a grace: the queue gets no second task, and nothing is given up."""
     run = runs.pending()
     for minute in range(1, 1441):
-        change = attend(run, at(60 * minute), in_queue=True)
+        change = on_alarm(run, at(60 * minute), in_queue=True)
         assert (change.outcome, change.owed, change.events) == (Outcome.PARKED, (), ())
         run = change.manifest
 
@@ -102,10 +106,10 @@ def test_a_task_in_a_paused_queue_is_left_there_for_ever(runs: Runs, attend: Bou
     assert run.alarm_at == at(60 * 1441)
 
 
-def test_tasks_that_are_lost_again_and_again_run_out(runs: Runs, attend: Bound, at: At) -> None:
+def test_tasks_that_are_lost_again_and_again_run_out(runs: Runs, on_alarm: Bound, at: At) -> None:
     run, outcomes = runs.pending(), []
     for generation in (1, 2, 3):
-        change = attend(run, at(60 * generation), generation=generation)
+        change = on_alarm(run, at(60 * generation), generation=generation)
         run = change.manifest
         outcomes.append(change.outcome.value)
 
@@ -115,24 +119,24 @@ def test_tasks_that_are_lost_again_and_again_run_out(runs: Runs, attend: Bound, 
 
 
 def test_a_task_that_is_found_after_two_were_lost_is_not_the_third(
-    runs: Runs, attend: Bound, at: At
+    runs: Runs, on_alarm: Bound, at: At
 ) -> None:
     run = runs.pending()
     for generation in (1, 2):
-        run = attend(run, at(60 * generation), generation=generation).manifest
+        run = on_alarm(run, at(60 * generation), generation=generation).manifest
 
-    change = attend(run, at(180), generation=3, in_queue=True)
+    change = on_alarm(run, at(180), generation=3, in_queue=True)
 
     assert (change.outcome, change.manifest.dispatch.redispatched) == (Outcome.PARKED, 2)
 
 
 def test_a_step_that_changes_hands_loses_no_task_by_it(
-    runs: Runs, elsewhere: Runs, attend: Bound, at: At
+    runs: Runs, elsewhere: Runs, on_alarm: Bound, at: At
 ) -> None:
     """A step for workers elsewhere has no task that could be lost."""
     run = elsewhere.pending()
 
-    run = attend(run, at(600), rules=runs.rules).manifest
+    run = on_alarm(run, at(600), rules=runs.rules).manifest
 
     assert (run.dispatch.remote, run.dispatch.generation) == (False, 2)
     assert run.dispatch.redispatched == 0
@@ -140,53 +144,53 @@ def test_a_step_that_changes_hands_loses_no_task_by_it(
 
 @pytest.mark.parametrize("second", [75, 9000])
 def test_a_step_that_the_deploy_does_not_know_blocks_whenever_it_is_found(
-    runs: Runs, attend: Bound, at: At, second: int
+    runs: Runs, on_alarm: Bound, at: At, second: int
 ) -> None:
     """As for a hint that arrives; a person decides, and no window has passed."""
-    change = attend(runs.failed(), at(second), rules=runs.knowing_nothing(), generation=2)
+    change = on_alarm(runs.failed(), at(second), rules=runs.knowing_nothing(), generation=2)
 
     assert (change.outcome, change.manifest.status) == (Outcome.BLOCKED, "BLOCKED")
 
 
 def test_an_unknown_step_whose_task_waits_is_left_to_the_deploy_that_knows_it(
-    runs: Runs, attend: Bound, at: At
+    runs: Runs, on_alarm: Bound, at: At
 ) -> None:
-    change = attend(runs.pending(), at(60), rules=runs.knowing_nothing(), in_queue=True)
+    change = on_alarm(runs.pending(), at(60), rules=runs.knowing_nothing(), in_queue=True)
 
     assert (change.outcome, change.manifest.status) == (Outcome.PARKED, "PENDING")
 
 
 def test_an_alarm_of_a_shorter_grace_is_set_anew(
-    runs: Runs, rules: Rules, attend: Bound, at: At
+    runs: Runs, rules: Rules, on_alarm: Bound, at: At
 ) -> None:
     """A deploy gave tasks more time: the one that is on its way is not lost."""
     patient = replace(rules, grace=timedelta(seconds=600))
 
-    change = attend(runs.pending(), at(60), rules=patient)
+    change = on_alarm(runs.pending(), at(60), rules=patient)
 
     assert (change.outcome, change.manifest.alarm_at) == (Outcome.PARKED, at(600))
     assert (change.manifest.dispatch.generation, change.events) == (1, ())
 
 
 def test_a_run_that_cannot_be_is_set_right_in_place_of_failing_the_sweep(
-    runs: Runs, attend: Bound, at: At
+    runs: Runs, on_alarm: Bound, at: At
 ) -> None:
     """A transition would be impossible: the sweep would stop there, each time."""
     leased = runs.leased()
     run = runs.pending().with_(lease=leased.lease, alarm_at=at(30))
 
-    change = attend(run, at(30))
+    change = on_alarm(run, at(30))
 
     assert (change.outcome, change.manifest.lease) == (Outcome.REPAIRED, None)
     assert change.manifest.alarm_at == at(60)
 
 
 def test_a_finished_run_with_an_alarm_loses_the_alarm_and_nothing_else(
-    runs: Runs, attend: Bound, at: At
+    runs: Runs, on_alarm: Bound, at: At
 ) -> None:
     run = runs.completed().with_(alarm_at=at(60))
 
-    change = attend(run, at(60), rules=runs.knowing_nothing())
+    change = on_alarm(run, at(60), rules=runs.knowing_nothing())
 
     assert (change.outcome, change.manifest.alarm_at) == (Outcome.REPAIRED, None)
     left = {"alarm_at": at(60), "updated_at": run.updated_at, "traced": run.traced}

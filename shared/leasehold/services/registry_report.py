@@ -11,7 +11,7 @@ from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.services.engine import Engine
 
 
-def everything_in_force(engine: Engine) -> dict[str, Any]:
+def registry_report(engine: Engine) -> dict[str, Any]:
     """Return both registries as JSON values."""
     return {
         "steps": [
