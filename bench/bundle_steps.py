@@ -33,7 +33,12 @@ import urllib3
 from bench.durable_steps import STEPS_A_RUN
 from bench.measuring import Figure, figure, report
 from leasehold.devserver.cloud_tasks import CloudTasksDouble, QueueSettings, RateLimits
-from leasehold.devserver.function_processes import START_S, Child, Function, free_port
+from leasehold.devserver.function_processes import (
+    START_S,
+    Function,
+    FunctionProcesses,
+    free_port,
+)
 from leasehold.devserver.server import DevOptions, DevServer
 
 AT_ONCE: Final = 16
@@ -99,10 +104,12 @@ def _cpu_of(pid: int) -> float:
 def requests_of_the_floor(requests: int) -> float:
     """Return how many requests a second the no-op function answers to as many clients."""
     function = Function("no_op", free_port(), workers=WORKERS)
-    child = Child(function, Path(__file__).parent / "functions", dict(os.environ), print)
-    child.start()
+    processes = FunctionProcesses(
+        function, Path(__file__).parent / "functions", dict(os.environ), print
+    )
+    processes.start()
     try:
-        child.wait_until_ready(time.monotonic() + START_S)
+        processes.wait_until_ready(time.monotonic() + START_S)
         pool = urllib3.PoolManager(maxsize=AT_ONCE, block=True)
 
         def ask() -> None:
@@ -114,8 +121,8 @@ def requests_of_the_floor(requests: int) -> float:
         _in_threads(ask)
         return requests / (time.perf_counter() - began)
     finally:
-        child.ask_to_stop()
-        child.wait_or_kill(time.monotonic() + START_S, at_once=lambda: False)
+        processes.request_stop()
+        processes.wait_or_kill(time.monotonic() + START_S, at_once=lambda: False)
 
 
 def _run_all(url: str, runs: int) -> list[str]:

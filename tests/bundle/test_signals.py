@@ -21,8 +21,13 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.bootstrap import Bundle, boot
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
-from leasehold.devserver.function_processes import Child, Function, entry_folder, free_port
-from leasehold.devserver.server import DevOptions, DevServer, settings_of
+from leasehold.devserver.function_processes import (
+    Function,
+    FunctionProcesses,
+    entry_folder,
+    free_port,
+)
+from leasehold.devserver.server import DevOptions, DevServer, function_environ
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent
 from leasehold.services.engine import Engine
@@ -100,7 +105,7 @@ class Region:
         self.tasks = CloudTasksDouble()
         self.tasks_url = self.tasks.start()
         self.next_ = Function("execute_step", free_port())
-        self.children: list[Child] = []
+        self.processes: list[FunctionProcesses] = []
         self.bundles: list[Bundle] = []
         self._entries = entry_folder(["execute_step"])
         self.add(self.next_)
@@ -108,9 +113,9 @@ class Region:
     def add(self, function: Function, **settings: str) -> Bundle:
         """Start an instance, with these settings; return an engine whose tasks go to it."""
         environ = self.environ(self.next_) | settings
-        child = Child(function, self._entries, environ, print)
-        self.children.append(child)
-        child.start()
+        processes = FunctionProcesses(function, self._entries, environ, print)
+        self.processes.append(processes)
+        processes.start()
         bundle = boot(self.environ(function))
         self.bundles.append(bundle)
         return bundle
@@ -118,18 +123,20 @@ class Region:
     def environ(self, function: Function) -> dict[str, str]:
         environ = settings(self.folder) | {"PIPELINE_LEASE_TTL_S": "30"}
         options = DevOptions(data=self.folder / "data", environ=environ)
-        return settings_of(options, function.url) | {"CLOUD_TASKS_EMULATOR_URL": self.tasks_url}
+        return function_environ(options, function.url) | {
+            "CLOUD_TASKS_EMULATOR_URL": self.tasks_url
+        }
 
     def wait_until_ready(self) -> None:
-        for child in self.children:
-            child.wait_until_ready(time.monotonic() + 30)
+        for processes in self.processes:
+            processes.wait_until_ready(time.monotonic() + 30)
 
     def close(self, *, at_once: bool = False) -> None:
         self.tasks.stop()
-        for child in self.children:
-            child.ask_to_stop()
-        for child in self.children:
-            child.wait_or_kill(time.monotonic() + 5, lambda: at_once)
+        for processes in self.processes:
+            processes.request_stop()
+        for processes in self.processes:
+            processes.wait_or_kill(time.monotonic() + 5, lambda: at_once)
         for bundle in self.bundles:
             bundle.close()
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from leasehold.devserver.function_processes import free_port
-from leasehold.devserver.orphan_processes import processes
+from leasehold.devserver.orphan_processes import running_processes
 from leasehold.devserver.server import DevOptions, DevServer
 from tests.bundle.conftest import ROOT, Api, settings, until
 
@@ -74,7 +74,7 @@ def test_a_second_signal_kills_what_still_runs(tmp_path: Path, number: signal.Si
 
     assert code == 0
     assert took < 5
-    assert not {worker, child} & processes().keys()
+    assert not {worker, child} & running_processes().keys()
     assert log.read_text().splitlines()[-2:] == [
         "stopping: running attempts may end; once more to kill them",
         "killed: what was running goes on at the next start",
@@ -95,7 +95,7 @@ def test_the_queue_takes_tasks_until_the_last_server_ended(tmp_path: Path) -> No
 
         stopping.start()
         until(lambda: is_closed(server.url))  # the other servers have ended
-        answers = get(queue), worker in processes()
+        answers = get(queue), worker in running_processes()
     finally:
         hurry.set()
         if stopping.ident is None:

@@ -10,7 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from leasehold.devserver.orphan_processes import Process, kill_left_behind, left_behind, processes
+from leasehold.devserver.orphan_processes import (
+    Process,
+    kill_orphans,
+    orphans_of,
+    running_processes,
+)
 
 #: A server with two workers: each starts a process and tells who that is; ended by its input.
 WORKER = """
@@ -39,32 +44,32 @@ def table(*rows: Process) -> dict[int, Process]:
 def test_what_descends_from_the_server_is_not_left_behind() -> None:
     running = table(row(1, 0, 1), row(10, 1), row(11, 10), row(12, 11))
 
-    assert left_behind(running, 10) == set()
+    assert orphans_of(running, 10) == set()
 
 
 def test_what_was_given_to_somebody_else_is_left_behind_with_all_below_it() -> None:
     running = table(row(1, 0, 1), row(10, 1), row(11, 10), row(20, 1), row(21, 20))
 
-    assert left_behind(running, 10) == {row(20, 1), row(21, 20)}
+    assert orphans_of(running, 10) == {row(20, 1), row(21, 20)}
 
 
 def test_what_is_of_another_session_is_left_alone() -> None:
     running = table(row(1, 0, 1), row(10, 1), row(20, 1, 20), row(21, 20, 20))
 
-    assert left_behind(running, 10) == set()
+    assert orphans_of(running, 10) == set()
 
 
 def test_all_is_left_behind_where_the_server_is_gone() -> None:
     running = table(row(1, 0, 1), row(11, 1), row(12, 11))
 
-    assert left_behind(running, 10) == {row(11, 1), row(12, 11)}
+    assert orphans_of(running, 10) == {row(11, 1), row(12, 11)}
 
 
 def test_what_names_the_dead_worker_is_left_behind_wherever_it_went() -> None:
     below, away = row(12, 11, holder="dead"), row(20, 1, 20, holder="dead")
     running = table(row(1, 0, 1), row(10, 1), row(11, 10), below, away)
 
-    assert left_behind(running, 10, "dead") == {below, away}
+    assert orphans_of(running, 10, "dead") == {below, away}
 
 
 def test_an_orphan_that_names_a_living_worker_is_not_the_dead_ones() -> None:
@@ -72,15 +77,15 @@ def test_an_orphan_that_names_a_living_worker_is_not_the_dead_ones() -> None:
     nameless, others = row(20, 1), row(21, 1, holder="living")
     running = table(row(1, 0, 1), row(10, 1), row(11, 10), nameless, others)
 
-    assert left_behind(running, 10, "dead") == {nameless}
-    assert left_behind(running, 10) == {nameless, others}  # once the server itself is gone
+    assert orphans_of(running, 10, "dead") == {nameless}
+    assert orphans_of(running, 10) == {nameless, others}  # once the server itself is gone
 
 
 def test_a_table_that_goes_round_in_circles_ends() -> None:
     """/proc is read while it changes."""
     running = table(row(11, 12), row(12, 11))
 
-    assert left_behind(running, 10) == {row(11, 12), row(12, 11)}
+    assert orphans_of(running, 10) == {row(11, 12), row(12, 11)}
 
 
 @pytest.fixture
@@ -102,14 +107,14 @@ def test_only_what_the_dead_worker_started_is_killed(server: subprocess.Popen[st
     assert server.stdout is not None
     dead, left = map(int, server.stdout.readline().split())
     living, kept = map(int, server.stdout.readline().split())
-    assert kill_left_behind(server.pid) == 0
+    assert kill_orphans(server.pid) == 0
 
     os.kill(dead, signal.SIGKILL)
     killed = 0
     while not killed:  # the kernel takes a moment
-        killed = kill_left_behind(server.pid)
+        killed = kill_orphans(server.pid)
 
-    running = processes()
+    running = running_processes()
     assert killed == 1
     assert not {dead, left} & running.keys()
     assert {server.pid, living, kept} <= running.keys()

@@ -378,8 +378,8 @@ def test_a_body_of_any_size_takes_no_memory_and_gets_its_answer(
 def worker_of(server: DevServer, name: str) -> list[Path]:
     """Return what tells of the processes that answer: the double is in this one."""
     masters = {
-        child.function.name: child._servers[-1].pid  # noqa: SLF001 - it is looked at from outside
-        for child in server._children  # noqa: SLF001
+        it.function.name: it._servers[-1].pid  # noqa: SLF001 - it is looked at from outside
+        for it in server._processes  # noqa: SLF001
     }
     if name not in masters:
         return [Path("/proc/self/status")]

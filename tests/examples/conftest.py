@@ -55,7 +55,7 @@ def engine(environ: dict[str, str]) -> Iterator[InProcessEngine]:
 def url(environ: dict[str, str], engine: InProcessEngine, tmp_path: Path) -> Iterator[str]:
     """manage_lease under the real framework's server, as a process."""
     port = free_port()
-    server = "leasehold.devserver.function_server"
+    server = "leasehold.devserver.server_main"
     source = str(ROOT / "functions" / "manage_lease.py")
     where = ["--source", source, "--host", "127.0.0.1", "--port", str(port)]
     with (tmp_path / "server").open("w") as log:

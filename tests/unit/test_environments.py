@@ -14,7 +14,7 @@ import pytest
 
 import leasehold
 import pipelines.review
-from leasehold.devserver.function_processes import Child, Function
+from leasehold.devserver.function_processes import Function, FunctionProcesses
 from leasehold.devserver.server import DevOptions
 from leasehold.testing import InProcessEngine
 
@@ -48,8 +48,8 @@ def test_no_signature_holds_the_environment(name: str) -> None:
 
 def test_help_and_repr_show_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_KEY", FOUND_IN_IT)
-    child = Child(Function("f", 1), Path(), dict(os.environ), print)
+    processes = FunctionProcesses(Function("f", 1), Path(), dict(os.environ), print)
 
     assert FOUND_IN_IT not in pydoc.render_doc(InProcessEngine)
-    assert FOUND_IN_IT not in repr(child)
+    assert FOUND_IN_IT not in repr(processes)
     assert FOUND_IN_IT not in repr(DevOptions())

@@ -1,4 +1,4 @@
-"""The function servers: real processes, started, watched, restarted, and ended with this one."""
+"""The processes of the functions: started, supervised, restarted, and ended with this one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from leasehold.devserver.orphan_processes import kill_left_behind
+from leasehold.devserver.orphan_processes import kill_orphans
 from leasehold.devserver.server_process import DRAIN_S, ServerProcess
 from leasehold.errors import SettingError, StoreUnavailableError
 
-#: A server that needs longer than this to answer at all is not coming.
+#: A server that accepts no request within this time failed to start.
 START_S: Final = 30.0
 #: The wait before a server that died is started again; it doubles while it keeps dying.
 RESTART_S: Final = 0.2
@@ -22,19 +22,19 @@ LONGEST_RESTART_S: Final = 10.0
 
 _HOST: Final = "127.0.0.1"
 _BACKLOG: Final = 2048  # as gunicorn has it
-_LOOK_S: Final = 0.05
-#: A server that drained ends its own workers; this is for one that cannot.
-_LAST_S: Final = 1.0
+_POLL_S: Final = 0.05
+#: A server that drained ends its own workers; this much longer for one that cannot.
+_EXTRA_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function server.
+    """A function that is to be served.
 
     Args:
-        name: the function; its entry file is `functions/{name}.py`.
+        name: its entry file is `functions/{name}.py`.
         port: where it listens, on the loopback interface only.
-        workers: server processes.
+        workers: processes that answer.
         threads: requests at once in each.
     """
 
@@ -50,23 +50,23 @@ class Function:
 
 
 @dataclass(slots=True)
-class Child:
-    """Keeps the server of one function running until it is told to stop.
+class FunctionProcesses:
+    """The server processes of one function, which keep it served until they are to stop.
 
-    The socket is this process's: a caller waits where no server is there, and is not refused. A
-    server that somebody else tells to end is replaced while it drains, as under Cloud Run.
+    The socket is this process's: while no server is there, a caller waits and is not refused. A
+    server that somebody else stops is replaced while it drains, as under Cloud Run.
 
     Args:
         function: what to serve.
         folder: where the entry files are.
         environ: its environment.
-        tell: told in a line what happens to it.
+        report: called with a line for people on what happens to them.
     """
 
     function: Function
     folder: Path
     environ: Mapping[str, str] = field(repr=False)
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
     _listener: socket.socket | None = None
     _servers: list[ServerProcess] = field(default_factory=list)  # the last one serves
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -85,7 +85,7 @@ class Child:
             raise self._unavailable(f"port {self.function.port}: {error.strerror}") from error
         server = self._spawn()
         if server is not None:
-            self._in_thread(self._keep, server)
+            self._in_thread(self._supervise, server)
 
     def wait_until_ready(self, deadline: float) -> None:
         """Wait until a server takes requests; `deadline` is monotonic seconds.
@@ -95,82 +95,82 @@ class Child:
         """
         while time.monotonic() < deadline:
             servers = list(self._servers)
-            if servers and servers[-1].serves.wait(_LOOK_S):
+            if servers and servers[-1].ready.wait(_POLL_S):
                 return
-            if self._stopping.wait(0 if servers else _LOOK_S):
+            if self._stopping.wait(0 if servers else _POLL_S):
                 return
         raise self._unavailable(f"it does not answer within {START_S:g} s")
 
-    def ask_to_stop(self) -> None:
-        """Let the server finish what it does, and start it no more."""
+    def request_stop(self) -> None:
+        """Have the server finish what it does, and start it no more."""
         self._stopping.set()
         with self._lock:  # whatever is spawned after this sees that it is not to be
             if self._listener is not None:
                 self._listener.close()
             for server in self._servers:
-                server.ask_to_stop()
+                server.request_stop()
 
     def wait_or_kill(self, deadline: float, at_once: Callable[[], bool]) -> None:
         """Wait for the server to end; kill what is left of it at `deadline`, or sooner.
 
         Args:
             deadline: in monotonic seconds.
-            at_once: whether to wait no more; asked again and again.
+            at_once: whether to stop waiting; called again and again.
         """
         for server in list(self._servers):
-            while not server.wait(_LOOK_S) and not at_once():
+            while not server.wait(_POLL_S) and not at_once():
                 if time.monotonic() > deadline:
-                    self.tell(f"{self.function.name} did not end in time and is killed")
+                    self.report(f"{self.function.name} did not end in time and is killed")
                     break
             server.kill()
         for thread in self._threads:
             thread.join()
 
-    def kill_left_behind(self, holder: str) -> None:
-        """Kill what a dead worker of this server left behind."""
+    def kill_orphans(self, holder: str) -> None:
+        """Kill the orphans of a dead worker of these servers."""
         for server in list(self._servers):
-            if killed := kill_left_behind(server.pid, holder):
-                self.tell(f"{killed} processes that a dead worker left behind are killed")
+            if killed := kill_orphans(server.pid, holder):
+                self.report(f"orphan processes of a dead worker are killed: {killed}")
 
-    def _keep(self, server: ServerProcess | None) -> None:
+    def _supervise(self, server: ServerProcess | None) -> None:
         wait = RESTART_S
         while server is not None:
             began = time.monotonic()
-            server.leaves.wait()
+            server.stopping.wait()
             if self._stopping.is_set():
                 return
             if time.monotonic() - began > LONGEST_RESTART_S:
                 wait = RESTART_S
-            code = server.code()
+            code = server.exit_code()
             if code is None:
                 self._in_thread(self._drain, server)
             else:
-                self._bury(server)  # before its runs begin again
-            said = "was asked to stop" if code is None else f"ended with {code}"
-            self.tell(f"{self.function.name} {said}; it starts again in {wait:g} s")
+                self._kill(server)  # before its runs begin again
+            reason = "was asked to stop" if code is None else f"ended with {code}"
+            self.report(f"{self.function.name} {reason}; it starts again in {wait:g} s")
             if self._stopping.wait(wait):
                 return
             wait = min(wait * 2, LONGEST_RESTART_S)
-            server = self._spawn_at_last()
+            server = self._spawn_with_retries()
 
     def _drain(self, server: ServerProcess) -> None:
         """Wait until a server that was replaced ended; kill what is left of it then."""
-        if not server.wait(DRAIN_S + _LAST_S):
-            self.tell(f"{self.function.name} did not end in time and is killed")
-        self._bury(server)
+        if not server.wait(DRAIN_S + _EXTRA_S):
+            self.report(f"{self.function.name} did not end in time and is killed")
+        self._kill(server)
 
-    def _bury(self, server: ServerProcess) -> None:
+    def _kill(self, server: ServerProcess) -> None:
         server.kill()
         with self._lock:
             self._servers.remove(server)
 
-    def _spawn_at_last(self) -> ServerProcess | None:
+    def _spawn_with_retries(self) -> ServerProcess | None:
         """Start a server as soon as the system has a process to spare."""
         while True:
             try:
                 return self._spawn()
             except (OSError, RuntimeError) as error:
-                self.tell(f"{self.function.name} cannot be started: {error}")
+                self.report(f"{self.function.name} cannot be started: {error}")
                 if self._stopping.wait(LONGEST_RESTART_S):
                     return None
 
@@ -183,12 +183,12 @@ class Child:
             "--host": _HOST,
             "--port": str(function.port),
         }
-        words = [word for option in options.items() for word in option]
+        pairs = [text for option in options.items() for text in option]
         sizes = {"WORKERS": str(function.workers), "THREADS": str(function.threads)}
         with self._lock:
             if self._stopping.is_set() or self._listener is None:
                 return None
-            server = ServerProcess(words, {**self.environ, **sizes}, self._listener.fileno())
+            server = ServerProcess(pairs, {**self.environ, **sizes}, self._listener.fileno())
             self._servers.append(server)
         return server
 
@@ -202,7 +202,7 @@ class Child:
 
 
 def entry_folder(functions: Iterable[str]) -> Path:
-    """Return the folder of the entry files: of the working folder, or of this checkout.
+    """Return the folder of the entry files: in the working folder, or in this checkout.
 
     Args:
         functions: the names of those that are to be served.

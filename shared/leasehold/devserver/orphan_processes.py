@@ -1,4 +1,4 @@
-"""What a dead worker leaves behind: processes of its server's session that the server lost.
+"""The orphans of a dead worker: processes that it started, and that outlived it.
 
 A worker names itself in the environment of what it starts, so its processes are known wherever
 they went. Those that it only forked have no such name. But a server leads a session of its own,
@@ -19,10 +19,10 @@ from typing import Final, NamedTuple
 
 from leasehold.worker.holder import HOLDER
 
-#: What is killed may have just started something more: it is looked for again, so many times.
+#: What is killed may have just started something more: it is looked for again, this often.
 _LOOKS: Final = 20
 _BETWEEN_S: Final = 0.005
-_SAYS: Final = f"{HOLDER}=".encode()
+_VARIABLE: Final = f"{HOLDER}=".encode()
 
 
 class Process(NamedTuple):
@@ -30,7 +30,7 @@ class Process(NamedTuple):
 
     Args:
         started: ticks since boot: a pid alone may be given to another process later.
-        holder: the worker that it was started by, or by whose processes; None: it is not said.
+        holder: the worker that started it, or whose processes did; None: it is not known.
     """
 
     pid: int
@@ -40,10 +40,10 @@ class Process(NamedTuple):
     holder: str | None = None
 
 
-def kill_left_behind(server: int, holder: str | None = None) -> int:
-    """Kill what a dead worker left behind; return how many that were.
+def kill_orphans(server: int, holder: str | None = None) -> int:
+    """Kill the orphans of a dead worker; return how many there were.
 
-    Nothing on a system without /proc.
+    Does nothing on a system without /proc.
 
     Args:
         server: the pid of the master, which leads the session.
@@ -51,11 +51,11 @@ def kill_left_behind(server: int, holder: str | None = None) -> int:
     """
     killed: set[tuple[int, str]] = set()
     for _ in range(_LOOKS):
-        found = left_behind(processes(), server, holder)
-        if not found:
+        orphans = orphans_of(running_processes(), server, holder)
+        if not orphans:
             break
-        # /proc is no snapshot: only what is seen so twice is killed, right after the second look
-        for process in found & left_behind(processes(), server, holder):
+        # /proc is not a snapshot: only what is seen twice is killed, right after the second look
+        for process in orphans & orphans_of(running_processes(), server, holder):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(process.pid, signal.SIGKILL)
                 killed.add((process.pid, process.started))
@@ -63,32 +63,31 @@ def kill_left_behind(server: int, holder: str | None = None) -> int:
     return len(killed)
 
 
-def left_behind(
+def orphans_of(
     running: Mapping[int, Process], server: int, holder: str | None = None
 ) -> set[Process]:
-    """Return what a worker left behind: what names it, and orphans of its server that name nobody.
+    """Return the orphans of a worker: those that name it, and those of its server without a name.
 
     Without a worker: all processes of the server's session that do not descend from it.
     """
-    orphans = {
+    outside = {
         process
         for process in running.values()
         if process.session == server and not _descends(running, process, server)
     }
     if holder is None:
-        return orphans
-    its_own = {process for process in running.values() if process.holder == holder}
-    return its_own | {process for process in orphans if process.holder is None}
+        return outside
+    named = {process for process in running.values() if process.holder == holder}
+    return named | {process for process in outside if process.holder is None}
 
 
-def processes() -> dict[int, Process]:
+def running_processes() -> dict[int, Process]:
     """Return what runs on this machine, by pid; a zombie does not, and has no children."""
     try:
         pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
     except OSError:
         return {}
-    found = (_process(pid) for pid in pids)
-    return {process.pid: process for process in found if process is not None}
+    return {process.pid: process for process in map(_process, pids) if process is not None}
 
 
 def _descends(running: Mapping[int, Process], process: Process, server: int) -> bool:
@@ -116,8 +115,8 @@ def _process(pid: int) -> Process | None:
 
 def _holder_of(pid: int) -> str | None:
     try:
-        words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:  # it is another user's
         return None
-    said = (word for word in words if word.startswith(_SAYS))
-    return next((word[len(_SAYS) :].decode(errors="replace") for word in said), None)
+    holders = (it[len(_VARIABLE) :] for it in variables if it.startswith(_VARIABLE))
+    return next((it.decode(errors="replace") for it in holders), None)

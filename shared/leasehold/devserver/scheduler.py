@@ -1,4 +1,4 @@
-"""Plays Cloud Scheduler: calls the sweep at each tick, and again at once where more is due."""
+"""The double of Cloud Scheduler: calls the sweep at each tick, and again while more is due."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ class Scheduler:
 
     Args:
         url: the sweep.
-        tell: told in a line of a tick that failed.
+        report: called with a line for people when a tick failed.
         every: seconds between ticks.
-        first: called at each tick before the sweep is.
+        before_sweep: called at each tick first.
     """
 
     def __init__(
         self,
         url: str,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
         every: float = TICK_S,
-        first: Callable[[], object] = lambda: None,
+        before_sweep: Callable[[], object] = lambda: None,
     ) -> None:
-        self._first = first
         self._url = url
-        self._tell = tell
+        self._report = report
+        self._before_sweep = before_sweep
         self._every = every
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
     def start(self) -> None:
-        """Begin to tick."""
+        """Tick from now on."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -52,17 +52,17 @@ class Scheduler:
         while not self._stopping.wait(self._every):
             try:
                 try:
-                    self._first()
-                finally:  # a queue that fails has no part in the sweep of the others
-                    while self._tick() and not self._stopping.is_set():
+                    self._before_sweep()
+                finally:  # a queue that fails does not keep the sweep from the other runs
+                    while self._sweep() and not self._stopping.is_set():
                         pass
             except (OSError, ValueError) as error:
                 if not self._stopping.is_set():
-                    self._tell(f"the sweep does not answer: {error}")
+                    self._report(f"the sweep does not answer: {error}")
             except LeaseholdError as error:
-                self._tell(f"the store or the queue does not answer: {error}")
+                self._report(f"the store or the queue does not answer: {error}")
 
-    def _tick(self) -> bool:
+    def _sweep(self) -> bool:
         """Sweep once; return whether more is due."""
         request = urllib.request.Request(  # noqa: S310 - our own address
             self._url, data=b"", headers={"X-CloudScheduler": "true"}, method="POST"

@@ -1,4 +1,4 @@
-"""One process that serves a function, from its start until nothing of it is left."""
+"""One server process of a function: started, watched, and killed with all that it started."""
 
 from __future__ import annotations
 
@@ -7,63 +7,63 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from leasehold.devserver.orphan_processes import kill_left_behind
+from leasehold.devserver.orphan_processes import kill_orphans
 
-#: How long requests may take to end once a server is told to: Cloud Run, too, kills an instance
-#: 10 s after SIGTERM.
+#: How long requests may run on once a server is to stop: Cloud Run, too, kills an instance 10 s
+#: after SIGTERM.
 DRAIN_S: Final = 10
 
-#: What a server says of itself: that it takes requests, and that it takes no more.
-SERVES: Final = b"+"
-ENDS: Final = b"-"
+#: What a server writes to its pipe: that it accepts requests, and that it accepts no more.
+READY: Final = b"+"
+STOPPING: Final = b"-"
 
-_MODULE: Final = "leasehold.devserver.function_server"
+_PROGRAM: Final = "leasehold.devserver.server_main"
 
 
 class ServerProcess:
-    """A server that says when it serves, and when it takes no more requests.
+    """A server that reports when it accepts requests, and when it accepts no more.
 
     Args:
-        words: options of functions-framework.
+        options: of functions-framework.
         environ: its environment.
-        listener: the socket that it takes requests from; it stays the caller's.
+        listener: the socket that it accepts requests from; it stays the caller's.
 
     Attributes:
         pid: of the master, which leads the session.
-        serves: set once it takes requests.
-        leaves: set once it takes no more: it drains, or it ended.
+        ready: set once it accepts requests.
+        stopping: set once it accepts no more: it drains, or it ended.
     """
 
-    def __init__(self, words: Sequence[str], environ: Mapping[str, str], listener: int) -> None:
-        states, told = os.pipe()
+    def __init__(self, options: Sequence[str], environ: Mapping[str, str], listener: int) -> None:
+        states, reports = os.pipe()
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, "-m", _MODULE, f"{os.getpid()},{listener},{told}", *words],
+                [sys.executable, "-m", _PROGRAM, f"{os.getpid()},{listener},{reports}", *options],
                 env=dict(environ),
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                pass_fds=(listener, told),
+                pass_fds=(listener, reports),
             )
         except BaseException:
             os.close(states)
             raise
         finally:
-            os.close(told)
+            os.close(reports)
         self.pid = self._process.pid
-        self.serves, self.leaves = threading.Event(), threading.Event()
-        for watch in (self._read, states), (self._wait,):
-            threading.Thread(target=watch[0], args=watch[1:], daemon=True).start()
+        self.ready, self.stopping = threading.Event(), threading.Event()
+        threading.Thread(target=self._read_states, args=(states,), daemon=True).start()
+        threading.Thread(target=self._wait_for_end, daemon=True).start()
 
-    def code(self) -> int | None:
+    def exit_code(self) -> int | None:
         """Return its exit code; None while it runs."""
         return self._process.poll()
 
-    def ask_to_stop(self) -> None:
-        """Let it finish what it does."""
+    def request_stop(self) -> None:
+        """Have it finish what it does, and end."""
         self._process.terminate()
 
     def wait(self, seconds: float) -> bool:
@@ -78,16 +78,16 @@ class ServerProcess:
         """Kill what is left of it: its master may be gone before its workers are."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        kill_left_behind(self.pid)  # what left the group is of the session still
+        kill_orphans(self.pid)  # what left the group is still of the session
         self._process.wait()
 
-    def _read(self, states: int) -> None:
-        """Hear what it says, until all that could say something is gone."""
-        heard: Mapping[bytes, Callable[[], None]] = {SERVES: self.serves.set, ENDS: self.leaves.set}
+    def _read_states(self, states: int) -> None:
+        """Read what it reports, until every process that could write is gone."""
+        events = {READY: self.ready, STOPPING: self.stopping}
         with os.fdopen(states, "rb", buffering=0) as pipe:
             while state := pipe.read(1):
-                heard[state]()
+                events[state].set()
 
-    def _wait(self) -> None:
+    def _wait_for_end(self) -> None:
         self._process.wait()
-        self.leaves.set()
+        self.stopping.set()

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leasehold.devserver.cloud_tasks.faults import Fault, OrderedFault
-from leasehold.devserver.cloud_tasks.limits import QueueSettings, RateLimits, RetryConfig
-from leasehold.devserver.cloud_tasks.queue import Queue
-from leasehold.devserver.cloud_tasks.tasks import Answer, Attempt, HttpTask
+from leasehold.devserver.cloud_tasks.queue import Queue, QueueSettings
+from leasehold.devserver.cloud_tasks.rate_limiter import RateLimits
+from leasehold.devserver.cloud_tasks.task import Attempt, DeliveryResult, HttpTask, RetryConfig
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -55,7 +55,9 @@ class Model:
             self.faults[name] = None
             self.unheard.add(attempt.number)
 
-    def ends(self, attempt: Attempt, answer: Answer, now: datetime, again: datetime | None) -> None:
+    def ends(
+        self, attempt: Attempt, result: DeliveryResult, now: datetime, again: datetime | None
+    ) -> None:
         name = attempt.task.name
         if attempt.number in self.unheard:
             assert again is None
@@ -63,7 +65,7 @@ class Model:
             self.faults[name] = None
             self.attempts[name] -= 1
             assert again == now
-        elif answer.good or self.retry.gives_up(self.attempts[name], now - self.first[name]):
+        elif result.is_success or self.retry.gives_up(self.attempts[name], now - self.first[name]):
             assert again is None
             self.done.add(name)
         else:
@@ -91,12 +93,12 @@ def test_no_task_is_lost_or_early_and_attempts_and_waits_follow_the_model(
         while attempt := queue.start(now):
             model.starts(attempt, now)
             running.append(attempt)
-        assert queue.listening <= rate.max_concurrent_dispatches
+        assert queue.running <= rate.max_concurrent_dispatches
         later = queue.next_time()
         if running and (later is None or data.draw(st.booleans())):
             ended = running.pop(data.draw(st.integers(0, len(running) - 1)))
-            answer = Answer(data.draw(STATUSES))
-            model.ends(ended, answer, now, queue.finished(ended, answer, now))
+            result = DeliveryResult(data.draw(STATUSES))
+            model.ends(ended, result, now, queue.finished(ended, result, now))
         elif later is None:
             break
         else:

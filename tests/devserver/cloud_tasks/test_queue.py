@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from leasehold.devserver.cloud_tasks.api_errors import ApiError
 from leasehold.devserver.cloud_tasks.faults import Fault, OrderedFault
-from leasehold.devserver.cloud_tasks.limits import QueueSettings, RateLimits, RetryConfig
-from leasehold.devserver.cloud_tasks.queue import Queue
-from leasehold.devserver.cloud_tasks.refusals import RefusedError
-from leasehold.devserver.cloud_tasks.tasks import Answer, Attempt, HttpTask
+from leasehold.devserver.cloud_tasks.queue import Queue, QueueSettings
+from leasehold.devserver.cloud_tasks.rate_limiter import RateLimits
+from leasehold.devserver.cloud_tasks.task import Attempt, DeliveryResult, HttpTask, RetryConfig
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-GOOD, BAD = Answer(200), Answer(500)
+GOOD, BAD = DeliveryResult(200), DeliveryResult(500)
 
 
 def seconds(number: float) -> timedelta:
@@ -117,12 +117,12 @@ def test_tasks_come_by_their_time_and_those_of_one_time_in_the_order_they_were_a
 def test_a_name_is_used_up_while_its_task_is_there_and_for_a_day_after() -> None:
     steps = queue()
     steps.add(task("a"), NOW)
-    with pytest.raises(RefusedError, match="already exists"):
+    with pytest.raises(ApiError, match="already exists"):
         steps.add(task("a"), NOW)
 
     steps.finished(started(steps), GOOD, NOW)
 
-    with pytest.raises(RefusedError, match="already exists"):
+    with pytest.raises(ApiError, match="already exists"):
         steps.add(task("a"), NOW + timedelta(hours=23))
     assert steps.add(task("a"), NOW + timedelta(hours=24))
 
@@ -157,7 +157,7 @@ def test_a_429_or_503_rests_the_whole_queue_longer_each_time_until_it_goes_well(
     at, rests = 0.0, []
 
     for status in (429, 503, 429, 500, 503):
-        steps.finished(started(steps, at), Answer(status), NOW + seconds(at))
+        steps.finished(started(steps, at), DeliveryResult(status), NOW + seconds(at))
         opens = steps.next_time()
         assert opens is not None
         rests.append((opens - NOW).total_seconds() - at)
@@ -173,7 +173,7 @@ def test_many_429_at_once_count_as_one_and_retry_after_is_considered() -> None:
     attempts = [started(steps) for _ in range(3)]
 
     for attempt in attempts:
-        steps.finished(attempt, Answer(429, retry_after=seconds(30)), NOW)
+        steps.finished(attempt, DeliveryResult(429, retry_after=seconds(30)), NOW)
 
     assert steps.next_time() == NOW + seconds(30)
 
@@ -184,9 +184,9 @@ def test_a_task_deleted_while_it_is_delivered_does_not_come_again() -> None:
     attempt = started(steps)
     steps.delete("a", NOW)
 
-    assert steps.listening == 1
+    assert steps.running == 1
     assert steps.finished(attempt, BAD, NOW) is None
-    assert steps.listening == 0
+    assert steps.running == 0
     assert steps.next_time() is None
 
 
@@ -199,7 +199,11 @@ def test_twice_delivers_the_same_again_when_the_first_was_answered() -> None:
     assert steps.finished(first, GOOD, NOW) == NOW
     second = started(steps)
 
-    assert (second.retries, second.previous) == (first.retries, first.previous) == (0, None)
+    assert (
+        (second.retries, second.previous_status)
+        == (first.retries, first.previous_status)
+        == (0, None)
+    )
     assert steps.finished(second, GOOD, NOW) is None
 
 
@@ -211,7 +215,7 @@ def test_overlapping_delivers_a_retry_while_the_first_still_runs_and_hears_only_
     assert steps.next_time() == NOW + seconds(2)
     second = started(steps, 2)
 
-    assert (second.retries, second.executions, second.previous) == (1, 0, None)
+    assert (second.retries, second.executions, second.previous_status) == (1, 0, None)
     assert steps.finished(first, BAD, NOW + seconds(3)) is None
     assert steps.tasks
     assert steps.finished(second, GOOD, NOW + seconds(4)) is None
@@ -232,7 +236,7 @@ def test_lost_never_delivers_and_uses_the_name_up() -> None:
 
     assert not steps.tasks
     assert steps.next_time() is None
-    with pytest.raises(RefusedError):
+    with pytest.raises(ApiError):
         steps.add(task("a"), NOW)
 
 

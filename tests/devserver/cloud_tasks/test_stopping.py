@@ -51,7 +51,7 @@ def test_tasks_are_taken_but_not_delivered_before_the_stop(target: Target) -> No
         create(url, target)
         target.wait_for(1)
 
-        double.deliver_no_more()
+        double.stop_deliveries()
         create(url, target)
         target.release()
 

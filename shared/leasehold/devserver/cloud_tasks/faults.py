@@ -1,4 +1,4 @@
-"""Faults to order: what a queue may do to a task, done on purpose to the next that fits."""
+"""Faults to order: what a queue may do to a task, done on purpose to the next that matches."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum, unique
 
-from leasehold.devserver.cloud_tasks.tasks import HttpTask
-
 
 @unique
 class Fault(StrEnum):
     """What can go wrong with a task."""
 
-    TWICE = "twice"  # delivered again, unchanged, when the first delivery was answered
+    TWICE = "twice"  # delivered again, unchanged, after the response to the first delivery
     LATE = "late"  # delivered `seconds` after its time
     REORDERED = "reordered"  # after the next task that comes, or after `seconds`
     LOST = "lost"  # accepted, and never delivered; its name is used up
-    OVERLAPPING = "overlapping"  # a retry `seconds` after the first began, which nobody hears
+    OVERLAPPING = "overlapping"  # retried `seconds` after the first began, whose response is lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +24,7 @@ class OrderedFault:
 
     Args:
         queue: only for tasks of this queue, by its short name; None: any.
-        containing: only for tasks whose body has this text; empty: any.
+        containing: only for tasks whose body contains this text; empty: any.
         seconds: how late, or how soon the second delivery; see `Fault`.
     """
 
@@ -40,10 +38,10 @@ class OrderedFault:
         """The seconds, as a time span."""
         return timedelta(seconds=self.seconds)
 
-    def fits(self, queue: str, task: HttpTask) -> bool:
-        """Return whether it is meant for this task."""
+    def matches(self, queue: str, body: bytes) -> bool:
+        """Return whether it is meant for a task of this queue with this body."""
         in_queue = self.queue in {None, queue.rpartition("/")[2]}
-        return in_queue and self.containing.encode() in task.body
+        return in_queue and self.containing.encode() in body
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +70,20 @@ class Faults:
         containing: str = "",
         seconds: float | None = None,
     ) -> None:
-        """Order a fault for each of the next `count` tasks that are created and fit.
+        """Order a fault for each of the next `count` tasks that are created and match.
 
-        One fault a task: the first that fits. `seconds` is 0 for overlapping, else 1 by default.
+        One fault a task: the first that matches. `seconds` is 0 for overlapping, else 1 by default.
         """
         kind = Fault(kind)
         if seconds is None:
             seconds = 0.0 if kind is Fault.OVERLAPPING else 1.0
         self.ordered.extend([OrderedFault(kind, queue, containing, seconds)] * count)
 
-    def take(self, queue: str, task: HttpTask) -> OrderedFault | None:
-        """Return the first fault for this task, if there is one; it is used up."""
-        for place, ordered in enumerate(self.ordered):
-            if ordered.fits(queue, task):
-                return self.ordered.pop(place)
+    def take(self, queue: str, body: bytes) -> OrderedFault | None:
+        """Return the first fault for a task, if there is one; it is used up."""
+        for index, ordered in enumerate(self.ordered):
+            if ordered.matches(queue, body):
+                return self.ordered.pop(index)
         return None
 
     def clear(self) -> None:

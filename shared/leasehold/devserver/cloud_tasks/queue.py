@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import heapq
-from datetime import datetime
+import itertools
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
 
+from leasehold.devserver.cloud_tasks.api_errors import already_exists
 from leasehold.devserver.cloud_tasks.faults import Fault, FiredFault, OrderedFault
-from leasehold.devserver.cloud_tasks.held import HeldTask, UsedNames
-from leasehold.devserver.cloud_tasks.limits import QueueSettings
-from leasehold.devserver.cloud_tasks.pace import Pace
-from leasehold.devserver.cloud_tasks.refusals import exists
-from leasehold.devserver.cloud_tasks.tasks import Answer, Attempt, HttpTask
+from leasehold.devserver.cloud_tasks.rate_limiter import RateLimiter, RateLimits
+from leasehold.devserver.cloud_tasks.task import (
+    Attempt,
+    DeliveryResult,
+    HttpTask,
+    RetryConfig,
+    TaskState,
+)
+
+#: How long a name stays used up after its task is gone.
+NAME_REUSE_AFTER: Final = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """What can be set of a queue; as the service has it by default."""
+
+    retry: RetryConfig = field(default_factory=RetryConfig)
+    rate: RateLimits = field(default_factory=RateLimits)
 
 
 class Queue:
@@ -34,175 +52,165 @@ class Queue:
         self.settings = settings
         self.paused = False
         self.purged_at: datetime | None = None
-        self.tasks: dict[str, HeldTask] = {}
-        self._pace = Pace(settings.rate, now)
-        self._waiting: list[tuple[datetime, int, HeldTask]] = []  # with leftovers
-        self._held_back: list[HeldTask] = []
-        self._listening: dict[int, HeldTask] = {}
-        self._used = UsedNames()
-        self._numbers = 0
-        self._latest = 0  # the newest task that was ever started
+        self.tasks: dict[str, TaskState] = {}
         self.fired: list[FiredFault] = [] if fired is None else fired
+        self._rate_limiter = RateLimiter(settings.rate, now)
+        self._schedule: list[tuple[datetime, int, TaskState]] = []  # a heap, with stale entries
+        self._held_back: list[TaskState] = []  # reordered: until a later task was delivered
+        self._running: dict[int, TaskState] = {}  # by the number of the attempt
+        self._used_names = _UsedNames()
+        self._numbers = itertools.count(1)
+        self._newest_started = 0  # the number of the newest task that was ever started
 
     @property
-    def listening(self) -> int:
+    def running(self) -> int:
         """How many deliveries it waits for."""
-        return len(self._listening)
+        return len(self._running)
 
     def configure(self, settings: QueueSettings) -> None:
-        """Go by these settings, for retries that are scheduled from now on."""
+        """Apply these settings to deliveries and retries from now on."""
         self.settings = settings
-        self._pace.limit(settings.rate)
+        self._rate_limiter.configure(settings.rate)
 
-    def refuse_again(self, name: str, now: datetime) -> None:
+    def check_new_name(self, name: str, now: datetime) -> None:
         """Refuse the name of a task that is here, or was here a short time ago.
 
         Raises:
-            RefusedError: ALREADY_EXISTS.
+            ApiError: ALREADY_EXISTS.
         """
-        if name in self.tasks or self._used.has(name, now):
-            raise exists("task")
+        if name in self.tasks or self._used_names.has(name, now):
+            raise already_exists("task")
 
-    def add(self, task: HttpTask, now: datetime, fault: OrderedFault | None = None) -> HeldTask:
-        """Take a task.
+    def add(self, task: HttpTask, now: datetime, fault: OrderedFault | None = None) -> TaskState:
+        """Accept a task, and schedule it as its fault has it.
 
         Raises:
-            RefusedError: its name is used up; see `refuse_again`.
+            ApiError: its name is used up; see `check_new_name`.
         """
-        self.refuse_again(task.name, now)
+        self.check_new_name(task.name, now)
         eta = max(task.not_before, now)
-        held = HeldTask(task, self._number(), created=now, eta=eta, fault=fault)
-        self._place(held, now)
-        return held
+        state = TaskState(task, next(self._numbers), created=now, eta=eta, fault=fault)
+        if state.use_up(Fault.LOST):
+            self._used_names.add(task.name, now)
+            self._fire(Fault.LOST, state, now)
+            return state
+        self.tasks[task.name] = state
+        delay = timedelta()
+        if fault and fault.kind in {Fault.LATE, Fault.REORDERED}:
+            delay = fault.delay
+        if fault and fault.kind is Fault.REORDERED:
+            self._held_back.append(state)
+        self._schedule_at(eta + delay, state)
+        return state
+
+    def next_time(self) -> datetime | None:
+        """Return when a delivery may start next; None: not before something else happens."""
+        if self.paused or self.running >= self.settings.rate.max_concurrent_dispatches:
+            return None
+        while self._schedule and self._schedule[0][1] != self._schedule[0][2].ticket:
+            heapq.heappop(self._schedule)
+        return max(self._schedule[0][0], self._rate_limiter.opens_at()) if self._schedule else None
 
     def start(self, now: datetime) -> Attempt | None:
         """Return the delivery that is to start now, counted as started; None: there is none."""
         opens = self.next_time()
         if opens is None or opens > now:
             return None
-        held = heapq.heappop(self._waiting)[2]
-        attempt = self._attempt(held, now)
-        self._pace.started(now)
-        self._listening[attempt.number] = held
-        self._overlap(held, attempt, now)
+        state = heapq.heappop(self._schedule)[2]
+        attempt = state.begin(self.name, next(self._numbers), now)
+        self._rate_limiter.started(now)
+        self._fire_if_late(state, now)
+        self._running[attempt.number] = state
+        self._overlap(state, attempt, now)
         return attempt
 
-    def next_time(self) -> datetime | None:
-        """Return when a delivery may start next; None: not before something else happens."""
-        if self.paused or self.listening >= self.settings.rate.max_concurrent_dispatches:
-            return None
-        while self._waiting and self._waiting[0][1] != self._waiting[0][2].place:
-            heapq.heappop(self._waiting)
-        return max(self._waiting[0][0], self._pace.opens_at()) if self._waiting else None
+    def finished(self, attempt: Attempt, result: DeliveryResult, now: datetime) -> datetime | None:
+        """Return when the task comes again after this result; None: it does not.
 
-    def finished(self, attempt: Attempt, answer: Answer, now: datetime) -> datetime | None:
-        """Return when the task comes again after this answer; None: it does not.
-
-        An answer that nobody waits for any more, and that of a task that was deleted, changes
-        nothing but the pace.
+        A result that is not waited for any more, and that of a task that was deleted, changes
+        nothing but the rate.
         """
-        self._pace.answered(answer, now)
-        held = self._listening.pop(attempt.number, None)
-        if held is None:
+        self._rate_limiter.finished(result, now)
+        state = self._running.pop(attempt.number, None)
+        if state is None:
             return None
-        self._release_held_back(held, now)
-        if self.tasks.get(held.task.name) is not held:
+        self._release_held_back(state, now)
+        if self.tasks.get(state.task.name) is not state:
             return None
-        if held.spends(Fault.TWICE):
-            self._fire(Fault.TWICE, held, now)
-            held.attempts -= 1  # the second is like the first
-            return self._wait(held, now)
-        held.previous = answer.status
-        held.answers += answer.status is not None
-        held.executions += answer.counted
-        return self._retry(held, answer, now)
+        if state.use_up(Fault.TWICE):
+            self._fire(Fault.TWICE, state, now)
+            state.attempts -= 1  # the second is like the first
+            return self._schedule_at(now, state)
+        state.record(result)
+        return self._retry(state, result, now)
 
     def delete(self, name: str, now: datetime) -> None:
-        """Drop a task. A delivery that runs goes on; its answer is ignored."""
-        held = self.tasks.pop(name)
-        held.place = None
-        self._used.add(name, now)
+        """Drop a task. A delivery that runs goes on; its result is ignored."""
+        self.tasks.pop(name).ticket = None
+        self._used_names.add(name, now)
 
     def purge(self, now: datetime) -> None:
         """Drop all tasks."""
         for name in list(self.tasks):
             self.delete(name, now)
-        self._waiting.clear()
+        self._schedule.clear()
         self.purged_at = now
 
-    def _place(self, held: HeldTask, now: datetime) -> None:
-        """Let a new task wait, as its fault has it."""
-        if held.spends(Fault.LOST):
-            self._used.add(held.task.name, now)
-            self._fire(Fault.LOST, held, now)
-            return
-        self.tasks[held.task.name] = held
-        if held.fault and held.fault.kind is Fault.REORDERED:
-            self._held_back.append(held)
-            self._wait(held, held.eta + held.fault.delay)
-        elif held.fault and held.fault.kind is Fault.LATE:
-            self._wait(held, held.eta + held.fault.delay)
-        else:
-            self._wait(held, held.eta)
-
-    def _attempt(self, held: HeldTask, now: datetime) -> Attempt:
-        held.place = None
-        held.attempts += 1
-        held.first_attempt = held.first_attempt or now
-        held.last_attempt = now
-        self._came_late(held, now)
-        return Attempt(
-            queue=self.name,
-            task=held.task,
-            number=self._number(),
-            eta=held.eta,
-            retries=held.attempts - 1,
-            executions=held.executions,
-            previous=held.previous,
-        )
-
-    def _came_late(self, held: HeldTask, now: datetime) -> None:
-        """Record that a task was held up, if it was."""
-        if held.spends(Fault.LATE):
-            self._fire(Fault.LATE, held, now)
-        if held.spends(Fault.REORDERED) and held.number < self._latest:
-            self._fire(Fault.REORDERED, held, now)
-        self._held_back = [other for other in self._held_back if other is not held]
-        self._latest = max(self._latest, held.number)
-
-    def _overlap(self, held: HeldTask, attempt: Attempt, now: datetime) -> None:
-        """Stop listening to the first delivery at once, as if its deadline were over."""
-        fault = held.fault
-        if fault and held.spends(Fault.OVERLAPPING):
-            self._fire(Fault.OVERLAPPING, held, now)
-            del self._listening[attempt.number]
-            held.eta = self._wait(held, now + fault.delay)
-
-    def _release_held_back(self, done: HeldTask, now: datetime) -> None:
-        """Let the tasks come that waited for a later one to be answered before them."""
-        overtaken = [held for held in self._held_back if held.number < done.number]
-        for held in overtaken:
-            self._held_back.remove(held)
-            if held.place is not None:
-                self._wait(held, max(held.eta, now))
-
-    def _retry(self, held: HeldTask, answer: Answer, now: datetime) -> datetime | None:
-        retry = held.task.retry or self.settings.retry
-        tried_for = now - (held.first_attempt or now)
-        if answer.good or retry.gives_up(held.attempts, tried_for):
-            self.delete(held.task.name, now)
+    def _retry(self, state: TaskState, result: DeliveryResult, now: datetime) -> datetime | None:
+        retry = state.task.retry or self.settings.retry
+        tried_for = now - (state.first_attempt or now)
+        if result.is_success or retry.gives_up(state.attempts, tried_for):
+            self.delete(state.task.name, now)
             return None
-        held.eta = self._wait(held, now + retry.wait(held.attempts))
-        return held.eta
+        state.eta = self._schedule_at(now + retry.wait(state.attempts), state)
+        return state.eta
 
-    def _wait(self, held: HeldTask, until: datetime) -> datetime:
-        held.place = self._number()
-        heapq.heappush(self._waiting, (until, held.place, held))
-        return until
+    def _schedule_at(self, time: datetime, state: TaskState) -> datetime:
+        state.ticket = next(self._numbers)
+        heapq.heappush(self._schedule, (time, state.ticket, state))
+        return time
 
-    def _number(self) -> int:
-        self._numbers += 1
-        return self._numbers
+    def _fire_if_late(self, state: TaskState, now: datetime) -> None:
+        """Record that a task was held up, if it was."""
+        if state.use_up(Fault.LATE):
+            self._fire(Fault.LATE, state, now)
+        if state.use_up(Fault.REORDERED) and state.number < self._newest_started:
+            self._fire(Fault.REORDERED, state, now)
+        self._held_back = [other for other in self._held_back if other is not state]
+        self._newest_started = max(self._newest_started, state.number)
 
-    def _fire(self, kind: Fault, held: HeldTask, now: datetime) -> None:
-        self.fired.append(FiredFault(kind, self.name, held.task.name, now))
+    def _overlap(self, state: TaskState, attempt: Attempt, now: datetime) -> None:
+        """Stop waiting for the first delivery at once, as if its deadline were over."""
+        fault = state.fault
+        if fault and state.use_up(Fault.OVERLAPPING):
+            self._fire(Fault.OVERLAPPING, state, now)
+            del self._running[attempt.number]
+            state.eta = self._schedule_at(now + fault.delay, state)
+
+    def _release_held_back(self, delivered: TaskState, now: datetime) -> None:
+        """Schedule the tasks that waited for a later one to be delivered before them."""
+        overtaken = [state for state in self._held_back if state.number < delivered.number]
+        for state in overtaken:
+            self._held_back.remove(state)
+            if state.ticket is not None:
+                self._schedule_at(max(state.eta, now), state)
+
+    def _fire(self, kind: Fault, state: TaskState, now: datetime) -> None:
+        self.fired.append(FiredFault(kind, self.name, state.task.name, now))
+
+
+class _UsedNames:
+    """Names that no new task may have."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, datetime] = {}  # in the order of their times
+
+    def add(self, name: str, now: datetime) -> None:
+        """Remember the name of a task that is gone now."""
+        self._since[name] = now
+
+    def has(self, name: str, now: datetime) -> bool:
+        """Return whether the name is still used up."""
+        while self._since and next(iter(self._since.values())) + NAME_REUSE_AFTER <= now:
+            del self._since[next(iter(self._since))]
+        return name in self._since

@@ -6,12 +6,10 @@ import threading
 from collections.abc import Callable
 from datetime import datetime
 
+from leasehold.devserver.cloud_tasks.api_errors import already_exists, not_found
 from leasehold.devserver.cloud_tasks.faults import Faults
-from leasehold.devserver.cloud_tasks.held import HeldTask
-from leasehold.devserver.cloud_tasks.limits import QueueSettings
-from leasehold.devserver.cloud_tasks.queue import Queue
-from leasehold.devserver.cloud_tasks.refusals import exists, missing
-from leasehold.devserver.cloud_tasks.tasks import Answer, Attempt, HttpTask
+from leasehold.devserver.cloud_tasks.queue import Queue, QueueSettings
+from leasehold.devserver.cloud_tasks.task import Attempt, DeliveryResult, HttpTask, TaskState
 from leasehold.ports.clock import Clock
 
 
@@ -19,12 +17,12 @@ class Queues:
     """Queues by their full names.
 
     Args:
-        clock: tells what is due.
+        clock: says what is due.
         defaults: the settings of a queue that nobody created.
         strict: refuse tasks for such queues, as the service does.
 
     Whoever reads or changes a queue holds `changed`, and notifies it when something may be due
-    sooner for it. The methods that say "held" in their docstrings leave that to the caller.
+    sooner for it. The methods whose docstrings say "held" leave that to the caller.
     """
 
     def __init__(self, clock: Clock, defaults: QueueSettings, *, strict: bool) -> None:
@@ -39,37 +37,40 @@ class Queues:
         """Return the time by which tasks are due."""
         return self._clock.now()
 
-    def add(self, name: str, task: HttpTask) -> HeldTask:
-        """Take a task for a queue, with the fault that is ordered for it."""
+    def add(self, name: str, task: HttpTask) -> TaskState:
+        """Add a task to a queue, with the fault that is ordered for it."""
         with self.changed:
-            queue = self._open(name)
+            queue = self._queue_for_task(name)
             now = self.now()
-            queue.refuse_again(task.name, now)  # a task that is refused uses no fault up
-            held = queue.add(task, now, self.faults.take(name, task))
+            queue.check_new_name(task.name, now)  # a task that is refused uses up no fault
+            state = queue.add(task, now, self.faults.take(name, task.body))
             self.changed.notify()
-            return held
+            return state
 
-    def task(self, name: str, task: str) -> HeldTask:
+    def task(self, name: str, task: str) -> TaskState:
         """Return a task of a queue."""
         with self.changed:
-            return self._task(name, task)
+            state = self.queue(name).tasks.get(task)
+            if state is None:
+                raise not_found("task")
+            return state
 
-    def tasks(self, name: str) -> list[HeldTask]:
+    def tasks(self, name: str) -> list[TaskState]:
         """Return all tasks of a queue, in the order of their names."""
         with self.changed:
-            return [held for _, held in sorted(self.queue(name).tasks.items())]
+            return [state for _, state in sorted(self.queue(name).tasks.items())]
 
     def delete(self, name: str, task: str) -> None:
         """Drop a task."""
         with self.changed:
-            self._task(name, task)
+            self.task(name, task)
             self.queue(name).delete(task, self.now())
 
     def queue(self, name: str) -> Queue:
-        """Return the queue, or raise RefusedError."""
+        """Return the queue, or raise ApiError."""
         with self.changed:
             if name not in self._queues:
-                raise missing("queue")
+                raise not_found("queue")
             return self._queues[name]
 
     def all(self, parent: str) -> list[Queue]:
@@ -79,18 +80,18 @@ class Queues:
             return [self._queues[name] for name in names]
 
     def create(self, name: str, settings: QueueSettings) -> Queue:
-        """Make a queue; one that is there is refused."""
+        """Create a queue; one that exists is refused."""
         with self.changed:
             if name in self._queues:
-                raise exists("queue")
-            return self._make(name, settings)
+                raise already_exists("queue")
+            return self._create(name, settings)
 
     def update(self, name: str, change: Callable[[QueueSettings], QueueSettings]) -> Queue:
-        """Change the settings of a queue; one that is missing is made."""
+        """Change the settings of a queue; one that is missing is created."""
         with self.changed:
             queue = self._queues.get(name)
             if queue is None:
-                return self._make(name, change(QueueSettings()))
+                return self._create(name, change(QueueSettings()))
             queue.configure(change(queue.settings))
             self.changed.notify()
             return queue
@@ -115,30 +116,24 @@ class Queues:
         now = self.now()
         for name, queue in self._queues.items():
             if attempt := queue.start(now):
-                self._queues[name] = self._queues.pop(name)  # the others are asked first next time
+                self._queues[name] = self._queues.pop(name)  # the others come first next time
                 return attempt
         return None
 
-    def finished(self, attempt: Attempt, answer: Answer) -> None:
-        """Count an answer; `changed` is held."""
-        self._queues[attempt.queue].finished(attempt, answer, self.now())
+    def finished(self, attempt: Attempt, result: DeliveryResult) -> None:
+        """Record the result of a delivery; `changed` is held."""
+        self._queues[attempt.queue].finished(attempt, result, self.now())
 
     def next_time(self) -> datetime | None:
         """Return when a delivery may start next, if that is known; `changed` is held."""
         times = (queue.next_time() for queue in self._queues.values())
         return min((time for time in times if time is not None), default=None)
 
-    def _open(self, name: str) -> Queue:
+    def _queue_for_task(self, name: str) -> Queue:
         if name in self._queues or self._strict:
             return self.queue(name)
-        return self._make(name, self._defaults)
+        return self._create(name, self._defaults)
 
-    def _make(self, name: str, settings: QueueSettings) -> Queue:
+    def _create(self, name: str, settings: QueueSettings) -> Queue:
         self._queues[name] = Queue(name, settings, self.now(), self.faults.fired)
         return self._queues[name]
-
-    def _task(self, name: str, task: str) -> HeldTask:
-        held = self.queue(name).tasks.get(task)
-        if held is None:
-            raise missing("task")
-        return held

@@ -13,33 +13,33 @@ from typing import Any, Final, Self
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from leasehold.adapters.clock import SystemClock
-from leasehold.devserver.cloud_tasks.calling import Caller
-from leasehold.devserver.cloud_tasks.delivering import Delivering
+from leasehold.devserver.cloud_tasks.dispatcher import Dispatcher
 from leasehold.devserver.cloud_tasks.faults import Faults, FiredFault
-from leasehold.devserver.cloud_tasks.limits import QueueSettings
+from leasehold.devserver.cloud_tasks.http_client import AllowedHosts, HttpClient
+from leasehold.devserver.cloud_tasks.parsers import SHORTEST_DEADLINE, TaskParser
+from leasehold.devserver.cloud_tasks.queue import QueueSettings
 from leasehold.devserver.cloud_tasks.queues import Queues
-from leasehold.devserver.cloud_tasks.surface import Surface, make_app
-from leasehold.devserver.cloud_tasks.targets import Targets
-from leasehold.devserver.cloud_tasks.tasks import HttpTask
+from leasehold.devserver.cloud_tasks.routes import make_app
+from leasehold.devserver.cloud_tasks.task import HttpTask
 from leasehold.ports.clock import Clock
 
 _HOST: Final = "127.0.0.1"  # nobody else's business
 
-#: Whoever says nothing for so long in the middle of a request is not heard any more.
-REQUEST_S: Final = 10.0
+#: A connection that is silent for this long in the middle of a request is closed.
+_REQUEST_S: Final = 10.0
 
 
 class CloudTasksDouble:
     """The Cloud Tasks service on loopback, for the official client over its REST transport.
 
-    Other than the service, it makes a queue on the first task for it, with the settings given
+    Other than the service, it creates a queue on the first task for it, with the settings given
     here, unless it is strict; there are no IAM, no App Engine tasks, no batches; tokens are not
     signed. It keeps nothing on disk: what it held when it stopped is gone.
 
     Args:
         defaults: the settings of a queue that nobody created.
         strict: refuse tasks for such queues with NOT_FOUND, as the service does.
-        shortest_deadline: the shortest dispatch deadline that is taken; the service: 15 s.
+        shortest_deadline: the shortest dispatch deadline that is accepted; the service: 15 s.
         threads: how many deliveries run at a time at most, over all queues.
         clock: in place of the machine's.
         targets: hosts beyond this machine that tasks may be delivered to; the service: any.
@@ -50,17 +50,23 @@ class CloudTasksDouble:
         defaults: QueueSettings | None = None,
         *,
         strict: bool = False,
-        shortest_deadline: timedelta = timedelta(seconds=15),
+        shortest_deadline: timedelta = SHORTEST_DEADLINE,
         threads: int = 128,
         clock: Clock | None = None,
         targets: Iterable[str] = (),
     ) -> None:
         clock = clock or SystemClock()
         self._queues = Queues(clock, defaults or QueueSettings(), strict=strict)
-        self._caller = Caller(connections=threads)
-        self._delivering = Delivering(self._queues, self._caller.call, threads)
-        surface = Surface(self._queues, clock, shortest_deadline, Targets(targets))
-        self._app = make_app(surface, self._queues)
+        self._client = HttpClient(connections=threads)
+        self._dispatcher = Dispatcher(self._queues, self._client.deliver, threads)
+        self._app = make_app(
+            self._queues,
+            TaskParser(
+                shortest=shortest_deadline,
+                hosts=AllowedHosts(targets),
+                new_name=lambda: str(int(clock.new_id(), 16)),
+            ),
+        )
         self._server: BaseWSGIServer | None = None
         self._thread: threading.Thread | None = None
 
@@ -87,34 +93,35 @@ class CloudTasksDouble:
             )
         self._thread = threading.Thread(target=self._serve, name="tasks-api", daemon=True)
         self._thread.start()
-        self._delivering.begin()
+        self._dispatcher.start()
         return f"http://{_HOST}:{self._server.port}"
 
-    def on_dropped(self, tell: Callable[[HttpTask], object]) -> None:
-        """Have `tell` told of the task of each delivery whose connection was refused or dropped.
+    def on_dropped(self, callback: Callable[[HttpTask], object]) -> None:
+        """Call back with the task of each delivery whose connection was refused or dropped.
 
-        A worker that does not answer within the task's deadline is no such case. It is called in
-        the thread of the delivery, which comes again when it returns: it neither waits nor raises.
+        A worker that does not answer within the task's deadline is not such a case. The callback
+        runs in the thread of the delivery, which is scheduled again when it returns: it neither
+        waits nor raises.
         """
-        self._caller.dropped = tell
+        self._client.on_dropped = callback
 
-    def deliver_no_more(self) -> None:
-        """Start no delivery more, for good; those that run go on, and tasks are still taken."""
-        self._delivering.close()
-        self._caller.close()  # a worker that is told to end waits for connections that are kept
+    def stop_deliveries(self) -> None:
+        """Start no more deliveries, for good; those that run go on, and tasks are accepted."""
+        self._dispatcher.close()
+        self._client.close()  # a worker that is to end waits for connections that are kept
 
     def stop(self, drain_seconds: float = 0.0) -> bool:
-        """Start no delivery more, wait for those that run, then stop answering.
+        """Start no more deliveries, wait for those that run, then stop answering.
 
-        Tasks that are created meanwhile are taken, so that the deliveries that run can end.
+        Tasks that are created meanwhile are accepted, so that the deliveries that run can end.
 
         Returns:
-            Whether all deliveries ended in time. Nobody hears the others any more.
+            Whether all deliveries ended in time. The results of the others are ignored.
         """
-        drained = self._delivering.end(drain_seconds)
+        drained = self._dispatcher.stop(drain_seconds)
         if self._server and self._thread:
             _wake_and_stop(self._server, self._thread)
-        self._caller.close()
+        self._client.close()
         return drained
 
     @property
@@ -144,12 +151,12 @@ class CloudTasksDouble:
 
 
 class _Handler(WSGIRequestHandler):
-    """Neither requests nor those that break off are worth a line each."""
+    """Logs nothing: neither requests nor those that break off are worth a line each."""
 
-    timeout = REQUEST_S  # for each read; a thread of its own reads
+    timeout = _REQUEST_S  # for each read; a thread of its own reads
 
     def make_environ(self) -> Any:
-        """Return what WSGI tells of the request; of a body in chunks there is nothing to read.
+        """Return the WSGI environment of the request; a body in chunks is empty in it.
 
         The reader of chunks makes up bytes without end where a connection ends in one.
         """

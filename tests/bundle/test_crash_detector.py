@@ -176,12 +176,12 @@ def test_a_connection_that_drops_while_its_worker_lives_changes_nothing(
     run_id = start_parents(api)
     (child,) = until(lambda: children_of(held, run_id))
     before = api.call(f"/runs/{run_id}")
-    assert server.dead_workers is not None
+    assert server.crash_detector is not None
 
     for body in (f'{{"runId": "{run_id}", "generation": 1}}', '{"runId": "r-none"}', "[]", "{"):
         task = HttpTask("t", "http://nobody", SystemClock().now(), body=body.encode())
-        server.dead_workers.notice(task)
-    server.dead_workers.wait()
+        server.crash_detector.on_dropped(task)
+    server.crash_detector.wait_until_idle()
 
     after = api.call(f"/runs/{run_id}")
     assert after["lease"]["leaseId"] == before["lease"]["leaseId"]

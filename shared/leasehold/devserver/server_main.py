@@ -1,9 +1,9 @@
-"""A function under the real framework's own server, which ends when the dev server does.
+"""The program of a server process: a function under the framework's own server, for this machine.
 
-Run as `python -m leasehold.devserver.function_server PARENT[,LISTENER,STATES] --target …`: PARENT
-is the process that must be there, LISTENER a socket of it that listens already, STATES a pipe that
-it reads; the rest is as for functions-framework. It serves this machine only, and bounds what a
-request may be while it comes.
+Run as `python -m leasehold.devserver.server_main PARENT[,LISTENER,STATES] --target …`: PARENT is
+the process that must be there, LISTENER a socket of it that listens already, STATES a pipe that it
+reads; the rest is as for functions-framework. It ends when PARENT does, and bounds what a request
+may be while it arrives.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from functions_framework._http import create_server
 from gunicorn.arbiter import Arbiter
 
 from leasehold.adapters.log_lines import print_printable_logs
-from leasehold.devserver.loopback_only import LoopbackOnly
-from leasehold.devserver.server_process import DRAIN_S, ENDS, SERVES
+from leasehold.devserver.loopback_guard import LoopbackGuard
+from leasehold.devserver.server_process import DRAIN_S, READY, STOPPING
 
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -38,30 +38,30 @@ _BOUNDS: Final = {
     "graceful_timeout": DRAIN_S,
 }
 
-#: How often workers that drain are asked to end.
-_ASK_AGAIN_S: Final = 0.5
+#: How often workers that drain get the signal to end.
+_REPEAT_S: Final = 0.5
 
-#: In place of the worker that gunicorn takes for threads. One that has none has its own way.
-_THREADED: Final = {"worker_class": "leasehold.devserver.function_worker.FunctionWorker"}
+#: In place of gunicorn's worker for threads. A server with one thread has gunicorn's sync worker.
+_THREADED: Final = {"worker_class": "leasehold.devserver.gunicorn_worker.RequestTimeoutWorker"}
 
 
 def main() -> None:
-    """Serve the function until told to stop."""
+    """Serve the function until a signal stops it."""
     parent, *descriptors = map(int, sys.argv.pop(1).split(","))
     die_with_parent()
     if os.getppid() != parent:
         sys.exit("the dev server is gone")
     os.register_at_fork(after_in_child=die_with_parent)  # gunicorn's workers with their master
     print_printable_logs()
-    outlive_workers()
+    replace_every_worker()
     arguments = _arguments()
     options: dict[str, Any] = _BOUNDS | (_THREADED if os.environ.get("THREADS") != "1" else {})
     if descriptors:
         listener, states = descriptors
         options["bind"] = f"fd://{listener}"
-        tell_states(states)
+        report_states(states)
     app = create_app(arguments.target, arguments.source)  # type: ignore[no-untyped-call] # it has no types
-    app.wsgi_app = LoopbackOnly(app.wsgi_app)
+    app.wsgi_app = LoopbackGuard(app.wsgi_app)
     server = create_server(app, debug=False, **options)  # type: ignore[no-untyped-call] # as above
     server.run(arguments.host, arguments.port)
 
@@ -72,7 +72,7 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def outlive_workers() -> None:
+def replace_every_worker() -> None:
     """Have gunicorn replace each worker that ends, whatever its code.
 
     It takes 3 and 4 for a function that cannot be loaded, and ends. But the framework loads the
@@ -83,32 +83,32 @@ def outlive_workers() -> None:
     Arbiter.APP_LOAD_ERROR = 256 + Arbiter.APP_LOAD_ERROR
 
 
-def tell_states(states: int) -> None:
-    """Write to the pipe when the server begins and ends to take requests."""
+def report_states(states: int) -> None:
+    """Write to the pipe when the server begins to accept requests, and when it stops."""
     start, stop = Arbiter.start, Arbiter.stop
 
-    def start_and_tell(self: Any) -> None:
+    def start_and_report(self: Any) -> None:
         start(self)
-        _write(states, SERVES)
+        _write(states, READY)
 
-    def stop_and_tell(self: Any, *args: Any, **options: Any) -> None:
-        _write(states, ENDS)
-        threading.Thread(target=_ask_again, args=(self,), daemon=True).start()
+    def report_and_stop(self: Any, *args: Any, **options: Any) -> None:
+        _write(states, STOPPING)
+        threading.Thread(target=_repeat_stop, args=(self,), daemon=True).start()
         stop(self, *args, **options)
 
     os.set_inheritable(states, False)
-    Arbiter.start, Arbiter.stop = start_and_tell, stop_and_tell
+    Arbiter.start, Arbiter.stop = start_and_report, report_and_stop
 
 
-def _ask_again(arbiter: Any) -> None:
-    """Ask the workers to end until they do: one that is just forked has no handler, and forgets."""
+def _repeat_stop(arbiter: Any) -> None:
+    """Signal the workers until they end: one that was just forked has no handler yet."""
     while arbiter.WORKERS:
-        time.sleep(_ASK_AGAIN_S)
+        time.sleep(_REPEAT_S)
         arbiter.kill_workers(signal.SIGTERM)
 
 
 def _write(states: int, state: bytes) -> None:
-    with suppress(OSError):  # nobody reads it any more
+    with suppress(OSError):  # the reader is gone
         os.write(states, state)
 
 

@@ -1,4 +1,4 @@
-"""A worker of gunicorn that does not wait for ever for a request to come whole."""
+"""A worker of gunicorn that does not wait for ever until a request arrived completely."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
-#: A request that has not come whole by then never will: on loopback it takes milliseconds.
+#: A request that is not complete by then never will be: on loopback it takes milliseconds.
 REQUEST_S: Final = 10.0
 
-#: A connection that says nothing for so long takes no thread; it is looked at when it speaks.
+#: A connection that is silent for this long takes no thread; it is read when it sends again.
 SILENCE_S: Final = 0.05
 
 
@@ -31,7 +31,7 @@ class Connection(socket.socket):
         """Return what came, as `socket.recv` does.
 
         Raises:
-            ConnectionResetError: the time is over; gunicorn closes the connection and is silent.
+            ConnectionResetError: the time is over; gunicorn just closes the connection.
         """
         before, left = self.gettimeout(), self.over_at - time.monotonic()
         try:
@@ -40,25 +40,25 @@ class Connection(socket.socket):
         except TimeoutError:
             if time.monotonic() < self.over_at:
                 raise  # of a shorter wait, which is the caller's
-            raise ConnectionResetError(errno.ECONNRESET, "the request did not come whole") from None
+            raise ConnectionResetError(errno.ECONNRESET, "the request is not complete") from None
         finally:
             self.settimeout(before)
 
 
-class FunctionWorker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
-    """The worker that gunicorn chooses for threads, with an end to each request's coming."""
+class RequestTimeoutWorker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
+    """Gunicorn's worker for threads, with a time within which each request must arrive."""
 
     def handle(self, conn: Any) -> Any:
         """Read and answer one request of a connection; in a thread of the pool."""
         if not isinstance(conn.sock, Connection):
-            found = conn.sock
-            facts = (found.family, found.type, found.proto)
-            conn.sock = Connection(*facts, fileno=found.detach())
+            plain = conn.sock
+            kind = (plain.family, plain.type, plain.proto)
+            conn.sock = Connection(*kind, fileno=plain.detach())
             conn.wait_for_data = partial(_wait_for_data, conn)
         conn.sock.over_at = time.monotonic() + REQUEST_S
         return super().handle(conn)
 
 
 def _wait_for_data(conn: TConn, timeout: float) -> bool:
-    """Wait for the first bytes, but not in a thread that others need."""
+    """Wait for the first bytes, but not long in a thread that others need."""
     return bool(TConn.wait_for_data(conn, min(timeout, SILENCE_S)))
