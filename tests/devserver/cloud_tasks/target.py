@@ -117,6 +117,7 @@ class Target:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 256  # a connection that finds the queue full is tried again after 1 s
     target: Target
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -148,7 +148,7 @@ def test_what_the_service_refuses_for_good_is_not_repeated(tasks: CloudTasks) ->
 
 
 def test_a_service_that_does_not_answer_is_given_up_after_a_while() -> None:
-    patience = timedelta(seconds=0.5)
+    patience = timedelta(seconds=0.2)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
