@@ -15,6 +15,7 @@ import pytest
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from tests.bundle.conftest import Api, calls, settings, until
+from tests.bundle.test_signals import children_of
 
 #: Far below the 30 s of a lease, and the 10 s that a server may drain.
 SOON = 8.0
@@ -103,6 +104,23 @@ def test_a_server_that_is_told_to_end_is_replaced_while_it_drains(
         "execute_step was asked to stop; it starts again in 0.2 s"
     ]
     assert [process == worker for process in processes_of(folder, hanging)] == [True, False]
+
+
+def test_a_worker_that_is_told_to_end_while_it_begins_ends(api: Api, folder: Path) -> None:
+    """It has the handlers of its master still: it noted the signal, stayed, and refused all."""
+    first = api.start()
+    api.ended(first)
+    worker = int(calls(folder, first)[0][2])
+    master = master_of(worker)
+    known = set(children_of(master))
+
+    os.kill(worker, signal.SIGTERM)
+    while not (begun := set(children_of(master)) - known):
+        pass  # at once: it begins in milliseconds
+    (young,) = begun
+    os.kill(young, signal.SIGTERM)
+
+    until(lambda: young not in children_of(master), SOON)
 
 
 def test_its_queues_repeat_as_a_deployed_one_does(api: Api, server: DevServer) -> None:

@@ -52,6 +52,7 @@ def main() -> None:
     if os.getppid() != parent:
         sys.exit("the dev server is gone")
     os.register_at_fork(after_in_child=die_with_parent)  # gunicorn's workers with their master
+    end_young_workers()
     print_printable_logs()
     replace_every_worker()
     arguments = _arguments()
@@ -70,6 +71,30 @@ def die_with_parent() -> None:
     """Have the kernel kill this process when the one that made it dies, where it can."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def end_young_workers() -> None:
+    """Have a worker end by a SIGTERM that comes before it has handlers of its own.
+
+    Until then it has those of its master: it would note that it is to end, refuse every request,
+    and not end. So the signal waits while a worker is forked, and then ends it at once.
+    """
+    master, wanted = os.getpid(), {signal.SIGTERM}
+
+    def hold() -> None:
+        if os.getpid() == master:
+            signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+
+    def let_go() -> None:
+        if os.getpid() == master:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, wanted)
+
+    def let_go_in_worker() -> None:
+        if os.getppid() == master:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, wanted)
+
+    os.register_at_fork(before=hold, after_in_parent=let_go, after_in_child=let_go_in_worker)
 
 
 def replace_every_worker() -> None:
