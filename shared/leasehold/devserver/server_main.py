@@ -30,7 +30,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 #: What the framework leaves open: how long a request line may be; headers by which a caller of
 #: this machine says where the application is mounted; a socket in the home folder, the same for
-#: every server of the machine, by which gunicorn can be told to do things; how long to drain.
+#: every server of the machine, by which gunicorn accepts commands; how long to drain.
 _BOUNDS: Final = {
     "limit_request_line": 8190,
     "forwarder_headers": "",

@@ -117,7 +117,7 @@ class DeliveryResult:
 
     @property
     def is_success(self) -> bool:
-        """Whether the task is done. A redirect is not followed, and is no success."""
+        """Whether the task is done. A redirect is not followed, and is not a success."""
         return self.status is not None and 200 <= self.status < 300  # noqa: PLR2004 - HTTP's 2xx
 
     @property
