@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from leasehold import LeaseholdError, PermanentError
-from leasehold.console.ending import result_of
-from leasehold.console.sources import ServerSource
-from leasehold.console.starting import wait_for
+from leasehold.cli.run_readers import ServerSource
+from leasehold.cli.run_result import result_of
+from leasehold.cli.start import wait_for
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest

@@ -1,4 +1,4 @@
-"""The command line: words in, one call of `leasehold.console` each, an exit code out.
+"""The command line: words in, one call each, an exit code out.
 
 The calls are imported when they are made, so that `--help` and a wrong word answer at once.
 """
@@ -9,8 +9,8 @@ import sys
 
 from leasehold.adapters.log_lines import print_printable_logs
 from leasehold.cli.commands import commands
-from leasehold.console.exits import exit_code_of
-from leasehold.console.streams import check_words, flush_stderr, open_streams
+from leasehold.cli.exit_codes import exit_code_of
+from leasehold.cli.streams import check_words, flush_stderr, open_streams
 
 
 def main() -> None:

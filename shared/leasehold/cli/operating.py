@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from leasehold.cli.input_options import GivenInput, InputType, LabelType, as_mapping
 from leasehold.cli.options import (
     filter_options,
     from_step_option,
@@ -20,7 +21,6 @@ from leasehold.cli.options import (
     step_option,
     url_option,
 )
-from leasehold.console.options import GivenInput, InputType, LabelType, as_mapping
 
 _MAX_BATCH: Final = 1000
 _RECREATE: Final = "recreate"
@@ -60,7 +60,7 @@ def _operation(name: str, says: str, example: str) -> click.Command:
     @url_option
     @json_option
     def command(run_id: str, **words: Any) -> int:
-        from leasehold.console.operating import operate
+        from leasehold.cli.operations import operate
 
         return operate(run_id, name, **words)
 
@@ -100,7 +100,7 @@ def recreate(
       leasehold recreate r-0123456789abcdef --from-step report
       leasehold recreate r-0123456789abcdef --input '{"folder": "docs"}'
     """  # noqa: D301
-    from leasehold.console.operating import operate
+    from leasehold.cli.operations import operate
 
     if given is not None:
         words["input"] = given.value
@@ -132,7 +132,7 @@ def batch(action: str, **words: Any) -> None:
       leasehold batch recreate --dead-lettered --pipeline review --limit 50 --dry-run
       leasehold batch approve --status BLOCKED --step synthesis --limit 20
     """  # noqa: D301
-    from leasehold.console.batching import batch as answer
+    from leasehold.cli.batch import batch as answer
 
     if words["from_step"] is not None and action != _RECREATE:
         raise click.UsageError(f"--from-step is for {_RECREATE}, not for {action}.")

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from leasehold.console.options import LabelType
+from leasehold.cli.input_options import LabelType
 from leasehold.domain.status import RunStatus
 
 F = TypeVar("F", bound=Callable[..., Any])

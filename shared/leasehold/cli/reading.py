@@ -32,7 +32,7 @@ def runs(**words: Any) -> None:
     Example:
       leasehold runs --dead-lettered --pipeline review
     """  # noqa: D301
-    from leasehold.console.runs_view import runs as answer
+    from leasehold.cli.runs import runs as answer
 
     answer(**words)
 
@@ -48,7 +48,7 @@ def show(run_id: str, url: str | None, as_json: bool) -> None:
     Example:
       leasehold show r-0123456789abcdef
     """  # noqa: D301
-    from leasehold.console.show_view import show as answer
+    from leasehold.cli.show import show as answer
 
     answer(run_id, url=url, as_json=as_json)
 
@@ -64,7 +64,7 @@ def trace(run_id: str, url: str | None, as_json: bool) -> None:
     Example:
       leasehold trace r-0123456789abcdef --json
     """  # noqa: D301
-    from leasehold.console.trace_view import trace as answer
+    from leasehold.cli.trace import trace as answer
 
     answer(run_id, url=url, as_json=as_json)
 
@@ -80,7 +80,7 @@ def why(run_id: str, url: str | None, as_json: bool) -> None:
     Example:
       leasehold why r-0123456789abcdef
     """  # noqa: D301
-    from leasehold.console.why import why as answer
+    from leasehold.cli.why import why as answer
 
     answer(run_id, url=url, as_json=as_json)
 
@@ -96,6 +96,6 @@ def registry(as_json: bool) -> None:
     Example:
       PIPELINE_EXTRACTION_TIMEOUT_MS=60000 leasehold registry
     """  # noqa: D301
-    from leasehold.console.registry_view import registry as answer
+    from leasehold.cli.registry import registry as answer
 
     answer(as_json=as_json)

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
+from leasehold.cli.input_options import GivenInput, InputType, LabelType, as_mapping
 from leasehold.cli.options import json_option, url_option
-from leasehold.console.options import GivenInput, InputType, LabelType, as_mapping
 
 
 @click.command()
@@ -54,8 +54,8 @@ def start(
       leasehold start review --input '{"folder": "docs"}' --in-process
       leasehold start review --input @request.json --idempotency-key docs-42 --in-process
     """  # noqa: D301
-    from leasehold.console.start_asked import Start
-    from leasehold.console.starting import start as answer
+    from leasehold.cli.start import start as answer
+    from leasehold.cli.start_options import Start
     from leasehold.services.start_run import StartRequest
 
     if words["url"] is not None and words["in_process"]:
@@ -114,6 +114,6 @@ def dev(**words: Any) -> int:
       leasehold dev --port 8080
       leasehold start review --input '{"folder": "docs"}' --url http://127.0.0.1:8080 --wait
     """  # noqa: D301
-    from leasehold.console.dev import dev as answer
+    from leasehold.cli.dev import dev as answer
 
     return answer(**words)

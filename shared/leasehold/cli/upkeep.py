@@ -21,7 +21,7 @@ def audit(repair: bool, as_json: bool) -> int:
     Example:
       leasehold audit --repair
     """  # noqa: D301
-    from leasehold.console.audit_view import audit as answer
+    from leasehold.cli.audit import audit as answer
 
     return answer(repair=repair, as_json=as_json)
 
@@ -37,6 +37,6 @@ def sweep(as_json: bool) -> None:
     Example:
       leasehold sweep --json
     """  # noqa: D301
-    from leasehold.console.sweep_view import sweep as answer
+    from leasehold.cli.sweep import sweep as answer
 
     answer(as_json=as_json)

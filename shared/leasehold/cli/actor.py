@@ -7,7 +7,7 @@ import os
 import socket
 from typing import Final
 
-from leasehold.console.words import one_line
+from leasehold.cli.formatting import one_line
 
 _MAX: Final = 200
 

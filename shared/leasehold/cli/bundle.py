@@ -12,7 +12,7 @@ from typing import Final
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.in_process_tasks import TasksElsewhere
 from leasehold.bootstrap import Bundle, boot, store_exists
-from leasehold.console.says import warn
+from leasehold.cli.stderr import warn
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 from leasehold.registry.settings import read_settings

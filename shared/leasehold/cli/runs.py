@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from leasehold.console.answers import Row, answer_json, answer_table
-from leasehold.console.says import say
-from leasehold.console.sources import Listed, source_at
-from leasehold.console.words import SKULL, Styled, ago, stamp, state_of
+from leasehold.cli.formatting import SKULL, Styled, ago, stamp, state_of
+from leasehold.cli.run_readers import Listed, source_at
+from leasehold.cli.stderr import say
+from leasehold.cli.stdout import Row, answer_json, answer_table
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.services.read_runs import RunFilter

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from leasehold.console.answers import Row, answer_json, answer_table
-from leasehold.console.exits import DONE, FOUND
-from leasehold.console.opening import to_change
-from leasehold.console.says import say
-from leasehold.console.words import Styled
+from leasehold.cli.bundle import to_change
+from leasehold.cli.exit_codes import DONE, FOUND
+from leasehold.cli.formatting import Styled
+from leasehold.cli.stderr import say
+from leasehold.cli.stdout import Row, answer_json, answer_table
 from leasehold.services.audit import AuditResult
 from leasehold.services.audit import audit as audit_runs
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from leasehold.console.streams import forget_stderr
-from leasehold.console.words import one_line
+from leasehold.cli.formatting import one_line
+from leasehold.cli.streams import forget_stderr
 from leasehold.domain.printable import printable
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from leasehold.bootstrap import store_exists
-from leasehold.console.answers import answer_json, answer_line
-from leasehold.console.opening import opened
-from leasehold.console.program import at, shown
-from leasehold.console.says import say
-from leasehold.console.sources import ServerSource, StoreSource
-from leasehold.console.who_runs_it import command_for
-from leasehold.console.words import one_line
+from leasehold.cli.bundle import opened
+from leasehold.cli.delivery_hint import command_for
+from leasehold.cli.formatting import one_line
+from leasehold.cli.invocation import at, shown
+from leasehold.cli.run_readers import ServerSource, StoreSource
+from leasehold.cli.stderr import say
+from leasehold.cli.stdout import answer_json, answer_line
 from leasehold.domain.explanation import waiting
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from leasehold.console.exits import DONE
-from leasehold.console.says import say
+from leasehold.cli.exit_codes import DONE
+from leasehold.cli.stderr import say
 from leasehold.devserver.server import DevOptions, DevServer
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from leasehold.console.answers import answer_json, answer_line
-from leasehold.console.exits import DONE, NOT_COMPLETED
-from leasehold.console.program import at, shown
-from leasehold.console.says import say
-from leasehold.console.words import SKULL, Styled, duration, one_line, state_of, value_in_short
+from leasehold.cli.exit_codes import DONE, NOT_COMPLETED
+from leasehold.cli.formatting import SKULL, Styled, duration, one_line, state_of, value_in_short
+from leasehold.cli.invocation import at, shown
+from leasehold.cli.stderr import say
+from leasehold.cli.stdout import answer_json, answer_line
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import summary_of

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from leasehold.console.program import shown
+from leasehold.cli.invocation import shown
 from leasehold.services.start_run import StartRequest
 
 _MAX_WORDS: Final = 2000

@@ -11,8 +11,8 @@ from typing import Final, Protocol, TypeVar
 from urllib.parse import urlencode
 
 from leasehold.adapters.clock import SystemClock
-from leasehold.console.opening import to_read
-from leasehold.console.runs_api import RunsApi, path_of
+from leasehold.cli.bundle import to_read
+from leasehold.cli.http_client import RunsApi, path_of
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.domain.trace import TraceEvent

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import pydantic_core
 
-from leasehold.console.words import Styled, one_line
+from leasehold.cli.formatting import Styled, one_line
 from leasehold.domain.printable import printable_json
 
 Cell = str | Styled
@@ -53,7 +53,7 @@ def answer_line(line: Cell) -> None:
 def answer_facts(facts: Iterable[tuple[str, Cell]]) -> None:
     """Print names and values, one a line."""
     if sys.stdout.isatty():
-        from leasehold.console.tables import print_facts  # noqa: PLC0415 - rich, for people only
+        from leasehold.cli.tables import print_facts  # noqa: PLC0415 - rich, for people only
 
         print_facts((name, as_styled(value)) for name, value in facts)
         return
@@ -64,7 +64,7 @@ def answer_facts(facts: Iterable[tuple[str, Cell]]) -> None:
 def answer_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
     """Print a table with its column names first."""
     if sys.stdout.isatty():
-        from leasehold.console.tables import print_table  # noqa: PLC0415 - rich, for people only
+        from leasehold.cli.tables import print_table  # noqa: PLC0415 - rich, for people only
 
         print_table(columns, ([as_styled(cell) for cell in row] for row in rows))
         return

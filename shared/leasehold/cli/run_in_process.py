@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 from functools import partial
 
-from leasehold.console.answers import stdout_kept_for_the_answer
-from leasehold.console.displays import display_for
-from leasehold.console.ending import tell_ending
-from leasehold.console.interrupts import end_as_interrupted_on_sigterm, telling_interrupts
-from leasehold.console.says import say
-from leasehold.console.start_asked import Start
-from leasehold.console.watch import LOOK_EVERY_S, View, watch
-from leasehold.console.words import ago, stamp
+from leasehold.cli.displays import display_for
+from leasehold.cli.formatting import ago, stamp
+from leasehold.cli.interrupts import end_as_interrupted_on_sigterm, telling_interrupts
+from leasehold.cli.run_result import tell_ending
+from leasehold.cli.run_watcher import LOOK_EVERY_S, View, watch
+from leasehold.cli.start_options import Start
+from leasehold.cli.stderr import say
+from leasehold.cli.stdout import stdout_kept_for_the_answer
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.domain.trace import TraceEvent

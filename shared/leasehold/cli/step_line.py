@@ -7,7 +7,7 @@ from datetime import datetime
 from math import isfinite
 from typing import Final
 
-from leasehold.console.words import SKULL, duration, one_line, style_of
+from leasehold.cli.formatting import SKULL, duration, one_line, style_of
 from leasehold.domain.manifest import Manifest, StepRecord
 from leasehold.domain.status import RunStatus
 

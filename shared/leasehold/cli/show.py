@@ -8,9 +8,7 @@ from typing import Final
 
 import click
 
-from leasehold.console.answers import Cell, Row, answer_facts, answer_json, answer_table
-from leasehold.console.sources import source_at
-from leasehold.console.words import (
+from leasehold.cli.formatting import (
     SKULL,
     Styled,
     ago,
@@ -20,6 +18,8 @@ from leasehold.console.words import (
     style_of,
     value_in_short,
 )
+from leasehold.cli.run_readers import source_at
+from leasehold.cli.stdout import Cell, Row, answer_facts, answer_json, answer_table
 from leasehold.domain.manifest import Attempts, KeptValue, Manifest, StepRecord, to_document
 from leasehold.domain.status import AttemptEnd, RunStatus
 from leasehold.registry.dead_letters import DEAD_LETTERS

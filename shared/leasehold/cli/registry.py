@@ -7,10 +7,10 @@ from typing import Final
 
 import click
 
-from leasehold.console.answers import Row, answer_json, answer_table
-from leasehold.console.opening import opened
-from leasehold.console.says import warn
-from leasehold.console.words import Styled
+from leasehold.cli.bundle import opened
+from leasehold.cli.formatting import Styled
+from leasehold.cli.stderr import warn
+from leasehold.cli.stdout import Row, answer_json, answer_table
 from leasehold.domain.dispatch import StepSettings
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.services.engine import Engine

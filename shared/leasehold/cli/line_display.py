@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Self
 
-from leasehold.console.says import say
-from leasehold.console.watch import View
-from leasehold.console.words import one_line, stamp
+from leasehold.cli.formatting import one_line, stamp
+from leasehold.cli.run_watcher import View
+from leasehold.cli.stderr import say
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.domain.trace import TraceEvent, TraceType

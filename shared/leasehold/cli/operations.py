@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leasehold.console.actor import actor, actor_header
-from leasehold.console.answers import answer_json, answer_line
-from leasehold.console.exits import DONE
-from leasehold.console.opening import to_change
-from leasehold.console.program import shown
-from leasehold.console.runs_api import RunsApi, path_of
-from leasehold.console.says import say
-from leasehold.console.who_runs_it import tell_who_runs_it
-from leasehold.console.words import Styled, state_of
+from leasehold.cli.actor import actor, actor_header
+from leasehold.cli.bundle import to_change
+from leasehold.cli.delivery_hint import tell_who_runs_it
+from leasehold.cli.exit_codes import DONE
+from leasehold.cli.formatting import Styled, state_of
+from leasehold.cli.http_client import RunsApi, path_of
+from leasehold.cli.invocation import shown
+from leasehold.cli.stderr import say
+from leasehold.cli.stdout import answer_json, answer_line
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.services import operate as service

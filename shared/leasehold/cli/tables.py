@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leasehold.console.words import Styled, one_line
+from leasehold.cli.formatting import Styled, one_line
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Styled]]) -> None:

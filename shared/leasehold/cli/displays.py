@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Iterable
 
-from leasehold.console.line_display import LineDisplay, NoDisplay
-from leasehold.console.watch import Display, View
+from leasehold.cli.line_display import LineDisplay, NoDisplay
+from leasehold.cli.run_watcher import Display, View
 from leasehold.domain.trace import TraceEvent
 
 
@@ -22,7 +22,7 @@ def display_for(view: View, *, quiet: bool, known: Iterable[TraceEvent] = ()) ->
     if quiet:
         return NoDisplay()
     if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
-        from leasehold.console.live_display import LiveDisplay  # noqa: PLC0415 - rich
+        from leasehold.cli.live_display import LiveDisplay  # noqa: PLC0415 - rich
 
         return LiveDisplay(view)
     return LineDisplay(view, known)

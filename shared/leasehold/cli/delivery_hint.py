@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from leasehold.adapters.in_process_tasks import InProcessTasks
-from leasehold.console.program import shown
-from leasehold.console.says import say
-from leasehold.console.start_asked import Start
+from leasehold.cli.invocation import shown
+from leasehold.cli.start_options import Start
+from leasehold.cli.stderr import say
 from leasehold.domain.change import owed_tasks
 from leasehold.domain.manifest import Manifest
 from leasehold.services.engine import Engine

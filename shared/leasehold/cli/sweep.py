@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from leasehold.console.answers import answer_facts, answer_json
-from leasehold.console.opening import to_change
-from leasehold.console.says import say
-from leasehold.console.who_runs_it import delivers, tell_who_runs_them
+from leasehold.cli.bundle import to_change
+from leasehold.cli.delivery_hint import delivers, tell_who_runs_them
+from leasehold.cli.stderr import say
+from leasehold.cli.stdout import answer_facts, answer_json
 from leasehold.services.sweep import sweep as sweep_runs
 
 

@@ -16,9 +16,9 @@ from typing import Final
 
 import click
 
-from leasehold.console.interrupts import InterruptedRunError, code_of_interrupt
-from leasehold.console.says import say_error
-from leasehold.console.streams import UnwrittenAnswerError, forget_stdout
+from leasehold.cli.interrupts import InterruptedRunError, code_of_interrupt
+from leasehold.cli.stderr import say_error
+from leasehold.cli.streams import UnwrittenAnswerError, forget_stdout
 from leasehold.domain.printable import printable
 from leasehold.errors import LeaseholdError, NotAllowedError, ServerRefusedError, StateChangedError
 

@@ -8,19 +8,19 @@ import time
 from dataclasses import replace
 from functools import partial
 
-from leasehold.console.answers import answer_json, answer_line
-from leasehold.console.displays import display_for
-from leasehold.console.ending import tell_ending
-from leasehold.console.exits import DONE
-from leasehold.console.interrupts import telling_interrupts
-from leasehold.console.opening import opened
-from leasehold.console.program import at, shown
-from leasehold.console.running_here import run_here
-from leasehold.console.says import say, warn
-from leasehold.console.sources import ServerSource, Source, StoreSource, retry_unreachable
-from leasehold.console.start_asked import Start
-from leasehold.console.watch import LOOK_EVERY_S, View, watch
-from leasehold.console.words import Styled, state_of
+from leasehold.cli.bundle import opened
+from leasehold.cli.displays import display_for
+from leasehold.cli.exit_codes import DONE
+from leasehold.cli.formatting import Styled, state_of
+from leasehold.cli.interrupts import telling_interrupts
+from leasehold.cli.invocation import at, shown
+from leasehold.cli.run_in_process import run_here
+from leasehold.cli.run_readers import ServerSource, Source, StoreSource, retry_unreachable
+from leasehold.cli.run_result import tell_ending
+from leasehold.cli.run_watcher import LOOK_EVERY_S, View, watch
+from leasehold.cli.start_options import Start
+from leasehold.cli.stderr import say, warn
+from leasehold.cli.stdout import answer_json, answer_line
 from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome

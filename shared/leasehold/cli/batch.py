@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import click
 
-from leasehold.console.actor import actor, actor_header
-from leasehold.console.answers import answer_json, answer_line, answer_table
-from leasehold.console.opening import to_change
-from leasehold.console.runs_api import RunsApi
-from leasehold.console.who_runs_it import delivers, tell_who_runs_them
+from leasehold.cli.actor import actor, actor_header
+from leasehold.cli.bundle import to_change
+from leasehold.cli.delivery_hint import delivers, tell_who_runs_them
+from leasehold.cli.http_client import RunsApi
+from leasehold.cli.stdout import answer_json, answer_line, answer_table
 from leasehold.domain.lifecycle import Operation
 from leasehold.services import batch as service
 from leasehold.services.operate import OperationRequest

@@ -10,9 +10,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from leasehold.console.step_line import StepLine, step_line
-from leasehold.console.watch import View
-from leasehold.console.words import duration, one_line, state_of
+from leasehold.cli.formatting import duration, one_line, state_of
+from leasehold.cli.run_watcher import View
+from leasehold.cli.step_line import StepLine, step_line
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.printable import printable
 

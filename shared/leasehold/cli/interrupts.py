@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Final
 
-from leasehold.console.says import say
+from leasehold.cli.stderr import say
 
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143

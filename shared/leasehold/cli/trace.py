@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from leasehold.console.answers import Row, answer_json, answer_table
-from leasehold.console.sources import source_at
-from leasehold.console.words import SKULL, Styled, duration, stamp
+from leasehold.cli.formatting import SKULL, Styled, duration, stamp
+from leasehold.cli.run_readers import source_at
+from leasehold.cli.stdout import Row, answer_json, answer_table
 from leasehold.domain.trace import TraceEvent, TraceType
 
 _COLUMNS: Final = ("AT", "AFTER", "EVENT", "STEP", "ATTEMPT", "WHY")
