@@ -19,11 +19,11 @@ from typing import Final
 
 from leasehold import LeaseholdError, PermanentError
 from leasehold.cli.run_readers import ServerSource
-from leasehold.cli.run_result import result_of
-from leasehold.cli.start import wait_for
+from leasehold.cli.run_watcher import wait_for
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
+from leasehold.presentation.run_state import result_of
 from leasehold.services.read_runs import RunFilter
 from leasehold.services.start_run import StartRequest
 from pipelines.review.agent import PACE, pace_of

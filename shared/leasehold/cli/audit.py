@@ -1,40 +1,53 @@
-"""`leasehold audit`: runs that rest without owner or alarm, and their repair."""
+"""`leasehold audit`: runs without an owner or an alarm, and their repair."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
-from leasehold.cli.bundle import to_change
+import click
+
+from leasehold.cli.bundle import bundle_to_change
 from leasehold.cli.exit_codes import DONE, FOUND
-from leasehold.cli.formatting import Styled
-from leasehold.cli.stderr import say
-from leasehold.cli.stdout import Row, answer_json, answer_table
+from leasehold.cli.options import json_option
+from leasehold.cli.stderr import note
+from leasehold.cli.stdout import Row, print_json, print_table
+from leasehold.presentation.formatting import StyledText
 from leasehold.services.audit import AuditResult
 from leasehold.services.audit import audit as audit_runs
 
 _COLUMNS: Final = ("RUN", "BREACH", "REPAIR")
 
 
+@click.command()
+@click.option("--repair", is_flag=True, help="Repair what is found.")
+@json_option
 def audit(*, repair: bool, as_json: bool) -> int:
-    """Answer with what was found; return the exit code, which says whether something is left."""
-    with to_change() as bundle:
+    """Look for runs that nobody and nothing would move.
+
+    Exits with 0 when there are none, or all are repaired; 1 when something is left.
+
+    \b
+    Example:
+      leasehold audit --repair
+    """  # noqa: D301
+    with bundle_to_change() as bundle:
         found = list(audit_runs(bundle.engine, repair=repair))
-    left = [one for one in found if one.outcome is None]
+    left = sum(one.outcome is None for one in found)
     if as_json:
-        answer_json({"found": [_as_json(one) for one in found], "left": len(left)})
+        print_json({"found": [_as_json(one) for one in found], "left": left})
     elif found:
-        answer_table(_COLUMNS, [row for one in found for row in _rows(one, repair=repair)])
-        repaired = f"{len(found) - len(left)} repaired, " if repair else ""
+        print_table(_COLUMNS, [row for one in found for row in _rows(one, repair=repair)])
+        repaired = f"{len(found) - left} repaired, " if repair else ""
         hint = "" if repair else "; --repair repairs them"
-        say(f"{len(found)} runs are not in order: {repaired}{len(left)} left{hint}")
+        note(f"{len(found)} runs are not in order: {repaired}{left} left{hint}")
     else:
-        say("every run is in order")
+        note("every run is in order")
     return FOUND if left else DONE
 
 
 def _as_json(one: AuditResult) -> dict[str, Any]:
-    breaches: Sequence[dict[str, str]] = [
+    breaches = [
         {"code": breach.code, "finding": breach.finding, "repair": breach.repair}
         for breach in one.breaches
     ]
@@ -42,11 +55,11 @@ def _as_json(one: AuditResult) -> dict[str, Any]:
 
 
 def _rows(one: AuditResult, *, repair: bool) -> Iterator[Row]:
-    """Tell a line a breach: what its repair came to, or would do."""
+    """Yield a row for each breach: what its repair came to, or would do."""
     for breach in one.breaches:
-        told = Styled(breach.repair)
+        result = StyledText(breach.repair)
         if repair and one.outcome is None:
-            told = Styled("not repaired", "red")
+            result = StyledText("not repaired", "red")
         elif repair:
-            told = Styled(f"{one.outcome}: {breach.repair}", "green")
-        yield one.run_id, Styled(f"{breach.code}: {breach.finding}", "yellow"), told
+            result = StyledText(f"{one.outcome}: {breach.repair}", "green")
+        yield one.run_id, StyledText(f"{breach.code}: {breach.finding}", "yellow"), result

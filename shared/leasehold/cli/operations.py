@@ -1,83 +1,155 @@
-"""`leasehold pause` and so on: one operation on one run."""
+"""`leasehold pause`, `resume`, `cancel`, `retry`, `approve`, `recreate`: change one run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from leasehold.cli.actor import actor, actor_header
-from leasehold.cli.bundle import to_change
-from leasehold.cli.delivery_hint import tell_who_runs_it
-from leasehold.cli.exit_codes import DONE
-from leasehold.cli.formatting import Styled, state_of
+import click
+
+from leasehold.cli.bundle import bundle_to_change
+from leasehold.cli.delivery_hint import hint_for_run
 from leasehold.cli.http_client import RunsApi, path_of
-from leasehold.cli.invocation import shown
-from leasehold.cli.stderr import say
-from leasehold.cli.stdout import answer_json, answer_line
+from leasehold.cli.invocation import actor, actor_header, command_line
+from leasehold.cli.options import (
+    GivenInput,
+    from_step_option,
+    generation_option,
+    input_option,
+    json_option,
+    labels_option,
+    reason_option,
+    run_argument,
+    step_option,
+    url_option,
+)
+from leasehold.cli.stderr import note
+from leasehold.cli.stdout import print_json, print_line
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.summary import Summary, summary_of
+from leasehold.presentation.run_state import state_of
 from leasehold.services import operate as service
 
 
-def operate(
-    run_id: str,
-    name: str,
+def _operation(operation: Operation, summary: str, example: str) -> click.Command:
+    """Return the command of an operation that takes nothing of its own.
+
+    Args:
+        operation: what it does.
+        summary: the same as a sentence.
+        example: a reason to do it.
+    """
+    name = operation.value
+    shown = f"leasehold {name} r-0123456789abcdef --reason '{example}'"
+
+    @click.command(name, help=f"{summary}\n\n\b\nExample:\n  {shown}", short_help=summary)
+    @run_argument
+    @generation_option
+    @step_option
+    @reason_option
+    @url_option
+    @json_option
+    def command(*, run_id: str, url: str | None, as_json: bool, **words: Any) -> None:
+        request = service.OperationRequest(operation, actor(), **words)
+        _operate(run_id, request, url=url, as_json=as_json)
+
+    return command
+
+
+pause = _operation(
+    Operation.PAUSE,
+    "Let RUN go no further: a running attempt may end, nothing more is dispatched.",
+    "the provider is down",
+)
+resume = _operation(
+    Operation.RESUME, "Let RUN go on after a pause, at once.", "the provider is back"
+)
+cancel = _operation(
+    Operation.CANCEL,
+    "End RUN for good; a running attempt is stopped, and its output discarded.",
+    "wrong folder",
+)
+retry = _operation(
+    Operation.RETRY,
+    "Run the step of RUN again at once, after an error or a gate.",
+    "the prompt is corrected",
+)
+approve = _operation(
+    Operation.APPROVE,
+    "Hand off the output of RUN that a gate or an approval holds back.",
+    "looked at it",
+)
+
+
+@click.command()
+@run_argument
+@from_step_option
+@input_option("Another input: JSON, @FILE, or @- for stdin.  [default: as before]")
+@labels_option("In place of the labels of RUN; may be given up to 16 times.")
+@generation_option
+@step_option
+@reason_option
+@url_option
+@json_option
+def recreate(
     *,
+    run_id: str,
+    given: GivenInput | None,
+    labels: dict[str, str],
     url: str | None,
     as_json: bool,
-    reason: str = "",
-    from_step: str | None = None,
-    labels: Mapping[str, str] | None = None,
-    generation: int | None = None,
-    step: str | None = None,
-    input: Any = service.AS_BEFORE,  # noqa: A002 - the word of the API
-) -> int:
+    **words: Any,
+) -> None:
+    """Make a new run of RUN, which is completed, cancelled or given up.
+
+    \b
+    Examples:
+      leasehold recreate r-0123456789abcdef --from-step report
+      leasehold recreate r-0123456789abcdef --input '{"folder": "docs"}'
+    """  # noqa: D301
+    if given is not None:
+        words["input"] = given.value
+    request = service.OperationRequest(Operation.RECREATE, actor(), labels=labels or None, **words)
+    _operate(run_id, request, url=url, as_json=as_json)
+
+
+def _operate(
+    run_id: str, request: service.OperationRequest, *, url: str | None, as_json: bool
+) -> None:
     """Do it; answer with the run afterwards, after a recreate with the new one."""
-    asked = service.OperationRequest(
-        Operation(name),
-        actor(),
-        reason,
-        from_step=from_step,
-        labels=labels,
-        input=input,
-        generation=generation,
-        step=step,
-    )
     if url is not None:
-        _tell(run_id, _there(RunsApi(url), run_id, asked), as_json=as_json)
+        _print_run(run_id, _on_server(RunsApi(url), run_id, request), as_json=as_json)
         if not as_json:
-            say("look at it with:", shown("show", run_id, "--url", url))
-        return DONE
-    with to_change() as bundle:
-        change = service.operate(bundle.engine, run_id, asked)
-    moved = change.created or change.manifest
-    _tell(run_id, summary_of(moved), as_json=as_json)
+            note("look at it with:", command_line("show", run_id, "--url", url))
+        return
+    with bundle_to_change() as bundle:
+        change = service.operate(bundle.engine, run_id, request)
+    run = change.created or change.manifest
+    _print_run(run_id, summary_of(run), as_json=as_json)
     if not as_json:
-        tell_who_runs_it(bundle.engine, moved)
-    return DONE
+        hint_for_run(bundle.engine, run)
 
 
-def _there(api: RunsApi, run_id: str, asked: service.OperationRequest) -> Summary:
+def _on_server(api: RunsApi, run_id: str, request: service.OperationRequest) -> Summary:
     given = {
-        "reason": asked.reason,
-        "fromStep": asked.from_step,
-        "labels": asked.labels,
-        "generation": asked.generation,
-        "step": asked.step,
+        "reason": request.reason,
+        "fromStep": request.from_step,
+        "labels": request.labels,
+        "generation": request.generation,
+        "step": request.step,
     }
     body = {name: value for name, value in given.items() if value}
-    if asked.input is not service.AS_BEFORE:
-        body["input"] = asked.input
-    path = f"{path_of(run_id)}:{asked.operation}"
+    if request.input is not service.AS_BEFORE:
+        body["input"] = request.input
+    path = f"{path_of(run_id)}:{request.operation}"
     _, run = api.call(path, body, headers=actor_header())
     return api.read(Summary.model_validate, run)
 
 
-def _tell(run_id: str, run: Summary, *, as_json: bool) -> None:
+def _print_run(run_id: str, run: Summary, *, as_json: bool) -> None:
     if as_json:
-        answer_json(run)
+        print_json(run)
         return
-    state, style, _ = state_of(run)
-    answer_line(Styled(f"run {run.run_id} {state}", style))
+    state = state_of(run)
+    print_line(state._replace(text=f"run {run.run_id} {state.text}"))
     if run.run_id != run_id:
-        say(f"It is made of run {run_id}, and begins at step {run.current_step}.")
+        note(f"It is made of run {run_id}, and begins at step {run.current_step}.")

@@ -2,62 +2,63 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Final
 
 import click
 
-from leasehold.cli.bundle import opened
-from leasehold.cli.formatting import Styled
+from leasehold.cli.bundle import open_bundle
+from leasehold.cli.options import json_option
 from leasehold.cli.stderr import warn
-from leasehold.cli.stdout import Row, answer_json, answer_table
+from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.domain.dispatch import StepSettings
+from leasehold.presentation.formatting import StyledText
 from leasehold.registry.dispatch import StepDispatchEntry
-from leasehold.services.engine import Engine
 from leasehold.services.registry_report import registry_report
 
 _COLUMNS: Final = ("STEP", "HANDLER", "TIMEOUT", "DEADLINE", "RETRIES", "HEARTBEAT")
 
 
+@click.command()
+@json_option
 def registry(*, as_json: bool) -> None:
-    """Answer with both registries as they hold at this moment. No store is needed."""
-    with opened(absent=True) as bundle:
+    """Show what is in force for each step type.
+
+    Each value is shown with where it comes from; a warning names each override that was refused.
+
+    \b
+    Example:
+      PIPELINE_EXTRACTION_TIMEOUT_MS=60000 leasehold registry
+    """  # noqa: D301
+    with open_bundle(absent=True) as bundle:  # no store is needed
         engine = bundle.engine
     if as_json:
-        answer_json(registry_report(engine))
+        print_json(registry_report(engine))
         return
-    answer_table(
-        _COLUMNS, [_row(entry, _settings(engine, entry)) for entry in engine.catalog.steps]
-    )
+    steps = [
+        (entry, engine.rules.known_settings(entry.step_type)) for entry in engine.catalog.steps
+    ]
+    print_table(_COLUMNS, [_row(entry, settings) for entry, settings in steps])
     click.echo()
     pipelines = [(entry.name, " → ".join(entry.steps)) for entry in engine.catalog.pipelines]
-    answer_table(("PIPELINE", "STEPS"), pipelines)
-    for entry in engine.catalog.steps:
-        for sentence in _settings(engine, entry).refused:
+    print_table(("PIPELINE", "STEPS"), pipelines)
+    for _, settings in steps:
+        for sentence in settings.refused:
             warn(sentence)
 
 
-def _settings(engine: Engine, entry: StepDispatchEntry) -> StepSettings:
-    return engine.rules.known_settings(entry.step_type)
-
-
 def _row(entry: StepDispatchEntry, settings: StepSettings) -> Row:
-    heartbeat = _seconds(settings.heartbeat)
+    beat = settings.heartbeat
     return (
         entry.step_type,
         entry.handler,
-        _from(settings, f"{settings.agent_timeout.total_seconds():g} s", "agentTimeout"),
-        _from(settings, f"{settings.dispatch_deadline.total_seconds():g} s", "dispatchDeadline"),
-        _from(settings, str(settings.max_retries), "maxRetries"),
-        _from(settings, "none" if heartbeat is None else f"{heartbeat:g} s", "heartbeat"),
+        _value(settings, "agentTimeout", f"{settings.agent_timeout.total_seconds():g} s"),
+        _value(settings, "dispatchDeadline", f"{settings.dispatch_deadline.total_seconds():g} s"),
+        _value(settings, "maxRetries", str(settings.max_retries)),
+        _value(settings, "heartbeat", "none" if beat is None else f"{beat.total_seconds():g} s"),
     )
 
 
-def _from(settings: StepSettings, value: str, source: str) -> Styled:
+def _value(settings: StepSettings, name: str, value: str) -> StyledText:
     """Return a value with its source; those that do not come from the entry stand out."""
-    where = settings.sources[source]
-    return Styled(f"{value} ({where})", "cyan" if where.isupper() else "")
-
-
-def _seconds(span: timedelta | None) -> float | None:
-    return None if span is None else span.total_seconds()
+    source = settings.sources[name]
+    return StyledText(f"{value} ({source})", "cyan" if source.isupper() else "")

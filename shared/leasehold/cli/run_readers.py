@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeVar
 from urllib.parse import urlencode
 
 from leasehold.adapters.clock import SystemClock
-from leasehold.cli.bundle import to_read
+from leasehold.cli.bundle import bundle_to_read
 from leasehold.cli.http_client import RunsApi, path_of
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.summary import Summary, summary_of
@@ -62,7 +62,7 @@ def source_at(url: str | None) -> Iterator[Source]:
     if url is not None:
         yield ServerSource(url)
         return
-    with to_read() as bundle:
+    with bundle_to_read() as bundle:
         yield StoreSource(bundle.engine)
 
 

@@ -5,37 +5,52 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from leasehold.cli.formatting import SKULL, Styled, ago, stamp, state_of
+import click
+
+from leasehold.cli.options import filter_options, json_option, limit_option, url_option
 from leasehold.cli.run_readers import Listed, source_at
-from leasehold.cli.stderr import say
-from leasehold.cli.stdout import Row, answer_json, answer_table
-from leasehold.domain.status import RunStatus
+from leasehold.cli.stderr import note
+from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.domain.summary import Summary
+from leasehold.presentation.formatting import StyledText, ago, stamp
+from leasehold.presentation.run_state import state_and_reason
 from leasehold.services.read_runs import RunFilter
 
+_MAX_LIMIT: Final = 1000
 _COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "DONE", "CREATED", "GENERATION")
 
 
+@click.command()
+@filter_options
+@limit_option(most=_MAX_LIMIT, default=50)
+@click.option("--page-token", metavar="TOKEN", help="Continue behind an earlier answer.")
+@url_option
+@json_option
 def runs(
-    wanted: RunFilter, *, limit: int, page_token: str | None, url: str | None, as_json: bool
+    *, wanted: RunFilter, limit: int, page_token: str | None, url: str | None, as_json: bool
 ) -> None:
-    """Answer with the runs that fit, newest first."""
+    """List runs, newest first; where several filters are given, all must hold.
+
+    \b
+    Example:
+      leasehold runs --dead-lettered --pipeline review
+    """  # noqa: D301
     with source_at(url) as source:
         page = source.page(wanted, limit, page_token)
         now = source.now()
     if as_json:
-        answer_json({"runs": page.runs, "nextPageToken": page.next_page_token})
+        print_json({"runs": page.runs, "nextPageToken": page.next_page_token})
     else:
-        _tell(page, now)
+        _print_page(page, now)
 
 
-def _tell(page: Listed, now: datetime) -> None:
+def _print_page(page: Listed, now: datetime) -> None:
     if not page.runs:
-        say("no runs")
+        note("no runs")
         return
-    answer_table(_COLUMNS, (_row(run, now) for run in page.runs))
+    print_table(_COLUMNS, (_row(run, now) for run in page.runs))
     if page.next_page_token is not None:
-        say(f"there are more: --page-token {page.next_page_token}")
+        note(f"there are more: --page-token {page.next_page_token}")
 
 
 def _row(run: Summary, now: datetime) -> Row:
@@ -43,22 +58,9 @@ def _row(run: Summary, now: datetime) -> Row:
     return (
         run.run_id,
         run.pipeline,
-        _state_and_why(run),
+        state_and_reason(run),
         run.current_step,
         f"{progress.steps_done}/{progress.steps}",
-        Styled(stamp(run.created_at), instead=ago(run.created_at, now)),
+        StyledText(stamp(run.created_at), short_form=ago(run.created_at, now)),
         str(run.generation),
     )
-
-
-def _state_and_why(run: Summary) -> Styled:
-    """Return where a run stands, and why it does not move where it does not."""
-    state = state_of(run)
-    if run.dead_letter_reason is not None:
-        reason = run.dead_letter_reason.value
-        return state._replace(text=f"{state.text} {reason}", instead=f"{SKULL} {reason}")
-    if run.block_code is not None:
-        return state._replace(text=f"{state.text} {run.block_code}")
-    if run.status is RunStatus.ERROR and run.error_code is not None:
-        return state._replace(text=f"{state.text} {run.error_code}")
-    return state

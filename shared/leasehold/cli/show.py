@@ -8,44 +8,49 @@ from typing import Final
 
 import click
 
-from leasehold.cli.formatting import (
-    SKULL,
-    Styled,
-    ago,
-    duration,
-    stamp,
-    state_of,
-    style_of,
-    value_in_short,
-)
+from leasehold.cli.options import json_option, run_argument, url_option
 from leasehold.cli.run_readers import source_at
-from leasehold.cli.stdout import Cell, Row, answer_facts, answer_json, answer_table
+from leasehold.cli.stdout import Fact, Row, print_facts, print_json, print_table
 from leasehold.domain.manifest import Attempts, KeptValue, Manifest, StepRecord, to_document
 from leasehold.domain.status import AttemptEnd, RunStatus
+from leasehold.presentation.formatting import StyledText, ago, duration, stamp
+from leasehold.presentation.run_state import (
+    DEAD_LETTER_ICON,
+    state_of,
+    status_style,
+    value_in_short,
+)
 from leasehold.registry.dead_letters import DEAD_LETTERS
 
 _COLUMNS: Final = ("STEP", "STATUS", "TIME", "ATTEMPTS", "OUTPUT")
 
 _HAS_ATTEMPT: Final = (RunStatus.IN_PROGRESS, RunStatus.BLOCKED, RunStatus.COMPLETED)
 
-Fact = tuple[str, Cell]
 
+@click.command()
+@run_argument
+@url_option
+@json_option
+def show(*, run_id: str, url: str | None, as_json: bool) -> None:
+    """Show one run: where it stands, and why.
 
-def show(run_id: str, *, url: str | None, as_json: bool) -> None:
-    """Answer with the manifest: as it is, or as an overview for people."""
+    \b
+    Example:
+      leasehold show r-0123456789abcdef
+    """  # noqa: D301
     with source_at(url) as source:
         run, now = source.get(run_id), source.now()
     if as_json:
-        answer_json(to_document(run))
+        print_json(to_document(run))
         return
-    answer_facts([*_identity(run, now), *_troubles(run, now), *_work(run, now)])
+    print_facts([*_identity(run, now), *_troubles(run, now), *_work(run, now)])
     click.echo()
     until = now if run.alarm_at is not None else run.updated_at
-    answer_table(_COLUMNS, [_row(step, run.steps[step], until) for step in run.plan])
+    print_table(_COLUMNS, [_row(step, run.steps[step], until) for step in run.plan])
 
 
 def _identity(run: Manifest, now: datetime) -> Iterator[Fact]:
-    yield "run", Styled(run.run_id, "bold")
+    yield "run", StyledText(run.run_id, "bold")
     yield "pipeline", run.pipeline
     yield "status", state_of(run)
     yield "generation", str(run.dispatch.generation)
@@ -67,18 +72,21 @@ def _identity(run: Manifest, now: datetime) -> Iterator[Fact]:
 def _troubles(run: Manifest, now: datetime) -> Iterator[Fact]:
     if run.dead_letter_reason is not None and run.dead_lettered_at is not None:
         entry = DEAD_LETTERS[run.dead_letter_reason.value]
-        yield "dead letter", Styled(f"{SKULL} {entry.key}: {entry.label}", "bold red")
+        yield (
+            "dead letter",
+            StyledText(f"{DEAD_LETTER_ICON} {entry.key}: {entry.label}", "bold red"),
+        )
         yield "meaning", entry.meaning
         yield "detail", run.dead_letter_detail or ""
         yield "given up", _when(run.dead_lettered_at, now)
         yield "remedy", entry.remediation
     if run.block is not None:
-        yield "blocked", Styled(f"{run.block.code}: {run.block.finding}", "yellow")
+        yield "blocked", StyledText(f"{run.block.code}: {run.block.finding}", "yellow")
         yield "remedy", run.block.remediation
     if run.error is not None:
-        said = f"{run.error.type} ({run.error.code}): {run.error.message}"
+        error = f"{run.error.type} ({run.error.code}): {run.error.message}"
         where = f" at {run.error.origin}" if run.error.origin else ""
-        yield "error", Styled(said, "red")
+        yield "error", StyledText(error, "red")
         yield "raised", f"attempt {run.error.attempt} of step {run.error.step}{where}"
 
 
@@ -100,7 +108,7 @@ def _row(step: str, record: StepRecord, until: datetime) -> Row:
     graded = record.output_status not in (None, "SUCCESS")
     return (
         step,
-        Styled(record.status.value, style_of(record.status)),
+        StyledText(record.status.value, status_style(record.status)),
         "" if began is None else duration(ended - began),
         "" if began is None else _attempts(record),
         f"{record.output_status} {short}" if graded else short,

@@ -1,4 +1,4 @@
-"""Answers on stdout: JSON for machines, tables for terminals, tab-separated lines for pipes."""
+"""The answer of a command, on stdout: JSON for machines, tables for terminals, lines for pipes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from typing import Any
 import click
 import pydantic_core
 
-from leasehold.cli.formatting import Styled, one_line
 from leasehold.domain.printable import printable_json
+from leasehold.presentation.formatting import StyledText, one_line
 
-Cell = str | Styled
+Cell = str | StyledText
 Row = Sequence[Cell]
+Fact = tuple[str, Cell]
 
 
 @contextlib.contextmanager
-def stdout_kept_for_the_answer() -> Iterator[None]:
+def print_to_stderr() -> Iterator[None]:
     """Send to stderr what is printed inside, by this process and by those it starts."""
     sys.stdout.flush()
     kept = os.dup(1)
@@ -33,7 +34,7 @@ def stdout_kept_for_the_answer() -> Iterator[None]:
         os.close(kept)
 
 
-def answer_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     """Print the value as JSON."""
     plain = pydantic_core.to_jsonable_python(
         value, bytes_mode="base64", inf_nan_mode="null", fallback=str
@@ -42,37 +43,36 @@ def answer_json(value: Any) -> None:
     click.echo(printable_json(text))
 
 
-def answer_line(line: Cell) -> None:
+def print_line(line: Cell) -> None:
     """Print one line; a terminal shows it in its style."""
-    styled = as_styled(line)
+    styled = _styled(line)
     words = set(styled.style.split())
     colour = next(iter(words - {"bold", "dim"}), None)
     click.secho(one_line(styled.text), fg=colour, bold="bold" in words, dim="dim" in words)
 
 
-def answer_facts(facts: Iterable[tuple[str, Cell]]) -> None:
+def print_facts(facts: Iterable[Fact]) -> None:
     """Print names and values, one a line."""
     if sys.stdout.isatty():
-        from leasehold.cli.tables import print_facts  # noqa: PLC0415 - rich, for people only
+        from leasehold.cli import tables  # noqa: PLC0415 - rich, for people only
 
-        print_facts((name, as_styled(value)) for name, value in facts)
+        tables.print_facts((name, _styled(value)) for name, value in facts)
         return
     for name, value in facts:
-        click.echo(f"{name}: {one_line(as_styled(value).text)}")
+        click.echo(f"{name}: {one_line(_styled(value).text)}")
 
 
-def answer_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
     """Print a table with its column names first."""
     if sys.stdout.isatty():
-        from leasehold.cli.tables import print_table  # noqa: PLC0415 - rich, for people only
+        from leasehold.cli import tables  # noqa: PLC0415 - rich, for people only
 
-        print_table(columns, ([as_styled(cell) for cell in row] for row in rows))
+        tables.print_table(columns, ([_styled(cell) for cell in row] for row in rows))
         return
     click.echo("\t".join(columns))
     for row in rows:
-        click.echo("\t".join(one_line(as_styled(cell).text) for cell in row))
+        click.echo("\t".join(one_line(_styled(cell).text) for cell in row))
 
 
-def as_styled(cell: Cell) -> Styled:
-    """Return the cell with its style."""
-    return cell if isinstance(cell, Styled) else Styled(cell)
+def _styled(cell: Cell) -> StyledText:
+    return cell if isinstance(cell, StyledText) else StyledText(cell)

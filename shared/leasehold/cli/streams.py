@@ -15,7 +15,7 @@ _CLOSED: Final = (
 
 
 class UnwrittenAnswerError(OSError):
-    """What was asked for is done, and its answer could not be written."""
+    """The command is done, and its answer could not be written."""
 
 
 class _AnswerFile(io.FileIO):
@@ -60,7 +60,7 @@ def forget_stdout() -> None:
 
 
 def flush_stderr() -> None:
-    """Write what is left, if it can be written: that nobody hears it is no failure."""
+    """Write what is left, if it can be written; that nobody reads it is no failure."""
     try:
         sys.stderr.flush()
     except OSError:
@@ -72,18 +72,18 @@ def forget_stderr() -> None:
     _to_nowhere(2)
 
 
-def check_words(words: list[str]) -> None:
-    """Refuse words that are no text, as file names of another encoding are.
+def check_arguments(arguments: list[str]) -> None:
+    """Refuse arguments that are not text, as file names of another encoding are.
 
     Raises:
         UsageError: one is not; nothing was done.
     """
-    for word in words:
+    for argument in arguments:
         try:
-            word.encode()
+            argument.encode()
         except UnicodeEncodeError:
             encoding = sys.getfilesystemencoding().upper()
-            raise click.UsageError(f"{word!r} is not text; allowed: {encoding}.") from None
+            raise click.UsageError(f"{argument!r} is not text; allowed: {encoding}.") from None
 
 
 def _fill(number: int, name: str, mode: str) -> None:

@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
-from leasehold.cli.bundle import to_change
-from leasehold.cli.delivery_hint import delivers, tell_who_runs_them
-from leasehold.cli.stderr import say
-from leasehold.cli.stdout import answer_facts, answer_json
+import click
+
+from leasehold.cli.bundle import bundle_to_change
+from leasehold.cli.delivery_hint import has_delivery, hint_for_runs
+from leasehold.cli.options import json_option
+from leasehold.cli.stderr import note
+from leasehold.cli.stdout import print_facts, print_json
 from leasehold.services.sweep import sweep as sweep_runs
 
 
+@click.command()
+@json_option
 def sweep(*, as_json: bool) -> None:
-    """Answer with the counts; as JSON in the shape of what `sweep_dead_letters` answers."""
-    with to_change() as bundle:
-        swept = sweep_runs(bundle.engine)
+    """Attend to the runs whose alarm is due, once.
+
+    Where functions are deployed, Scheduler does this each minute.
+
+    \b
+    Example:
+      leasehold sweep --json
+    """  # noqa: D301
+    with bundle_to_change() as bundle:
+        done = sweep_runs(bundle.engine)
     if as_json:
-        answer_json(swept.counts())
+        print_json(done.counts())
         return
-    reasons = ", ".join(f"{count} {reason}" for reason, count in swept.by_reason.items())
-    given_up = f"{swept.dead_lettered} ({reasons})" if reasons else str(swept.dead_lettered)
-    answer_facts(
+    reasons = ", ".join(f"{count} {reason}" for reason, count in done.by_reason.items())
+    given_up = f"{done.dead_lettered} ({reasons})" if reasons else str(done.dead_lettered)
+    print_facts(
         [
-            ("recovered", str(swept.recovered)),
-            ("redispatched", str(swept.redispatched)),
-            ("still queued", str(swept.still_queued)),
+            ("recovered", str(done.recovered)),
+            ("redispatched", str(done.redispatched)),
+            ("still queued", str(done.still_queued)),
             ("dead-lettered", given_up),
-            ("unattended", str(swept.unattended)),
-            ("documents read", str(swept.documents_read)),
+            ("unattended", str(done.unattended)),
+            ("documents read", str(done.documents_read)),
         ]
     )
-    if swept.more:
-        say("more runs are due: sweep again")
-    waiting = swept.recovered + swept.redispatched + swept.still_queued
-    if waiting and not delivers(bundle.engine):
-        tell_who_runs_them()
+    if done.more:
+        note("more runs are due: sweep again")
+    if done.recovered + done.redispatched + done.still_queued and not has_delivery(bundle.engine):
+        hint_for_runs()

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leasehold.cli.formatting import Styled, one_line
+from leasehold.presentation.formatting import StyledText, one_line
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Styled]]) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[StyledText]]) -> None:
     """Print a table; the first column is never broken."""
     table = _table()
     for column in columns:
@@ -21,7 +21,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Styled]]) -> Non
     Console(highlight=False).print(table)
 
 
-def print_facts(facts: Iterable[tuple[str, Styled]]) -> None:
+def print_facts(facts: Iterable[tuple[str, StyledText]]) -> None:
     """Print names and values, one a line."""
     table = _table(header=False)
     table.add_column(style="dim", no_wrap=True)
@@ -37,5 +37,5 @@ def _table(*, header: bool = True) -> Table:
     )
 
 
-def _text(cell: Styled) -> Text:
-    return Text(one_line(cell.shown), style=cell.style)
+def _text(cell: StyledText) -> Text:
+    return Text(one_line(cell.on_screen), style=cell.style)

@@ -1,4 +1,4 @@
-"""One step as a display shows it: mark, time, progress, and what there is to say."""
+"""One step of a run in one line: icon, time, progress, and what there is to say."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ from datetime import datetime
 from math import isfinite
 from typing import Final
 
-from leasehold.cli.formatting import SKULL, duration, one_line, style_of
-from leasehold.domain.manifest import Manifest, StepRecord
+from leasehold.domain.manifest import Lease, Manifest, StepRecord
 from leasehold.domain.status import RunStatus
+from leasehold.presentation.formatting import duration, one_line
+from leasehold.presentation.run_state import overlay_of, status_icon, status_style
 
-_MARKS: Final = {
-    RunStatus.PENDING: "·",
-    RunStatus.ERROR: "✗",
-    RunStatus.BLOCKED: "■",
-    RunStatus.COMPLETED: "✓",
-}
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TURNS_A_SECOND: Final = 10
 _MAX_ERROR: Final = 200
@@ -24,15 +19,15 @@ _MAX_ERROR: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class StepLine:
-    """What a line shows; `fraction` is None where the handler said nothing."""
+    """What a line shows; `fraction` is None where the handler reported none."""
 
-    mark: str
+    icon: str
     style: str
     step: str
     began: bool
     elapsed: str
     fraction: float | None
-    words: str
+    words: str = ""
     error: str | None = None
 
 
@@ -47,32 +42,29 @@ def step_line(run: Manifest, step: str, now: datetime, *, worker: str | None) ->
     """
     record = run.steps[step]
     is_current = step == run.current_step and run.status is not RunStatus.COMPLETED
-    running = is_current and run.lease is not None
+    is_running = is_current and run.lease is not None
     return StepLine(
-        mark=_mark(run, record, now, is_current=is_current, running=running),
-        style=style_of(record.status),
+        icon=_current_icon(run, now) if is_current else status_icon(record.status),
+        style=status_style(record.status),
         step=step,
         began=record.started_at is not None or is_current,
         elapsed=_elapsed(run, record, now),
-        fraction=_share(record.progress.fraction) if running and record.progress else None,
+        fraction=_share(record.progress.fraction) if is_running and record.progress else None,
         words=_words(run, now, worker) if is_current else "",
         error=_error(run) if is_current else None,
     )
 
 
 def _share(fraction: float) -> float:
-    """Return a share of 1 that can be drawn, whatever a handler or a server said."""
+    """Return a share of 1 that can be drawn, whatever a handler or a server reported."""
     return min(1.0, max(0.0, fraction)) if isfinite(fraction) else 0.0
 
 
-def _mark(
-    run: Manifest, record: StepRecord, now: datetime, *, is_current: bool, running: bool
-) -> str:
-    if is_current and run.dead_lettered:
-        return SKULL
-    if running:
+def _current_icon(run: Manifest, now: datetime) -> str:
+    if run.lease is not None:
         return _SPINNER[int(now.timestamp() * _TURNS_A_SECOND) % len(_SPINNER)]
-    return _MARKS.get(record.status, "·")
+    overlay = overlay_of(run)
+    return status_icon(run.steps[run.current_step].status) if overlay is None else overlay.icon
 
 
 def _elapsed(run: Manifest, record: StepRecord, now: datetime) -> str:
@@ -85,12 +77,7 @@ def _elapsed(run: Manifest, record: StepRecord, now: datetime) -> str:
 def _words(run: Manifest, now: datetime, worker: str | None) -> str:
     """Return what there is to say of the current step."""
     if run.lease is not None:
-        said = run.steps[run.current_step].progress
-        elsewhere = "" if run.lease.holder == worker else _held_elsewhere(run, now)
-        attempt = f"attempt {run.attempt}" if run.attempt > 1 else ""
-        share = f"{said.fraction:.0%}" if said else ""
-        words = (share, one_line(said.message) if said else "", attempt, elsewhere)
-        return "  ".join(word for word in words if word)
+        return _attempt_words(run, run.lease, now, worker)
     if run.is_terminal or run.paused:
         return ""
     due = run.dispatch.not_before
@@ -100,14 +87,21 @@ def _words(run: Manifest, now: datetime, worker: str | None) -> str:
     return "waits for a worker" if waits else ""
 
 
-def _held_elsewhere(run: Manifest, now: datetime) -> str:
-    lease = run.lease
-    assert lease is not None  # noqa: S101 - the caller looked
-    return f"held by {lease.holder}, renewed or over in {duration(lease.expires_at - now)}"
+def _attempt_words(run: Manifest, lease: Lease, now: datetime, worker: str | None) -> str:
+    """Return what the handler reported, and who else works on the run."""
+    progress = run.steps[run.current_step].progress
+    left = duration(lease.expires_at - now)
+    words = (
+        f"{progress.fraction:.0%}" if progress else "",
+        one_line(progress.message) if progress else "",
+        f"attempt {run.attempt}" if run.attempt > 1 else "",
+        "" if lease.holder == worker else f"held by {lease.holder}, renewed or over in {left}",
+    )
+    return "  ".join(filter(None, words))
 
 
 def _error(run: Manifest) -> str | None:
-    """Return the error or the finding that the run rests or waits on."""
+    """Return the error or the finding that the run waits on."""
     if run.block is not None:
         return one_line(f"{run.block.code}: {run.block.finding}", _MAX_ERROR)
     if run.status is not RunStatus.ERROR or run.error is None:
