@@ -32,15 +32,15 @@ def audit(*, repair: bool, as_json: bool) -> int:
       leasehold audit --repair
     """  # noqa: D301
     with bundle_to_change() as bundle:
-        found = list(audit_runs(bundle.engine, repair=repair))
-    left = sum(one.outcome is None for one in found)
+        results = list(audit_runs(bundle.engine, repair=repair))
+    left = sum(one.outcome is None for one in results)
     if as_json:
-        print_json({"found": [_as_json(one) for one in found], "left": left})
-    elif found:
-        print_table(_COLUMNS, [row for one in found for row in _rows(one, repair=repair)])
-        repaired = f"{len(found) - left} repaired, " if repair else ""
+        print_json({"found": [_as_json(one) for one in results], "left": left})
+    elif results:
+        print_table(_COLUMNS, [row for one in results for row in _rows(one, repair=repair)])
+        repaired = f"{len(results) - left} repaired, " if repair else ""
         hint = "" if repair else "; --repair repairs them"
-        note(f"{len(found)} runs are not in order: {repaired}{left} left{hint}")
+        note(f"{len(results)} runs are not in order: {repaired}{left} left{hint}")
     else:
         note("every run is in order")
     return FOUND if left else DONE

@@ -1,4 +1,4 @@
-"""The table of all commands, and how the one that is called is found."""
+"""The table of all commands, and the import of the one that is called."""
 
 from __future__ import annotations
 

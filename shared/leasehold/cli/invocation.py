@@ -62,9 +62,9 @@ def _program() -> tuple[str, ...]:
     called = Path(sys.argv[0])
     if called.stem != _NAME:
         return (_near(Path(sys.executable)), "-m", _NAME)
-    found = shutil.which(_NAME)
-    on_path = found is not None and Path(found).resolve() == called.resolve()
-    return (_NAME if on_path else _near(called),)
+    on_path = shutil.which(_NAME)
+    is_it = on_path is not None and Path(on_path).resolve() == called.resolve()
+    return (_NAME if is_it else _near(called),)
 
 
 def _near(path: Path) -> str:

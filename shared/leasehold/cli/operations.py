@@ -39,9 +39,9 @@ def _operation(operation: Operation, summary: str, example: str) -> click.Comman
         example: a reason to do it.
     """
     name = operation.value
-    shown = f"leasehold {name} r-0123456789abcdef --reason '{example}'"
+    line = f"leasehold {name} r-0123456789abcdef --reason '{example}'"
 
-    @click.command(name, help=f"{summary}\n\n\b\nExample:\n  {shown}", short_help=summary)
+    @click.command(name, help=f"{summary}\n\n\b\nExample:\n  {line}", short_help=summary)
     @run_argument
     @generation_option
     @step_option

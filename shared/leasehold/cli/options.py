@@ -161,7 +161,7 @@ _FILTERS: Final = (
 
 
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what runs are found by, given to the command as `wanted`; all of it must hold."""
+    """Add the filters of runs, given to the command as `wanted`; all of them must hold."""
 
     @functools.wraps(command)
     def with_filter(*, dead_lettered: bool, **options: Any) -> Any:

@@ -19,7 +19,7 @@ class UnwrittenAnswerError(OSError):
 
 
 class _AnswerFile(io.FileIO):
-    """Stdout; it tells its own errors from those of other files."""
+    """Stdout, with errors of its own: those of other files are other ones."""
 
     def write(self, data: Any) -> int:
         """Write what the system takes of it."""

@@ -35,24 +35,24 @@ def why(*, run_id: str, url: str | None, as_json: bool) -> None:
         source = StoreSource(bundle.engine) if url is None else ServerSource(url)
         run, now = source.get(run_id), source.now()
         holder_gone = run.lease is not None and is_gone(run.lease.holder, host=host_name())
-        found = waiting(run, now, bundle.engine.rules, holder_gone=holder_gone)
+        explanation = waiting(run, now, bundle.engine.rules, holder_gone=holder_gone)
     if as_json:
         print_json(
             {
                 "runId": run_id,
-                "waitsFor": found.what,
-                "until": found.until,
-                "then": found.then,
-                "words": found.words,
+                "waitsFor": explanation.what,
+                "until": explanation.until,
+                "then": explanation.then,
+                "words": explanation.words,
                 "generation": run.dispatch.generation,
-                "operations": found.operations,
+                "operations": explanation.operations,
             }
         )
         return
-    print_line(one_line(found.words))
+    print_line(one_line(explanation.words))
     if holder_gone and url is None:
         note("this takes it up at once:", command_to_run(run))
-    for operation in found.operations:
+    for operation in explanation.operations:
         note(f"{operation} it with:", _decision(run, operation, url))
 
 
