@@ -26,7 +26,7 @@ from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_line
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.summary import Summary, summary_of
-from leasehold.presentation.run_state import state_of
+from leasehold.presentation.run_state import state_line
 from leasehold.services import operate as service
 
 
@@ -149,7 +149,6 @@ def _print_run(run_id: str, run: Summary, *, as_json: bool) -> None:
     if as_json:
         print_json(run)
         return
-    state = state_of(run)
-    print_line(state._replace(text=f"run {run.run_id} {state.text}"))
+    print_line(state_line(run))
     if run.run_id != run_id:
         note(f"It is made of run {run_id}, and begins at step {run.current_step}.")

@@ -26,14 +26,15 @@ from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import print_json, print_line, print_to_stderr
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
-from leasehold.domain.summary import Summary, summary_of
+from leasehold.domain.summary import summary_of
 from leasehold.domain.trace import TraceEvent
 from leasehold.in_process import InProcessEngine
 from leasehold.presentation.formatting import ago, stamp
-from leasehold.presentation.run_state import result_of, state_of, value_in_short
+from leasehold.presentation.run_state import result_of, state_line, value_in_short
 from leasehold.services.start_run import StartRequest, start_run
 
 _MAX_OUTPUT: Final = 200
+_EXISTING: Final = "It was started before with the same idempotency key."
 
 
 @click.command()
@@ -111,7 +112,10 @@ def _record(request: StartRequest, command: str, *, wait: bool, as_json: bool) -
         change = start_run(bundle.engine, request)
         run = change.manifest
         if not as_json:
-            _print_start(run, is_new=change.outcome is not Outcome.EXISTING, is_answer=not wait)
+            if not wait:
+                print_line(state_line(run))
+            if change.outcome is Outcome.EXISTING:
+                note(_EXISTING)
             if run.alarm_at is not None and run.lease is None:
                 note("It waits for a worker; this command runs it here:", command)
         if wait:
@@ -133,17 +137,11 @@ def _start_on_server(
     if as_json:
         print_json(run)
         return DONE
-    _print_start(run, is_new=is_new)
+    print_line(state_line(run))
+    if not is_new:
+        note(_EXISTING)
     note("look at it with:", command_line("show", run.run_id, "--url", server.url))
     return DONE
-
-
-def _print_start(run: Manifest | Summary, *, is_new: bool, is_answer: bool = True) -> None:
-    if is_answer:
-        state = state_of(run)
-        print_line(state._replace(text=f"run {run.run_id} {state.text}"))
-    if not is_new:
-        note("It was started before with the same idempotency key.")
 
 
 def _run_in_process(request: StartRequest, run_id: str, *, command: str, as_json: bool) -> int:

@@ -47,6 +47,12 @@ def state_of(run: Manifest | Summary) -> StyledText:
     return StyledText(f"{run.status} {overlay.label}", _style(overlay), short_form)
 
 
+def state_line(run: Manifest | Summary) -> StyledText:
+    """Return which run it is, and its state."""
+    state = state_of(run)
+    return StyledText(f"run {run.run_id} {state.text}", state.style)
+
+
 def state_and_reason(run: Summary) -> StyledText:
     """Return the state of a run, and the code of the reason why it does not move."""
     state = state_of(run)
