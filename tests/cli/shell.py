@@ -74,6 +74,13 @@ class Shell:
             code = _exit_code_of_main()
         return Done(words, code, stdout.getvalue(), stderr.getvalue())
 
+    def run_without_stdout(self, *words: str) -> Done:
+        """Call the command as Python has it whose stdout is closed."""
+        stderr = io.StringIO()
+        with self._as_a_process(words, {}, "", None, stderr):
+            code = _exit_code_of_main()
+        return Done(words, code, "", stderr.getvalue())
+
     def on_terminal(self, *words: str, **settings: str) -> str:
         """Return what a terminal is sent that is stdout and stderr."""
         screen = Screen()
@@ -99,7 +106,7 @@ class Shell:
         words: tuple[str, ...],
         settings: dict[str, str],
         stdin: str,
-        stdout: io.StringIO,
+        stdout: io.StringIO | None,
         stderr: io.StringIO,
     ) -> Iterator[None]:
         """Give the command all that a process has of its own, and take it away in the end."""
