@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.adapters.clock import SystemClock
-from leasehold.console.sources import ServerSource, retry_unreachable
+from leasehold.cli.run_readers import ServerSource, retry_unreachable
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest

@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from pydantic.alias_generators import to_camel
+
 from leasehold import errors
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.status import NEXT, AttemptEnd, RunEvent, RunStatus
 from leasehold.registry.dead_letters import DEAD_LETTERS
+from leasehold.registry.overlays import OVERLAYS
 from leasehold.registry.settings import SETTINGS
 from leasehold.registry.trace_events import TRACE_EVENTS
 
@@ -30,12 +33,6 @@ STATUS_WORDS: Final[Mapping[RunStatus, str]] = {
     RunStatus.ERROR: "An attempt failed. The next one is scheduled, unless the run is given up.",
     RunStatus.BLOCKED: "A person has to decide; `block` says what was found and what can be done.",
     RunStatus.COMPLETED: "The output of the last step is recorded.",
-}
-
-OVERLAY_WORDS: Final[Mapping[str, str]] = {
-    "paused": "A person holds the run. An attempt that runs may end; nothing more is dispatched.",
-    "cancelled": "A person ended the run. It never moves again.",
-    "deadLettered": "The engine gave the run up, and says why. It never moves again.",
 }
 
 _WORKER: Final = "a worker"
@@ -134,7 +131,7 @@ def statuses() -> str:
 
 def overlays() -> str:
     """Return what each overlay means."""
-    rows = [[f"`{overlay}`", words] for overlay, words in OVERLAY_WORDS.items()]
+    rows = [[f"`{to_camel(overlay.key)}`", overlay.tooltip] for overlay in OVERLAYS]
     return _table(["overlay", "meaning"], rows)
 
 

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Final
 
 from leasehold import LeaseholdError, PermanentError
-from leasehold.console.ending import result_of
-from leasehold.console.sources import ServerSource
-from leasehold.console.starting import wait_for
+from leasehold.cli.run_readers import ServerSource
+from leasehold.cli.run_watcher import wait_for
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
+from leasehold.presentation.run_state import result_of
 from leasehold.services.read_runs import RunFilter
 from leasehold.services.start_run import StartRequest
 from pipelines.review.agent import PACE, pace_of

@@ -1,20 +1,27 @@
-"""Leasehold: durable multi-step AI pipelines on serverless functions, or on one machine."""
+"""Leasehold: durable multi-step AI pipelines on serverless functions, or on one machine.
 
-from leasehold.domain.result import StepResult
-from leasehold.errors import (
-    AgentClientError,
-    GatePolicyFailure,
-    LeaseholdError,
-    PermanentError,
-    SoftTimeoutError,
-)
-from leasehold.registry.dispatch import EnvOverrides, StepDispatchEntry
-from leasehold.registry.gates import GateEntry
-from leasehold.registry.pipelines import PipelineEntry
-from leasehold.registry.registry import Registry
-from leasehold.worker.context import IncrementalState, StepContext
-from leasehold.worker.gates import GateContext
-from leasehold.worker.shutdown import ShutdownCoordinator
+The names are imported when they are first used, so that `leasehold --help` answers at once.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from leasehold.domain.result import StepResult
+    from leasehold.errors import (
+        AgentClientError,
+        GatePolicyFailure,
+        LeaseholdError,
+        PermanentError,
+        SoftTimeoutError,
+    )
+    from leasehold.registry.dispatch import EnvOverrides, StepDispatchEntry
+    from leasehold.registry.gates import GateEntry
+    from leasehold.registry.pipelines import PipelineEntry
+    from leasehold.registry.registry import Registry
+    from leasehold.worker.context import IncrementalState, StepContext
+    from leasehold.worker.gates import GateContext
+    from leasehold.worker.shutdown import ShutdownCoordinator
 
 __all__ = [
     "AgentClientError",
@@ -33,3 +40,34 @@ __all__ = [
     "StepDispatchEntry",
     "StepResult",
 ]
+
+#: The module of this package that each name is defined in.
+_MODULES: Final = {
+    "AgentClientError": "errors",
+    "EnvOverrides": "registry.dispatch",
+    "GateContext": "worker.gates",
+    "GateEntry": "registry.gates",
+    "GatePolicyFailure": "errors",
+    "IncrementalState": "worker.context",
+    "LeaseholdError": "errors",
+    "PermanentError": "errors",
+    "PipelineEntry": "registry.pipelines",
+    "Registry": "registry.registry",
+    "ShutdownCoordinator": "worker.shutdown",
+    "SoftTimeoutError": "errors",
+    "StepContext": "worker.context",
+    "StepDispatchEntry": "registry.dispatch",
+    "StepResult": "domain.result",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value  # the next look-up finds it
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,21 +1,45 @@
-"""The command line as people call it: a process, in a folder with a catalog of its own."""
+"""The command line as people call it, in a folder with a catalog of its own.
+
+`run` and `on_terminal` call it in this process, which takes a hundredth of the time. `process` and
+`begin` start a real one: for what only a process has, as signals, pipes and a terminal of its own.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import io
 import json
+import logging
 import os
+import pty
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import pytest
+
+import leasehold
+from leasehold.cli import main
+from leasehold.worker import handlers
+
+#: What `python -m leasehold` has as its first argument.
+MAIN = str(Path(leasehold.__file__).with_name("__main__.py"))
 SHOP = Path(__file__).with_name("shop.py")
 LEASEHOLD = (sys.executable, "-m", "leasehold")
 DEADLINE_S = 20.0
+
+TERMINAL = {"TERM": "xterm-256color", "COLUMNS": "120"}
+
+Done = subprocess.CompletedProcess[str]
 
 
 @dataclass
@@ -41,11 +65,95 @@ class Shell:
         known = self.settings.get("PYTHONPATH")
         self.settings["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), known)))
 
-    def run(
-        self, *words: str, stdin: str | None = None, **settings: str
-    ) -> subprocess.CompletedProcess[str]:
+    # -- in this process ---------------------------------------------------------------------------
+
+    def run(self, *words: str, stdin: str = "", **settings: str) -> Done:
+        """Call the command, with streams that are no terminal."""
+        stdout, stderr = io.StringIO(), io.StringIO()
+        with self._as_a_process(words, settings, stdin, stdout, stderr):
+            code = _exit_code_of_main()
+        return Done(words, code, stdout.getvalue(), stderr.getvalue())
+
+    def run_without_stdout(self, *words: str) -> Done:
+        """Call the command as Python has it whose stdout is closed."""
+        stderr = io.StringIO()
+        with self._as_a_process(words, {}, "", None, stderr):
+            code = _exit_code_of_main()
+        return Done(words, code, "", stderr.getvalue())
+
+    def on_terminal(self, *words: str, **settings: str) -> str:
+        """Return what a terminal is sent that is stdout and stderr."""
+        screen = Screen()
+        with self._as_a_process(words, TERMINAL | settings, "", screen, screen):
+            _exit_code_of_main()
+        return screen.getvalue()
+
+    def json(self, *words: str) -> Any:
+        done = self.run(*words, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def story(self, run_id: str) -> list[str]:
+        events = self.json("trace", run_id)["events"]
+        return [f"{event['type']} {event['step'] or ''}".strip() for event in events]
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir())
+
+    @contextlib.contextmanager
+    def _as_a_process(
+        self,
+        words: tuple[str, ...],
+        settings: dict[str, str],
+        stdin: str,
+        stdout: io.StringIO | None,
+        stderr: io.StringIO,
+    ) -> Iterator[None]:
+        """Give the command all that a process has of its own, and take it away in the end."""
+        environ = self.settings | settings
+        paths = [str(self.folder), *environ.get("PYTHONPATH", "").split(os.pathsep)]
+        with pytest.MonkeyPatch.context() as patch, _own_signals(), self._own_modules():
+            for name in [name for name in os.environ if name not in environ]:
+                patch.delenv(name)
+            for name, value in environ.items():
+                patch.setenv(name, value)
+            patch.chdir(self.folder)
+            patch.setattr(sys, "argv", [MAIN, *words])
+            patch.setattr(sys, "path", [*filter(None, paths), *sys.path])
+            patch.setattr(sys, "dont_write_bytecode", True)
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+            patch.setattr(sys, "stdout", stdout)
+            patch.setattr(sys, "stderr", stderr)
+            patch.setattr(logging.root, "handlers", [])  # those of pytest
+            patch.setattr(logging.lastResort, "formatter", None)
+            yield
+
+    @contextlib.contextmanager
+    def _own_modules(self) -> Iterator[None]:
+        """Import catalogs and handlers anew, as they are in the folder now."""
+        known = set(sys.modules)
+        importlib.invalidate_caches()
+        for cached in vars(handlers).values():
+            if hasattr(cached, "cache_clear"):
+                cached.cache_clear()
+        try:
+            yield
+        finally:
+            for name in set(sys.modules) - known:
+                if self._is_of_test(sys.modules[name]):
+                    del sys.modules[name]
+
+    def _is_of_test(self, module: ModuleType) -> bool:
+        """Return whether a module lies where pytest has tests make their folders."""
+        places = [*getattr(module, "__path__", ()), getattr(module, "__file__", None) or ""]
+        return any(Path(place).is_relative_to(self.folder.parent) for place in places)
+
+    # -- as a process of its own -------------------------------------------------------------------
+
+    def process(self, *command: str, stdin: str | None = None, **settings: str) -> Done:
+        """Run a whole command line, as `LEASEHOLD` and its words."""
         return subprocess.run(
-            [*LEASEHOLD, *words],
+            command,
             cwd=self.folder,
             env=self.settings | settings,
             input=stdin,
@@ -67,17 +175,34 @@ class Shell:
             text=True,
         )
 
-    def json(self, *words: str) -> Any:
-        done = self.run(*words, "--json")
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+    def on_real_terminal(self, *words: str, **settings: str) -> str:
+        """Return what a real terminal is sent."""
+        terminal, end = pty.openpty()
+        process = subprocess.Popen(
+            [*LEASEHOLD, *words],
+            cwd=self.folder,
+            env=self.settings | TERMINAL | settings,
+            stdin=end,
+            stdout=end,
+            stderr=end,
+        )
+        os.close(end)
+        sent = b"".join(iter(lambda: _read(terminal), b""))
+        os.close(terminal)
+        process.wait(timeout=10)
+        return sent.decode()
 
-    def story(self, run_id: str) -> list[str]:
-        events = self.json("trace", run_id)["events"]
-        return [f"{event['type']} {event['step'] or ''}".strip() for event in events]
 
-    def files(self) -> list[str]:
-        return sorted(path.name for path in self.folder.iterdir())
+class Screen(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def without_controls(sent: str) -> str:
+    """Return what a terminal was sent without its control sequences."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent)
 
 
 def until(holds: Callable[[], object]) -> None:
@@ -91,3 +216,27 @@ def until(holds: Callable[[], object]) -> None:
 def only_line(text: str) -> str:
     (line,) = text.splitlines()
     return line
+
+
+def _exit_code_of_main() -> int:
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # the other end is closed
+        return b""

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import sqlite3
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import LEASEHOLD, Shell
+from tests.cli.shell import Shell
 
 #: The title of a window, the 8-bit way to begin a sequence, text that runs backwards, markup.
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u2066\u200f[bold red]x[/]\x7f\r\n&"
@@ -121,29 +118,6 @@ COMMANDS = [
 ]
 
 
-def on_terminal(shell: Shell, *words: str, **settings: str) -> str:
-    """Return all that a terminal is sent."""
-    terminal, end = pty.openpty()
-    process = subprocess.Popen(
-        [*LEASEHOLD, *words],
-        cwd=shell.folder,
-        env=shell.settings | {"TERM": "xterm-256color", "COLUMNS": "400"} | settings,
-        stdin=end,
-        stdout=end,
-        stderr=end,
-    )
-    os.close(end)
-    sent = b""
-    try:
-        while data := os.read(terminal, 65536):
-            sent += data
-    except OSError:  # the other end is closed
-        pass
-    os.close(terminal)
-    process.wait(timeout=10)
-    return sent.decode()
-
-
 def assert_shown(text: str) -> None:
     assert [it for it in OBEYED if it in text] == []
     assert "\\x1b]0;owned" in text
@@ -153,7 +127,12 @@ def assert_shown(text: str) -> None:
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_terminal_does_not_obey_a_server(shell: Shell, url: str, words: tuple[str, ...]) -> None:
-    assert_shown(on_terminal(shell, *words, "--url", url))
+    assert_shown(shell.on_terminal(*words, "--url", url, COLUMNS="400"))
+
+
+@pytest.mark.parametrize("words", [("show", "r-1"), ("start", "order", "--wait")])
+def test_nor_does_a_real_one(shell: Shell, url: str, words: tuple[str, ...]) -> None:
+    assert_shown(shell.on_real_terminal(*words, "--url", url, COLUMNS="400"))
 
 
 @pytest.mark.parametrize("words", COMMANDS)
@@ -187,7 +166,7 @@ def test_a_log_line_of_the_store_is_not_obeyed_either(shell: Shell) -> None:
     for words in (("runs",), ("audit",), ("sweep",)):
         done = shell.run(*words)
         assert [it for it in OBEYED if it in done.stdout + done.stderr] == []
-        assert on_terminal(shell, *words).count("\x1b]") == 0
+        assert shell.on_terminal(*words).count("\x1b]") == 0
     assert "\\x1b]0;owned" in shell.run("audit").stdout
 
 

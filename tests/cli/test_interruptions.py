@@ -61,9 +61,7 @@ def test_why_does_not_say_that_a_killed_process_will_finish(
 
     gone = shell.run("why", run["runId"])
     command = shlex.split(gone.stderr.partition(": ")[2])
-    done = subprocess.run(
-        command, cwd=shell.folder, env=shell.settings, capture_output=True, check=False
-    )
+    done = shell.process(*command)
 
     assert "to finish attempt 1 of step charge" in works.stdout
     assert works.stderr == ""

@@ -1,4 +1,4 @@
-"""`pause`, `resume`, `cancel`, `retry`, `approve`, `recreate`, `batch`: as real processes."""
+"""`pause`, `resume`, `cancel`, `retry`, `approve`, `recreate`, `batch`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import getpass
 import json
 import shlex
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,10 +15,10 @@ from typing import Any
 
 import flask
 import pytest
-from werkzeug.serving import make_server
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 from leasehold.bootstrap import boot
-from leasehold.cli.operating import OPERATIONS
+from leasehold.cli.commands import COMMANDS
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.lease import Fence
@@ -30,7 +29,7 @@ from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run
 from leasehold.web.api import answer_api
 from tests.cli import shop
-from tests.cli.shell import Shell, only_line, until
+from tests.cli.shell import LEASEHOLD, Done, Shell, only_line, until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 DOOMED = ("start", "doomed", "--input", '{"amount": 13}', "--in-process", "--json")
@@ -61,6 +60,13 @@ def dead(shell: Shell) -> str:
     return str(json.loads(shell.run(*DOOMED).stdout)["runId"])
 
 
+class Quiet(WSGIRequestHandler):
+    """Logs no requests: stderr is that of the command."""
+
+    def log_request(self, *_: object) -> None:
+        """Say nothing."""
+
+
 @pytest.fixture
 def losing() -> list[str]:
     """The paths to which the server loses its next answer."""
@@ -81,7 +87,7 @@ def server(engine: Engine, losing: list[str], monkeypatch: pytest.MonkeyPatch) -
             flask.request.environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
         return answer
 
-    serving = make_server("127.0.0.1", 0, app, threaded=True)
+    serving = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
     threading.Thread(target=serving.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{serving.server_port}"
     serving.shutdown()
@@ -122,7 +128,9 @@ def last_event(shell: Shell, run_id: str, type_: str) -> Any:
 
 
 def test_there_is_a_command_for_each_operation() -> None:
-    assert {command.name for command in OPERATIONS} == {operation.value for operation in Operation}
+    rows = {name for name, row in COMMANDS.items() if row.module == "operations"}
+
+    assert rows == {operation.value for operation in Operation}
 
 
 def test_a_run_is_paused_resumed_and_cancelled(shell: Shell, run_id: str) -> None:
@@ -162,15 +170,7 @@ def test_what_waits_for_a_worker_afterwards_is_said_with_what_runs_it(
 
     said, _, command = only_line(resumed.stderr).partition(": ")
     assert said == "It waits for a worker. Unless a server of this store runs it, do so with"
-    done = subprocess.run(
-        shlex.split(command),
-        cwd=shell.folder,
-        env=shell.settings,
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
+    done = shell.process(*shlex.split(command))
     assert done.stdout.startswith(f"run {run_id} COMPLETED")
 
 
@@ -256,18 +256,11 @@ def first(shell: Shell, engine: Engine) -> str:
     return run_id
 
 
-def pasted(shell: Shell, line: str) -> subprocess.CompletedProcess[str]:
+def pasted(shell: Shell, line: str) -> Done:
     """Run a command that was shown, as a person does who copies it."""
-    words = shlex.split(line.partition(": ")[2])
-    return subprocess.run(
-        words,
-        cwd=shell.folder,
-        env=shell.settings,
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
+    program, module, name, *words = shlex.split(line.partition(": ")[2])
+    assert (program, module, name) == LEASEHOLD
+    return shell.run(*words)
 
 
 def test_why_shows_the_whole_commands_of_a_decision(

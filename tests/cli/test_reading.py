@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
-from tests.cli.shell import Shell, only_line
+import pytest
+
+from leasehold.cli.commands import COMMANDS
+from tests.cli.shell import LEASEHOLD, Shell, only_line
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 
@@ -191,5 +194,16 @@ def test_help_comes_fast_with_an_example_and_version_is_the_packages(shell: Shel
         assert f"leasehold {command}" in help_text.partition("Example")[2]
 
     assert shell.run("--version").stdout == "leasehold 0.1.0\n"
-    loaded = shell.run("--help", PYTHONPROFILEIMPORTTIME="1").stderr
-    assert not [name for name in ("rich", "sqlite3", "leasehold.bootstrap") if name in loaded]
+    loaded = shell.process(*LEASEHOLD, "--help", PYTHONPROFILEIMPORTTIME="1").stderr
+    heavy = ("rich", "sqlite3", "pydantic", "leasehold.bootstrap", "leasehold.cli.start")
+    assert not [name for name in heavy if name in loaded]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_row_of_the_help_is_how_the_help_of_its_command_begins(
+    shell: Shell, name: str
+) -> None:
+    page = " ".join(shell.run(name, "--help").stdout.split())
+
+    assert f"leasehold {name} [OPTIONS]" in page
+    assert COMMANDS[name].summary in page

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.console.sources import ServerSource, retry_unreachable
+from leasehold.cli.run_readers import ServerSource, retry_unreachable
 from leasehold.errors import InvalidRequestError, ServerRefusedError, ServerUnreachableError
 from leasehold.services.read_runs import RunFilter
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import LEASEHOLD, Shell, only_line
+from tests.cli.shell import LEASEHOLD, Done, Shell, only_line
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 READ = [("runs",), ("runs", "--json"), ("registry",), ("--help",), ("audit",)]
@@ -15,27 +14,18 @@ READ = [("runs",), ("runs", "--json"), ("registry",), ("--help",), ("audit",)]
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 
 
-def sh(shell: Shell, words: tuple[str, ...], streams: str) -> subprocess.CompletedProcess[str]:
+def sh(shell: Shell, words: tuple[str, ...], streams: str) -> Done:
     """Run a command as a shell does, with its streams as they are written there."""
-    return subprocess.run(
-        ["/bin/sh", "-c", f'"$@" {streams}', "sh", *LEASEHOLD, *words],
-        cwd=shell.folder,
-        env=shell.settings,
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
+    return shell.process("/bin/sh", "-c", f'"$@" {streams}', "sh", *LEASEHOLD, *words)
 
 
-@pytest.mark.parametrize("words", [*READ, (*ORDER, "--in-process")])
-def test_a_closed_stdout_is_refused_before_anything_is_done(
-    shell: Shell, words: tuple[str, ...]
-) -> None:
-    refused = sh(shell, words, ">&-")
+def test_a_closed_stdout_is_refused_before_anything_is_done(shell: Shell) -> None:
+    refused = [sh(shell, (*ORDER, "--in-process"), ">&-")]
+    refused += [shell.run_without_stdout(*words) for words in (*READ, (*ORDER, "--in-process"))]
 
-    assert refused.returncode == 2
-    assert only_line(refused.stderr).startswith("error: stdout is closed")
+    for done in refused:
+        assert done.returncode == 2
+        assert only_line(done.stderr).startswith("error: stdout is closed")
     assert shell.files() == ["shop.py"]
 
 

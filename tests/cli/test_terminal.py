@@ -2,45 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import subprocess
 
-from tests.cli.shell import LEASEHOLD, Shell
+from tests.cli.shell import Shell, without_controls
 
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--in-process")
 
 
-def seen(shell: Shell, *words: str, **settings: str) -> str:
-    """Return all that a terminal is sent, without its control sequences."""
-    terminal, end = pty.openpty()
-    process = subprocess.Popen(
-        [*LEASEHOLD, *words],
-        cwd=shell.folder,
-        env=shell.settings | {"TERM": "xterm-256color", "COLUMNS": "120"} | settings,
-        stdin=end,
-        stdout=end,
-        stderr=end,
-    )
-    os.close(end)
-    sent = b"".join(iter(lambda: _read(terminal), b""))
-    os.close(terminal)
-    process.wait(timeout=10)
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent.decode())
+def watched(shell: Shell, *words: str, **settings: str) -> str:
+    return without_controls(shell.on_real_terminal(*words, **settings))
 
 
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # the other end is closed
-        return b""
+def seen(shell: Shell, *words: str) -> str:
+    return without_controls(shell.on_terminal(*words))
 
 
 def test_a_terminal_shows_a_line_a_step_with_its_mark(shell: Shell) -> None:
     (shell.folder / "busy").touch()
 
-    screen = seen(shell, *ORDER)
+    screen = watched(shell, *ORDER)
 
     assert "✗ charge" in screen
     assert "AgentClientError: the provider is busy [503]" in screen
@@ -51,7 +31,7 @@ def test_a_terminal_shows_a_line_a_step_with_its_mark(shell: Shell) -> None:
 
 
 def test_a_terminal_shows_a_skull_where_a_run_was_given_up(shell: Shell) -> None:
-    screen = seen(shell, "start", "doomed", "--input", '{"amount": 13}', "--in-process")
+    screen = watched(shell, "start", "doomed", "--input", '{"amount": 13}', "--in-process")
 
     assert "💀 refuse" in screen
     assert "💀 dead-lettered, PERMANENT_FAILURE" in screen
@@ -69,7 +49,7 @@ def test_a_terminal_shows_a_cancelled_run(shell: Shell) -> None:
 
 
 def test_a_terminal_without_cursor_movements_gets_plain_lines(shell: Shell) -> None:
-    screen = seen(shell, *ORDER, TERM="dumb")
+    screen = watched(shell, *ORDER, TERM="dumb")
 
     assert "Z step charge completed" in screen
     assert "✓" not in screen

@@ -9,13 +9,11 @@ import pytest
 from docs.generate import (
     EVENT_WORDS,
     GENERATED,
-    OVERLAY_WORDS,
     error_codes,
     fresh,
     lifecycle,
     main,
 )
-from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import NEXT, RunEvent, RunStatus
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -91,10 +89,7 @@ def test_the_drawing_has_each_move_of_workers() -> None:
 
 def test_what_is_explained_is_there() -> None:
     """Words for an event that was removed would stand in no table, and mislead who edits."""
-    fields = {field.alias for field in Manifest.model_fields.values()}
-
     assert set(EVENT_WORDS) == set(RunEvent)
-    assert set(OVERLAY_WORDS) <= fields
 
 
 def test_a_stale_page_is_named_and_nothing_is_written(

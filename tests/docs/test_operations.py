@@ -17,6 +17,7 @@ from werkzeug.routing import RequestRedirect
 from leasehold.registry.dead_letters import DEAD_LETTERS
 from leasehold.registry.settings import SETTINGS
 from leasehold.web.api import _ROUTES
+from tests.cli.shell import Shell
 
 PAGE = (Path(__file__).parents[2] / "docs/operations.md").read_text()
 LINES = [
@@ -62,7 +63,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shell(folder: Path, line: str, run_id: str) -> subprocess.CompletedProcess[str]:
-    """Run a line as a shell does, with our own program for `leasehold`."""
+    """Run a line as a shell does, with our own program for `leasehold`.
+
+    A command alone is called in this process: to start one takes a hundred times as long.
+    """
+    if line.startswith("leasehold ") and "|" not in line:
+        words = shlex.split(line.replace("$RUN", run_id), comments=True)
+        return Shell(folder, {"LEASEHOLD_CATALOG": "steps"}).run(*words[1:])
     program = shlex.join([sys.executable, "-m", "leasehold"])
     return subprocess.run(
         ["/bin/sh", "-c", re.sub(r"^leasehold ", f"{program} ", line)],

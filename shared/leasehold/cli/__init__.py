@@ -1,6 +1,7 @@
-"""The command line: words in, one call of `leasehold.console` each, an exit code out.
+"""The command line: `leasehold COMMAND …`, one module a command.
 
-The calls are imported when they are made, so that `--help` and a wrong word answer at once.
+What a command needs is imported when it is called, so that `--help` and a wrong word answer at
+once: see `commands.COMMANDS`.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 import sys
 
 from leasehold.adapters.log_lines import print_printable_logs
-from leasehold.cli.commands import commands
-from leasehold.console.exits import exit_code_of
-from leasehold.console.streams import check_words, flush_stderr, open_streams
+from leasehold.cli.commands import program
+from leasehold.cli.exit_codes import exit_code_of
+from leasehold.cli.streams import check_arguments, flush_stderr, open_streams
 
 
 def main() -> None:
@@ -23,7 +24,7 @@ def main() -> None:
 
 def _run() -> int:
     open_streams()
-    check_words(sys.argv[1:])
-    with commands.make_context("leasehold", sys.argv[1:]) as context:
-        code: int | None = commands.invoke(context)
+    check_arguments(sys.argv[1:])
+    with program.make_context("leasehold", sys.argv[1:]) as context:
+        code: int | None = program.invoke(context)
     return code or 0

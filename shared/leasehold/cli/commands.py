@@ -1,40 +1,101 @@
-"""All commands, in the order in which people need them."""
+"""The table of all commands, and the import of the one that is called."""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
 import click
 
-from leasehold.cli.operating import OPERATIONS, batch
-from leasehold.cli.reading import registry, runs, show, trace, why
-from leasehold.cli.running import dev, start
-from leasehold.cli.upkeep import audit, sweep
+
+class CommandRow(NamedTuple):
+    """A command.
+
+    Args:
+        module: the module of this package that defines it, under the command's name.
+        summary: the first sentence of its help.
+    """
+
+    module: str
+    summary: str
 
 
-class Commands(click.Group):
-    """The commands; a word that is none of them is answered with all of them."""
+#: The commands, in the order in which people need them.
+COMMANDS: Final[Mapping[str, CommandRow]] = {
+    "start": CommandRow("start", "Start a run of PIPELINE, or continue it."),
+    "runs": CommandRow(
+        "runs", "List runs, newest first; where several filters are given, all must hold."
+    ),
+    "show": CommandRow("show", "Show one run: where it stands, and why."),
+    "trace": CommandRow("trace", "Show all that happened to a run, oldest first."),
+    "why": CommandRow(
+        "why", "Say in one sentence what a run waits for, until when, and what happens then."
+    ),
+    "pause": CommandRow(
+        "operations",
+        "Let RUN go no further: a running attempt may end, nothing more is dispatched.",
+    ),
+    "resume": CommandRow("operations", "Let RUN go on after a pause, at once."),
+    "cancel": CommandRow(
+        "operations", "End RUN for good; a running attempt is stopped, and its output discarded."
+    ),
+    "retry": CommandRow(
+        "operations", "Run the step of RUN again at once, after an error or a gate."
+    ),
+    "approve": CommandRow(
+        "operations", "Hand off the output of RUN that a gate or an approval holds back."
+    ),
+    "recreate": CommandRow(
+        "operations", "Make a new run of RUN, which is completed, cancelled or given up."
+    ),
+    "batch": CommandRow("batch", "Do ACTION to the runs that match, newest first."),
+    "audit": CommandRow("audit", "Look for runs that nobody and nothing would move."),
+    "sweep": CommandRow("sweep", "Attend to the runs whose alarm is due, once."),
+    "registry": CommandRow("registry", "Show what is in force for each step type."),
+    "dev": CommandRow("dev", "Serve the whole bundle on this machine, until Ctrl-C."),
+}
+
+
+class LazyCommands(click.Group):
+    """The commands of a table; only the one that is called is imported."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's shape
-        """Return the names in the order in which people need them."""
-        return list(self.commands)
+        """Return the names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the command; None: there is no such one."""
+        row = COMMANDS.get(cmd_name)
+        if row is None:
+            return None
+        module = importlib.import_module(f"leasehold.cli.{row.module}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first word names."""
-        if args and not args[0].startswith("-") and args[0] not in self.commands:
-            allowed = ", ".join(sorted(self.commands))
+        """Return the command that the first word names; refuse another one with all of them."""
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            allowed = ", ".join(sorted(COMMANDS))
             raise click.UsageError(f"No such command {args[0]!r}; allowed: {allowed}.", ctx)
         return super().resolve_command(ctx, args)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, row.summary) for name, row in COMMANDS.items()])
+
 
 @click.group(
-    cls=Commands,
+    cls=LazyCommands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="leasehold", message="leasehold %(version)s")
 @click.pass_context
-def commands(context: click.Context) -> None:
+def program(context: click.Context) -> None:
     """Durable multi-step AI pipelines: no run is lost or silently stuck.
 
     \b
@@ -49,7 +110,3 @@ def commands(context: click.Context) -> None:
     """  # noqa: D301 - click's mark for lines to keep
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-for _command in (start, runs, show, trace, why, *OPERATIONS, batch, audit, sweep, registry, dev):
-    commands.add_command(_command)

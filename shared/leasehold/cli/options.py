@@ -3,17 +3,95 @@
 from __future__ import annotations
 
 import functools
+import json
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
-from leasehold.console.options import LabelType
 from leasehold.domain.status import RunStatus
+from leasehold.services.read_runs import RunFilter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_STATUSES: Final = click.Choice([status.value for status in RunStatus], case_sensitive=False)
+
+@dataclass(frozen=True, slots=True)
+class GivenInput:
+    """The input of a run, and the words that gave it."""
+
+    words: str
+    value: Any
+
+
+class InputType(click.ParamType[GivenInput]):
+    """JSON text, or the name of a file that holds it."""
+
+    name = "JSON|@FILE"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> GivenInput:
+        """Return the value that the JSON text stands for."""
+        if isinstance(value, GivenInput):
+            return value
+        allowed = "allowed: JSON text, @FILE, or @- for stdin."
+        try:
+            return GivenInput(value, json.loads(_text(value)))
+        except OSError as error:
+            self.fail(f"{value!r} cannot be read ({error.strerror}); {allowed}", param, ctx)
+        except (ValueError, RecursionError) as error:
+            self.fail(f"{value[:60]!r} is not JSON ({error}); {allowed}", param, ctx)
+
+
+class LabelType(click.ParamType[tuple[str, str]]):
+    """A label: key and value."""
+
+    name = "KEY:VALUE"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Return key and value."""
+        if isinstance(value, tuple):
+            return value[0], value[1]
+        key, colon, rest = value.partition(":")
+        if not colon:
+            self.fail(f"{value!r} has no colon; allowed: key:value.", param, ctx)
+        return key, rest
+
+
+def _text(words: str) -> str:
+    if words == "@-":
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    if words.startswith("@"):
+        return Path(words[1:]).read_text(encoding="utf-8-sig")
+    return words
+
+
+def _as_mapping(
+    context: click.Context, _param: click.Parameter, given: tuple[tuple[str, str], ...]
+) -> dict[str, str]:
+    """Return the labels by key; a key that is given twice is refused."""
+    labels: dict[str, str] = {}
+    for key, value in given:
+        if key in labels:
+            raise click.UsageError(f"--label gives {key!r} twice; allowed: each key once.", context)
+        labels[key] = value
+    return labels
+
+
+def _only_one(
+    _context: click.Context, param: click.Parameter, given: tuple[tuple[str, str], ...]
+) -> str | None:
+    """Refuse a filter that is given twice: the last one alone would hold, and find too many."""
+    labels = [":".join(label) for label in given]
+    if len(labels) > 1:
+        raise click.BadParameter(f"{', '.join(labels)}; allowed: one label.", param=param)
+    return labels[0] if labels else None
+
 
 run_argument = click.argument("run_id", metavar="RUN")
 url_option = click.option(
@@ -35,15 +113,37 @@ from_step_option = click.option(
 )
 
 
-def _only_one(
-    _context: click.Context, param: click.Parameter, given: tuple[tuple[str, str], ...]
-) -> tuple[str, str] | None:
-    """Refuse a filter that is given twice: the last one alone would hold, and find too many."""
-    if len(given) > 1:
-        said = ", ".join(":".join(label) for label in given)
-        raise click.BadParameter(f"{said}; allowed: one label.", param=param)
-    return given[0] if given else None
+def input_option(help: str, default: str | None = None) -> Callable[[F], F]:  # noqa: A002 - click's
+    """Return the option of a run's input, given to the command as `given`."""
+    return click.option(
+        "--input", "given", type=InputType(), default=default, metavar="JSON|@FILE", help=help
+    )
 
+
+def labels_option(help: str) -> Callable[[F], F]:  # noqa: A002 - click's word
+    """Return the option of a run's labels, given to the command by key."""
+    return click.option(
+        "--label",
+        "labels",
+        type=LabelType(),
+        multiple=True,
+        callback=_as_mapping,
+        metavar="KEY:VALUE",
+        help=help,
+    )
+
+
+def limit_option(*, most: int, default: int | None = None) -> Callable[[F], F]:
+    """Return the option of how many runs at most; it must be given where it has no default."""
+    given: dict[str, Any] = {"required": True}  # a default of None would count as given
+    if default is not None:
+        given = {"default": default, "show_default": True}
+    return click.option(
+        "--limit", type=click.IntRange(1, most), metavar="N", help="How many at most.", **given
+    )
+
+
+_STATUSES: Final = click.Choice([status.value for status in RunStatus], case_sensitive=False)
 
 _FILTERS: Final = (
     click.option("--status", type=_STATUSES, help="Only runs in this status."),
@@ -61,38 +161,14 @@ _FILTERS: Final = (
 
 
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what runs are found by, given to the command as `wanted`; all of it must hold."""
+    """Add the filters of runs, given to the command as `wanted`; all of them must hold."""
 
     @functools.wraps(command)
-    def with_filter(
-        *,
-        status: str | None,
-        dead_lettered: bool,
-        pipeline: str | None,
-        label: tuple[str, str] | None,
-        **words: Any,
-    ) -> Any:
-        from leasehold.services.read_runs import RunFilter  # noqa: PLC0415 - see leasehold.cli
+    def with_filter(*, dead_lettered: bool, **options: Any) -> Any:
+        fields = {name: options.pop(name) for name in ("status", "pipeline", "label")}
+        wanted = RunFilter(dead_lettered=True if dead_lettered else None, **fields)
+        return command(wanted=wanted, **options)
 
-        wanted = RunFilter(
-            status=status,
-            pipeline=pipeline,
-            dead_lettered=True if dead_lettered else None,
-            label=None if label is None else ":".join(label),
-        )
-        return command(wanted=wanted, **words)
-
-    found: Callable[..., Any] = with_filter
     for option in reversed(_FILTERS):
-        found = option(found)
-    return found
-
-
-def limit_option(*, most: int, default: int | None = None) -> Callable[[F], F]:
-    """Return the option of how many runs at most; it must be given where it has no default."""
-    given: dict[str, Any] = {"required": True}  # a default of None would count as given
-    if default is not None:
-        given = {"default": default, "show_default": True}
-    return click.option(
-        "--limit", type=click.IntRange(1, most), metavar="N", help="How many at most.", **given
-    )
+        with_filter = option(with_filter)
+    return with_filter

@@ -1,0 +1,73 @@
+"""The engine as commands open it. What a catalog prints while it is imported is no answer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.in_process_tasks import TasksElsewhere
+from leasehold.bootstrap import Bundle, boot, store_exists
+from leasehold.cli.stderr import warn
+from leasehold.ports.task_queue import TaskQueue
+from leasehold.registry.pipelines import Catalog
+from leasehold.registry.registry import Registry
+from leasehold.registry.settings import read_settings
+
+_NO_CATALOG: Final = Catalog(steps=Registry("dispatch", []), pipelines=Registry("pipelines", []))
+
+
+@contextlib.contextmanager
+def bundle_to_read() -> Iterator[Bundle]:
+    """Open the store for reading; one that is not there is read as empty and stays away.
+
+    Runs can be read without the catalog that runs them.
+    """
+    absent = not store_exists()
+    with open_bundle(absent=absent, catalog=_NO_CATALOG, warns=False) as bundle:
+        yield bundle
+
+
+@contextlib.contextmanager
+def bundle_to_change() -> Iterator[Bundle]:
+    """Open the store to change what is in it; one that is not there stays away.
+
+    This process runs nothing: a queue within it is another process's. What handlers print that
+    are imported meanwhile goes to stderr: print the answer when the bundle is closed.
+    """
+    is_ours = read_settings(os.environ)["LEASEHOLD_TASKS"] == "in-process"
+    tasks = TasksElsewhere(SystemClock()) if is_ours else None
+    absent = not store_exists()
+    with open_bundle(absent=absent, tasks=tasks) as bundle, contextlib.redirect_stdout(sys.stderr):
+        yield bundle
+
+
+@contextlib.contextmanager
+def open_bundle(
+    *,
+    absent: bool = False,
+    catalog: Catalog | None = None,
+    tasks: TaskQueue | None = None,
+    warns: bool = True,
+) -> Iterator[Bundle]:
+    """Open the bundle that the environment describes, and close it in the end.
+
+    Args:
+        absent: on stores that hold nothing and keep nothing.
+        catalog: in place of LEASEHOLD_CATALOG.
+        tasks: in place of LEASEHOLD_TASKS.
+        warns: print which thresholds do not hold. What is refused of a step's limits, commands
+            print themselves.
+    """
+    refused: list[str] = []
+    with contextlib.redirect_stdout(sys.stderr):
+        bundle = boot(absent=absent, catalog=catalog, tasks=tasks, warn=refused.append)
+    for line in refused if warns else ():
+        warn(line)
+    try:
+        yield bundle
+    finally:
+        bundle.close()

@@ -1,0 +1,39 @@
+"""Which command runs a run that was changed here, where no queue delivers its task."""
+
+from __future__ import annotations
+
+import json
+
+from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.cli.invocation import command_line, start_command
+from leasehold.cli.stderr import note
+from leasehold.domain.change import owed_tasks
+from leasehold.domain.manifest import Manifest
+from leasehold.services.engine import Engine
+from leasehold.services.start_run import StartRequest
+
+
+def has_delivery(engine: Engine) -> bool:
+    """Return whether tasks that this process creates reach a worker."""
+    return not isinstance(engine.tasks, InProcessTasks)
+
+
+def hint_for_run(engine: Engine, run: Manifest) -> None:
+    """Print that the run waits for a worker, if it does and none will come by itself."""
+    if owed_tasks(run) and not has_delivery(engine):
+        line = "It waits for a worker. Unless a server of this store runs it, do so with:"
+        note(line, command_to_run(run))
+
+
+def hint_for_runs() -> None:
+    """Print that runs wait for a worker, and that none will come by itself."""
+    line = "They wait for a worker. Unless a server of this store runs them, do so with:"
+    note(line, command_line("dev"))
+
+
+def command_to_run(run: Manifest) -> str:
+    """Return what runs the run: its own start again where it has a key, or a server."""
+    if run.idempotency_key is None or run.input is None:
+        return command_line("dev")
+    request = StartRequest(run.pipeline, json.loads(run.input), run.idempotency_key)
+    return start_command(request, run.input)

@@ -1,0 +1,103 @@
+"""`leasehold dev`: serve the bundle until somebody stops it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+
+import click
+
+from leasehold.cli.exit_codes import DONE
+from leasehold.cli.stderr import note
+from leasehold.devserver.server import DevOptions, DevServer
+
+
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=8080,
+    show_default=True,
+    metavar="PORT",
+    help="Where the runs API listens, on the loopback interface.",
+)
+@click.option(
+    "--lease-port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="Where the API of leases listens, if a step is remote.  [default: a free one]",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="Server processes that run steps.",
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".leasehold"),
+    show_default=True,
+    metavar="DIR",
+    help="Where store and artifacts lie, unless the environment says otherwise.",
+)
+@click.option(
+    "--allow-target",
+    "targets",
+    multiple=True,
+    metavar="HOST",
+    help="A host beyond this machine that tasks may be delivered to; may be repeated.",
+)
+def dev(
+    *, port: int, lease_port: int | None, workers: int, data: Path, targets: tuple[str, ...]
+) -> int:
+    """Serve the whole bundle on this machine, until Ctrl-C.
+
+    The real functions under the real framework's server, with doubles of Cloud Tasks and Cloud
+    Scheduler. Prints `ready URL` when it serves; other commands reach it with --url.
+
+    \b
+    Example:
+      leasehold dev --port 8080
+      leasehold start review --input '{"folder": "docs"}' --url http://127.0.0.1:8080 --wait
+    """  # noqa: D301
+    options = DevOptions(
+        port=port, workers=workers, data=data, lease_port=lease_port, targets=targets
+    )
+    return _serve(options)
+
+
+def _serve(options: DevOptions) -> int:
+    """Serve; return when it was stopped in order, or at once at a second signal."""
+    stop, ready = threading.Event(), threading.Event()
+    signals = 0
+
+    def count(*_: object) -> None:
+        nonlocal signals
+        signals += 1
+        if signals > 1:
+            return  # the stopping looks at the number
+        stop.set()
+        if not ready.is_set():
+            raise KeyboardInterrupt  # whatever the start waits for
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, count)
+    server = DevServer(options, note)
+    try:
+        server.start()
+        ready.set()
+        click.echo(f"ready {server.url}")
+        stop.wait()
+        note("stopping: running attempts may end; once more to kill them")
+    except KeyboardInterrupt:
+        note("stopped before it was ready")
+    finally:
+        ready.set()
+        server.stop(at_once=lambda: signals > 1)
+    if signals > 1:
+        note("killed: what was running goes on at the next start")
+    return DONE

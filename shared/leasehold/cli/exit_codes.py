@@ -1,0 +1,122 @@
+"""How a command ends: its exit code, and the one line that says why it failed.
+
+0 done; 1 the run ended otherwise than completed, its state forbids the operation, or an audit
+found something; 2 wrong usage or bad input; 70 a mistake in Leasehold or in a catalog; 74 it is
+done, but its answer could not be written; 130 interrupted; 141 nobody reads the answer any more;
+143 terminated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Final
+
+import click
+
+from leasehold.cli.stderr import note, print_error
+from leasehold.cli.streams import UnwrittenAnswerError, forget_stdout
+from leasehold.domain.printable import printable
+from leasehold.errors import LeaseholdError, NotAllowedError, ServerRefusedError, StateChangedError
+
+DONE: Final = 0
+NOT_COMPLETED: Final = 1
+NOT_ALLOWED: Final = 1
+FOUND: Final = 1
+BAD_INPUT: Final = 2
+UNEXPECTED: Final = 70
+UNWRITTEN: Final = 74
+INTERRUPTED: Final = 130
+NO_READER: Final = 141
+TERMINATED: Final = 143
+
+_BY_STATE: Final = (NotAllowedError, StateChangedError)
+
+
+class InterruptedRunError(Exception):
+    """A signal ended the command while it waited for a run; what that means was printed."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
+
+
+class TerminatedError(KeyboardInterrupt):
+    """SIGTERM came: the command ends as at Ctrl-C."""
+
+
+def exit_code_of(command: Callable[[], int]) -> int:
+    """Run the command; whatever it raises becomes one line on stderr and an exit code."""
+    try:
+        code = command()
+        sys.stdout.flush()
+    except (click.exceptions.Exit, InterruptedRunError) as end:
+        return end.exit_code
+    except BrokenPipeError:
+        forget_stdout()
+        return NO_READER
+    except UnwrittenAnswerError as error:
+        forget_stdout()
+        print_error(f"it is done, but the answer cannot be written: {error.strerror}.")
+        return UNWRITTEN
+    except KeyboardInterrupt as interrupt:
+        print_error("interrupted.")
+        return _code_of_interrupt(interrupt)
+    except Exception as error:  # noqa: BLE001 - the last place that can say it in one line
+        return _code_of_error(error)
+    return code
+
+
+@contextlib.contextmanager
+def explain_interrupt(meaning: str, command: str) -> Iterator[None]:
+    """At an interrupt inside, print what it means for the run, and which command is next."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        note(f"interrupted: {meaning}", command)
+        raise InterruptedRunError(_code_of_interrupt(interrupt)) from None
+
+
+def end_on_sigterm() -> None:
+    """Let SIGTERM end the command in order, as Ctrl-C does."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise TerminatedError
+
+    signal.signal(signal.SIGTERM, end)
+
+
+def _code_of_interrupt(interrupt: KeyboardInterrupt) -> int:
+    return TERMINATED if isinstance(interrupt, TerminatedError) else INTERRUPTED
+
+
+def _code_of_error(error: Exception) -> int:
+    if os.environ.get("LEASEHOLD_DEBUG", "") not in ("", "0"):
+        for lines in traceback.format_exception(error):
+            click.echo("\n".join(map(printable, lines.split("\n"))), err=True, nl=False)
+    if isinstance(error, click.ClickException | LeaseholdError):
+        print_error(_sentence(error))
+        return NOT_ALLOWED if _is_refused_by_state(error) else BAD_INPUT
+    hint = "LEASEHOLD_DEBUG=1 shows the traceback"
+    print_error(f"unexpected {type(error).__name__}: {error} ({hint})")
+    return UNEXPECTED
+
+
+def _is_refused_by_state(error: Exception) -> bool:
+    """Return whether the state of a run forbids it, as found here or by a server."""
+    refused = isinstance(error, ServerRefusedError) and error.details.get("code")
+    return isinstance(error, _BY_STATE) or refused in {kind.code for kind in _BY_STATE}
+
+
+def _sentence(error: click.ClickException | LeaseholdError) -> str:
+    if isinstance(error, LeaseholdError):
+        return error.message
+    sentence = error.format_message()
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return f"{sentence} See `{error.ctx.command_path} --help`."
+    return sentence

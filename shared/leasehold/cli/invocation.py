@@ -1,0 +1,79 @@
+"""Who calls this program, and how, so that the commands it shows work when they are pasted."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import shlex
+import shutil
+import socket
+import sys
+from pathlib import Path
+from typing import Final
+
+from leasehold.presentation.formatting import one_line
+from leasehold.services.start_run import StartRequest
+
+_NAME: Final = "leasehold"
+_MAX_ACTOR: Final = 200
+_MAX_INPUT: Final = 2000
+
+
+def command_line(*words: str) -> str:
+    """Return a command of this program as it is typed from here."""
+    return shlex.join([*_program(), *words])
+
+
+def start_command(request: StartRequest, input_words: str) -> str:
+    """Return the command that runs this run in its own process, or continues it.
+
+    Args:
+        request: the run.
+        input_words: the words that gave its input.
+    """
+    words = ["start", request.pipeline]
+    if request.input != {}:
+        text = json.dumps(request.input)
+        is_file = input_words.startswith("@") and input_words != "@-"  # stdin is empty next time
+        words += ["--input", input_words if is_file or len(text) > _MAX_INPUT else text]
+    if request.idempotency_key is not None:
+        words += ["--idempotency-key", request.idempotency_key]
+    return command_line(*words, "--in-process")
+
+
+def url_words(url: str | None) -> tuple[str, ...]:
+    """Return the words that name the same server again."""
+    return () if url is None else ("--url", url)
+
+
+def actor() -> str:
+    """Return who gives the command, for the trace of a run: `user@host`."""
+    return one_line(f"{_user()}@{socket.gethostname()}", _MAX_ACTOR)
+
+
+def actor_header() -> dict[str, str]:
+    """Return the header that tells a server who calls: UTF-8, in the way that headers are sent."""
+    return {"X-Leasehold-Actor": actor().encode(errors="replace").decode("latin-1")}
+
+
+def _program() -> tuple[str, ...]:
+    """Return the words that call this program again."""
+    called = Path(sys.argv[0])
+    if called.stem != _NAME:
+        return (_near(Path(sys.executable)), "-m", _NAME)
+    on_path = shutil.which(_NAME)
+    is_it = on_path is not None and Path(on_path).resolve() == called.resolve()
+    return (_NAME if is_it else _near(called),)
+
+
+def _near(path: Path) -> str:
+    relative = os.path.relpath(path.absolute())
+    return str(path) if relative.startswith("..") else relative
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # nobody has given this user a name
+        return f"uid-{os.getuid()}"

@@ -1,0 +1,154 @@
+"""`leasehold pause`, `resume`, `cancel`, `retry`, `approve`, `recreate`: change one run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from leasehold.cli.bundle import bundle_to_change
+from leasehold.cli.delivery_hint import hint_for_run
+from leasehold.cli.http_client import RunsApi, path_of
+from leasehold.cli.invocation import actor, actor_header, command_line
+from leasehold.cli.options import (
+    GivenInput,
+    from_step_option,
+    generation_option,
+    input_option,
+    json_option,
+    labels_option,
+    reason_option,
+    run_argument,
+    step_option,
+    url_option,
+)
+from leasehold.cli.stderr import note
+from leasehold.cli.stdout import print_json, print_line
+from leasehold.domain.lifecycle import Operation
+from leasehold.domain.summary import Summary, summary_of
+from leasehold.presentation.run_state import state_line
+from leasehold.services import operate as service
+
+
+def _operation(operation: Operation, summary: str, example: str) -> click.Command:
+    """Return the command of an operation that takes nothing of its own.
+
+    Args:
+        operation: what it does.
+        summary: the same as a sentence.
+        example: a reason to do it.
+    """
+    name = operation.value
+    line = f"leasehold {name} r-0123456789abcdef --reason '{example}'"
+
+    @click.command(name, help=f"{summary}\n\n\b\nExample:\n  {line}", short_help=summary)
+    @run_argument
+    @generation_option
+    @step_option
+    @reason_option
+    @url_option
+    @json_option
+    def command(*, run_id: str, url: str | None, as_json: bool, **words: Any) -> None:
+        request = service.OperationRequest(operation, actor(), **words)
+        _operate(run_id, request, url=url, as_json=as_json)
+
+    return command
+
+
+pause = _operation(
+    Operation.PAUSE,
+    "Let RUN go no further: a running attempt may end, nothing more is dispatched.",
+    "the provider is down",
+)
+resume = _operation(
+    Operation.RESUME, "Let RUN go on after a pause, at once.", "the provider is back"
+)
+cancel = _operation(
+    Operation.CANCEL,
+    "End RUN for good; a running attempt is stopped, and its output discarded.",
+    "wrong folder",
+)
+retry = _operation(
+    Operation.RETRY,
+    "Run the step of RUN again at once, after an error or a gate.",
+    "the prompt is corrected",
+)
+approve = _operation(
+    Operation.APPROVE,
+    "Hand off the output of RUN that a gate or an approval holds back.",
+    "looked at it",
+)
+
+
+@click.command()
+@run_argument
+@from_step_option
+@input_option("Another input: JSON, @FILE, or @- for stdin.  [default: as before]")
+@labels_option("In place of the labels of RUN; may be given up to 16 times.")
+@generation_option
+@step_option
+@reason_option
+@url_option
+@json_option
+def recreate(
+    *,
+    run_id: str,
+    given: GivenInput | None,
+    labels: dict[str, str],
+    url: str | None,
+    as_json: bool,
+    **words: Any,
+) -> None:
+    """Make a new run of RUN, which is completed, cancelled or given up.
+
+    \b
+    Examples:
+      leasehold recreate r-0123456789abcdef --from-step report
+      leasehold recreate r-0123456789abcdef --input '{"folder": "docs"}'
+    """  # noqa: D301
+    if given is not None:
+        words["input"] = given.value
+    request = service.OperationRequest(Operation.RECREATE, actor(), labels=labels or None, **words)
+    _operate(run_id, request, url=url, as_json=as_json)
+
+
+def _operate(
+    run_id: str, request: service.OperationRequest, *, url: str | None, as_json: bool
+) -> None:
+    """Do it; answer with the run afterwards, after a recreate with the new one."""
+    if url is not None:
+        _print_run(run_id, _on_server(RunsApi(url), run_id, request), as_json=as_json)
+        if not as_json:
+            note("look at it with:", command_line("show", run_id, "--url", url))
+        return
+    with bundle_to_change() as bundle:
+        change = service.operate(bundle.engine, run_id, request)
+    run = change.created or change.manifest
+    _print_run(run_id, summary_of(run), as_json=as_json)
+    if not as_json:
+        hint_for_run(bundle.engine, run)
+
+
+def _on_server(api: RunsApi, run_id: str, request: service.OperationRequest) -> Summary:
+    given = {
+        "reason": request.reason,
+        "fromStep": request.from_step,
+        "labels": request.labels,
+        "generation": request.generation,
+        "step": request.step,
+    }
+    body = {name: value for name, value in given.items() if value}
+    if request.input is not service.AS_BEFORE:
+        body["input"] = request.input
+    path = f"{path_of(run_id)}:{request.operation}"
+    _, run = api.call(path, body, headers=actor_header())
+    return api.read(Summary.model_validate, run)
+
+
+def _print_run(run_id: str, run: Summary, *, as_json: bool) -> None:
+    if as_json:
+        print_json(run)
+        return
+    print_line(state_line(run))
+    if run.run_id != run_id:
+        note(f"It is made of run {run_id}, and begins at step {run.current_step}.")

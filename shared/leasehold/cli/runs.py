@@ -1,0 +1,66 @@
+"""`leasehold runs`: many runs, a line each."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import click
+
+from leasehold.cli.options import filter_options, json_option, limit_option, url_option
+from leasehold.cli.run_readers import Listed, source_at
+from leasehold.cli.stderr import note
+from leasehold.cli.stdout import Row, print_json, print_table
+from leasehold.domain.summary import Summary
+from leasehold.presentation.formatting import StyledText, ago, stamp
+from leasehold.presentation.run_state import state_and_reason
+from leasehold.services.read_runs import RunFilter
+
+_MAX_LIMIT: Final = 1000
+_COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "DONE", "CREATED", "GENERATION")
+
+
+@click.command()
+@filter_options
+@limit_option(most=_MAX_LIMIT, default=50)
+@click.option("--page-token", metavar="TOKEN", help="Continue behind an earlier answer.")
+@url_option
+@json_option
+def runs(
+    *, wanted: RunFilter, limit: int, page_token: str | None, url: str | None, as_json: bool
+) -> None:
+    """List runs, newest first; where several filters are given, all must hold.
+
+    \b
+    Example:
+      leasehold runs --dead-lettered --pipeline review
+    """  # noqa: D301
+    with source_at(url) as source:
+        page = source.page(wanted, limit, page_token)
+        now = source.now()
+    if as_json:
+        print_json({"runs": page.runs, "nextPageToken": page.next_page_token})
+    else:
+        _print_page(page, now)
+
+
+def _print_page(page: Listed, now: datetime) -> None:
+    if not page.runs:
+        note("no runs")
+        return
+    print_table(_COLUMNS, (_row(run, now) for run in page.runs))
+    if page.next_page_token is not None:
+        note(f"there are more: --page-token {page.next_page_token}")
+
+
+def _row(run: Summary, now: datetime) -> Row:
+    progress = run.progress
+    return (
+        run.run_id,
+        run.pipeline,
+        state_and_reason(run),
+        run.current_step,
+        f"{progress.steps_done}/{progress.steps}",
+        StyledText(stamp(run.created_at), short_form=ago(run.created_at, now)),
+        str(run.generation),
+    )

@@ -1,0 +1,133 @@
+"""`leasehold show`: one run, whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+import click
+
+from leasehold.cli.options import json_option, run_argument, url_option
+from leasehold.cli.run_readers import source_at
+from leasehold.cli.stdout import Fact, Row, print_facts, print_json, print_table
+from leasehold.domain.manifest import Attempts, KeptValue, Manifest, StepRecord, to_document
+from leasehold.domain.status import AttemptEnd, RunStatus
+from leasehold.presentation.formatting import StyledText, ago, duration, stamp
+from leasehold.presentation.run_state import (
+    DEAD_LETTER_ICON,
+    state_of,
+    status_style,
+    value_in_short,
+)
+from leasehold.registry.dead_letters import DEAD_LETTERS
+
+_COLUMNS: Final = ("STEP", "STATUS", "TIME", "ATTEMPTS", "OUTPUT")
+
+_HAS_ATTEMPT: Final = (RunStatus.IN_PROGRESS, RunStatus.BLOCKED, RunStatus.COMPLETED)
+
+
+@click.command()
+@run_argument
+@url_option
+@json_option
+def show(*, run_id: str, url: str | None, as_json: bool) -> None:
+    """Show one run: where it stands, and why.
+
+    \b
+    Example:
+      leasehold show r-0123456789abcdef
+    """  # noqa: D301
+    with source_at(url) as source:
+        run, now = source.get(run_id), source.now()
+    if as_json:
+        print_json(to_document(run))
+        return
+    print_facts([*_identity(run, now), *_troubles(run, now), *_work(run, now)])
+    click.echo()
+    until = now if run.alarm_at is not None else run.updated_at
+    print_table(_COLUMNS, [_row(step, run.steps[step], until) for step in run.plan])
+
+
+def _identity(run: Manifest, now: datetime) -> Iterator[Fact]:
+    yield "run", StyledText(run.run_id, "bold")
+    yield "pipeline", run.pipeline
+    yield "status", state_of(run)
+    yield "generation", str(run.dispatch.generation)
+    yield "created", _when(run.created_at, now)
+    if run.completed_at is not None:
+        took = duration(run.completed_at - run.created_at)
+        yield "completed", f"{stamp(run.completed_at)}, in {took}"
+    if run.labels:
+        yield "labels", ", ".join(run.labels)
+    if run.idempotency_key is not None:
+        yield "idempotency key", run.idempotency_key
+    if run.recreated_from is not None:
+        yield "made of", run.recreated_from
+    if run.recreated_as:
+        yield "made into", ", ".join(run.recreated_as)
+    yield "input", value_in_short(KeptValue(text=run.input, ref=run.input_ref))
+
+
+def _troubles(run: Manifest, now: datetime) -> Iterator[Fact]:
+    if run.dead_letter_reason is not None and run.dead_lettered_at is not None:
+        entry = DEAD_LETTERS[run.dead_letter_reason.value]
+        yield (
+            "dead letter",
+            StyledText(f"{DEAD_LETTER_ICON} {entry.key}: {entry.label}", "bold red"),
+        )
+        yield "meaning", entry.meaning
+        yield "detail", run.dead_letter_detail or ""
+        yield "given up", _when(run.dead_lettered_at, now)
+        yield "remedy", entry.remediation
+    if run.block is not None:
+        yield "blocked", StyledText(f"{run.block.code}: {run.block.finding}", "yellow")
+        yield "remedy", run.block.remediation
+    if run.error is not None:
+        error = f"{run.error.type} ({run.error.code}): {run.error.message}"
+        where = f" at {run.error.origin}" if run.error.origin else ""
+        yield "error", StyledText(error, "red")
+        yield "raised", f"attempt {run.error.attempt} of step {run.error.step}{where}"
+
+
+def _work(run: Manifest, now: datetime) -> Iterator[Fact]:
+    if run.lease is not None:
+        until = ago(run.lease.expires_at, now)
+        yield "lease", f"{run.lease.holder}, token {run.fencing_token}, ends {until}"
+        if run.heartbeat_at is not None:
+            yield "heartbeat", ago(run.heartbeat_at, now)
+    elif run.alarm_at is not None:
+        due = run.dispatch.not_before
+        when = f"at {stamp(due)} ({ago(due, now)})" if due > now else "waits for a worker"
+        yield "next", f"attempt {run.attempt} of step {run.current_step} {when}"
+
+
+def _row(step: str, record: StepRecord, until: datetime) -> Row:
+    began, ended = record.started_at, record.completed_at or until
+    short = value_in_short(record.kept_output)
+    graded = record.output_status not in (None, "SUCCESS")
+    return (
+        step,
+        StyledText(record.status.value, status_style(record.status)),
+        "" if began is None else duration(ended - began),
+        "" if began is None else _attempts(record),
+        f"{record.output_status} {short}" if graded else short,
+    )
+
+
+def _attempts(record: StepRecord) -> str:
+    """Return how many attempts were begun, and how those ended that gave no output."""
+    causes = [
+        f"{count} {end.value}" for end in AttemptEnd if (count := _count(record.attempts, end))
+    ]
+    begun = record.attempts.ended + (record.status in _HAS_ATTEMPT)
+    return f"{begun} ({', '.join(causes)})" if causes else str(begun)
+
+
+def _count(attempts: Attempts, end: AttemptEnd) -> int:
+    count: int = getattr(attempts, end.value)
+    return count
+
+
+def _when(at: datetime, now: datetime) -> str:
+    return f"{stamp(at)} ({ago(at, now)})"

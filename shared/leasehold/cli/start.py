@@ -1,0 +1,220 @@
+"""`leasehold start`: check the run, record it, and run it here or leave it to a worker."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import click
+
+from leasehold.cli.bundle import open_bundle
+from leasehold.cli.exit_codes import DONE, NOT_COMPLETED, end_on_sigterm, explain_interrupt
+from leasehold.cli.invocation import command_line, start_command, url_words
+from leasehold.cli.options import (
+    GivenInput,
+    input_option,
+    json_option,
+    labels_option,
+    url_option,
+)
+from leasehold.cli.run_readers import ServerSource, StoreSource
+from leasehold.cli.run_watcher import LOOK_EVERY_S, View, wait_for, watch
+from leasehold.cli.stderr import note, warn
+from leasehold.cli.stdout import print_json, print_line, print_to_stderr
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.summary import summary_of
+from leasehold.domain.trace import TraceEvent
+from leasehold.in_process import InProcessEngine
+from leasehold.presentation.formatting import ago, stamp
+from leasehold.presentation.run_state import result_of, state_line, value_in_short
+from leasehold.services.start_run import StartRequest, start_run
+
+_MAX_OUTPUT: Final = 200
+_EXISTING: Final = "It was started before with the same idempotency key."
+
+
+@click.command()
+@click.argument("pipeline")
+@input_option("What the first step is given: JSON, @FILE, or @- for stdin.  [default: {}]", "{}")
+@click.option(
+    "--idempotency-key",
+    "key",
+    metavar="KEY",
+    help="The same key and input always mean the same run.",
+)
+@labels_option("To find the run by; may be given up to 16 times.")
+@click.option("--wait", is_flag=True, help="Wait until the run is over or waits for a person.")
+@click.option("--in-process", is_flag=True, help="Run it in this process, and wait for it.")
+@url_option
+@json_option
+def start(  # a parameter for each option
+    *,
+    pipeline: str,
+    given: GivenInput,
+    key: str | None,
+    labels: dict[str, str],
+    wait: bool,
+    in_process: bool,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """Start a run of PIPELINE, or continue it.
+
+    The same key means the same run, so a command that was cut off is simply given again: with
+    --in-process it continues the run where that was left. Without --in-process the run is
+    recorded and waits for a worker.
+
+    Exits with 0 when it is done, 1 when the run ended otherwise than completed.
+
+    \b
+    Examples:
+      leasehold start review --input '{"folder": "docs"}' --in-process
+      leasehold start review --input @request.json --idempotency-key docs-42 --in-process
+    """  # noqa: D301
+    request = StartRequest(pipeline, given.value, key, labels)
+    if url is not None:
+        if in_process:
+            raise click.UsageError("--in-process runs the run here; --url has a server run it.")
+        return _start_on_server(ServerSource(url), request, wait=wait, as_json=as_json)
+    request, run_id = _preview(request)
+    command = start_command(request, given.words)
+    if in_process:
+        return _run_in_process(request, run_id, command=command, as_json=as_json)
+    return _record(request, command, wait=wait, as_json=as_json)
+
+
+def _preview(request: StartRequest) -> tuple[StartRequest, str]:
+    """Refuse what cannot be started before a store is even made; warn of what does not hold.
+
+    A start without an idempotency key gets one, so that its command can be given again.
+
+    Returns:
+        The request with its key, and the id of its run.
+    """
+    with open_bundle(absent=True) as bundle, contextlib.redirect_stdout(sys.stderr):
+        engine = bundle.engine
+        if request.idempotency_key is None:
+            request = replace(request, idempotency_key=f"cli-{engine.clock.new_id()}")
+        run = start_run(engine, request).manifest
+    for step in run.plan:
+        for sentence in engine.rules.known_settings(step).refused:
+            warn(sentence)
+    return request, run.run_id
+
+
+def _record(request: StartRequest, command: str, *, wait: bool, as_json: bool) -> int:
+    """Record the run for a worker; wait for it where that is wanted."""
+    with open_bundle(warns=False) as bundle:  # the preview did
+        change = start_run(bundle.engine, request)
+        run = change.manifest
+        if not as_json:
+            if not wait:
+                print_line(state_line(run))
+            if change.outcome is Outcome.EXISTING:
+                note(_EXISTING)
+            if run.alarm_at is not None and run.lease is None:
+                note("It waits for a worker; this command runs it here:", command)
+        if wait:
+            ended = wait_for(StoreSource(bundle.engine), run.run_id, quiet=as_json)
+            return _print_result(ended, as_json=as_json)
+    if as_json:
+        print_json(summary_of(run))
+    return DONE
+
+
+def _start_on_server(
+    server: ServerSource, request: StartRequest, *, wait: bool, as_json: bool
+) -> int:
+    """Have a server start the run; wait for it where that is wanted."""
+    is_new, run = server.start(request)
+    if wait:
+        ended = wait_for(server, run.run_id, quiet=as_json, url=server.url)
+        return _print_result(ended, as_json=as_json, url=server.url)
+    if as_json:
+        print_json(run)
+        return DONE
+    print_line(state_line(run))
+    if not is_new:
+        note(_EXISTING)
+    note("look at it with:", command_line("show", run.run_id, "--url", server.url))
+    return DONE
+
+
+def _run_in_process(request: StartRequest, run_id: str, *, command: str, as_json: bool) -> int:
+    """Run the run until it is over or waits for a person; return the exit code.
+
+    What handlers print goes to stderr: stdout is the answer's.
+
+    Args:
+        request: the run.
+        run_id: its id.
+        command: what continues it.
+        as_json: answer with JSON, and show nothing on the way.
+    """
+    end_on_sigterm()
+    meaning = (
+        f"run {run_id} is durable; what runs here is asked to stop (once more: leave at once). "
+        "Continue the run with:"
+    )
+    with (
+        print_to_stderr(),
+        # the preview warned, and the display shows dead letters
+        InProcessEngine(warn=lambda _: None, report=lambda _: None) as local,
+        explain_interrupt(meaning, command),
+    ):
+        ended = _run_to_end(local, request, quiet=as_json)
+    return _print_result(ended, as_json=as_json)
+
+
+def _run_to_end(local: InProcessEngine, request: StartRequest, *, quiet: bool) -> Manifest:
+    change = start_run(local.engine, request)
+    run_id = change.manifest.run_id
+    known: list[TraceEvent] = []
+    if change.outcome is Outcome.EXISTING:
+        known = local.trace(run_id)
+        local.adopt(run_id)
+        _note_other_worker(local, run_id)
+    view = View(
+        show=partial(local.show, run_id),
+        trace=partial(local.trace, run_id),
+        pause=partial(_pause, local, run_id),
+        now=local.engine.clock.now,
+        worker=local.engine.holder,
+    )
+    return watch(view, quiet=quiet, known=known)
+
+
+def _note_other_worker(local: InProcessEngine, run_id: str) -> None:
+    """Say who works on the run, where that is another process."""
+    lease = local.show(run_id).lease
+    if lease is None or lease.holder == local.engine.holder:
+        return
+    until = f"{stamp(lease.expires_at)} ({ago(lease.expires_at, local.engine.clock.now())})"
+    note(
+        f"Run {run_id} is worked on by {lease.holder}; its lease ends at {until} unless that "
+        "worker renews it. Waiting."
+    )
+
+
+def _pause(local: InProcessEngine, run_id: str) -> None:
+    """Wait a moment, or until the run is over or waits for a person."""
+    with contextlib.suppress(TimeoutError):
+        local.wait(run_id, LOOK_EVERY_S)
+
+
+def _print_result(run: Manifest, *, as_json: bool, url: str | None = None) -> int:
+    """Answer with the run; return the exit code, which says whether it completed."""
+    if as_json:
+        print_json(summary_of(run))
+    else:
+        print_line(result_of(run))
+        if run.status is RunStatus.COMPLETED:
+            output = run.steps[run.current_step].kept_output
+            note(f"output: {value_in_short(output, _MAX_OUTPUT)}")
+        words = (run.run_id, *url_words(url))
+        note("next:", f"{command_line('show', *words)} · {command_line('trace', *words)}")
+    return DONE if run.status is RunStatus.COMPLETED else NOT_COMPLETED

@@ -1,0 +1,32 @@
+"""What a command says beside its answer, on stderr: one line each."""
+
+from __future__ import annotations
+
+import click
+
+from leasehold.cli.streams import forget_stderr
+from leasehold.domain.printable import printable
+from leasehold.presentation.formatting import one_line
+
+
+def note(line: str, command: str = "") -> None:
+    """Print something worth knowing, and a command to copy as it is."""
+    _print(f"{one_line(line)} {printable(command)}".rstrip())
+
+
+def warn(line: str) -> None:
+    """Print what is set but does not hold."""
+    _print(click.style(one_line(f"warning: {line}"), fg="yellow"))
+
+
+def print_error(line: str) -> None:
+    """Print why the command did not do what it was to do."""
+    _print(click.style(one_line(f"error: {line}"), fg="red"))
+
+
+def _print(line: str) -> None:
+    """Print the line; where it cannot be written, the command goes on all the same."""
+    try:
+        click.echo(line, err=True)
+    except OSError:  # nobody reads it, or the disk behind it is full
+        forget_stderr()

@@ -1,0 +1,78 @@
+"""The answer of a command, on stdout: JSON for machines, tables for terminals, lines for pipes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import click
+import pydantic_core
+
+from leasehold.domain.printable import printable_json
+from leasehold.presentation.formatting import StyledText, one_line
+
+Cell = str | StyledText
+Row = Sequence[Cell]
+Fact = tuple[str, Cell]
+
+
+@contextlib.contextmanager
+def print_to_stderr() -> Iterator[None]:
+    """Send to stderr what is printed inside, by this process and by those it starts."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def print_json(value: Any) -> None:
+    """Print the value as JSON."""
+    plain = pydantic_core.to_jsonable_python(
+        value, bytes_mode="base64", inf_nan_mode="null", fallback=str
+    )
+    text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
+    click.echo(printable_json(text))
+
+
+def print_line(line: Cell) -> None:
+    """Print one line; a terminal shows it in its style."""
+    styled = _styled(line)
+    words = set(styled.style.split())
+    colour = next(iter(words - {"bold", "dim"}), None)
+    click.secho(one_line(styled.text), fg=colour, bold="bold" in words, dim="dim" in words)
+
+
+def print_facts(facts: Iterable[Fact]) -> None:
+    """Print names and values, one a line."""
+    if sys.stdout.isatty():
+        from leasehold.cli import tables  # noqa: PLC0415 - rich, for people only
+
+        tables.print_facts((name, _styled(value)) for name, value in facts)
+        return
+    for name, value in facts:
+        click.echo(f"{name}: {one_line(_styled(value).text)}")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
+    """Print a table with its column names first."""
+    if sys.stdout.isatty():
+        from leasehold.cli import tables  # noqa: PLC0415 - rich, for people only
+
+        tables.print_table(columns, ([_styled(cell) for cell in row] for row in rows))
+        return
+    click.echo("\t".join(columns))
+    for row in rows:
+        click.echo("\t".join(one_line(_styled(cell).text) for cell in row))
+
+
+def _styled(cell: Cell) -> StyledText:
+    return cell if isinstance(cell, StyledText) else StyledText(cell)

@@ -1,0 +1,63 @@
+"""What happened to a run, in one line an event."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from leasehold.domain.trace import TraceEvent, TraceType
+from leasehold.presentation.formatting import StyledText
+from leasehold.presentation.run_state import DEAD_LETTER_ICON
+
+#: The sentence of an event for who watches a run; an event that is not here is not announced.
+_SENTENCES: Final[Mapping[str, str]] = {
+    TraceType.RUN_STARTED: "run started",
+    TraceType.STEP_STARTED: "step {step} started",
+    TraceType.STEP_COMPLETED: "step {step} completed",
+    TraceType.STEP_ERROR: "step {step} failed, attempt {attempt}",
+    TraceType.STEP_TERMINATED: "step {step} ended without an output, attempt {attempt}",
+    TraceType.STEP_UNKNOWN: "step {step} is not known here",
+    TraceType.GATE_BLOCKED: "step {step} blocked by a gate",
+    TraceType.STEP_DEAD_LETTERED: "run given up at step {step}",
+    TraceType.RUN_PAUSED: "run paused",
+    TraceType.RUN_RESUMED: "run resumed",
+    TraceType.RUN_CANCELLED: "run cancelled",
+    TraceType.RUN_RETRIED: "run retried",
+    TraceType.RUN_APPROVED: "run approved",
+    TraceType.RUN_COMPLETED: "run completed",
+}
+
+_STYLES: Final[Mapping[str, str]] = {
+    TraceType.STEP_ERROR: "red",
+    TraceType.STEP_TERMINATED: "yellow",
+    TraceType.GATE_BLOCKED: "yellow",
+    TraceType.STEP_UNKNOWN: "yellow",
+    TraceType.STEP_DEAD_LETTERED: "bold red",
+    TraceType.RUN_COMPLETED: "green",
+}
+
+
+def event_sentence(event: TraceEvent) -> str | None:
+    """Return what happened, and why, for who watches the run; None: it goes without saying."""
+    sentence = _SENTENCES.get(event.type)
+    if sentence is None:
+        return None
+    why = ": ".join(filter(None, (event.reason, event.detail)))
+    what = sentence.format(step=event.step, attempt=event.attempt)
+    return f"{what}: {why}" if why else what
+
+
+def event_name(event: TraceEvent) -> StyledText:
+    """Return the type of the event."""
+    name = str(event.type)
+    is_end = event.type is TraceType.STEP_DEAD_LETTERED
+    short_form = f"{DEAD_LETTER_ICON} {name}" if is_end else None
+    return StyledText(name, _STYLES.get(event.type, ""), short_form)
+
+
+def event_reason(event: TraceEvent) -> str:
+    """Return who did it and why, and what came of it, as far as the event says."""
+    facts = event.model_extra or {}
+    actor, new_run = facts.get("actor"), facts.get("recreatedAs")
+    by, into = actor and f"by {actor}", new_run and f"as {new_run}"
+    return ": ".join(filter(None, (by, event.reason, event.detail, into)))

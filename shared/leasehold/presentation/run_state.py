@@ -1,0 +1,98 @@
+"""Where a run stands and how it ended, in a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from leasehold.domain.manifest import KeptValue, Manifest
+from leasehold.domain.status import RunStatus
+from leasehold.domain.summary import Summary
+from leasehold.presentation.formatting import StyledText, duration, one_line
+from leasehold.registry.overlays import OVERLAYS, OverlayEntry
+
+DEAD_LETTER_ICON: Final = OVERLAYS["dead_lettered"].icon
+
+#: Icon and colour of a status that no overlay lies over.
+_STATUSES: Final[Mapping[RunStatus, tuple[str, str]]] = {
+    RunStatus.PENDING: ("·", "cyan"),
+    RunStatus.IN_PROGRESS: ("·", "blue"),
+    RunStatus.ERROR: ("✗", "red"),
+    RunStatus.BLOCKED: ("■", "yellow"),
+    RunStatus.COMPLETED: ("✓", "green"),
+}
+
+
+def status_icon(status: RunStatus) -> str:
+    """Return one character for a status."""
+    return _STATUSES[status][0]
+
+
+def status_style(status: RunStatus) -> str:
+    """Return the style of a status."""
+    return _STATUSES[status][1]
+
+
+def overlay_of(run: Manifest | Summary) -> OverlayEntry | None:
+    """Return what lies over the status of the run; None: nothing."""
+    return next((overlay for overlay in OVERLAYS if getattr(run, overlay.key)), None)
+
+
+def state_of(run: Manifest | Summary) -> StyledText:
+    """Return the status of a run with what lies over it."""
+    overlay = overlay_of(run)
+    if overlay is None:
+        return StyledText(run.status.value, status_style(run.status))
+    short_form = f"{overlay.icon} {overlay.label}" if overlay.hides_status else None
+    return StyledText(f"{run.status} {overlay.label}", _style(overlay), short_form)
+
+
+def state_line(run: Manifest | Summary) -> StyledText:
+    """Return which run it is, and its state."""
+    state = state_of(run)
+    return StyledText(f"run {run.run_id} {state.text}", state.style)
+
+
+def state_and_reason(run: Summary) -> StyledText:
+    """Return the state of a run, and the code of the reason why it does not move."""
+    state = state_of(run)
+    if run.dead_letter_reason is not None:
+        reason = run.dead_letter_reason.value
+        short_form = f"{DEAD_LETTER_ICON} {reason}"
+        return state._replace(text=f"{state.text} {reason}", short_form=short_form)
+    code = run.block_code
+    if code is None and run.status is RunStatus.ERROR:
+        code = run.error_code
+    return state if code is None else state._replace(text=f"{state.text} {code}")
+
+
+def result_of(run: Manifest) -> StyledText:
+    """Return how a run ended, or what it waits on: `run ID STATE after TIME`, and why."""
+    state = state_of(run)
+    passed = duration((run.completed_at or run.updated_at) - run.created_at)
+    if run.status is RunStatus.COMPLETED:
+        return StyledText(f"run {run.run_id} {state.text} in {passed}", state.style)
+    words = state.text
+    if run.dead_letter_reason is not None:
+        words = f"{state.on_screen}, {run.dead_letter_reason}"
+    line = f"run {run.run_id} {words} after {passed} at step {run.current_step}"
+    why = _why(run)
+    return StyledText(one_line(f"{line}: {why}" if why else line), state.style)
+
+
+def value_in_short(kept: KeptValue | None, limit: int = 72) -> str:
+    """Return a user's value, abbreviated; a large one by the name of its artifact."""
+    if kept is None:
+        return ""
+    return f"artifact {kept.ref}" if kept.ref else one_line(kept.text or "null", limit)
+
+
+def _style(overlay: OverlayEntry) -> str:
+    """Return a style that stands out from a status of the same colour."""
+    return "dim" if overlay.colour == "grey" else f"bold {overlay.colour}"
+
+
+def _why(run: Manifest) -> str | None:
+    if run.block is not None:
+        return f"{run.block.code}: {run.block.finding} {run.block.remediation}"
+    return run.dead_letter_detail

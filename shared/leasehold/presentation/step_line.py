@@ -1,0 +1,109 @@
+"""One step of a run in one line: icon, time, progress, and what there is to say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from math import isfinite
+from typing import Final
+
+from leasehold.domain.manifest import Lease, Manifest, StepRecord
+from leasehold.domain.status import RunStatus
+from leasehold.presentation.formatting import duration, one_line
+from leasehold.presentation.run_state import overlay_of, status_icon, status_style
+
+_SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_TURNS_A_SECOND: Final = 10
+_MAX_ERROR: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class StepLine:
+    """What a line shows; `fraction` is None where the handler reported none."""
+
+    icon: str
+    style: str
+    step: str
+    began: bool
+    elapsed: str
+    fraction: float | None
+    words: str = ""
+    error: str | None = None
+
+
+def step_line(run: Manifest, step: str, now: datetime, *, worker: str | None) -> StepLine:
+    """Return the line of a step.
+
+    Args:
+        run: the run.
+        step: a step of its plan.
+        now: the store's time.
+        worker: how leases name this process; None: it works on no run.
+    """
+    record = run.steps[step]
+    is_current = step == run.current_step and run.status is not RunStatus.COMPLETED
+    is_running = is_current and run.lease is not None
+    return StepLine(
+        icon=_current_icon(run, now) if is_current else status_icon(record.status),
+        style=status_style(record.status),
+        step=step,
+        began=record.started_at is not None or is_current,
+        elapsed=_elapsed(run, record, now),
+        fraction=_share(record.progress.fraction) if is_running and record.progress else None,
+        words=_words(run, now, worker) if is_current else "",
+        error=_error(run) if is_current else None,
+    )
+
+
+def _share(fraction: float) -> float:
+    """Return a share of 1 that can be drawn, whatever a handler or a server reported."""
+    return min(1.0, max(0.0, fraction)) if isfinite(fraction) else 0.0
+
+
+def _current_icon(run: Manifest, now: datetime) -> str:
+    if run.lease is not None:
+        return _SPINNER[int(now.timestamp() * _TURNS_A_SECOND) % len(_SPINNER)]
+    overlay = overlay_of(run)
+    return status_icon(run.steps[run.current_step].status) if overlay is None else overlay.icon
+
+
+def _elapsed(run: Manifest, record: StepRecord, now: datetime) -> str:
+    if record.started_at is None:
+        return ""
+    until = now if run.alarm_at is not None else run.updated_at
+    return duration((record.completed_at or until) - record.started_at)
+
+
+def _words(run: Manifest, now: datetime, worker: str | None) -> str:
+    """Return what there is to say of the current step."""
+    if run.lease is not None:
+        return _attempt_words(run, run.lease, now, worker)
+    if run.is_terminal or run.paused:
+        return ""
+    due = run.dispatch.not_before
+    if due > now:
+        return f"attempt {run.attempt} in {duration(due - now)}"
+    waits = run.status is RunStatus.PENDING and worker is None
+    return "waits for a worker" if waits else ""
+
+
+def _attempt_words(run: Manifest, lease: Lease, now: datetime, worker: str | None) -> str:
+    """Return what the handler reported, and who else works on the run."""
+    progress = run.steps[run.current_step].progress
+    left = duration(lease.expires_at - now)
+    words = (
+        f"{progress.fraction:.0%}" if progress else "",
+        one_line(progress.message) if progress else "",
+        f"attempt {run.attempt}" if run.attempt > 1 else "",
+        "" if lease.holder == worker else f"held by {lease.holder}, renewed or over in {left}",
+    )
+    return "  ".join(filter(None, words))
+
+
+def _error(run: Manifest) -> str | None:
+    """Return the error or the finding that the run waits on."""
+    if run.block is not None:
+        return one_line(f"{run.block.code}: {run.block.finding}", _MAX_ERROR)
+    if run.status is not RunStatus.ERROR or run.error is None:
+        return None
+    return one_line(f"{run.error.type}: {run.error.message}", _MAX_ERROR)

@@ -1,0 +1,58 @@
+"""One step of a run in one line."""
+
+from __future__ import annotations
+
+from leasehold.domain.manifest import Manifest, Progress
+from leasehold.presentation.step_line import StepLine, step_line
+from tests.unit.domain.runs import At, Runs
+
+
+def lines(run: Manifest, at: At, seconds: float, worker: str | None = None) -> list[StepLine]:
+    return [step_line(run, step, at(seconds), worker=worker) for step in run.plan]
+
+
+def test_a_step_that_waits_says_for_what(runs: Runs, at: At) -> None:
+    draft, send = lines(runs.pending(), at, 1)
+
+    assert (draft.icon, draft.began, draft.words) == ("·", True, "waits for a worker")
+    assert (send.icon, send.began, send.words) == ("·", False, "")
+
+
+def test_a_step_that_runs_turns_and_says_how_far_it_is_and_who_runs_it(runs: Runs, at: At) -> None:
+    run = runs.leased()
+    run = run.with_(steps=run.with_step("draft", progress=Progress(fraction=0.5, message="page 3")))
+
+    ours, theirs = lines(run, at, 5, "host-a")[0], lines(run, at, 5)[0]
+
+    assert (ours.fraction, ours.words) == (0.5, "50%  page 3")
+    assert theirs.words == "50%  page 3  held by host-a, renewed or over in 25 s"
+    assert ours.icon not in "·✗■✓"
+    assert ours.icon != lines(run, at, 5.1, "host-a")[0].icon
+
+
+def test_a_step_that_failed_says_when_it_is_tried_again(runs: Runs, at: At) -> None:
+    run = runs.failed()
+    due = run.dispatch.not_before
+
+    (draft, _) = lines(run, at, 5)
+
+    assert draft.icon == "✗"
+    assert draft.words == f"attempt 2 in {(due - at(5)).total_seconds():.0f} s"
+    assert draft.error == "AgentClientError: Try later."
+
+
+def test_the_icon_of_an_overlay_marks_the_step_that_it_holds_up(runs: Runs, at: At) -> None:
+    handed_off = runs.handed_off()
+
+    icons = [line.icon for line in lines(handed_off.with_(paused=True), at, 6)]
+
+    assert icons == ["✓", "‖"]
+    assert lines(runs.dead_lettered(), at, 9)[0].icon == "💀"
+
+
+def test_a_share_that_cannot_be_drawn_is_none_of_it_or_all(runs: Runs, at: At) -> None:
+    run = runs.leased()
+    for given, drawn in ((float("nan"), 0.0), (7.0, 1.0), (-1.0, 0.0)):
+        progress = Progress.model_construct(fraction=given, message="")
+        line = lines(run.with_(steps=run.with_step("draft", progress=progress)), at, 1)[0]
+        assert line.fraction == drawn
