@@ -11,7 +11,7 @@ from leasehold.devserver.cloud_tasks.reading_tasks import VIEWS
 from leasehold.devserver.cloud_tasks.refusals import invalid
 from leasehold.devserver.cloud_tasks.showing import EnumForm, Shown, as_integer, as_name
 from leasehold.errors import InvalidRequestError, TooLargeError
-from leasehold.web.bodies import json_body
+from leasehold.web.request_body import json_body
 
 #: The largest request that is taken.
 REQUEST_BYTES: Final = 4 * 2**20

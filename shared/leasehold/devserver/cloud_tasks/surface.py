@@ -23,7 +23,7 @@ from leasehold.devserver.cloud_tasks.showing import Shown, show_queue, show_task
 from leasehold.devserver.cloud_tasks.targets import Targets
 from leasehold.devserver.loopback_only import LoopbackOnly
 from leasehold.ports.clock import Clock
-from leasehold.web.bodies import drop_rest
+from leasehold.web.request_body import drop_rest
 
 _LOCATION: Final = "/v2/<path:parent>/queues"
 _QUEUE: Final = f"{_LOCATION}/<queue>"
