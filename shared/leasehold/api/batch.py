@@ -13,6 +13,7 @@ from leasehold.errors import InvalidRequestError
 from leasehold.services.batch import BatchResult
 from leasehold.services.limits import MAX_PAGE, MAX_REASON
 from leasehold.services.operate import OperationRequest
+from leasehold.services.read_runs import RunFilter
 
 
 class BatchBody(RequestModel):
@@ -25,6 +26,19 @@ class BatchBody(RequestModel):
     reason: Annotated[str, rules.printable(MAX_REASON, least=0)] = ""
     step: Annotated[str, rules.printable()] | None = None
     from_step: Annotated[str, rules.printable()] | None = None
+
+    @classmethod
+    def of(cls, request: OperationRequest, wanted: RunFilter, *, limit: int, dry_run: bool) -> Self:
+        """Return a batch as a client sends it."""
+        return cls(
+            action=request.operation,
+            filter=FilterPart.of(wanted),
+            limit=limit,
+            dry_run=dry_run,
+            reason=request.reason,
+            step=request.step,
+            from_step=request.from_step,
+        )
 
     def to_request(self, actor: str) -> OperationRequest:
         """Return what the service is asked for.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from leasehold.api import field_rules as rules
 from leasehold.api.request_model import RequestModel
 from leasehold.domain.lifecycle import Operation
 from leasehold.services.limits import MAX_REASON
 from leasehold.services.operate import AS_BEFORE, OperationRequest
+
+#: The header that says who asks, in UTF-8; behind Google's sign-in the signed-in account counts.
+ACTOR_HEADER: Final = "X-Leasehold-Actor"
 
 
 class OperationBody(RequestModel):
@@ -48,3 +51,18 @@ class RecreateBody(OperationBody):
             generation=self.generation,
             step=self.step,
         )
+
+
+def body_of(request: OperationRequest) -> OperationBody:
+    """Return an operation as a client sends it."""
+    bound: dict[str, Any] = {"generation": request.generation, "step": request.step}
+    if request.operation is not Operation.RECREATE:
+        return OperationBody(reason=request.reason, **bound)
+    given = {} if request.input is AS_BEFORE else {"input": request.input}
+    return RecreateBody(
+        reason=request.reason,
+        from_step=request.from_step,
+        labels=request.labels,
+        **bound,
+        **given,
+    )

@@ -6,12 +6,12 @@ from typing import Final
 
 from werkzeug.datastructures import Headers
 
+from leasehold.api.operations import ACTOR_HEADER
 from leasehold.errors import InvalidRequestError
 from leasehold.services.limits import MAX_ACTOR
 
-#: Who asks, in this order: the one that Google signed in, the one that the caller names.
+#: The account that Google signed in; it counts, whoever the caller says it is.
 _SIGNED_IN: Final = "X-Goog-Authenticated-User-Email"
-_NAMED: Final = "X-Leasehold-Actor"
 _NOBODY: Final = "api"
 
 
@@ -25,9 +25,9 @@ def actor_of(headers: Headers) -> str:
         InvalidRequestError: the name is not one that a trace can show.
     """
     signed_in = _decoded(headers.get(_SIGNED_IN, "")).removeprefix("accounts.google.com:").strip()
-    actor = signed_in or _decoded(headers.get(_NAMED, "")).strip() or _NOBODY
+    actor = signed_in or _decoded(headers.get(ACTOR_HEADER, "")).strip() or _NOBODY
     if len(actor) > MAX_ACTOR or not actor.isprintable():
-        header = _SIGNED_IN if signed_in else _NAMED
+        header = _SIGNED_IN if signed_in else ACTOR_HEADER
         allowed = f"at most {MAX_ACTOR} printable characters"
         raise InvalidRequestError(field=header, value=actor[:MAX_ACTOR], allowed=allowed)
     return actor
