@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
+from pydantic import Field
+
 from leasehold.api import field_rules as rules
 from leasehold.api.request_model import RequestModel
 from leasehold.api.response_model import ResponseModel
@@ -20,7 +22,7 @@ class BatchBody(RequestModel):
     """`POST /runs:batch`. `limit` is how many runs are changed at most."""
 
     action: Annotated[Operation, rules.one_of(Operation)]
-    filter: FilterPart = FilterPart()
+    filter: FilterPart = Field(default_factory=FilterPart)
     limit: Annotated[int, rules.whole(1, MAX_PAGE)]
     dry_run: Annotated[bool, rules.flag()] = False
     reason: Annotated[str, rules.printable(MAX_REASON, least=0)] = ""

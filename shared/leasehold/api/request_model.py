@@ -30,6 +30,7 @@ class RequestPart(BaseModel):
         strict=True,
         extra="forbid",
         frozen=True,
+        defer_build=True,  # a cold start builds what it uses
         alias_generator=to_camel,
         validate_by_name=True,
     )
@@ -39,7 +40,7 @@ class RequestPart(BaseModel):
     def _refuse_unknown(cls, given: Any) -> Any:
         """Refuse the first unknown field; pydantic alone would list each of a million."""
         if cls.model_config["extra"] == "forbid" and isinstance(given, dict):
-            known = cls.model_fields.keys() | _fields(cls).keys()
+            known = _names(cls)
             for name in given:
                 if name not in known:
                     raise PydanticCustomError(_UNKNOWN, "unknown field", {"name": name})
@@ -107,6 +108,12 @@ def _fields(model: type[BaseModel]) -> Mapping[str, _Field]:
         for attribute, field in model.model_fields.items()
         for name in [field.alias or attribute]
     }
+
+
+@functools.cache
+def _names(model: type[BaseModel]) -> frozenset[str]:
+    """Return the names of fields: those of JSON, and those that a client of ours gives them by."""
+    return frozenset(_fields(model)) | frozenset(model.model_fields)
 
 
 def _kind(hints: Sequence[Any]) -> tuple[Rule | None, type[RequestPart] | None]:

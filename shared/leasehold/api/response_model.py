@@ -11,6 +11,7 @@ class ResponseModel(BaseModel):
 
     model_config = ConfigDict(
         frozen=True,
+        defer_build=True,  # a cold start builds what it uses
         alias_generator=to_camel,
         validate_by_name=True,
         serialize_by_alias=True,
