@@ -29,7 +29,8 @@ from bench.measuring import Figure, figure, report
 from leasehold.bootstrap import boot
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
-from leasehold.services.batch import MAX_LIMIT, batch
+from leasehold.services.batch import batch
+from leasehold.services.limits import MAX_PAGE
 from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep
@@ -82,7 +83,7 @@ def recreate(kills: Sequence[int], place: Place, dead: int) -> tuple[int, int]:
     ends = [_batch(place, kill_after) for kill_after in (*kills, None)]
     assert set(ends) <= {0, None}, ends
     asked = OperationRequest(Operation.RECREATE, "bench")
-    assert batch(place.engine, asked, DEAD, limit=MAX_LIMIT).matched == 0, "something was left"
+    assert batch(place.engine, asked, DEAD, limit=MAX_PAGE).matched == 0, "something was left"
     olds = {run.run_id: run for run in _all(place, DEAD)}
     news = [run for run in _all(place, RunFilter(label=RARE)) if not run.dead_lettered]
     assert len(olds) == dead
@@ -118,7 +119,7 @@ def _all(place: Place, wanted: RunFilter) -> list[Manifest]:
 def serve_a_batch() -> int:
     """Recreate the dead runs of the store of the environment, a line each; return the exit code."""
     engine = boot(tasks=OwnTasks(), observe=lambda _: print("recreated", flush=True)).engine
-    batch(engine, OperationRequest(Operation.RECREATE, "bench"), DEAD, limit=MAX_LIMIT)
+    batch(engine, OperationRequest(Operation.RECREATE, "bench"), DEAD, limit=MAX_PAGE)
     return 0
 
 

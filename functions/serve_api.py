@@ -12,8 +12,8 @@ Story:     leasehold.services: start_run, read_runs, operate, batch.
 import flask
 import functions_framework
 
-from leasehold.web.api import answer_api
 from leasehold.web.engine_provider import EngineProvider
+from leasehold.web.serve_api import answer_api
 
 provider = EngineProvider()  # a wrong setting or catalog fails here, at cold start
 

@@ -12,7 +12,7 @@ import flask
 import functions_framework
 
 from leasehold.web.engine_provider import EngineProvider
-from leasehold.web.sweep import answer_sweep
+from leasehold.web.sweep_dead_letters import answer_sweep
 
 provider = EngineProvider()  # a wrong setting or catalog fails here, at cold start
 

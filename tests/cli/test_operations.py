@@ -27,7 +27,7 @@ from leasehold.domain.manifest import Block, ErrorRecord, KeptValue, run_ref
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run
-from leasehold.web.api import answer_api
+from leasehold.web.serve_api import answer_api
 from tests.cli import shop
 from tests.cli.shell import LEASEHOLD, Done, Shell, only_line, until
 

@@ -42,7 +42,7 @@ from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
-from leasehold.web.api import answer_api
+from leasehold.web.serve_api import answer_api
 from tests.conformance.stores import DOCUMENTS
 from tests.in_process.sample import PIPELINES, STEPS
 

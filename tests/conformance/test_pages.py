@@ -137,8 +137,8 @@ def test_the_audit_and_a_start_get_past_odd_times(
     bundle: Bundle, label: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both go through all runs, page by page."""
-    monkeypatch.setattr("leasehold.services.audit._PAGE", 1)
-    monkeypatch.setattr("leasehold.services.adopt_runs._PAGE", 1)
+    monkeypatch.setattr("leasehold.services.audit.SCAN_PAGE", 1)
+    monkeypatch.setattr("leasehold.services.adopt_runs.SCAN_PAGE", 1)
     odd, even = [], start(bundle, label)
     for value in ODD.values():
         odd.append(start(bundle, label))

@@ -16,7 +16,7 @@ from werkzeug.routing import RequestRedirect
 
 from leasehold.registry.dead_letters import DEAD_LETTERS
 from leasehold.registry.settings import SETTINGS
-from leasehold.web.api import _ROUTES
+from leasehold.web.serve_api import ADDRESSES
 from tests.cli.shell import Shell
 
 PAGE = (Path(__file__).parents[2] / "docs/operations.md").read_text()
@@ -131,7 +131,7 @@ def test_each_address_is_served_and_each_body_is_json(line: str) -> None:
     path = words[words.index("POST") + 1].replace("$URL", "").replace("$RUN", "r-1")
 
     try:
-        _ROUTES.bind("x").match(path, method="POST")
+        ADDRESSES.bind("x").match(path, method="POST")
     except RequestRedirect as moved:
         pytest.fail(f"{path} is served as {moved.new_url}")
 

@@ -124,8 +124,8 @@ def test_a_page_token_of_another_query_is_refused(serve_api: Function) -> None:
     [
         ("status=DONE", "PENDING, IN_PROGRESS, ERROR, BLOCKED, COMPLETED"),
         ("deadLettered=yes", "true, false"),
-        ("limit=0", "1 to 500"),
-        ("limit=x", "1 to 500"),
+        ("limit=0", "1 to 1000"),
+        ("limit=x", "1 to 1000"),
         ("pageToken=x", "nextPageToken"),
         ("colour=red", "colour"),
     ],

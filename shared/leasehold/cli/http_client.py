@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import IO, Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
+from leasehold.api.errors import ErrorInfo, ErrorResponse
 from leasehold.errors import InvalidRequestError, ServerRefusedError, ServerUnreachableError
 
 _TIMEOUT_S: Final = 30.0
@@ -55,16 +56,17 @@ class RunsApi:
             with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
                 return answer.status, _json(answer)
         except urllib.error.HTTPError as error:
-            code, message = _told(error)
+            found = _error(error)
+            message = found.message[:_LONGEST_MESSAGE]
             if error.code == _NOT_NOW:
                 raise ServerUnreachableError(url=self.url, problem=message) from None
-            raise ServerRefusedError(message=message, url=self.url, code=code) from None
+            raise ServerRefusedError(message=message, url=self.url, code=found.code) from None
         except _NO_ANSWER as error:
             problem = getattr(error, "reason", None) or error
             raise ServerUnreachableError(url=self.url, problem=problem) from None
 
     def read(self, read: Callable[[Any], T], answer: Any) -> T:
-        """Return an answer as it is meant, or say that this is no runs API."""
+        """Return an answer as its model has it, or say that this is not the runs API."""
         try:
             return read(answer)
         except (ValueError, KeyError, TypeError):
@@ -85,18 +87,17 @@ def _is_http(url: str) -> bool:
 
 
 def _json(answer: IO[bytes]) -> Any:
-    """Return what an answer says, or raise ValueError where it is no JSON, or without an end."""
+    """Return an answer, or raise ValueError where it is not JSON or has no end."""
     text = answer.read(_MOST_BYTES + 1)
     if len(text) > _MOST_BYTES:
         raise ValueError(f"its answer is larger than {_MOST_BYTES:,} bytes")
     return json.loads(text)
 
 
-def _told(error: urllib.error.HTTPError) -> tuple[str | None, str]:
-    """Return code and message of a refusal; a server of another kind gives neither."""
-    with error:
+def _error(refused: urllib.error.HTTPError) -> ErrorInfo:
+    """Return what a refusal says; a server of another kind says no more than its status."""
+    with refused:
         try:
-            found = _json(error)["error"]
-            return found.get("code"), str(found["message"])[:_LONGEST_MESSAGE]
-        except (*_NO_ANSWER, KeyError, TypeError, AttributeError):
-            return None, f"{error.code} {error.reason}"
+            return ErrorResponse.model_validate(_json(refused)).error
+        except _NO_ANSWER:
+            return ErrorInfo(message=f"{refused.code} {refused.reason}")

@@ -11,29 +11,32 @@ from typing import Final, Protocol, TypeVar
 from urllib.parse import urlencode
 
 from leasehold.adapters.clock import SystemClock
+from leasehold.api.batch import BatchBody, BatchResponse
+from leasehold.api.operations import ACTOR_HEADER, body_of
+from leasehold.api.runs import RunsQuery, RunsResponse, StartBody, TraceResponse
 from leasehold.cli.bundle import bundle_to_read
 from leasehold.cli.http_client import RunsApi, path_of
 from leasehold.domain.manifest import Manifest, manifest_of
-from leasehold.domain.summary import Summary, summary_of
+from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import ServerUnreachableError
+from leasehold.services.batch import BatchResult
 from leasehold.services.engine import Engine
+from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter, list_runs, read_run, read_timeline
 from leasehold.services.start_run import StartRequest
 
 #: How long a server that does not answer is waited for by who waits for a run.
 PATIENCE_S: Final = 20.0
 _LOOK_AGAIN_S: Final = 0.2
+#: A thousand runs, each with a commit of its own.
+_BATCH_TIMEOUT_S: Final = 900.0
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A page of runs, and where the next one begins."""
-
-    runs: list[Summary]
-    next_page_token: str | None
+#: A page of runs, and where the next one begins.
+Listed = RunsResponse
 
 
 class Source(Protocol):
@@ -83,7 +86,7 @@ class StoreSource:
     def page(self, wanted: RunFilter, limit: int, token: str | None) -> Listed:
         """Return the runs that fit, newest first."""
         page = list_runs(self.engine, wanted, limit=limit, page_token=token)
-        return Listed([summary_of(run) for run in page.runs], page.next_page_token)
+        return RunsResponse.of(page)
 
     def now(self) -> datetime:
         """Return the time of the store."""
@@ -104,11 +107,25 @@ class ServerSource:
 
     def start(self, request: StartRequest) -> tuple[bool, Summary]:
         """Start a run; return whether it is new, and the run."""
-        body = {"pipeline": request.pipeline, "input": request.input}
-        body["idempotencyKey"] = request.idempotency_key
-        body["labels"] = dict(request.labels)
-        status, run = self._api.call("/runs", body)
+        status, run = self._api.call("/runs", StartBody.of(request).to_json())
         return status == 201, self._api.read(Summary.model_validate, run)  # noqa: PLR2004 - created
+
+    def operate(self, run_id: str, request: OperationRequest) -> Summary:
+        """Do an operation; return the run, after a recreate the new one."""
+        path = f"{path_of(run_id)}:{request.operation}"
+        body, headers = body_of(request).to_json(), _named(request.actor)
+        _, run = self._api.call(path, body, headers=headers)
+        return self._api.read(Summary.model_validate, run)
+
+    def batch(
+        self, request: OperationRequest, wanted: RunFilter, *, limit: int, dry_run: bool
+    ) -> BatchResult:
+        """Do an operation on all runs that fit; each of them is a commit of its own."""
+        body = BatchBody.of(request, wanted, limit=limit, dry_run=dry_run).to_json()
+        _, answer = self._api.call(
+            "/runs:batch", body, headers=_named(request.actor), timeout=_BATCH_TIMEOUT_S
+        )
+        return self._api.read(BatchResponse.model_validate, answer).to_result()
 
     def get(self, run_id: str) -> Manifest:
         """Return one run."""
@@ -118,32 +135,22 @@ class ServerSource:
     def trace(self, run_id: str) -> list[TraceEvent]:
         """Return all that happened to one run, oldest first."""
         _, answer = self._api.call(f"{path_of(run_id)}/trace")
-        return self._api.read(
-            lambda found: [TraceEvent.model_validate(event) for event in found["events"]], answer
-        )
+        return self._api.read(TraceResponse.model_validate, answer).events
 
     def page(self, wanted: RunFilter, limit: int, token: str | None) -> Listed:
         """Return the runs that fit, newest first."""
-        asked = {
-            "status": wanted.status,
-            "pipeline": wanted.pipeline,
-            "deadLettered": None if wanted.dead_lettered is None else "true",
-            "label": wanted.label,
-            "limit": str(limit),
-            "pageToken": token,
-        }
-        given = {name: value for name, value in asked.items() if value is not None}
-        _, answer = self._api.call(f"/runs?{urlencode(given)}")
-        return self._api.read(
-            lambda found: Listed(
-                [Summary.model_validate(run) for run in found["runs"]], found["nextPageToken"]
-            ),
-            answer,
-        )
+        query = RunsQuery.page_of(wanted, limit, token).to_texts()
+        _, answer = self._api.call(f"/runs?{urlencode(query)}")
+        return self._api.read(RunsResponse.model_validate, answer)
 
     def now(self) -> datetime:
         """Return the time here; a server tells none."""
         return SystemClock().now()
+
+
+def _named(actor: str) -> dict[str, str]:
+    """Return the header that says who asks: UTF-8, in the way that headers are sent."""
+    return {ACTOR_HEADER: actor.encode(errors="replace").decode("latin-1")}
 
 
 def retry_unreachable(look: Callable[[], T]) -> Callable[[], T]:

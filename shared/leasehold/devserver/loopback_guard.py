@@ -13,8 +13,8 @@ from typing import Any, Final
 from flask import Response
 from werkzeug import Request
 
-from leasehold.web.answers import refusal
-from leasehold.web.bodies import drop_rest
+from leasehold.web.request_body import drop_rest
+from leasehold.web.responses import refuse
 
 _NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 _DEFAULT_PORT: Final = "80"
@@ -57,19 +57,19 @@ def refusal_of(environ: dict[str, Any]) -> Response | None:
     host, own = environ.get("HTTP_HOST", "").lower(), _own_hosts(environ["SERVER_PORT"])
     if host not in own:
         message = f"Host is {_quoted(host)}; this server answers as {' or '.join(own)} only."
-        return refusal(403, "foreign_host", message)
+        return refuse(403, "foreign_host", message)
     target = environ.get("RAW_URI") or environ.get("REQUEST_URI") or "/"
     if not target.startswith("/"):
         message = f"The request is for {_quoted(target)}; this server accepts paths only."
-        return refusal(403, "foreign_host", message)
+        return refuse(403, "foreign_host", message)
     origin = environ.get("HTTP_ORIGIN")
     if origin is not None and origin.lower() != f"http://{host}":
         message = f"Origin is {_quoted(origin)}; only pages of http://{host} may call this server."
-        return refusal(403, "foreign_origin", message)
+        return refuse(403, "foreign_origin", message)
     site = environ.get("HTTP_SEC_FETCH_SITE", "none")
     if site not in _OWN_SITES:
         message = f"Sec-Fetch-Site is {_quoted(site)}; only pages of this server may call it."
-        return refusal(403, "foreign_origin", message)
+        return refuse(403, "foreign_origin", message)
     return _refusal_of_content(environ)
 
 
@@ -85,7 +85,7 @@ def _refusal_of_content(environ: dict[str, Any]) -> Response | None:
     if not sized or kind == _JSON or (kind in _BY_DEFAULT and not _is_from_browser(environ)):
         return None
     message = f"Content-Type is {_quoted(given)}; a body must be {_JSON}."
-    return refusal(415, "unsupported_media_type", message)
+    return refuse(415, "unsupported_media_type", message)
 
 
 def _is_from_browser(environ: dict[str, Any]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Container, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -18,9 +17,9 @@ from leasehold.domain.task import wake_task
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Query, Range, Snapshot
 from leasehold.services.engine import Engine, publish_owed
+from leasehold.services.paging import SCAN_PAGE, scan
 from leasehold.services.read_runs import get_run
 
-_PAGE: Final = 200
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: A dispatch has the time at which it was decided; it can be read a little later.
@@ -101,21 +100,9 @@ def _by_alarm(engine: Engine, range_: Range, **equal: Any) -> Iterator[Snapshot]
             order_by="alarmAt",
             equal={"shard": shard, **equal},
             range=range_,
-            limit=_PAGE,
+            limit=SCAN_PAGE,
         )
-        yield from _all_of(engine, query)
-
-
-def _all_of(engine: Engine, query: Query) -> Iterator[Snapshot]:
-    """Yield what a query finds, page by page; its limit is that of a page."""
-    assert query.order_by is not None  # noqa: S101 - pages go on behind a value
-    while True:
-        page = engine.documents.query(query)
-        yield from page
-        if len(page) < query.limit:
-            return
-        last = page[-1]
-        query = replace(query, after=(last.document[query.order_by], last.ref.id))
+        yield from scan(engine.documents, query)
 
 
 def take_up_dispatched(
@@ -154,9 +141,9 @@ def parked_runs(engine: Engine) -> Iterator[str]:
             order_by="createdAt",
             equal={"status": status.value},
             descending=True,
-            limit=_PAGE,
+            limit=SCAN_PAGE,
         )
-        for found in _all_of(engine, query):
+        for found in scan(engine.documents, query):
             run = found.document
             if not (run.get("alarmAt") or run.get("cancelled") or run.get("deadLettered")):
                 yield found.ref.id

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
@@ -17,9 +17,9 @@ from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.adopt_runs import alarmed
 from leasehold.services.engine import Engine, publish_owed
+from leasehold.services.paging import SCAN_PAGE, scan
 from leasehold.services.sweep import task_presence
 
-_PAGE: Final = 200
 _UNREADABLE: Final = "unreadable"
 
 
@@ -71,27 +71,9 @@ def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
 
 def _suspects(engine: Engine) -> Iterator[Snapshot]:
     """Tell all runs; one without a time of its creation is told by its alarm, if it has one."""
+    by_creation = Query("runs", order_by="createdAt", descending=True, limit=SCAN_PAGE)
     seen: set[str] = set()
-    for found in itertools.chain(_by_creation(engine), alarmed(engine)):
+    for found in itertools.chain(scan(engine.documents, by_creation), alarmed(engine)):
         if found.ref.id not in seen:
             seen.add(found.ref.id)
             yield found
-
-
-def _by_creation(engine: Engine) -> Iterator[Snapshot]:
-    after: tuple[Any, str] | None = None
-    while True:
-        page = engine.documents.query(
-            Query(
-                "runs",
-                order_by="createdAt",
-                descending=True,
-                limit=_PAGE,
-                after=after,
-            )
-        )
-        yield from page
-        if len(page) < _PAGE:
-            return
-        last = page[-1]
-        after = (last.document["createdAt"], last.ref.id)

@@ -17,12 +17,10 @@ from leasehold.domain.manifest import Manifest
 from leasehold.errors import InvalidRequestError, LeaseholdError, StateChangedError
 from leasehold.services.engine import Engine, publish_owed
 from leasehold.services.operate import OperationRequest, check_words, commit_on, preview
-from leasehold.services.read_runs import RunFilter, list_runs
+from leasehold.services.read_runs import RunFilter, matching_runs
 
-MAX_LIMIT: Final = 1000
 #: A batch that meets so many runs which refuse it comes to its end: its filter is too wide.
 MAX_REFUSED: Final = 1000
-_PAGE: Final = 100
 
 
 @dataclass(slots=True)
@@ -109,12 +107,6 @@ def _check(engine: Engine, request: OperationRequest, wanted: RunFilter) -> None
 
 def _fitting(engine: Engine, request: OperationRequest, wanted: RunFilter) -> Iterator[Manifest]:
     """Tell the runs that fit; a run is recreated once, so that a repeated batch comes to an end."""
-    token: str | None = None
-    while True:
-        page = list_runs(engine, wanted, limit=_PAGE, page_token=token)
-        for run in page.runs:
-            if request.operation is not Operation.RECREATE or not run.recreated_as:
-                yield run
-        token = page.next_page_token
-        if token is None:
-            return
+    for run in matching_runs(engine, wanted):
+        if request.operation is not Operation.RECREATE or not run.recreated_as:
+            yield run

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
@@ -33,6 +33,7 @@ from leasehold.registry.dispatch import REMOTE
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import recorded
 from leasehold.services.manage_lease import LeaseCredentials, change_run, fail_step, read_run
+from leasehold.services.paging import pages
 
 #: How many waiting runs are read in one query.
 PAGE: Final = 10
@@ -193,18 +194,9 @@ def _extend_wait(engine: Engine, run: Manifest) -> None:
 
 def _waiting(engine: Engine, step_type: str, until: float) -> Iterator[_Found]:
     """Yield the runs that wait for a remote worker at this step and are due, oldest first."""
-    after: tuple[Any, str] | None = None
+    query = Query("runs", order_by="alarmAt", equal={"claimable": step_type}, limit=PAGE)
     readable = unreadable = 0
-    while readable < TRIED and engine.clock.monotonic() < until:
-        page = engine.documents.query(
-            Query(
-                "runs",
-                order_by="alarmAt",
-                equal={"claimable": step_type},
-                limit=PAGE,
-                after=after,
-            )
-        )
+    for page in pages(engine.documents, query):
         for found in page:
             try:
                 run = manifest_of(found.ref.id, found.document)
@@ -214,9 +206,8 @@ def _waiting(engine: Engine, step_type: str, until: float) -> Iterator[_Found]:
             readable += 1
             if run.dispatch.not_before <= found.read_at + EARLY:
                 yield run, found
-        if len(page) < PAGE:
+        if readable >= TRIED or engine.clock.monotonic() >= until:
             break
-        after = (page[-1].document["alarmAt"], page[-1].ref.id)
     if unreadable:
         engine.log(f"{unreadable} runs at step {step_type} are unreadable; see `leasehold audit`")
 

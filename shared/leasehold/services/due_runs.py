@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from typing import Any, Final
 
 from leasehold.domain.lifecycle.start import SHARDS
@@ -12,6 +14,7 @@ from leasehold.domain.status import RunStatus
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query, Range, Snapshot
 from leasehold.services.engine import Engine
+from leasehold.services.paging import pages
 
 #: How many runs of a shard are read at once, and so are in memory.
 PAGE: Final = 100
@@ -61,23 +64,22 @@ class DueRuns:
     def _pages(self, **equal: Any) -> Iterator[Snapshot]:
         """Yield the runs that fit, a page of each shard in turn, the oldest alarm of it first."""
         below = self.engine.clock.now() + _A_MOMENT
-        shards: dict[int, tuple[Any, str] | None] = {
-            (self.first + place) % SHARDS: None for place in range(SHARDS)
-        }
+        shards = deque(
+            pages(
+                self.engine.documents,
+                Query(
+                    "runs",
+                    order_by="alarmAt",
+                    equal={"shard": (self.first + place) % SHARDS, **equal},
+                    range=Range("alarmAt", below=below),
+                    limit=PAGE,
+                ),
+            )
+            for place in range(SHARDS)
+        )
         while shards:
-            for shard, after in tuple(shards.items()):
-                page = self.engine.documents.query(
-                    Query(
-                        "runs",
-                        order_by="alarmAt",
-                        equal={"shard": shard, **equal},
-                        range=Range("alarmAt", below=below),
-                        limit=PAGE,
-                        after=after,
-                    )
-                )
+            shard = shards.popleft()
+            for page in islice(shard, 1):
                 self.documents_read += len(page)
-                del shards[shard]
-                if len(page) == PAGE:
-                    shards[shard] = (page[-1].document["alarmAt"], page[-1].ref.id)
                 yield from page
+                shards.append(shard)

@@ -15,10 +15,9 @@ from leasehold.errors import AlreadyRecreatedError, InvalidRequestError, StoreUn
 from leasehold.ports.values import canonical, digest, keep
 from leasehold.registry.pipelines import PipelineEntry
 from leasehold.services.engine import Engine, publish_owed
+from leasehold.services.limits import MAX_REASON
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import checked_input, checked_labels
-
-MAX_WORDS: Final = 500
 
 #: What an input or labels of "as before" look like.
 AS_BEFORE: Final = object()
@@ -107,9 +106,9 @@ def preview(engine: Engine, manifest: Manifest, request: OperationRequest) -> Ch
 def check_words(request: OperationRequest) -> None:
     """Raise InvalidRequestError where actor or reason are not fit for a trace."""
     for field, text in (("actor", request.actor), ("reason", request.reason)):
-        if len(text) > MAX_WORDS or not text.isprintable():
-            allowed = f"at most {MAX_WORDS} printable characters"
-            raise InvalidRequestError(field=field, value=text[:MAX_WORDS], allowed=allowed)
+        if len(text) > MAX_REASON or not text.isprintable():
+            allowed = f"at most {MAX_REASON} printable characters"
+            raise InvalidRequestError(field=field, value=text[:MAX_REASON], allowed=allowed)
 
 
 def _transition(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -15,11 +16,11 @@ from leasehold.errors import UnknownRunError, UnreadableRunError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.ports.values import digest
 from leasehold.services.engine import Engine
-from leasehold.services.page_tokens import place_of, token_of
+from leasehold.services.limits import DEFAULT_PAGE
+from leasehold.services.paging import SCAN_PAGE, place_behind, place_of, scan, token_of
 
 #: Lists are newest first.
 _ORDER: Final = "createdAt"
-_PAGE: Final = 500
 _MAX_SHOWN: Final = 128
 
 
@@ -55,32 +56,53 @@ def read_run(engine: Engine, run_id: str) -> Manifest:
 
 
 def list_runs(
-    engine: Engine, wanted: RunFilter, *, limit: int = 50, page_token: str | None = None
+    engine: Engine,
+    wanted: RunFilter,
+    *,
+    limit: int = DEFAULT_PAGE,
+    page_token: str | None = None,
 ) -> RunPage:
     """Return the runs that fit, newest first.
+
+    Args:
+        engine: the parts.
+        wanted: which runs.
+        limit: how many at most; a caller's own is at most MAX_PAGE.
+        page_token: of an earlier page of the same filter; None: the first page.
 
     Raises:
         InvalidRequestError: the page token is none of ours.
     """
     mark = _mark_of(wanted)
+    after = None if page_token is None else place_of(page_token, mark)
+    more = limit + 1  # one more tells whether there is a next page
+    found = engine.documents.query(replace(_query(wanted), limit=more, after=after))
+    runs = [run for one in found[:limit] if (run := _readable(engine, one)) is not None]
+    if len(found) < more:
+        return RunPage(runs, None)
+    return RunPage(runs, token_of(place_behind(found[limit - 1], _ORDER), mark))
+
+
+def matching_runs(engine: Engine, wanted: RunFilter) -> Iterator[Manifest]:
+    """Yield all runs that fit, newest first, read page by page."""
+    for found in scan(engine.documents, replace(_query(wanted), limit=SCAN_PAGE)):
+        if (run := _readable(engine, found)) is not None:
+            yield run
+
+
+def _query(wanted: RunFilter) -> Query:
     equal: dict[str, Any] = {
         "status": wanted.status,
         "pipeline": wanted.pipeline,
         "deadLettered": wanted.dead_lettered,
     }
-    query = Query(
+    return Query(
         "runs",
         order_by=_ORDER,
         equal={name: value for name, value in equal.items() if value is not None},
         contains=None if wanted.label is None else ("labels", wanted.label),
         descending=True,
-        limit=limit + 1,  # one more tells whether there is a next page
-        after=None if page_token is None else place_of(page_token, mark),
     )
-    found = engine.documents.query(query)
-    runs = [run for one in found[:limit] if (run := _readable(engine, one)) is not None]
-    more = len(found) > limit
-    return RunPage(runs, token_of(found[limit - 1], _ORDER, mark) if more else None)
 
 
 def _readable(engine: Engine, found: Snapshot) -> Manifest | None:
@@ -108,15 +130,10 @@ def timeline_of(engine: Engine, run_id: str) -> list[TraceEvent]:
     What an earlier run of this id left is none of it; an event that cannot be read is logged.
     """
     manifest = get_run(engine, run_id)
-    stored: list[TraceEvent] = []
-    after: tuple[Any, str] | None = None
-    while True:
-        page = engine.documents.query(Query(f"runs/{run_id}/trace", limit=_PAGE, after=after))
-        events = ((found.ref.id, _readable_event(engine, found)) for found in page)
-        stored += [event for name, event in events if event and is_of_run(manifest, name, event)]
-        if len(page) < _PAGE:
-            return timeline(manifest, stored)
-        after = (None, page[-1].ref.id)
+    query = Query(f"runs/{run_id}/trace", limit=SCAN_PAGE)
+    found = ((one.ref.id, _readable_event(engine, one)) for one in scan(engine.documents, query))
+    stored = [event for name, event in found if event and is_of_run(manifest, name, event)]
+    return timeline(manifest, stored)
 
 
 def _readable_event(engine: Engine, found: Snapshot) -> TraceEvent | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, on_manifest
@@ -19,11 +19,7 @@ from leasehold.ports.values import INLINE_BYTES, INPUT_BYTES, canonical, check_s
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import PipelineEntry
 from leasehold.services.engine import Engine, publish_owed
-
-MAX_KEY: Final = 256
-MAX_LABELS: Final = 16
-MAX_LABEL: Final = 64
-
+from leasehold.services.limits import MAX_KEY, MAX_LABEL, MAX_LABELS
 
 Starting = Callable[[Manifest | None, datetime], Change]
 

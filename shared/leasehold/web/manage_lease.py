@@ -8,10 +8,26 @@ from typing import Any, Final
 import flask
 import pydantic_core
 
+from leasehold.api.leases import (
+    AcquireBody,
+    CheckpointBody,
+    CheckpointResponse,
+    ClaimBody,
+    ClaimResponse,
+    CompleteBody,
+    ErrorPart,
+    FailBody,
+    LeaseBody,
+    ProgressPart,
+    RenewBody,
+    RenewResponse,
+    ResumePoint,
+)
+from leasehold.api.request_model import RequestModel
+from leasehold.api.tasks import OutcomeResponse
 from leasehold.domain.change import Change
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import ErrorRecord, Lease, Progress
-from leasehold.domain.result import OUTPUT_STATUSES
 from leasehold.errors import LeaseHeldError, NothingToClaimError
 from leasehold.ports.values import OUTPUT_BYTES
 from leasehold.services.claim_step import ClaimedStep, acquire_run, claim_step
@@ -24,171 +40,137 @@ from leasehold.services.manage_lease import (
     renew_lease,
     save_checkpoint,
 )
-from leasehold.web.answers import answer, guarded, refusal, refusal_of
-from leasehold.web.bodies import drops_rest, json_body
 from leasehold.web.engine_provider import EngineProvider
-from leasehold.web.fields import (
-    check_known,
-    flag,
-    json_text,
-    one_of,
-    part,
-    share,
-    text,
-    whole,
-    word,
-)
+from leasehold.web.request_body import drops_rest, json_body
+from leasehold.web.responses import guarded, refuse, refuse_for, refuse_method, respond
 from leasehold.worker.failures import record_of_report
 
 #: A body may hold the largest output, and what stands around it.
 BODY_BYTES: Final = OUTPUT_BYTES + 64 * 1024
 
-_SHOWN: Final = ("runId", "leaseId", "fencingToken")
-_MAX_WORD: Final = 200
-
-Body = Mapping[str, Any]
+#: So much of what a worker says of its progress is kept.
+_MAX_MESSAGE: Final = 200
 
 
 @drops_rest
 def answer_lease(provider: EngineProvider, request: flask.Request) -> flask.Response:
-    """Answer a call of a worker that runs elsewhere."""
-    asked = _ANSWERS.get(request.path)
-    if asked is None:
-        known = ", ".join(_ANSWERS)
-        return refusal(404, "not_found", f"{request.path} is not served here; known: {known}.")
+    """Answer a call of a remote worker."""
+    route = _ROUTES.get(request.path)
+    if route is None:
+        known = ", ".join(_ROUTES)
+        return refuse(404, "not_found", f"{request.path} is not served here; known: {known}.")
     if request.method != "POST":
-        refused = refusal(405, "method_not_allowed", f"{request.path} takes POST.")
-        refused.headers["Allow"] = "POST"
-        return refused
-    return guarded(lambda: asked(provider.engine, json_body(request, BODY_BYTES)))
+        return refuse_method(request.path, "POST")
+    body, answer = route
+    return guarded(lambda: answer(provider.engine, body.read(json_body(request, BODY_BYTES))))
 
 
-def claim(engine: Engine, body: Body) -> flask.Response:
+def claim(engine: Engine, body: ClaimBody) -> flask.Response:
     """`POST /leases:claim`: the step of a type that waits longest."""
-    check_known(body, ("stepType", "holder"))
-    step_type, holder = word(body, "stepType"), word(body, "holder")
-    return _given(lambda: claim_step(engine, step_type, holder))
+    return _claimed(lambda: claim_step(engine, body.step_type, body.holder))
 
 
-def acquire(engine: Engine, body: Body) -> flask.Response:
+def acquire(engine: Engine, body: AcquireBody) -> flask.Response:
     """`POST /leases:acquire`: the current step of one run."""
-    check_known(body, ("runId", "holder"))
-    run_id, holder = text(body, "runId"), word(body, "holder")
-    return _given(lambda: acquire_run(engine, run_id, holder))
+    return _claimed(lambda: acquire_run(engine, body.run_id, body.holder))
 
 
-def renew(engine: Engine, body: Body) -> flask.Response:
+def renew(engine: Engine, body: RenewBody) -> flask.Response:
     """`POST /leases:renew`: until when the lease runs now, and at most."""
-    shown = _shown(body, "progress")
-    change = renew_lease(engine, shown, _progress(body) if "progress" in body else None)
+    change = renew_lease(engine, _credentials(body), _progress(body.progress))
     lease = _lease(change)
-    return answer({"expiresAt": lease.expires_at, "maxExpiresAt": lease.max_expires_at})
+    return respond(RenewResponse(expires_at=lease.expires_at, max_expires_at=lease.max_expires_at))
 
 
-def checkpoint(engine: Engine, body: Body) -> flask.Response:
+def checkpoint(engine: Engine, body: CheckpointBody) -> flask.Response:
     """`POST /leases:checkpoint`: what there is so far is kept; until when the lease runs now."""
-    shown = _shown(body, "iterationCount", "partialResults", "phase")
     change = save_checkpoint(
         engine,
-        shown,
-        iteration_count=whole(body, "iterationCount", 0),
-        phase=word(body, "phase") if body.get("phase", "") != "" else "",
-        partial_results=json_text(body, "partialResults"),
+        _credentials(body),
+        iteration_count=body.iteration_count,
+        phase=body.phase,
+        partial_results=body.partial_results,
     )
-    return answer({"expiresAt": _lease(change).expires_at})
+    return respond(CheckpointResponse(expires_at=_lease(change).expires_at))
 
 
-def complete(engine: Engine, body: Body) -> flask.Response:
+def complete(engine: Engine, body: CompleteBody) -> flask.Response:
     """`POST /leases:complete`: the output is recorded, and the run moves on."""
-    shown = _shown(body, "output", "status")
-    status = one_of(body, "status", OUTPUT_STATUSES)
-    return _outcome(complete_step(engine, shown, json_text(body, "output"), status))
+    return _outcome(complete_step(engine, _credentials(body), body.output, body.status))
 
 
-def fail(engine: Engine, body: Body) -> flask.Response:
+def fail(engine: Engine, body: FailBody) -> flask.Response:
     """`POST /leases:fail`: the error is recorded, and the step is tried again or given up."""
-    shown = _shown(body, "error", "permanent")
-    error, permanent = _error(body), flag(body, "permanent")
-    return _outcome(fail_step(engine, shown, error, permanent=permanent))
+    error = _error(body.error)
+    return _outcome(fail_step(engine, _credentials(body), error, permanent=body.permanent))
 
 
-def release(engine: Engine, body: Body) -> flask.Response:
-    """`POST /leases:release`: the lease is given back, for another worker to go on."""
-    return _outcome(release_step(engine, _shown(body)))
+def release(engine: Engine, body: LeaseBody) -> flask.Response:
+    """`POST /leases:release`: the lease is released, for another worker to go on."""
+    return _outcome(release_step(engine, _credentials(body)))
 
 
-_ANSWERS: Final[Mapping[str, Callable[[Engine, Body], flask.Response]]] = {
-    "/leases:claim": claim,
-    "/leases:acquire": acquire,
-    "/leases:renew": renew,
-    "/leases:checkpoint": checkpoint,
-    "/leases:complete": complete,
-    "/leases:fail": fail,
-    "/leases:release": release,
+_ROUTES: Final[Mapping[str, tuple[type[RequestModel], Callable[[Engine, Any], flask.Response]]]] = {
+    "/leases:claim": (ClaimBody, claim),
+    "/leases:acquire": (AcquireBody, acquire),
+    "/leases:renew": (RenewBody, renew),
+    "/leases:checkpoint": (CheckpointBody, checkpoint),
+    "/leases:complete": (CompleteBody, complete),
+    "/leases:fail": (FailBody, fail),
+    "/leases:release": (LeaseBody, release),
 }
 
 
-def _given(call: Callable[[], ClaimedStep]) -> flask.Response:
-    """Answer with the step that was claimed; that there is none is what most claims are told."""
+def _claimed(call: Callable[[], ClaimedStep]) -> flask.Response:
+    """Answer with the step that was claimed; that there is none is how most claims end."""
     try:
         claimed = call()
     except (LeaseHeldError, NothingToClaimError) as error:
-        return refusal_of(error)
+        return refuse_for(error)
     run, lease = claimed.manifest, claimed.manifest.lease
     assert lease is not None  # noqa: S101 - it was just given
-    return answer(
-        {
-            "runId": run.run_id,
-            "stepType": run.current_step,
-            "attempt": run.attempt,
-            "trial": run.trial,
-            "leaseId": lease.lease_id,
-            "fencingToken": run.fencing_token,
-            "expiresAt": lease.expires_at,
-            "maxExpiresAt": lease.max_expires_at,
-            "heartbeatS": run.dispatch.heartbeat_s,
-            "timeoutMs": run.dispatch.timeout_ms,
-            "given": pydantic_core.from_json(claimed.given),
-            "resume": _resume(claimed),
-        }
+    return respond(
+        ClaimResponse(
+            run_id=run.run_id,
+            step_type=run.current_step,
+            attempt=run.attempt,
+            trial=run.trial,
+            lease_id=lease.lease_id,
+            fencing_token=run.fencing_token,
+            expires_at=lease.expires_at,
+            max_expires_at=lease.max_expires_at,
+            heartbeat_s=run.dispatch.heartbeat_s,
+            timeout_ms=run.dispatch.timeout_ms,
+            given=pydantic_core.from_json(claimed.given),
+            resume=_resume(claimed),
+        )
     )
 
 
-def _resume(claimed: ClaimedStep) -> Body | None:
+def _resume(claimed: ClaimedStep) -> ResumePoint | None:
     kept = claimed.manifest.checkpoint
     if kept is None or claimed.partial_results is None:
         return None
-    return {
-        "phase": kept.phase,
-        "iterationCount": kept.iteration_count,
-        "partialResults": pydantic_core.from_json(claimed.partial_results),
-    }
-
-
-def _shown(body: Body, *further: str) -> LeaseCredentials:
-    check_known(body, (*_SHOWN, *further))
-    run_id, lease_id = text(body, "runId"), word(body, "leaseId")
-    return LeaseCredentials(run_id, Fence(lease_id, whole(body, "fencingToken", 1)))
-
-
-def _progress(body: Body) -> Progress:
-    said = part(body, "progress", ("fraction", "message"))
-    words = text(said, "message", "progress.") if said.get("message", "") != "" else ""
-    return Progress(fraction=share(said, "fraction", "progress."), message=words[:_MAX_WORD])
-
-
-def _error(body: Body) -> ErrorRecord:
-    """Return the error as it is kept: bounded and without secrets, as one of a handler is."""
-    said = part(body, "error", ("message", "code", "type", "details"))
-    given = {"code": "remote_error", "type": "RemoteError", **said}
-    if "details" in said:
-        json_text(said, "details", "error.")  # it must be JSON that can be kept
-    return record_of_report(
-        word(given, "type", within="error."),
-        word(given, "code", within="error."),
-        text(said, "message", "error."),
-        said.get("details"),
+    return ResumePoint(
+        phase=kept.phase,
+        iteration_count=kept.iteration_count,
+        partial_results=pydantic_core.from_json(claimed.partial_results),
     )
+
+
+def _credentials(body: LeaseBody) -> LeaseCredentials:
+    return LeaseCredentials(body.run_id, Fence(body.lease_id, body.fencing_token))
+
+
+def _progress(part: ProgressPart | None) -> Progress | None:
+    if part is None:
+        return None
+    return Progress(fraction=part.fraction, message=part.message[:_MAX_MESSAGE])
+
+
+def _error(part: ErrorPart) -> ErrorRecord:
+    """Return the error as it is kept: bounded and without secrets, as one of a handler is."""
+    return record_of_report(part.type, part.code, part.message, part.details)
 
 
 def _lease(change: Change) -> Lease:
@@ -197,4 +179,4 @@ def _lease(change: Change) -> Lease:
 
 
 def _outcome(change: Change) -> flask.Response:
-    return answer({"outcome": change.outcome})
+    return respond(OutcomeResponse(outcome=change.outcome), exclude_none=True)

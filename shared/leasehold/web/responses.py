@@ -9,6 +9,7 @@ from typing import Any, Final
 import flask
 import pydantic_core
 
+from leasehold.api.errors import ErrorInfo, ErrorResponse
 from leasehold.errors import LeaseholdError
 
 _LOG: Final = logging.getLogger("leasehold.web")
@@ -34,22 +35,31 @@ _STATUS: Final[Mapping[str, int]] = {
 }
 
 
-def answer(value: Any, status: int = 200) -> flask.Response:
+def respond(value: Any, status: int = 200, *, exclude_none: bool = False) -> flask.Response:
     """Answer with JSON."""
-    body = pydantic_core.to_json(value, by_alias=True, fallback=str)
+    body = pydantic_core.to_json(value, by_alias=True, exclude_none=exclude_none, fallback=str)
     return flask.Response(body, status=status, mimetype="application/json")
 
 
-def refusal(status: int, code: str, message: str, details: Any = None) -> flask.Response:
+def refuse(
+    status: int, code: str, message: str, details: Mapping[str, Any] | None = None
+) -> flask.Response:
     """Answer with an error: `{"error": {"code", "message", "details"}}`."""
-    said = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
-    return answer({"error": {"code": code, "message": said, "details": details or {}}}, status)
+    cut = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
+    error = ErrorInfo(code=code, message=cut, details=details or {})
+    return respond(ErrorResponse(error=error), status)
 
 
-def refusal_of(error: LeaseholdError) -> flask.Response:
+def refuse_for(error: LeaseholdError) -> flask.Response:
     """Answer with an error of Leasehold."""
-    details = pydantic_core.from_json(pydantic_core.to_json(error.details, fallback=str))
-    return refusal(_STATUS.get(error.code, 400), error.code, error.message, details)
+    return refuse(_STATUS.get(error.code, 400), error.code, error.message, error.details)
+
+
+def refuse_method(path: str, allowed: str) -> flask.Response:
+    """Answer that a path takes other methods."""
+    refused = refuse(405, "method_not_allowed", f"{path} takes {allowed}.")
+    refused.headers["Allow"] = allowed
+    return refused
 
 
 def guarded(call: Callable[[], flask.Response]) -> flask.Response:
@@ -59,7 +69,7 @@ def guarded(call: Callable[[], flask.Response]) -> flask.Response:
     except LeaseholdError as error:
         if error.retryable:
             _LOG.warning("%s", error)
-        return refusal_of(error)
+        return refuse_for(error)
     except Exception:  # noqa: BLE001 - logged whole; the caller gets an answer
         _LOG.exception("a request failed")
-        return refusal(500, "internal", "Something failed here; the log has it.")
+        return refuse(500, "internal", "Something failed here; the log has it.")

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import flask
 
+from leasehold.api.sweep import SweepResponse
 from leasehold.services.sweep import sweep
-from leasehold.web.answers import answer, guarded, refusal
-from leasehold.web.bodies import drops_rest
 from leasehold.web.engine_provider import EngineProvider
+from leasehold.web.request_body import drops_rest
+from leasehold.web.responses import guarded, refuse_method, respond
 
 
 @drops_rest
 def answer_sweep(provider: EngineProvider, request: flask.Request) -> flask.Response:
     """Sweep once; what was done is logged too, because Cloud Scheduler reads no answer."""
     if request.method != "POST":
-        return refusal(405, "method_not_allowed", "sweep_dead_letters takes POST.")
-    return guarded(lambda: _swept(provider))
+        return refuse_method("sweep_dead_letters", "POST")
+    return guarded(lambda: _sweep(provider))
 
 
-def _swept(provider: EngineProvider) -> flask.Response:
-    return answer(sweep(provider.engine, report=True).counts())
+def _sweep(provider: EngineProvider) -> flask.Response:
+    return respond(SweepResponse.model_validate(sweep(provider.engine, report=True).counts()))

@@ -1,4 +1,4 @@
-"""Where the next page of a list begins, as text; what is in it is nobody's business but ours.
+"""Pages: going through all that a query finds, and where the next page begins, as text.
 
 A document that was edited by hand may have anything for its time of creation. Its place in the
 order of the store is what counts, so that value goes into the token as it is.
@@ -7,33 +7,62 @@ order of the store is what counts, so that value goes into the token as it is.
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, Final
 
 import pydantic_core
 
 from leasehold.errors import InvalidRequestError
-from leasehold.ports.documents import Snapshot
+from leasehold.ports.documents import Documents, Query, Snapshot
+from leasehold.services.limits import MAX_INTEGER
 
-#: Every store keeps a whole number of 64 bits, and an id of so many characters.
-_LARGEST: Final = 2**63 - 1
+#: How many documents are read at once by what goes through all of them, and so are in memory.
+SCAN_PAGE: Final = 200
+
+#: Every store keeps an id of so many characters.
 _LONGEST_ID: Final = 1500
 
 #: The value that a list is ordered by, and the id of the document, as a query continues behind it.
 Place = tuple[Any, str]
 
 
-def token_of(last: Snapshot, order_by: str, mark: str) -> str:
-    """Return the token of the page behind a document.
+def pages(documents: Documents, query: Query) -> Iterator[Sequence[Snapshot]]:
+    """Yield all that a query finds, a page of `query.limit` after another, each read when asked.
+
+    Raises:
+        StoreUnavailableError: the store did not answer. Retryable.
+    """
+    while True:
+        page = documents.query(query)
+        yield page
+        if len(page) < query.limit:
+            return
+        query = replace(query, after=place_behind(page[-1], query.order_by))
+
+
+def scan(documents: Documents, query: Query) -> Iterator[Snapshot]:
+    """Yield all documents that a query finds; `query.limit` is that of a page."""
+    return chain.from_iterable(pages(documents, query))
+
+
+def place_behind(last: Snapshot, order_by: str | None) -> Place:
+    """Return the place behind a document in a list that is ordered by that field."""
+    return (None if order_by is None else last.document[order_by]), last.ref.id
+
+
+def token_of(place: Place, mark: str) -> str:
+    """Return the token of the page that begins at a place.
 
     Args:
-        last: the document.
-        order_by: the field that the list is ordered by.
+        place: where it begins.
         mark: tells the tokens of one query from those of another.
     """
-    value = last.document[order_by]
+    value, id_ = place
     kept = {"at": value.isoformat()} if isinstance(value, datetime) else {"is": value}
-    text = pydantic_core.to_json([kept, last.ref.id, mark], fallback=str)
+    text = pydantic_core.to_json([kept, id_, mark], fallback=str)
     return base64.urlsafe_b64encode(text).decode().rstrip("=")
 
 
@@ -45,9 +74,9 @@ def place_of(token: str, mark: str) -> Place:
     """
     try:
         text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-        kept, id_, said = pydantic_core.from_json(text, allow_inf_nan=False)
+        kept, id_, given_mark = pydantic_core.from_json(text, allow_inf_nan=False)
         value = _moment(kept["at"]) if "at" in kept else kept["is"]
-        if said == mark and _fits(value) and _is_id(id_):
+        if given_mark == mark and _fits(value) and _is_id(id_):
             return value, id_
     except (ValueError, TypeError, KeyError, OverflowError):
         pass
@@ -70,7 +99,7 @@ def _fits(value: Any) -> bool:
         case dict():
             return all(map(_fits, value.values()))
         case int():
-            return -_LARGEST <= value <= _LARGEST
+            return -MAX_INTEGER <= value <= MAX_INTEGER
         case _:
             return True
 

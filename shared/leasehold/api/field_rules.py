@@ -1,0 +1,137 @@
+"""What a field of a request may be: its check, and the same in the words of a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from leasehold.domain.manifest import is_run_id
+from leasehold.ports.values import canonical
+from leasehold.services.limits import MAX_INTEGER, MAX_NAME
+
+#: The type of a refusal whose `problem` says more than the value would.
+NOT_JSON = "not_json"
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # by identity: typing wants to hash it
+class Rule:
+    """What a field may be, as an annotation of its type.
+
+    Args:
+        allowed: the rule in words: "a whole number from 1 to 1000".
+        schema: the rule as pydantic checks it. It is strict: a text is never taken for a number.
+        takes_null: whether null is a value; else a field that may be left out may not be null.
+    """
+
+    allowed: str
+    schema: CoreSchema
+    takes_null: bool = False
+
+    def __get_pydantic_core_schema__(
+        self, _source: object, _handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Return the check, in place of that of the bare type."""
+        return self.schema
+
+
+def text(allowed: str = "a text", *, least: int = 0) -> Rule:
+    """Return the rule of any text of at least so many characters."""
+    return Rule(allowed, core_schema.str_schema(strict=True, min_length=least))
+
+
+def filled_text() -> Rule:
+    """Return the rule of any text that is not empty."""
+    return text("a text that is not empty", least=1)
+
+
+def printable(most: int = MAX_NAME, *, least: int = 1) -> Rule:
+    """Return the rule of a text that a line can show, of at most so many characters."""
+    size = core_schema.str_schema(strict=True, min_length=least, max_length=most)
+    check = _checked(str.isprintable, size)
+    return Rule(f"a text of 1 to {most} printable characters", check)
+
+
+def run_id() -> Rule:
+    """Return the rule of what can be the id of a run."""
+    return Rule("the id of a run", _checked(is_run_id, core_schema.str_schema(strict=True)))
+
+
+def whole(least: int, most: int = MAX_INTEGER) -> Rule:
+    """Return the rule of a whole number in a range."""
+    schema = core_schema.int_schema(strict=True, ge=least, le=most)
+    return Rule(f"a whole number from {least} to {most}", schema)
+
+
+def share() -> Rule:
+    """Return the rule of a share of one."""
+    schema = core_schema.float_schema(strict=True, ge=0, le=1, allow_inf_nan=False)
+    return Rule("a number from 0 to 1", schema)
+
+
+def flag() -> Rule:
+    """Return the rule of a boolean."""
+    return Rule("true or false", core_schema.bool_schema(strict=True))
+
+
+def one_of(values: type[StrEnum]) -> Rule:
+    """Return the rule of one of these values."""
+    schema = core_schema.enum_schema(values, list(values), sub_type="str", strict=False)
+    return Rule(", ".join(values), schema)
+
+
+def literal(values: Sequence[str]) -> Rule:
+    """Return the rule of one of these texts."""
+    return Rule(", ".join(values), core_schema.literal_schema(list(values)))
+
+
+def labels() -> Rule:
+    """Return the rule of labels; how many and how long, the start of a run checks."""
+    return Rule('{"key": "value"}', _checked(_are_texts, core_schema.dict_schema()))
+
+
+def or_null(rule: Rule) -> Rule:
+    """Return the rule of what may be null as well."""
+    return replace(rule, schema=core_schema.nullable_schema(rule.schema), takes_null=True)
+
+
+def any_value() -> Rule:
+    """Return the rule of a value whose shape is not the API's to know: the input of a run."""
+    return Rule("a JSON value", core_schema.any_schema(), takes_null=True)
+
+
+def json_text() -> Rule:
+    """Return the rule of any value that can be kept; it is read as its canonical text."""
+    schema = core_schema.no_info_after_validator_function(_canonical, core_schema.any_schema())
+    return Rule("a JSON value", schema, takes_null=True)
+
+
+def json_value() -> Rule:
+    """Return the rule of any value that can be kept."""
+    return Rule("a JSON value", _checked(_canonical, core_schema.any_schema()), takes_null=True)
+
+
+def _checked(fits: Callable[[Any], object], schema: CoreSchema) -> CoreSchema:
+    """Return the schema with a further check, which returns something or raises."""
+
+    def check(value: Any) -> Any:
+        if not fits(value):
+            raise ValueError
+        return value
+
+    return core_schema.no_info_after_validator_function(check, schema)
+
+
+def _are_texts(values: dict[Any, Any]) -> bool:
+    return all(isinstance(text, str) for pair in values.items() for text in pair)
+
+
+def _canonical(value: Any) -> str:
+    try:
+        return canonical(value)
+    except (ValueError, RecursionError) as error:  # 1e400 is JSON, and no number that can be kept
+        raise PydanticCustomError(NOT_JSON, "{problem}", {"problem": str(error)}) from None

@@ -1,0 +1,48 @@
+"""`/registry` and `/health`: what is in force where the API is served, and that it is."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from leasehold.api.response_model import ResponseModel
+
+
+class SettingInForce(ResponseModel):
+    """A value and where it comes from: the entry, a threshold, or a variable by its name."""
+
+    value: float | int | None
+    source: str
+
+
+class StepReport(ResponseModel):
+    """What is in force for a step type; `refused` has a sentence for each override that is not."""
+
+    step_type: str
+    handler: str
+    isolation: str
+    queue: str
+    agent_timeout_ms: SettingInForce
+    dispatch_deadline_s: SettingInForce
+    max_retries: SettingInForce
+    heartbeat_s: SettingInForce
+    refused: list[str]
+
+
+class PipelineReport(ResponseModel):
+    """A pipeline and its steps, in their order."""
+
+    name: str
+    steps: list[str]
+
+
+class RegistryResponse(ResponseModel):
+    """`GET /registry`."""
+
+    steps: list[StepReport]
+    pipelines: list[PipelineReport]
+
+
+class HealthResponse(ResponseModel):
+    """`GET /health`: the function runs; whether its store answers, other requests tell."""
+
+    status: Literal["ok"] = "ok"

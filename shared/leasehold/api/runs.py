@@ -1,0 +1,122 @@
+"""`/runs`: to start a run, to list runs, to read one; a run itself is answered as its manifest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Final, Self
+
+from pydantic import BeforeValidator, Field
+
+from leasehold.api import field_rules as rules
+from leasehold.api.request_model import RequestModel, RequestPart
+from leasehold.api.response_model import ResponseModel
+from leasehold.domain.status import RunStatus
+from leasehold.domain.summary import Summary, summary_of
+from leasehold.domain.trace import TraceEvent
+from leasehold.services.limits import DEFAULT_PAGE, MAX_KEY, MAX_PAGE
+from leasehold.services.read_runs import RunFilter, RunPage
+from leasehold.services.start_run import StartRequest
+
+_MAX_DIGITS: Final = 9
+
+
+class StartBody(RequestModel):
+    """`POST /runs`; answered with the summary of the run."""
+
+    pipeline: Annotated[str, rules.text("the name of a pipeline")]
+    input: Annotated[Any, rules.any_value()] = Field(default_factory=dict)
+    idempotency_key: Annotated[str | None, rules.or_null(rules.printable(MAX_KEY))] = None
+    labels: Annotated[Mapping[str, str], rules.labels(), BeforeValidator(lambda it: it or {})] = {}
+
+    @classmethod
+    def of(cls, request: StartRequest) -> Self:
+        """Return a start as a client sends it."""
+        return cls(
+            pipeline=request.pipeline,
+            input=request.input,
+            idempotency_key=request.idempotency_key,
+            labels=request.labels,
+        )
+
+    def to_request(self) -> StartRequest:
+        """Return what the service is asked for."""
+        return StartRequest(self.pipeline, self.input, self.idempotency_key, self.labels)
+
+
+class FilterPart(RequestPart):
+    """Which runs: all that is given must hold."""
+
+    status: Annotated[RunStatus, rules.one_of(RunStatus)] | None = None
+    pipeline: Annotated[str, rules.filled_text()] | None = None
+    dead_lettered: Annotated[bool, rules.flag()] | None = None
+    label: Annotated[str, rules.filled_text()] | None = None
+
+    @classmethod
+    def of(cls, wanted: RunFilter) -> Self:
+        """Return a filter as a client sends it."""
+        return cls(
+            status=None if wanted.status is None else RunStatus(wanted.status),
+            pipeline=wanted.pipeline,
+            dead_lettered=wanted.dead_lettered,
+            label=wanted.label,
+        )
+
+    def to_filter(self) -> RunFilter:
+        """Return what the service is asked for."""
+        status = None if self.status is None else self.status.value
+        return RunFilter(status, self.pipeline, self.dead_lettered, self.label)
+
+
+def _number(given: Any) -> Any:
+    """Return the number that a query has as text."""
+    is_number = isinstance(given, str) and given.isascii() and given.isdigit()
+    return int(given) if is_number and len(given) <= _MAX_DIGITS else given
+
+
+def _boolean(given: Any) -> Any:
+    """Return the boolean that a query has as text."""
+    return {"true": True, "false": False}.get(given, given) if isinstance(given, str) else given
+
+
+class RunsQuery(FilterPart, RequestModel):
+    """`GET /runs`; its values come as text."""
+
+    dead_lettered: (
+        Annotated[bool, replace(rules.flag(), allowed="true, false"), BeforeValidator(_boolean)]
+        | None
+    ) = None
+    limit: Annotated[int, rules.whole(1, MAX_PAGE), BeforeValidator(_number)] = DEFAULT_PAGE
+    page_token: Annotated[str, rules.text("the nextPageToken of an earlier answer")] | None = None
+
+    @classmethod
+    def page_of(cls, wanted: RunFilter, limit: int, page_token: str | None) -> Self:
+        """Return a page as a client asks for it."""
+        return cls(**dict(FilterPart.of(wanted)), limit=limit, page_token=page_token)
+
+    def to_texts(self) -> dict[str, str]:
+        """Return the query as the address has it."""
+        return {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in self.to_json().items()
+        }
+
+
+class RunsResponse(ResponseModel):
+    """A page of runs, newest first, and where the next one begins; None: there are no more."""
+
+    runs: list[Summary]
+    next_page_token: str | None
+
+    @classmethod
+    def of(cls, page: RunPage) -> Self:
+        """Return a page as it is answered."""
+        runs = [summary_of(run) for run in page.runs]
+        return cls(runs=runs, next_page_token=page.next_page_token)
+
+
+class TraceResponse(ResponseModel):
+    """`GET /runs/{id}/trace`: all that happened to a run, oldest first."""
+
+    events: list[TraceEvent]

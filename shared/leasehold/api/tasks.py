@@ -1,0 +1,28 @@
+"""The task of `execute_step`: a hint that a run may be worked on, and what became of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict
+
+from leasehold.api import field_rules as rules
+from leasehold.api.request_model import RequestModel
+from leasehold.api.response_model import ResponseModel
+from leasehold.domain.status import Outcome
+
+
+class TaskBody(RequestModel):
+    """`POST` of Cloud Tasks. A later version may put more into a task that this one takes."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    run_id: Annotated[str, rules.run_id()]
+    generation: Annotated[int, rules.whole(1)]
+
+
+class OutcomeResponse(ResponseModel):
+    """What a call came to; of a task that is rejected, `reason` says why."""
+
+    outcome: Outcome
+    reason: str | None = None

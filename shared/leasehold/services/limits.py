@@ -1,0 +1,27 @@
+"""How much a caller may give and ask for, whichever way the call comes: each limit stands here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: The most runs in one page of a list, and the most that one batch changes.
+MAX_PAGE: Final = 1000
+#: How many runs a page has where the caller does not say.
+DEFAULT_PAGE: Final = 50
+
+#: Characters of an idempotency key.
+MAX_KEY: Final = 256
+#: Labels of a run, and characters of a label's key and of its value.
+MAX_LABELS: Final = 16
+MAX_LABEL: Final = 64
+
+#: Characters of the reason for an operation.
+MAX_REASON: Final = 500
+#: Characters of who asks for it.
+MAX_ACTOR: Final = 200
+
+#: Characters of a name: of a step, a worker, a lease, a phase.
+MAX_NAME: Final = 128
+
+#: Every store keeps a whole number of 64 bits.
+MAX_INTEGER: Final = 2**63 - 1

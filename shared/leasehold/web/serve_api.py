@@ -1,0 +1,192 @@
+"""What `serve_api` answers: a table of routes, each a few lines over a service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+import flask
+from werkzeug.datastructures import Headers
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.routing import BaseConverter, Map, Rule
+
+from leasehold.api.batch import BatchBody, BatchResponse
+from leasehold.api.operations import OperationBody, RecreateBody
+from leasehold.api.registry import HealthResponse, RegistryResponse
+from leasehold.api.request_model import RequestModel
+from leasehold.api.runs import RunsQuery, RunsResponse, StartBody, TraceResponse
+from leasehold.domain.lifecycle import Operation
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import Outcome
+from leasehold.domain.summary import Summary, summary_of
+from leasehold.errors import InvalidRequestError
+from leasehold.services import batch as batch_service
+from leasehold.services import operate as operate_service
+from leasehold.services.engine import Engine
+from leasehold.services.read_runs import list_runs, read_run, read_timeline
+from leasehold.services.registry_report import registry_report
+from leasehold.services.start_run import start_run
+from leasehold.web.actor import actor_of
+from leasehold.web.engine_provider import EngineProvider
+from leasehold.web.request_body import drops_rest, json_body
+from leasehold.web.responses import guarded, refuse, refuse_method, respond
+
+Given = TypeVar("Given")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Given]):
+    """One request: what was given with it, and the run that it names."""
+
+    provider: EngineProvider
+    headers: Headers
+    given: Given
+    run_id: str = ""
+
+    @property
+    def engine(self) -> Engine:
+        """The engine; its stores are opened at the first use."""
+        return self.provider.engine
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A method of a path: what answers it, what it takes and what it answers.
+
+    Args:
+        method: the method.
+        path: as werkzeug writes it.
+        answer: called with the request.
+        takes: the body of a POST, the query of a GET; None: neither is looked at.
+        gives: what is answered; errors are `ErrorResponse`.
+    """
+
+    method: str
+    path: str
+    answer: Callable[[Call[Any]], flask.Response]
+    takes: type[RequestModel] | None
+    gives: type[Any]
+
+    def given(self, request: flask.Request) -> RequestModel | None:
+        """Return what was given with a request, or raise InvalidRequestError."""
+        if self.takes is None:
+            return None
+        return self.takes.read(json_body(request) if self.method == "POST" else _query(request))
+
+
+def start(call: Call[StartBody]) -> flask.Response:
+    """201 with the summary; 200 with that of the run which the key started before."""
+    change = start_run(call.engine, call.given.to_request())
+    return respond(summary_of(change.manifest), 201 if change.outcome is Outcome.STARTED else 200)
+
+
+def runs(call: Call[RunsQuery]) -> flask.Response:
+    """The summaries of a page, newest first."""
+    query = call.given
+    wanted, token = query.to_filter(), query.page_token
+    page = list_runs(call.engine, wanted, limit=query.limit, page_token=token)
+    return respond(RunsResponse.of(page))
+
+
+def show(call: Call[None]) -> flask.Response:
+    """The manifest."""
+    return respond(read_run(call.engine, call.run_id))
+
+
+def trace(call: Call[None]) -> flask.Response:
+    """The whole timeline, oldest first."""
+    events = read_timeline(call.engine, call.run_id)
+    return respond(TraceResponse(events=events), exclude_none=True)
+
+
+def operate(operation: Operation, call: Call[OperationBody]) -> flask.Response:
+    """The summary of the run; of recreate, of the new one.
+
+    The same body once more, after an answer that was lost, gets the first answer.
+    """
+    request = call.given.to_request(operation, actor_of(call.headers))
+    change = operate_service.operate(call.engine, call.run_id, request)
+    return respond(summary_of(change.created or change.manifest))
+
+
+def batch(call: Call[BatchBody]) -> flask.Response:
+    """How many runs fit and were changed, and which were refused, and why."""
+    body = call.given
+    result = batch_service.batch(
+        call.engine,
+        body.to_request(actor_of(call.headers)),
+        body.filter.to_filter(),
+        limit=body.limit,
+        dry_run=body.dry_run,
+    )
+    return respond(BatchResponse.of(result))
+
+
+def registry(call: Call[None]) -> flask.Response:
+    """What is in force per step type, with the source of each value."""
+    return respond(RegistryResponse.model_validate(registry_report(call.engine)))
+
+
+def health(_call: Call[None]) -> flask.Response:
+    """The function runs; whether its store answers, other requests tell."""
+    return respond(HealthResponse())
+
+
+def _operation(operation: Operation) -> Route:
+    takes = RecreateBody if operation is Operation.RECREATE else OperationBody
+    path = f"/runs/<run_id>:{operation}"
+    return Route("POST", path, partial(operate, operation), takes, Summary)
+
+
+ROUTES: Final = (
+    Route("POST", "/runs", start, StartBody, Summary),
+    Route("GET", "/runs", runs, RunsQuery, RunsResponse),
+    Route("GET", "/runs/<run_id>", show, None, Manifest),
+    Route("GET", "/runs/<run_id>/trace", trace, None, TraceResponse),
+    *map(_operation, Operation),
+    Route("POST", "/runs:batch", batch, BatchBody, BatchResponse),
+    Route("GET", "/registry", registry, None, RegistryResponse),
+    Route("GET", "/health", health, None, HealthResponse),
+)
+
+
+class _RunId(BaseConverter):
+    """A part of a path that ends where an operation is named: `/runs/{id}:pause`."""
+
+    regex = "[^/:]+"
+    part_isolating = True
+
+
+ADDRESSES: Final = Map(
+    [Rule(route.path, methods=[route.method], endpoint=route) for route in ROUTES],
+    strict_slashes=False,
+    converters={"default": _RunId},
+)
+
+
+@drops_rest
+def answer_api(provider: EngineProvider, request: flask.Request) -> flask.Response:
+    """Answer a request to the runs API."""
+    try:
+        route, values = ADDRESSES.bind_to_environ(request.environ).match()
+    except MethodNotAllowed as error:
+        return refuse_method(
+            request.path, ", ".join(sorted(set(error.valid_methods or ()) - {"HEAD"}))
+        )
+    except HTTPException:
+        known = ", ".join(sorted({route.path for route in ROUTES}))
+        return refuse(404, "not_found", f"{request.path} is not served here; known: {known}.")
+    return guarded(
+        lambda: route.answer(Call(provider, request.headers, route.given(request), **values))
+    )
+
+
+def _query(request: flask.Request) -> dict[str, str]:
+    """Return the query; which of two values is meant, nobody knows."""
+    for name, values in request.args.lists():
+        if len(values) > 1:
+            value = ", ".join(values)[:200]
+            raise InvalidRequestError(field=name, value=value, allowed="one value")
+    return request.args.to_dict()

@@ -1,0 +1,189 @@
+"""What the functions answer is what the models of the API say, field for field."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+from werkzeug.serving import make_server
+
+from leasehold.api.errors import ErrorResponse
+from leasehold.api.leases import CheckpointResponse, ClaimResponse, RenewResponse
+from leasehold.api.sweep import SweepResponse
+from leasehold.api.tasks import OutcomeResponse
+from leasehold.cli.run_readers import ServerSource
+from leasehold.domain.lifecycle import Operation
+from leasehold.errors import InvalidRequestError, ServerRefusedError
+from leasehold.services.limits import MAX_PAGE
+from leasehold.services.operate import OperationRequest
+from leasehold.services.read_runs import RunFilter
+from leasehold.services.start_run import StartRequest, start_run
+from leasehold.testing import InProcessEngine
+from leasehold.web.serve_api import ROUTES, Route
+from tests.functions.conftest import Function
+
+START = {"pipeline": "three", "input": {"n": 1}, "labels": {"team": "a"}}
+BATCH = {"action": "pause", "filter": {"label": "team:a"}, "limit": 10}
+
+
+def is_as(model: Any, answer: Any) -> bool:
+    """Return whether the answer is one of the model, and has nothing that the model lacks."""
+    adapter = TypeAdapter(model)
+    read = adapter.validate_python(answer)
+    return without_nulls(adapter.dump_python(read, mode="json", by_alias=True)) == without_nulls(
+        answer
+    )
+
+
+def without_nulls(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: without_nulls(it) for name, it in value.items() if it is not None}
+        case list():
+            return [without_nulls(it) for it in value]
+        case _:
+            return value
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_each_page_of_the_api_answers_as_its_model(
+    serve_api: Function, engine: InProcessEngine, route: Route
+) -> None:
+    run_id = serve_api.post("/runs", START)[1]["runId"]
+    body: Any = {"/runs": START, "/runs:batch": BATCH}.get(route.path)
+    if route.path.endswith(":resume"):
+        serve_api.post(f"/runs/{run_id}:pause")
+    if route.path.endswith(":recreate"):
+        serve_api.post(f"/runs/{run_id}:cancel")
+    if route.method == "GET":
+        engine.adopt(run_id)
+        engine.run_until_idle()
+
+    path = route.path.replace("<run_id>", run_id)
+    answer = serve_api.client.open(path, method=route.method, json=body)
+
+    if route.path.endswith((":retry", ":approve")):  # a run that waits has nothing to decide
+        assert answer.status_code == 409
+        assert is_as(ErrorResponse, answer.get_json())
+    else:
+        assert answer.status_code < 300
+        assert is_as(route.gives, answer.get_json())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/runs/r-none", 404),
+        ("GET", "/runs?limit=x", 400),
+        ("GET", "/nothing", 404),
+        ("DELETE", "/runs", 405),
+        ("POST", "/runs", 400),
+    ],
+)
+def test_each_refusal_is_of_one_shape(
+    serve_api: Function, method: str, path: str, status: int
+) -> None:
+    answer = serve_api.client.open(path, method=method)
+
+    assert answer.status_code == status
+    assert is_as(ErrorResponse, answer.get_json())
+
+
+def test_the_other_functions_answer_as_their_models(
+    engine: InProcessEngine, execute_step: Function, sweep_dead_letters: Function
+) -> None:
+    run = engine.start("three", {"n": 1})
+
+    done = execute_step.post(json={"runId": run.run_id, "generation": 1})[1]
+    queue = {"X-CloudTasks-QueueName": "add"}
+    rejected = execute_step.post(json={}, headers=queue)[1]
+    swept = sweep_dead_letters.post()[1]
+
+    assert is_as(OutcomeResponse, done)
+    assert list(done) == ["outcome"]
+    assert is_as(OutcomeResponse, rejected)
+    assert is_as(SweepResponse, swept)
+
+
+@pytest.fixture
+def leases(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Function:
+    monkeypatch.setenv("LEASEHOLD_CATALOG", "tests.functions.remote_steps")
+    found: Function = request.getfixturevalue("manage_lease")
+    return found
+
+
+def test_the_lease_api_answers_as_its_models(leases: Function) -> None:
+    start_run(leases.provider.engine, StartRequest("last", {}))
+    claim = {"stepType": "free", "holder": "vm-1"}
+    claimed = leases.post("/leases:claim", claim)[1]
+    lease = {name: claimed[name] for name in ("runId", "leaseId", "fencingToken")}
+    checkpoint = lease | {"iterationCount": 1, "partialResults": [1], "phase": "p"}
+
+    kept = leases.post("/leases:checkpoint", checkpoint)[1]
+    renewed = leases.post("/leases:renew", lease)[1]
+    released = leases.post("/leases:release", lease)[1]
+    again = leases.post("/leases:claim", claim)[1]
+
+    assert is_as(ClaimResponse, claimed)
+    assert is_as(CheckpointResponse, kept)
+    assert is_as(RenewResponse, renewed)
+    assert is_as(OutcomeResponse, released)
+    assert is_as(ClaimResponse, again)
+    assert again["resume"] == {"phase": "p", "iterationCount": 1, "partialResults": [1]}
+
+
+# -- the client of the command line ----------------------------------------------------------------
+
+
+@pytest.fixture
+def server(serve_api: Function) -> Iterator[ServerSource]:
+    """The function behind a real socket, and the client that reads it."""
+    serving = make_server("127.0.0.1", 0, serve_api.client.application, threaded=True)
+    threading.Thread(target=serving.serve_forever, daemon=True).start()
+    yield ServerSource(f"http://127.0.0.1:{serving.server_port}")
+    serving.shutdown()
+    serving.server_close()
+
+
+def test_the_client_reads_what_the_server_answers(server: ServerSource) -> None:
+    wanted = RunFilter(pipeline="three", label="team:a")
+    is_new, run = server.start(StartRequest("three", {"n": 1}, "key", {"team": "a"}))
+    is_newer, same = server.start(StartRequest("three", {"n": 1}, "key", {"team": "a"}))
+
+    pause = OperationRequest(Operation.PAUSE, "jörg", "lunch", generation=1)
+    paused = server.operate(run.run_id, pause)
+    batch = OperationRequest(Operation.CANCEL, "ada")
+    dry = server.batch(batch, wanted, limit=MAX_PAGE, dry_run=True)
+    done = server.batch(batch, wanted, limit=MAX_PAGE, dry_run=False)
+    again = server.batch(batch, wanted, limit=MAX_PAGE, dry_run=False)
+    made = server.operate(run.run_id, OperationRequest(Operation.RECREATE, "ada", input={"n": 2}))
+
+    page = server.page(wanted, 1, None)
+    rest = server.page(wanted, MAX_PAGE, page.next_page_token)
+    assert (is_new, is_newer, same) == (True, False, run)
+    assert (paused.run_id, paused.paused) == (run.run_id, True)
+    assert (dry.matched, dry.changed, dry.refused) == (1, 0, [])
+    assert (done.matched, done.changed, done.refused) == (1, 1, [])
+    assert again.refused == [(run.run_id, "not_allowed")]
+    assert [found.run_id for found in page.runs + rest.runs] == [made.run_id, run.run_id]
+    assert server.get(made.run_id).input == '{"n":2}'
+    told = {event.type: event.model_dump().get("actor") for event in server.trace(run.run_id)}
+    assert (told["run_paused"], told["run_cancelled"]) == ("jörg", "ada")
+
+
+def test_the_client_knows_the_limits_of_the_server(
+    server: ServerSource, serve_api: Function
+) -> None:
+    limit = f"a whole number from 1 to {MAX_PAGE}"
+
+    with pytest.raises(InvalidRequestError, match=f"limit is {MAX_PAGE + 1}; allowed: {limit}"):
+        server.page(RunFilter(), MAX_PAGE + 1, None)
+    with pytest.raises(ServerRefusedError, match="nextPageToken"):
+        server.page(RunFilter(), MAX_PAGE, "of another list")
+    assert limit in serve_api.get(f"/runs?limit={MAX_PAGE + 1}")[1]["error"]["message"]
+    assert serve_api.get(f"/runs?limit={MAX_PAGE}")[0] == 200

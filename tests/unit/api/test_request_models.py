@@ -1,0 +1,292 @@
+"""Requests as models: what each field may be, and that a refusal is one line that names it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, TypeAdapter
+
+from leasehold import api
+from leasehold.api.batch import BatchBody
+from leasehold.api.leases import (
+    AcquireBody,
+    CheckpointBody,
+    ClaimBody,
+    CompleteBody,
+    FailBody,
+    LeaseBody,
+    RenewBody,
+)
+from leasehold.api.operations import OperationBody, RecreateBody, body_of
+from leasehold.api.request_model import RequestModel, RequestPart
+from leasehold.api.runs import RunsQuery, StartBody
+from leasehold.api.tasks import TaskBody
+from leasehold.domain.lifecycle import Operation
+from leasehold.errors import InvalidRequestError
+from leasehold.services.limits import MAX_INTEGER, MAX_KEY, MAX_NAME, MAX_PAGE, MAX_REASON
+from leasehold.services.operate import AS_BEFORE, OperationRequest
+from leasehold.services.read_runs import RunFilter
+from leasehold.services.start_run import StartRequest
+
+LEASE = {"runId": "r-1", "leaseId": "l-1", "fencingToken": 1}
+RIGHT: dict[type[RequestModel], dict[str, Any]] = {
+    StartBody: {"pipeline": "review"},
+    RunsQuery: {},
+    OperationBody: {},
+    RecreateBody: {},
+    BatchBody: {"action": "pause", "limit": 1},
+    TaskBody: {"runId": "r-1", "generation": 1},
+    ClaimBody: {"stepType": "count", "holder": "vm-1"},
+    AcquireBody: {"runId": "r-1", "holder": "vm-1"},
+    LeaseBody: LEASE,
+    RenewBody: LEASE,
+    CheckpointBody: LEASE | {"iterationCount": 0, "partialResults": None},
+    CompleteBody: LEASE | {"output": None},
+    FailBody: LEASE | {"error": {"message": "no"}},
+}
+LONG_NAME = f"a text of 1 to {MAX_NAME} printable characters"
+#: Each limit: the value that just fits, and the one that does not, with what is said of it.
+LIMITS: list[tuple[type[RequestModel], str, Any, Any, str]] = [
+    (StartBody, "idempotencyKey", "k" * MAX_KEY, "k" * (MAX_KEY + 1), "1 to 256 printable"),
+    (RunsQuery, "limit", str(MAX_PAGE), str(MAX_PAGE + 1), "a whole number from 1 to 1000"),
+    (RunsQuery, "limit", "1", "0", "a whole number from 1 to 1000"),
+    (BatchBody, "limit", MAX_PAGE, MAX_PAGE + 1, "a whole number from 1 to 1000"),
+    (BatchBody, "limit", 1, 0, "a whole number from 1 to 1000"),
+    *(
+        (model, "reason", "x" * MAX_REASON, "x" * (MAX_REASON + 1), "1 to 500 printable")
+        for model in (OperationBody, RecreateBody, BatchBody)
+    ),
+    *(
+        (model, "step", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME)
+        for model in (OperationBody, RecreateBody, BatchBody)
+    ),
+    (RecreateBody, "fromStep", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
+    (OperationBody, "generation", 1, 0, "a whole number from 1"),
+    (OperationBody, "generation", MAX_INTEGER, MAX_INTEGER + 1, "a whole number from 1"),
+    (TaskBody, "generation", 1, 0, "a whole number from 1"),
+    (TaskBody, "runId", "r" * 128, "r" * 129, "the id of a run"),
+    (ClaimBody, "stepType", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
+    (ClaimBody, "holder", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
+    (AcquireBody, "holder", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
+    (LeaseBody, "leaseId", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
+    (LeaseBody, "fencingToken", MAX_INTEGER, MAX_INTEGER + 1, "a whole number from 1"),
+    (CheckpointBody, "phase", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
+    (CheckpointBody, "iterationCount", 0, -1, "a whole number from 0"),
+    (
+        CompleteBody,
+        "output",
+        nested := json.loads("[" * 198 + "]" * 198),
+        [[[nested]]],
+        "a JSON value",
+    ),
+]
+REFUSED = object()
+#: Values that no field takes that is not of their very type.
+ODD = [True, 1.5, float("nan"), float("inf"), 10**4000, "\ud800", b"x", [], {}, [[]], {"a": {}}, -1]
+
+
+def models() -> list[type[BaseModel]]:
+    """Return all shapes of the API."""
+    found: set[type[BaseModel]] = set()
+    for module in pkgutil.iter_modules(api.__path__, f"{api.__name__}."):
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, type) and issubclass(value, BaseModel):
+                found.add(value)
+    return sorted(found - {BaseModel}, key=lambda model: model.__name__)
+
+
+def refusal(model: type[RequestModel], given: dict[str, Any]) -> InvalidRequestError:
+    with pytest.raises(InvalidRequestError) as refused:
+        model.read(given)
+    return refused.value
+
+
+def test_each_request_is_looked_at_here() -> None:
+    known = {model for model in models() if issubclass(model, RequestModel)}
+
+    assert known - {RequestModel} == set(RIGHT)
+
+
+@pytest.mark.parametrize(("model", "field", "fits", "too_much", "allowed"), LIMITS)
+def test_each_limit_is_refused_in_one_line(
+    model: type[RequestModel], field: str, fits: Any, too_much: Any, allowed: str
+) -> None:
+    model.read(RIGHT[model] | {field: fits})
+
+    error = refusal(model, RIGHT[model] | {field: too_much})
+
+    assert error.details["field"] == field
+    assert error.message.startswith(f"{field} is ")
+    assert allowed in error.details["allowed"]
+    assert len(error.message) < 500 or isinstance(too_much, int)
+    assert "\n" not in error.message
+
+
+@pytest.mark.parametrize("model", RIGHT)
+def test_a_field_takes_no_value_of_another_type(model: type[RequestModel]) -> None:
+    """Whatever is taken is as it was given: nothing is made of a text, a boolean or a fraction."""
+    booleans, empty = {"dryRun", "permanent", "deadLettered"}, {"labels", "filter"}
+    for name in names_of(model) - {"input", "output", "partialResults"}:
+        for value in ODD:
+            read = taken(model, name, value)
+            if read is not REFUSED:
+                assert read == value or (name in empty and not value), name
+                assert isinstance(value, bool) <= (name in booleans), name
+
+
+def taken(model: type[RequestModel], name: str, value: Any) -> Any:
+    """Return the value as it was read, or REFUSED."""
+    try:
+        return model.read(RIGHT[model] | {name: value}).to_json().get(name)
+    except InvalidRequestError:
+        return REFUSED
+
+
+def names_of(model: type[BaseModel]) -> set[str]:
+    return {field.alias or name for name, field in model.model_fields.items()}
+
+
+@pytest.mark.parametrize("model", RIGHT)
+def test_a_field_that_may_be_left_out_may_not_be_null(model: type[RequestModel]) -> None:
+    takes_null = {"idempotencyKey", "labels", "input", "output", "partialResults"}
+    for name in names_of(model) - RIGHT[model].keys():
+        if name in takes_null and (model, name) != (RecreateBody, "labels"):
+            model.read(RIGHT[model] | {name: None})
+        else:
+            error = refusal(model, RIGHT[model] | {name: None})
+            assert error.message.startswith(f"{name} is None; allowed: ")
+
+
+@pytest.mark.parametrize("model", RIGHT)
+def test_an_unknown_field_is_named_with_those_that_are_known(model: type[RequestModel]) -> None:
+    if model is TaskBody:  # a later version may put more into a task
+        model.read(RIGHT[model] | {"colour": "red"})
+        return
+
+    error = refusal(model, RIGHT[model] | {"colour": "red"})
+
+    assert (error.details["field"], error.details["value"]) == ("colour", "red")
+    assert error.details["allowed"] == "one of the fields " + ", ".join(
+        field.alias or name for name, field in model.model_fields.items()
+    )
+
+
+@pytest.mark.parametrize("model", RIGHT)
+def test_a_caller_names_fields_as_json_does(model: type[RequestModel]) -> None:
+    for name, field in model.model_fields.items():
+        if field.alias not in (None, name):
+            given = {**RIGHT[model], name: 1}
+            if model is TaskBody:
+                given.pop(field.alias)
+            assert refusal(model, given).details["field"] in (name, field.alias)
+
+
+def test_a_field_within_an_object_is_named_with_it() -> None:
+    within = refusal(RenewBody, LEASE | {"progress": {"fraction": 2}})
+    unknown = refusal(RenewBody, LEASE | {"progress": {"fraction": 1, "word": ""}})
+    none = refusal(BatchBody, RIGHT[BatchBody] | {"filter": {"label": None}})
+    missing = refusal(FailBody, LEASE | {"error": {}})
+    odd = refusal(FailBody, LEASE | {"error": "no"})
+
+    assert within.message == "progress.fraction is 2; allowed: a number from 0 to 1."
+    assert unknown.message == "progress.word is ''; allowed: one of the fields fraction, message."
+    assert none.message == "filter.label is None; allowed: a text that is not empty."
+    assert missing.message == "error.message is None; allowed: a text that is not empty."
+    assert odd.message == (
+        "error is 'no'; allowed: an object with the fields message, code, type, details."
+    )
+
+
+def test_a_missing_value_that_may_be_null_is_said_to_be_missing() -> None:
+    assert refusal(CompleteBody, LEASE).message == "output is 'missing'; allowed: a JSON value."
+
+
+@pytest.mark.parametrize("body", [{}, LEASE | {"error": {}}])
+def test_a_million_unknown_fields_are_not_listed(body: dict[str, Any]) -> None:
+    """A body may be 16 MiB large; to say the first of them is enough."""
+    many = {f"field{number}": 1 for number in range(200_000)}
+    given = {**LEASE, "error": many} if body else many
+
+    error = refusal(FailBody, given)
+
+    assert len(error.message) < 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [("01", True), ("1000", True), ("1_0", False), ("+1", False), (" 1", False), ("1.0", False)],
+)
+def test_a_number_of_a_query_is_digits_alone(text: str, allowed: bool) -> None:
+    if allowed:
+        assert RunsQuery.read({"limit": text}).limit == int(text)
+    else:
+        assert refusal(RunsQuery, {"limit": text}).details["value"] == text
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        OperationRequest(Operation.PAUSE, "ada"),
+        OperationRequest(Operation.RETRY, "ada", "corrected", generation=4, step="report"),
+        OperationRequest(Operation.RECREATE, "ada", from_step="report", labels={"a": "b"}),
+        OperationRequest(Operation.RECREATE, "ada", input=None),
+        OperationRequest(Operation.RECREATE, "ada", input={"n": 1}, labels={}),
+    ],
+)
+def test_an_operation_arrives_as_the_client_sent_it(request_: OperationRequest) -> None:
+    sent = body_of(request_)
+
+    arrived = type(sent).read(json.loads(json.dumps(sent.to_json())))
+
+    assert arrived.to_request(request_.operation, "ada") == request_
+    assert ("input" in sent.to_json()) == (request_.input is not AS_BEFORE)
+
+
+@pytest.mark.parametrize(
+    "wanted", [RunFilter(), RunFilter("ERROR", "p", False, "k:v"), RunFilter(dead_lettered=True)]
+)
+def test_a_filter_arrives_as_the_client_sent_it(wanted: RunFilter) -> None:
+    query = RunsQuery.read(RunsQuery.page_of(wanted, 7, "token").to_texts())
+    request = OperationRequest(Operation.RECREATE, "ada", "why", from_step="a", step="b")
+    sent = BatchBody.of(request, wanted, limit=MAX_PAGE, dry_run=True).to_json()
+    body = BatchBody.read(json.loads(json.dumps(sent)))
+
+    assert (query.to_filter(), query.limit, query.page_token) == (wanted, 7, "token")
+    assert (body.filter.to_filter(), body.to_request("ada")) == (wanted, request)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [StartRequest("p", None), StartRequest("p", {"n": 1}, "k", {"a": "b"}), StartRequest("", [])],
+)
+def test_a_start_arrives_as_the_client_sent_it(request_: StartRequest) -> None:
+    sent = json.loads(json.dumps(StartBody.of(request_).to_json()))
+
+    assert StartBody.read(sent).to_request() == request_
+
+
+def test_the_client_refuses_what_the_server_would() -> None:
+    with pytest.raises(InvalidRequestError, match="limit is 1001; allowed: a whole number"):
+        RunsQuery.page_of(RunFilter(), MAX_PAGE + 1, None)
+    with pytest.raises(InvalidRequestError, match="reason is 'xxx"):
+        body_of(OperationRequest(Operation.PAUSE, "ada", "x" * (MAX_REASON + 1)))
+
+
+@pytest.mark.parametrize("model", models())
+def test_each_shape_can_be_described(model: type[BaseModel]) -> None:
+    """As a specification needs it; a limit of a field stands in its schema."""
+    if model not in (RequestModel, RequestPart):
+        schema = TypeAdapter(model).json_schema(mode="serialization")
+        assert schema["type"] == "object"
+
+
+def test_a_limit_stands_in_the_schema_of_its_field() -> None:
+    limit = BatchBody.model_json_schema()["properties"]["limit"]
+    key = StartBody.model_json_schema()["properties"]["idempotencyKey"]
+
+    assert (limit["minimum"], limit["maximum"]) == (1, MAX_PAGE)
+    assert key["anyOf"][0] == {"type": "string", "minLength": 1, "maxLength": MAX_KEY}
