@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -19,17 +18,15 @@ from leasehold.adapters.factory import open_artifacts, open_documents, open_task
 from leasehold.adapters.in_process_tasks import InProcessTasks, UndeliveredTasks
 from leasehold.adapters.null_stores import AbsentArtifacts, AbsentDocuments
 from leasehold.domain.change import Change
-from leasehold.domain.dispatch import Rules, StepSettings
-from leasehold.domain.retry import Backoff
 from leasehold.errors import CatalogError, LeaseholdError, SettingError, StoreUnavailableError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
 from leasehold.ports.task_queue import PulledTaskQueue, TaskQueue
-from leasehold.registry.effective_settings import effective_settings
 from leasehold.registry.gates import NO_GATES
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
+from leasehold.registry.rules import rules_of
 from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.services.engine import Engine
 from leasehold.services.kept_values import load
@@ -194,51 +191,6 @@ def load_catalog(name: str) -> Catalog:
     if not isinstance(gates, Registry):
         raise CatalogError(catalog=name, problem="its GATES is no Registry")
     return Catalog(steps=tables["STEPS"], pipelines=tables["PIPELINES"], gates=gates)  # type: ignore[arg-type] # checked above
-
-
-def rules_of(
-    settings: Mapping[str, Any],
-    catalog: Catalog,
-    environ: Mapping[str, str],
-    warn: Callable[[str], object],
-) -> Rules:
-    """Return what transitions need to know, with the limits of steps read at each dispatch."""
-    ttl = timedelta(seconds=settings["PIPELINE_LEASE_TTL_S"])
-    heartbeat = settings["PIPELINE_HEARTBEAT_S"]
-    beat = None if heartbeat is None else timedelta(seconds=heartbeat)
-
-    told: set[str] = set()
-
-    def settings_for(step_type: str) -> StepSettings | None:
-        entry = catalog.steps.get(step_type)
-        if entry is None:
-            return None
-        settings_now = effective_settings(
-            entry,
-            environ,
-            max_retries=settings["PIPELINE_MAX_RETRIES"],
-            heartbeat=beat,
-            longest_heartbeat=ttl / 3,
-        )
-        for sentence in settings_now.refused:
-            if sentence not in told:
-                told.add(sentence)
-                warn(sentence)
-        return settings_now
-
-    return Rules(
-        settings_for=settings_for,
-        lease_ttl=ttl,
-        grace=timedelta(seconds=settings["PIPELINE_DISPATCH_GRACE_S"]),
-        max_interruptions=settings["PIPELINE_MAX_INTERRUPTIONS"],
-        stuck_timeout=timedelta(milliseconds=settings["PIPELINE_STUCK_TIMEOUT_MS"]),
-        recovery_window=timedelta(milliseconds=settings["PIPELINE_RECOVERY_WINDOW_MS"]),
-        backoff=Backoff(
-            minimum=timedelta(seconds=settings["PIPELINE_MIN_BACKOFF_S"]),
-            maximum=timedelta(seconds=settings["PIPELINE_MAX_BACKOFF_S"]),
-            doublings=settings["PIPELINE_MAX_DOUBLINGS"],
-        ),
-    )
 
 
 def _open_queue(

@@ -67,18 +67,34 @@ class LeasedAttempt(Protocol):
         ...
 
 
-class HeldAttempt(Protocol):
-    """An attempt that is held by this worker: its lease is renewed, and it is settled once."""
+class RunningAttempt(Protocol):
+    """An attempt as far as its result depends on it."""
 
     @property
     def manifest(self) -> Manifest:
-        """The run as this worker last wrote or read it."""
+        """The run as it was last written or read under the lease."""
         ...
 
     @property
     def fence(self) -> Fence:
         """What each write under the lease shows."""
         ...
+
+    def insist(self, call: Callable[[], T]) -> T:
+        """Return what `call` returns; a store that is away may be asked again meanwhile.
+
+        Raises:
+            StoreUnavailableError: it stayed away.
+        """
+        ...
+
+
+class HeldAttempt(RunningAttempt, Protocol):
+    """An attempt that is held by this worker: its lease is renewed, and it is settled once.
+
+    `insist` asks again while the lease is held: until the dispatch deadline, and not where the
+    attempt is to stop.
+    """
 
     @property
     def progress(self) -> Progress | None:
@@ -92,16 +108,6 @@ class HeldAttempt(Protocol):
 
     def wait_settled(self, seconds: float) -> bool:
         """Wait for the end of the attempt; return whether it came."""
-        ...
-
-    def insist(self, call: Callable[[], T]) -> T:
-        """Return what `call` returns; a store that is away is asked again while the lease is held.
-
-        It gives up at the dispatch deadline, and early where the attempt is to stop.
-
-        Raises:
-            StoreUnavailableError: the store was away for all that time.
-        """
         ...
 
     def fetch(self, call: Callable[[], T]) -> T:

@@ -6,10 +6,10 @@ opens one with each call (`manage_lease.py`), and a shutdown settles those that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
@@ -19,7 +19,6 @@ from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.manifest import (
     ErrorRecord,
     KeptValue,
-    Manifest,
     Progress,
     manifest_of,
     to_document,
@@ -35,8 +34,11 @@ from leasehold.errors import (
     VersionConflictError,
 )
 from leasehold.ports.documents import Committed
+from leasehold.ports.lease_keeper import RunningAttempt
 from leasehold.services.engine import Engine, KnownRun, commit
-from leasehold.services.kept_values import keep
+from leasehold.services.kept_values import inline, keep, put
+
+T = TypeVar("T")
 
 
 class Attempt:
@@ -46,20 +48,21 @@ class Attempt:
     the run meanwhile, it reads and decides again. Each call may raise StoreUnavailableError.
 
     Attributes:
+        manifest: the run as it was last written or read here.
         fence: what each write shows.
         ends_at: when the lease is over, unless it is renewed; in monotonic seconds.
     """
 
     def __init__(self, engine: Engine, known: KnownRun, fence: Fence) -> None:
+        self.manifest = known.manifest
         self.fence = fence
+        self.ends_at = _end_of_lease(known)
         self._engine = engine
         self._known = known
-        self.ends_at = _end_of_lease(known)
 
-    @property
-    def manifest(self) -> Manifest:
-        """The run as it was last written or read here."""
-        return self._known.manifest
+    def insist(self, call: Callable[[], T]) -> T:
+        """Return what `call` returns; whoever has no worker here is told of an outage at once."""
+        return call()
 
     def renew(self, progress: Progress | None = None, *, within: float | None = None) -> Change:
         """Let the lease run on, and note the progress; give up after `within` seconds.
@@ -150,7 +153,8 @@ class Attempt:
         except VersionConflictError:
             committed = commit(engine, run_id, transition, within=within)
         snapshot = committed.snapshot or known.snapshot
-        self._known = KnownRun(committed.answer.manifest, snapshot)
+        self.manifest = committed.answer.manifest
+        self._known = KnownRun(self.manifest, snapshot)
         took = engine.clock.monotonic() - sent_at
         self.ends_at = _end_of_lease(self._known) - took  # as if it was answered when it was sent
         return committed
@@ -164,17 +168,17 @@ def acquired_attempt(engine: Engine, acquired: Committed[Change]) -> Attempt:
     return Attempt(engine, KnownRun(run, snapshot), Fence(run.lease.lease_id, run.fencing_token))
 
 
-def ending_of(engine: Engine, run: Manifest, fence: Fence, result: Result) -> Transition:
+def ending_of(engine: Engine, attempt: RunningAttempt, result: Result) -> Transition:
     """Return the transition that ends an attempt with this result.
 
     Raises:
         StoreUnavailableError: the output could not be kept.
     """
-    facts: dict[str, Any] = {"rules": engine.rules, "fence": fence}
+    facts: dict[str, Any] = {"rules": engine.rules, "fence": attempt.fence}
     match result:
         case Finished(output, status) | Refused(output, status):
             try:
-                kept = _keep_output(engine, run, fence, output)
+                kept = _keep_output(engine, attempt, output)
             except TooLargeError as error:
                 return partial(lifecycle.fail, **facts, error=error_record(error), permanent=True)
             facts |= {"output": kept, "output_status": status}
@@ -194,18 +198,21 @@ def error_record(error: LeaseholdError) -> ErrorRecord:
     return ErrorRecord(type=type(error).__name__, code=error.code, message=error.message)
 
 
-def _keep_output(engine: Engine, run: Manifest, fence: Fence, output: str) -> KeptValue:
+def _keep_output(engine: Engine, attempt: RunningAttempt, output: str) -> KeptValue:
     """Keep the output of the current step under a name that no other attempt's output has.
 
     Raises:
         TooLargeError: no output may be as large; nothing was kept.
     """
+    run = attempt.manifest
+    if kept := inline(output, beside=run.text_bytes):
+        return kept
     step = run.current_step
     check_size(f"the output of step {step}", output, OUTPUT_BYTES)
     # names are shown to those who read the run, and the id of a lease is its holder's
-    mark = f"{digest(fence.lease_id)[:16]}-{digest(output)[:16]}"
+    mark = f"{digest(attempt.fence.lease_id)[:16]}-{digest(output)[:16]}"
     name = f"runs/{run.run_id}/values/{step}-{mark}.json"
-    return keep(engine.artifacts, output, name, beside=run.text_bytes)
+    return attempt.insist(partial(put, engine.artifacts, output, name))
 
 
 def _end_of_lease(known: KnownRun) -> float:

@@ -112,11 +112,10 @@ def _ending(engine: Engine, held: HeldAttempt) -> Transition:
     """
     try:
         result = _run_handler(engine, held)
-        result = through_gates(engine, held.manifest, result, insist=held.insist)
-        return held.insist(partial(ending_of, engine, held.manifest, held.fence, result))
+        return ending_of(engine, held, through_gates(engine, held, result))
     except StoreUnavailableError as error:
         deferred = Deferred(Termination.STORE_UNAVAILABLE, error.message)
-        return ending_of(engine, held.manifest, held.fence, deferred)
+        return ending_of(engine, held, deferred)
 
 
 def _run_handler(engine: Engine, held: HeldAttempt) -> Result:
@@ -126,8 +125,9 @@ def _run_handler(engine: Engine, held: HeldAttempt) -> Result:
         StoreUnavailableError: what it is given could not be loaded; it was not called.
     """
     manifest = held.manifest
+    load_given = partial(load, engine.artifacts, manifest.given)
     try:
-        given = held.fetch(partial(load, engine.artifacts, manifest.given))
+        given = load_given() if manifest.given.ref is None else held.fetch(load_given)
     except ArtifactNotFoundError as error:
         return Failed(error_record(error), permanent=True)
     step = engine.catalog.steps[manifest.current_step]

@@ -15,6 +15,17 @@ INLINE_BYTES: Final = 32 * 1024
 MANIFEST_BYTES: Final = 192 * 1024
 
 
+def inline(text: str, *, beside: int = 0) -> KeptValue | None:
+    """Return the value with its text, or None where a manifest has no room for it.
+
+    Args:
+        text: its JSON text.
+        beside: the bytes of the texts that the manifest holds already.
+    """
+    fits = len(text.encode()) <= min(INLINE_BYTES, MANIFEST_BYTES - beside)
+    return KeptValue(text=text) if fits else None
+
+
 def keep(artifacts: Artifacts, text: str, name: str, *, beside: int = 0) -> KeptValue:
     """Return the value as a manifest keeps it.
 
@@ -24,10 +35,14 @@ def keep(artifacts: Artifacts, text: str, name: str, *, beside: int = 0) -> Kept
         name: how the artifact is called then.
         beside: the bytes of the texts that the manifest holds already.
     """
-    data = text.encode()
-    if len(data) <= min(INLINE_BYTES, MANIFEST_BYTES - beside):
-        return KeptValue(text=text)
-    artifacts.put(name, data)
+    if kept := inline(text, beside=beside):
+        return kept
+    return put(artifacts, text, name)
+
+
+def put(artifacts: Artifacts, text: str, name: str) -> KeptValue:
+    """Store the text of a value as an artifact, and return the value as a manifest keeps it."""
+    artifacts.put(name, text.encode())
     return KeptValue(ref=name)
 
 

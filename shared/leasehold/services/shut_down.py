@@ -42,7 +42,7 @@ def _end(engine: Engine, held: HeldAttempt, over_at: float) -> None:
         return
     stopped = Stopped(Termination.INSTANCE_SHUTDOWN)
     try:
-        release = ending_of(engine, held.manifest, held.fence, stopped)
+        release = ending_of(engine, held, stopped)
         publish_owed(engine, held.settle(release).answer)
     except LeaseholdError as error:  # its alarm is the end of the lease: the sweep takes it up
         engine.log(f"the lease of run {held.manifest.run_id} is not released: {error}")
