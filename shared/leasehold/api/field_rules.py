@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from leasehold.domain.json_text import canonical
 from leasehold.domain.manifest import is_run_id
-from leasehold.ports.values import canonical
 from leasehold.services.limits import MAX_INTEGER, MAX_NAME
 
 #: The type of a refusal whose `problem` says more than the value would.

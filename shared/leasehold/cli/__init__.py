@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 
-from leasehold.adapters.log_lines import print_printable_logs
 from leasehold.cli.commands import program
 from leasehold.cli.exit_codes import exit_code_of
 from leasehold.cli.streams import check_arguments, flush_stderr, open_streams
+from leasehold.log_lines import print_printable_logs
 
 
 def main() -> None:

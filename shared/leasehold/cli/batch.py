@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import click
 
+from leasehold.bootstrap import delivers_tasks
 from leasehold.cli.bundle import bundle_to_change
-from leasehold.cli.delivery_hint import has_delivery, hint_for_runs
+from leasehold.cli.delivery_hint import hint_for_runs
 from leasehold.cli.http_client import RunsApi
 from leasehold.cli.invocation import actor, actor_header
 from leasehold.cli.options import (
@@ -75,7 +76,7 @@ def batch(
     else:
         with bundle_to_change() as bundle:
             done = service.batch(bundle.engine, request, wanted, limit=limit, dry_run=dry_run)
-        is_left = request.operation in _MOVING and not has_delivery(bundle.engine)
+        is_left = request.operation in _MOVING and not delivers_tasks(bundle.engine)
     if as_json:
         refused = [{"runId": run_id, "code": code} for run_id, code in done.refused]
         print_json({"matched": done.matched, "changed": done.changed, "refused": refused})

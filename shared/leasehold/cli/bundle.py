@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
 from typing import Final
 
-from leasehold.adapters.clock import SystemClock
-from leasehold.adapters.in_process_tasks import TasksElsewhere
 from leasehold.bootstrap import Bundle, boot, store_exists
 from leasehold.cli.stderr import warn
-from leasehold.ports.task_queue import TaskQueue
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
-from leasehold.registry.settings import read_settings
 
 _NO_CATALOG: Final = Catalog(steps=Registry("dispatch", []), pipelines=Registry("pipelines", []))
 
@@ -38,10 +33,11 @@ def bundle_to_change() -> Iterator[Bundle]:
     This process runs nothing: a queue within it is another process's. What handlers print that
     are imported meanwhile goes to stderr: print the answer when the bundle is closed.
     """
-    is_ours = read_settings(os.environ)["LEASEHOLD_TASKS"] == "in-process"
-    tasks = TasksElsewhere(SystemClock()) if is_ours else None
     absent = not store_exists()
-    with open_bundle(absent=absent, tasks=tasks) as bundle, contextlib.redirect_stdout(sys.stderr):
+    with (
+        open_bundle(absent=absent, delivers=False) as bundle,
+        contextlib.redirect_stdout(sys.stderr),
+    ):
         yield bundle
 
 
@@ -50,7 +46,7 @@ def open_bundle(
     *,
     absent: bool = False,
     catalog: Catalog | None = None,
-    tasks: TaskQueue | None = None,
+    delivers: bool = True,
     warns: bool = True,
 ) -> Iterator[Bundle]:
     """Open the bundle that the environment describes, and close it in the end.
@@ -58,13 +54,13 @@ def open_bundle(
     Args:
         absent: on stores that hold nothing and keep nothing.
         catalog: in place of LEASEHOLD_CATALOG.
-        tasks: in place of LEASEHOLD_TASKS.
+        delivers: False: a queue within this process is another one's, and delivers nothing here.
         warns: print which thresholds do not hold. What is refused of a step's limits, commands
             print themselves.
     """
     refused: list[str] = []
     with contextlib.redirect_stdout(sys.stderr):
-        bundle = boot(absent=absent, catalog=catalog, tasks=tasks, warn=refused.append)
+        bundle = boot(absent=absent, catalog=catalog, delivers=delivers, warn=refused.append)
     for line in refused if warns else ():
         warn(line)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.bootstrap import delivers_tasks
 from leasehold.cli.invocation import command_line, start_command
 from leasehold.cli.stderr import note
 from leasehold.domain.change import owed_tasks
@@ -13,14 +13,9 @@ from leasehold.services.engine import Engine
 from leasehold.services.start_run import StartRequest
 
 
-def has_delivery(engine: Engine) -> bool:
-    """Return whether tasks that this process creates reach a worker."""
-    return not isinstance(engine.tasks, InProcessTasks)
-
-
 def hint_for_run(engine: Engine, run: Manifest) -> None:
     """Print that the run waits for a worker, if it does and none will come by itself."""
-    if owed_tasks(run) and not has_delivery(engine):
+    if owed_tasks(run) and not delivers_tasks(engine):
         line = "It waits for a worker. Unless a server of this store runs it, do so with:"
         note(line, command_to_run(run))
 

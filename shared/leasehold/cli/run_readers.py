@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Final, Protocol, TypeVar
 from urllib.parse import urlencode
 
-from leasehold.adapters.clock import SystemClock
 from leasehold.api.batch import BatchBody, BatchResponse
 from leasehold.api.operations import ACTOR_HEADER, body_of
 from leasehold.api.runs import RunsQuery, RunsResponse, StartBody, TraceResponse
+from leasehold.bootstrap import system_clock
 from leasehold.cli.bundle import bundle_to_read
 from leasehold.cli.http_client import RunsApi, path_of
 from leasehold.domain.manifest import Manifest, manifest_of
@@ -145,7 +145,7 @@ class ServerSource:
 
     def now(self) -> datetime:
         """Return the time here; a server tells none."""
-        return SystemClock().now()
+        return system_clock().now()
 
 
 def _named(actor: str) -> dict[str, str]:

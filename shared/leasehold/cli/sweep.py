@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from leasehold.bootstrap import delivers_tasks
 from leasehold.cli.bundle import bundle_to_change
-from leasehold.cli.delivery_hint import has_delivery, hint_for_runs
+from leasehold.cli.delivery_hint import hint_for_runs
 from leasehold.cli.options import json_option
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_facts, print_json
@@ -42,5 +43,5 @@ def sweep(*, as_json: bool) -> None:
     )
     if done.more:
         note("more runs are due: sweep again")
-    if done.recovered + done.redispatched + done.still_queued and not has_delivery(bundle.engine):
+    if done.recovered + done.redispatched + done.still_queued and not delivers_tasks(bundle.engine):
         hint_for_runs()

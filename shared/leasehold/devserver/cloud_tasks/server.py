@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from leasehold.adapters.clock import SystemClock
+from leasehold.bootstrap import system_clock
 from leasehold.devserver.cloud_tasks.dispatcher import Dispatcher
 from leasehold.devserver.cloud_tasks.faults import Faults, FiredFault
 from leasehold.devserver.cloud_tasks.http_client import AllowedHosts, HttpClient
@@ -55,7 +55,7 @@ class CloudTasksDouble:
         clock: Clock | None = None,
         targets: Iterable[str] = (),
     ) -> None:
-        clock = clock or SystemClock()
+        clock = clock or system_clock()
         self._queues = Queues(clock, defaults or QueueSettings(), strict=strict)
         self._client = HttpClient(connections=threads)
         self._dispatcher = Dispatcher(self._queues, self._client.deliver, threads)
