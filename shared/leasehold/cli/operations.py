@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from leasehold.cli.bundle import bundle_to_change
+from leasehold.cli.commands import COMMANDS
 from leasehold.cli.delivery_hint import hint_for_run
 from leasehold.cli.http_client import RunsApi, path_of
 from leasehold.cli.invocation import actor, actor_header, command_line
@@ -30,18 +31,17 @@ from leasehold.presentation.run_state import state_line
 from leasehold.services import operate as service
 
 
-def _operation(operation: Operation, summary: str, example: str) -> click.Command:
+def _operation(operation: Operation, example: str) -> click.Command:
     """Return the command of an operation that takes nothing of its own.
 
     Args:
         operation: what it does.
-        summary: the same as a sentence.
         example: a reason to do it.
     """
     name = operation.value
     line = f"leasehold {name} r-0123456789abcdef --reason '{example}'"
 
-    @click.command(name, help=f"{summary}\n\n\b\nExample:\n  {line}", short_help=summary)
+    @click.command(name, help=f"{COMMANDS[name].summary}\n\n\b\nExample:\n  {line}")
     @run_argument
     @generation_option
     @step_option
@@ -55,29 +55,11 @@ def _operation(operation: Operation, summary: str, example: str) -> click.Comman
     return command
 
 
-pause = _operation(
-    Operation.PAUSE,
-    "Let RUN go no further: a running attempt may end, nothing more is dispatched.",
-    "the provider is down",
-)
-resume = _operation(
-    Operation.RESUME, "Let RUN go on after a pause, at once.", "the provider is back"
-)
-cancel = _operation(
-    Operation.CANCEL,
-    "End RUN for good; a running attempt is stopped, and its output discarded.",
-    "wrong folder",
-)
-retry = _operation(
-    Operation.RETRY,
-    "Run the step of RUN again at once, after an error or a gate.",
-    "the prompt is corrected",
-)
-approve = _operation(
-    Operation.APPROVE,
-    "Hand off the output of RUN that a gate or an approval holds back.",
-    "looked at it",
-)
+pause = _operation(Operation.PAUSE, "the provider is down")
+resume = _operation(Operation.RESUME, "the provider is back")
+cancel = _operation(Operation.CANCEL, "wrong folder")
+retry = _operation(Operation.RETRY, "the prompt is corrected")
+approve = _operation(Operation.APPROVE, "looked at it")
 
 
 @click.command()

@@ -1,0 +1,44 @@
+"""What happened to a run, in one line an event."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from leasehold.domain.trace import TraceEvent
+from leasehold.presentation.event_line import event_name, event_reason, event_sentence
+
+NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+def event(type_: str, **facts: Any) -> TraceEvent:
+    return TraceEvent.model_validate({"type": type_, "at": NOON, "step": "draft"} | facts)
+
+
+def test_who_watches_a_run_reads_what_happened_and_why() -> None:
+    failed = event("step_error", attempt=2, reason="AgentClientError", detail="busy")
+
+    assert event_sentence(failed) == "step draft failed, attempt 2: AgentClientError: busy"
+    assert event_sentence(event("run_completed")) == "run completed"
+
+
+def test_an_event_that_is_part_of_another_is_not_announced() -> None:
+    assert event_sentence(event("step_handed_off")) is None
+
+
+def test_the_end_of_a_run_that_was_given_up_stands_out() -> None:
+    given_up = event_name(event("step_dead_lettered"))
+
+    assert (given_up.text, given_up.on_screen, given_up.style) == (
+        "step_dead_lettered",
+        "💀 step_dead_lettered",
+        "bold red",
+    )
+    assert event_name(event("run_paused")) == ("run_paused", "", None)
+
+
+def test_what_a_person_did_is_shown_with_the_person_and_the_new_run() -> None:
+    made = event("run_recreated", actor="ada@vm", reason="fixed", recreatedAs="r-2")
+
+    assert event_reason(made) == "by ada@vm: fixed: as r-2"
+    assert event_reason(event("step_started")) == ""
