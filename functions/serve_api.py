@@ -1,9 +1,9 @@
 """Cloud Function serve-api: the runs API.
 
 Called by: people and programs.
-Routes:    POST /runs · GET /runs · GET /runs/{id} · GET /runs/{id}/trace ·
-           POST /runs/{id}:pause :resume :cancel :retry :approve :recreate · POST /runs:batch ·
-           GET /registry · GET /health.
+Routes:    leasehold.web.serve_api.ROUTES: /runs, each run and its operations, /runs:batch,
+           /registry, /health.
+Shapes:    leasehold.api.
 Answers:   2xx, or {"error": {"code", "message", "details"}} with 400, 404, 405, 409, 413, 503.
 Settings:  docs/settings.md.
 Story:     leasehold.services: start_run, read_runs, operate, batch.

@@ -14,13 +14,14 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.bootstrap import Bundle, boot, load_catalog
-from leasehold.domain.document import Write
+from leasehold.domain.document import Ref, Write
 from leasehold.domain.manifest import run_ref
 from leasehold.errors import InvalidRequestError
-from leasehold.ports.documents import Documents
+from leasehold.ports.documents import Documents, Query
 from leasehold.services.adopt_runs import live_runs
 from leasehold.services.audit import audit
-from leasehold.services.read_runs import RunFilter, list_runs
+from leasehold.services.paging import pages
+from leasehold.services.read_runs import RunFilter, list_runs, matching_runs, read_timeline
 from leasehold.services.start_run import StartRequest, start_run
 
 ODD: dict[str, Any] = {
@@ -91,6 +92,39 @@ def test_odd_times_of_creation_hide_no_other_run(bundle: Bundle, label: str, lim
     assert token is None, "the pages do not end"
     assert len(found) == len(set(found))
     assert [run_id for run_id in found if run_id in even] == even[::-1]
+
+
+@pytest.mark.parametrize(
+    ("limit", "sizes"), [(1, [1, 1, 1, 1, 0]), (2, [2, 2, 0]), (3, [3, 1]), (4, [4, 0]), (5, [4])]
+)
+def test_pages_have_each_document_once_and_end(
+    documents: Documents, unique: str, limit: int, sizes: list[int]
+) -> None:
+    collection = f"runs/r-{unique}/trace"
+    for number in range(4):
+        documents.transact(Ref(collection, f"{number}"), lambda *_: Write(None, {"type": "x"}))
+
+    read = list(pages(documents, Query(collection, limit=limit)))
+
+    assert [len(page) for page in read] == sizes
+    assert [found.ref.id for page in read for found in page] == ["0", "1", "2", "3"]
+
+
+def test_all_runs_of_a_filter_are_read_page_by_page(
+    bundle: Bundle, label: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of them share the value that the list is ordered by."""
+    monkeypatch.setattr("leasehold.services.read_runs.SCAN_PAGE", 1)
+    run_ids = [start(bundle, label) for _ in range(4)]
+    for run_id in run_ids[:2]:
+        spoil(bundle, run_id, createdAt=datetime(2020, 1, 1, tzinfo=UTC))
+
+    found = [run.run_id for run in matching_runs(bundle.engine, RunFilter(label=label))]
+    events = read_timeline(bundle.engine, run_ids[3])
+
+    assert found[:2] == [run_ids[3], run_ids[2]]
+    assert found[2:] == sorted(run_ids[:2], reverse=True)
+    assert [event.type for event in events] == ["run_started"]
 
 
 def token_of(*parts: Any) -> str:

@@ -43,10 +43,10 @@ class BatchBody(RequestModel):
         )
 
     def to_request(self, actor: str) -> OperationRequest:
-        """Return what the service is asked for.
+        """Return the request as the service takes it.
 
         Raises:
-            InvalidRequestError: the action begins nothing anew, and so nowhere.
+            InvalidRequestError: `fromStep` is for recreate alone.
         """
         if self.from_step is not None and self.action is not Operation.RECREATE:
             allowed = "none, but for the action recreate"

@@ -26,7 +26,7 @@ class OperationBody(RequestModel):
     step: Annotated[str, rules.printable()] | None = None
 
     def to_request(self, operation: Operation, actor: str) -> OperationRequest:
-        """Return what the service is asked for."""
+        """Return the request as the service takes it."""
         return OperationRequest(
             operation, actor, self.reason, generation=self.generation, step=self.step
         )
@@ -40,7 +40,7 @@ class RecreateBody(OperationBody):
     labels: Annotated[Mapping[str, str], rules.labels()] | None = None
 
     def to_request(self, operation: Operation, actor: str) -> OperationRequest:
-        """Return what the service is asked for; what is left out is as in the old run."""
+        """Return the request as the service takes it; what is left out is as in the old run."""
         return OperationRequest(
             operation,
             actor,

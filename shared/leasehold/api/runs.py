@@ -41,7 +41,7 @@ class StartBody(RequestModel):
         )
 
     def to_request(self) -> StartRequest:
-        """Return what the service is asked for."""
+        """Return the request as the service takes it."""
         return StartRequest(self.pipeline, self.input, self.idempotency_key, self.labels)
 
 
@@ -64,7 +64,7 @@ class FilterPart(RequestPart):
         )
 
     def to_filter(self) -> RunFilter:
-        """Return what the service is asked for."""
+        """Return the filter as the service takes it."""
         status = None if self.status is None else self.status.value
         return RunFilter(status, self.pipeline, self.dead_lettered, self.label)
 

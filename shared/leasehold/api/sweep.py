@@ -1,4 +1,4 @@
-"""What `sweep_dead_letters` answers: counts of what it found and did."""
+"""The answer of `sweep_dead_letters`: counts of the runs that a sweep looked at."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from leasehold.api.response_model import ResponseModel
 
 
 class SweepResponse(ResponseModel):
-    """Runs, by what became of them; `services.sweep_result.SweepResult` says what each count is."""
+    """Counts; `services.sweep_result.SweepResult` says what each of them is."""
 
     dead_lettered: int
     by_reason: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""The task of `execute_step`: a hint that a run may be worked on, and what became of it."""
+"""The task of `execute_step`: a hint that a run has an attempt to make, and its outcome."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pydantic import ConfigDict
 from leasehold.api import field_rules as rules
 from leasehold.api.request_model import RequestModel
 from leasehold.api.response_model import ResponseModel
-from leasehold.domain.status import Outcome
 
 
 class TaskBody(RequestModel):
@@ -22,7 +21,7 @@ class TaskBody(RequestModel):
 
 
 class OutcomeResponse(ResponseModel):
-    """What a call came to; of a task that is rejected, `reason` says why."""
+    """The outcome of a call, in a word; of a task that is rejected, `reason` says why."""
 
-    outcome: Outcome
+    outcome: str
     reason: str | None = None

@@ -1,4 +1,4 @@
-"""Calls of a server's runs API, and what is made of its answers."""
+"""HTTP calls of a server's runs API."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from leasehold.errors import InvalidRequestError, ServerRefusedError, ServerUnre
 _TIMEOUT_S: Final = 30.0
 _NOT_NOW: Final = 503
 
-#: Whoever is at the address may send what they like: no answer of ours is longer.
+#: Whoever is at the address may send anything; no answer of the runs API is longer.
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _LONGEST_MESSAGE: Final = 1000
 
-#: What an answer that is none, or an address that is none, comes to in the standard library.
+#: What the standard library raises for an answer, or an address, that is not one.
 _NO_ANSWER: Final = (OSError, ValueError, RecursionError, http.client.HTTPException)
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter, list_runs, read_run, read_timeline
 from leasehold.services.start_run import StartRequest
 
-#: How long a server that does not answer is waited for by who waits for a run.
+#: How long somebody who waits for a run bears with a server that does not answer.
 PATIENCE_S: Final = 20.0
 _LOOK_AGAIN_S: Final = 0.2
 #: A thousand runs, each with a commit of its own.
@@ -144,7 +144,7 @@ class ServerSource:
         return self._api.read(RunsResponse.model_validate, answer)
 
     def now(self) -> datetime:
-        """Return the time here; a server tells none."""
+        """Return the time of this machine; the API has none."""
         return system_clock().now()
 
 
@@ -154,7 +154,7 @@ def _named(actor: str) -> dict[str, str]:
 
 
 def retry_unreachable(look: Callable[[], T]) -> Callable[[], T]:
-    """Return the look, which bears a server that is away for a moment, as while it restarts."""
+    """Return `look`, repeated while the server is unreachable for a moment, as in a restart."""
 
     def again() -> T:
         give_up = time.monotonic() + PATIENCE_S

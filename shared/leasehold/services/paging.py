@@ -30,7 +30,7 @@ Place = tuple[Any, str]
 
 
 def pages(documents: Documents, query: Query) -> Iterator[Sequence[Snapshot]]:
-    """Yield all that a query finds, a page of `query.limit` after another, each read when asked.
+    """Yield all that a query finds, in pages of `query.limit`, each read when it is due.
 
     Raises:
         StoreUnavailableError: the store did not answer. Retryable.
@@ -70,7 +70,7 @@ def place_of(token: str, mark: str) -> Place:
     """Return the place that a token stands for.
 
     Raises:
-        InvalidRequestError: it is none of ours, or of another query.
+        InvalidRequestError: it is not a token of this query.
     """
     try:
         text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
@@ -92,7 +92,7 @@ def _moment(text: str) -> datetime:
 
 
 def _fits(value: Any) -> bool:
-    """Return whether a store can be asked for what stands behind the value."""
+    """Return whether a store can compare the value with its own."""
     match value:
         case list():
             return all(map(_fits, value))

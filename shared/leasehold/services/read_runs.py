@@ -1,4 +1,4 @@
-"""What can be asked about runs; nothing here writes."""
+"""Reading runs: one, a page, all that match, and the timeline of one; nothing here writes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def list_runs(
         page_token: of an earlier page of the same filter; None: the first page.
 
     Raises:
-        InvalidRequestError: the page token is none of ours.
+        InvalidRequestError: the page token is not one of this filter.
     """
     mark = _mark_of(wanted)
     after = None if page_token is None else place_of(page_token, mark)

@@ -21,7 +21,7 @@ from leasehold.services.shut_down import shut_down
 from leasehold.worker.holder import HOLDER
 from leasehold.worker.shutdown import ENDING, ShutdownCoordinator
 
-#: Of this process; heard from the moment that a function is imported, before its server starts.
+#: Of this process; it listens for signals from the import of a function on.
 SHUTDOWN: Final = ShutdownCoordinator()
 
 

@@ -1,4 +1,4 @@
-"""What `execute_step` answers: a task in, the outcome of one attempt out."""
+"""The function execute_step: a task in, the outcome of one attempt out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def answer_task(provider: EngineProvider, request: flask.Request) -> flask.Respo
     """Run the attempt that the task names.
 
     2xx ends the task: what was decided is committed and what it owes is enqueued. Anything else
-    has Cloud Tasks come again; never 429 or 503, which would throttle the whole queue.
+    makes Cloud Tasks deliver it again; never 429 or 503, which would throttle the whole queue.
     """
     if request.method != "POST":
         return refuse_method("execute_step", "POST")
@@ -45,17 +45,17 @@ def answer_task(provider: EngineProvider, request: flask.Request) -> flask.Respo
     if outcome is Outcome.REJECTED:
         facts = {"run_id": hint.run_id, "generation": hint.generation}
         return _rejected(request, InvalidRequestError(field="task", value=facts, allowed=_KNOWN))
-    return respond(OutcomeResponse(outcome=outcome), exclude_none=True)
+    return respond(OutcomeResponse(outcome=outcome.value), exclude_none=True)
 
 
 _KNOWN: Final = "a run that is there, and a generation it has had"
 
 
 def _rejected(request: flask.Request, error: LeaseholdError) -> flask.Response:
-    """Cloud Tasks would bring a malformed task again and again; anybody else is told."""
+    """Answer 2xx to Cloud Tasks, which would deliver a malformed task for ever; else 4xx."""
     _LOG.warning("task rejected: %s", error)
     if "X-CloudTasks-QueueName" in request.headers:
-        return respond(OutcomeResponse(outcome=Outcome.REJECTED, reason=error.message))
+        return respond(OutcomeResponse(outcome=Outcome.REJECTED.value, reason=error.message))
     refused = refuse_for(error)
     refused.status_code = 413 if error.code == "too_large" else 400
     return refused

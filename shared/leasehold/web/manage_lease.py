@@ -1,4 +1,4 @@
-"""What `manage_lease` answers: a table of calls, each a few lines over a service."""
+"""The function manage_lease: a table of routes, each a few lines over a service."""
 
 from __future__ import annotations
 
@@ -179,4 +179,4 @@ def _lease(change: Change) -> Lease:
 
 
 def _outcome(change: Change) -> flask.Response:
-    return respond(OutcomeResponse(outcome=change.outcome), exclude_none=True)
+    return respond(OutcomeResponse(outcome=change.outcome.value), exclude_none=True)

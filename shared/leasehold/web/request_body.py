@@ -1,4 +1,4 @@
-"""The body of a request: read within bounds, and never left half read."""
+"""The body of a request: read within its limit, and never left half read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leasehold.errors import InvalidRequestError, TooLargeError
 #: A body larger than this is refused unread: an input of 1 MiB, and what stands around it.
 BODY_BYTES: Final = 1024 * 1024 + 64 * 1024
 
-#: What is not wanted is read in blocks of this size, so that a body of any size takes no memory.
+#: Blocks in which a body is read, and the rest of it dropped: one of any size takes no memory.
 _BLOCK_BYTES: Final = 64 * 1024
 
 AnyRequest = TypeVar("AnyRequest", bound=Request)
@@ -44,7 +44,7 @@ def json_body(request: Request, limit: int = BODY_BYTES) -> Mapping[str, Any]:
 def drops_rest(
     answer: Callable[[Opened, AnyRequest], Answered],
 ) -> Callable[[Opened, AnyRequest], Answered]:
-    """Have the rest of the body dropped after `answer`, whatever it read of it.
+    """Decorate `answer` so that what it left unread of the body is dropped after it.
 
     The framework would read the rest whole; and a client that still sends while the connection is
     closed does not get its answer.

@@ -1,4 +1,4 @@
-"""What `serve_api` answers: a table of routes, each a few lines over a service."""
+"""The function serve_api: a table of routes, each a few lines over a service."""
 
 from __future__ import annotations
 

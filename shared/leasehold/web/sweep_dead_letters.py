@@ -1,4 +1,4 @@
-"""What `sweep_dead_letters` answers: how many runs it found and what it did about them."""
+"""The function sweep_dead_letters: one sweep, and the counts of what it did."""
 
 from __future__ import annotations
 
