@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from leasehold.domain.status import RunStatus
+from leasehold.services.limits import MAX_PAGE
 from leasehold.services.read_runs import RunFilter
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -133,13 +134,13 @@ def labels_option(help: str) -> Callable[[F], F]:  # noqa: A002 - click's word
     )
 
 
-def limit_option(*, most: int, default: int | None = None) -> Callable[[F], F]:
+def limit_option(*, default: int | None = None) -> Callable[[F], F]:
     """Return the option of how many runs at most; it must be given where it has no default."""
     given: dict[str, Any] = {"required": True}  # a default of None would count as given
     if default is not None:
         given = {"default": default, "show_default": True}
     return click.option(
-        "--limit", type=click.IntRange(1, most), metavar="N", help="How many at most.", **given
+        "--limit", type=click.IntRange(1, MAX_PAGE), metavar="N", help="How many at most.", **given
     )
 
 

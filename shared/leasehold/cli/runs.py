@@ -14,15 +14,15 @@ from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.domain.summary import Summary
 from leasehold.presentation.formatting import StyledText, ago, stamp
 from leasehold.presentation.run_state import state_and_reason
+from leasehold.services.limits import DEFAULT_PAGE
 from leasehold.services.read_runs import RunFilter
 
-_MAX_LIMIT: Final = 1000
 _COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "DONE", "CREATED", "GENERATION")
 
 
 @click.command()
 @filter_options
-@limit_option(most=_MAX_LIMIT, default=50)
+@limit_option(default=DEFAULT_PAGE)
 @click.option("--page-token", metavar="TOKEN", help="Continue behind an earlier answer.")
 @url_option
 @json_option
