@@ -51,7 +51,7 @@ Body = Mapping[str, Any]
 
 @drops_rest
 def answer_lease(provider: EngineProvider, request: flask.Request) -> flask.Response:
-    """Answer a call of a worker that runs elsewhere."""
+    """Answer a call of a remote worker."""
     asked = _ANSWERS.get(request.path)
     if asked is None:
         known = ", ".join(_ANSWERS)
@@ -113,7 +113,7 @@ def fail(engine: Engine, body: Body) -> flask.Response:
 
 
 def release(engine: Engine, body: Body) -> flask.Response:
-    """`POST /leases:release`: the lease is given back, for another worker to go on."""
+    """`POST /leases:release`: the lease is released, for another worker to go on."""
     return _outcome(release_step(engine, _shown(body)))
 
 
