@@ -69,7 +69,7 @@ def steps_a_second_together(folder: Path, runs: int, at_once: int) -> tuple[floa
     slots, done = threading.Semaphore(at_once), threading.Semaphore(0)
     with _engine(folder, workers=at_once) as engine:
         size = _warmed_up(engine)
-        engine.on_rest(lambda _: _release(slots, done))
+        engine.on_idle(lambda _: _release(slots, done))
         started = time.perf_counter()
         for number in range(runs):
             slots.acquire()
@@ -86,7 +86,7 @@ def step_milliseconds(folder: Path, runs: int) -> float:
     took = []
     with _engine(folder, workers=1) as engine:
         _warmed_up(engine)
-        engine.on_rest(lambda _: done.release())
+        engine.on_idle(lambda _: done.release())
         for number in range(runs):
             began = time.perf_counter()
             engine.start("no-op", {"number": number})

@@ -204,7 +204,7 @@ def _open_queue(
 def _open_stores(
     settings: Mapping[str, Any], clock: Clock, documents: Documents | None
 ) -> tuple[Documents, Artifacts]:
-    """Open both stores, or say which setting leads nowhere; then nothing was made."""
+    """Open both stores, or raise which setting leads nowhere; then nothing was made."""
     name = "LEASEHOLD_ARTIFACTS"  # first: to open them makes nothing
     try:
         artifacts = open_artifacts(settings[name], clock)

@@ -68,8 +68,8 @@ class InProcessEngine:
         environ: the settings; None: those of the process.
         clock: in place of the machine's.
         workers: how many steps run at once.
-        warn: told once of each override that is refused; None: the log is.
-        report: told of dead letters and refused outputs, as facts; the log, unless said.
+        warn: given each override that is refused, once; None: the log.
+        report: given dead letters and refused outputs, as facts; the log by default.
     """
 
     def __init__(
@@ -144,14 +144,14 @@ class InProcessEngine:
     def run(self, pipeline: str, input: Any = None) -> Manifest:  # noqa: A002 - as above
         """Start a run and run it in this thread; return it as its attempts here left it.
 
-        It is at rest then, unless it waits for a retry or for another worker.
+        It is idle then, unless it waits for a retry or for another worker.
 
         Raises:
             KeyboardInterrupt: Ctrl-C came while a handler ran; its attempt was released, and the
                 run can go on.
         """
         begun = begin(self.engine, StartRequest(pipeline, input), eager=True)
-        with self._telling_interrupts():
+        with self._raising_interrupts():
             return run_steps(self.engine, begun).manifest
 
     def adopt(self, run_id: str) -> None:
@@ -181,40 +181,40 @@ class InProcessEngine:
         ran = 0
         self._look()
         while task := self._queue.take_due():
-            with self._telling_interrupts():
+            with self._raising_interrupts():
                 execute_step(self.engine, Hint(task.run_id, task.generation))
             ran += 1
         return ran
 
-    def on_rest(self, tell: Callable[[Manifest], object]) -> Callable[[], None]:
-        """Have each run that comes to rest told to `tell`; return what ends it.
+    def on_idle(self, listener: Callable[[Manifest], object]) -> Callable[[], None]:
+        """Have `listener` called with each run that becomes idle; return what ends that.
 
-        At rest is a run that nothing moves any more: ended, blocked or paused.
+        Idle is a run that nothing moves any more: it is terminal, blocked or paused.
         """
-        self._listeners.append(tell)
-        return partial(self._listeners.remove, tell)
+        self._listeners.append(listener)
+        return partial(self._listeners.remove, listener)
 
     def wait(self, run_id: str, timeout: float | None = None) -> Manifest:
-        """Wait until the run is at rest.
+        """Wait until the run is idle.
 
         Raises:
             TimeoutError: it still moves after `timeout` seconds.
         """
-        rested = threading.Event()
-        forget = self.on_rest(_setting(rested, run_id))
+        idle = threading.Event()
+        forget = self.on_idle(_setting(idle, run_id))
         try:
             end = math.inf if timeout is None else time.monotonic() + timeout
             while (run := self.show(run_id)).alarm_at is not None:
                 left = end - time.monotonic()
                 if left <= 0:
                     raise TimeoutError(f"run {run_id} still moves after {timeout} s")
-                rested.wait(min(left, TICK_S))  # another process may bring it to rest
+                idle.wait(min(left, TICK_S))  # another process may make it so
         finally:
             forget()
         return run
 
     def show(self, run_id: str) -> Manifest:
-        """Return the manifest, with what running handlers said of their progress since."""
+        """Return the manifest, with the progress that running handlers made since."""
         manifest = get_run(self.engine, run_id)
         for held in self.held_runs():
             if held.manifest.run_id == run_id and held.progress is not None:
@@ -257,7 +257,7 @@ class InProcessEngine:
         self.close()
 
     @contextlib.contextmanager
-    def _telling_interrupts(self) -> Iterator[None]:
+    def _raising_interrupts(self) -> Iterator[None]:
         """Raise in the end what interrupted a handler inside, whose attempt is released then."""
         try:
             yield
@@ -310,8 +310,8 @@ class InProcessEngine:
         if change.manifest.is_terminal:
             self._mine.discard(change.manifest.run_id)
         if change.manifest.alarm_at is None:
-            for tell in tuple(self._listeners):
-                tell(change.manifest)
+            for listener in tuple(self._listeners):
+                listener(change.manifest)
 
 
 class _OwedTasks:
@@ -339,10 +339,10 @@ def _is_gone(holder: str) -> bool:
 
 
 def _setting(event: threading.Event, run_id: str) -> Callable[[Manifest], None]:
-    """Return a listener that sets the event when that run comes to rest."""
+    """Return a listener that sets the event when that run becomes idle."""
 
-    def tell(manifest: Manifest) -> None:
+    def listener(manifest: Manifest) -> None:
         if manifest.run_id == run_id:
             event.set()
 
-    return tell
+    return listener

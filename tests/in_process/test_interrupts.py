@@ -42,12 +42,12 @@ def test_an_interrupt_reaches_whoever_runs_what_is_due(
 def test_an_interrupt_reaches_whoever_runs_a_run_in_their_thread(
     engine: InProcessEngine, pipeline: str
 ) -> None:
-    rested: list[Manifest] = []
-    engine.on_rest(rested.append)
+    idle: list[Manifest] = []
+    engine.on_idle(idle.append)
 
     with pytest.raises(KeyboardInterrupt):
         engine.run(pipeline, {"n": 1})
 
-    assert rested == []
+    assert idle == []
     assert engine.run_until_idle() == 1
-    assert [(run.status, run.attempts.interrupted) for run in rested] == [("COMPLETED", 1)]
+    assert [(run.status, run.attempts.interrupted) for run in idle] == [("COMPLETED", 1)]

@@ -67,7 +67,7 @@ def expire_if_gone(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool
 def adopt_all(engine: Engine, *, is_gone: Callable[[str], bool]) -> set[str]:
     """Take up every live run of the store, as after a restart; return their ids.
 
-    One that cannot be taken up is told of, and left to the sweep.
+    One that cannot be taken up is logged, and left to the sweep.
     """
     adopted = set()
     for run_id in live_runs(engine):
@@ -126,7 +126,7 @@ def take_up_dispatched(
     for found in _by_alarm(engine, dispatched, status=RunStatus.PENDING.value):
         if among is not None and found.ref.id not in among:
             continue
-        with contextlib.suppress(UnreadableRunError):  # the sweep tells of it
+        with contextlib.suppress(UnreadableRunError):  # the sweep logs it
             publish(engine, owed_tasks(manifest_of(found.ref.id, found.document)))
     return now - _COMMITTED_WITHIN
 

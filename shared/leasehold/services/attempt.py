@@ -61,7 +61,7 @@ class Attempt:
         self._known = known
 
     def insist(self, call: Callable[[], T]) -> T:
-        """Return what `call` returns; whoever has no worker here is told of an outage at once."""
+        """Return what `call` returns; a remote worker learns of an outage at once."""
         return call()
 
     def renew(self, progress: Progress | None = None, *, within: float | None = None) -> Change:

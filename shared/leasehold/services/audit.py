@@ -49,8 +49,8 @@ def audit(engine: Engine, *, repair: bool = False) -> Iterator[AuditResult]:
             manifest = manifest_of(found.ref.id, found.document)
             broken = tuple(lifecycle.breaches(manifest, found.read_at, engine.rules))
         except (UnreadableRunError, ArithmeticError) as error:  # or a time that no calendar has
-            said = error.message if isinstance(error, UnreadableRunError) else str(error)
-            yield AuditResult(found.ref.id, (Breach(_UNREADABLE, said, "None is known."),))
+            problem = error.message if isinstance(error, UnreadableRunError) else str(error)
+            yield AuditResult(found.ref.id, (Breach(_UNREADABLE, problem, "None is known."),))
             continue
         if broken:
             outcome = _repaired(engine, manifest) if repair else None

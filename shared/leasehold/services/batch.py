@@ -16,7 +16,7 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.errors import InvalidRequestError, LeaseholdError, StateChangedError
 from leasehold.services.engine import Engine, publish_owed
-from leasehold.services.operate import OperationRequest, apply, check_words, preview
+from leasehold.services.operate import OperationRequest, apply, check_request, preview
 from leasehold.services.read_runs import RunFilter, matching_runs
 
 #: A batch that meets so many runs which refuse it comes to its end: its filter is too wide.
@@ -46,7 +46,7 @@ def batch(
     limit: int,
     dry_run: bool = False,
 ) -> BatchResult:
-    """Do what is asked to the runs that fit, newest first.
+    """Do the operation on the runs that fit, newest first.
 
     Args:
         engine: the parts.
@@ -54,10 +54,10 @@ def batch(
         wanted: which runs.
         limit: how many are changed at most. Those that refuse do not count, so that a batch that
             is given again gets on.
-        dry_run: change nothing, and tell what would be refused.
+        dry_run: change nothing, and return what would be refused.
 
     Raises:
-        InvalidRequestError: the words of the request cannot be used, or the filter fits every run
+        InvalidRequestError: the texts of the request cannot be used, or the filter fits every run
             there is; nothing was changed.
         StoreUnavailableError: the batch came to a halt, at the store or at a queue; what was
             changed stands. Give it again.
@@ -85,14 +85,14 @@ def batch(
 
 
 def _do(engine: Engine, run: Manifest, request: OperationRequest, *, dry_run: bool) -> Change:
-    """Do what is asked to a run as it was listed, or find out what would become of it."""
+    """Do the operation on a run as it was listed, or find out what would become of it."""
     if dry_run:
         return preview(engine, run, request)
     return publish_owed(engine, apply(engine, run, request))
 
 
 def _check(engine: Engine, request: OperationRequest, wanted: RunFilter) -> None:
-    check_words(request)
+    check_request(request)
     if wanted == RunFilter():
         allowed = (
             "at least one of status, pipeline, deadLettered, label; "
@@ -106,7 +106,7 @@ def _check(engine: Engine, request: OperationRequest, wanted: RunFilter) -> None
 
 
 def _fitting(engine: Engine, request: OperationRequest, wanted: RunFilter) -> Iterator[Manifest]:
-    """Tell the runs that fit; a run is recreated once, so that a repeated batch comes to an end."""
+    """Yield the runs that fit; a run is recreated once, so a repeated batch comes to its end."""
     for run in matching_runs(engine, wanted):
         if request.operation is not Operation.RECREATE or not run.recreated_as:
             yield run

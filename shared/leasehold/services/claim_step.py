@@ -1,4 +1,4 @@
-"""A remote worker asks for a step, and gets it under a lease, or is told that there is none.
+"""A remote worker asks for a step, and gets it under a lease, or learns that there is none.
 
 All that it is to be given is loaded before the lease: an outage of the artifact store changes
 nothing then, and the worker may ask again.

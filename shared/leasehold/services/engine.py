@@ -78,7 +78,7 @@ def change_run(
     Raises:
         UnknownRunError, and what the transition raises: nothing was written.
         StoreUnavailableError: it is not known to be committed, or what it owes is not published:
-            it is owed still, the manifest says so.
+            the manifest owes it still.
     """
     committed = commit(engine, run_id, transition, in_transaction=in_transaction)
     return publish_owed(engine, committed.answer)

@@ -26,7 +26,7 @@ from leasehold.services.kept_values import load
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What a task says: an attempt of this run is due. It may be wrong, late or said twice."""
+    """What a task says: an attempt of this run is due. It may be wrong, late or a duplicate."""
 
     run_id: str
     generation: int

@@ -63,12 +63,12 @@ def operate(engine: Engine, run_id: str, request: OperationRequest) -> Change:
         UnknownRunError: there is no such run.
         NotAllowedError: the run's state forbids it.
         StateChangedError: the run is not, or may not be, what the caller looked at.
-        InvalidRequestError, InvalidInputError, TooLargeError, UnknownPipelineError: the words of
+        InvalidRequestError, InvalidInputError, TooLargeError, UnknownPipelineError: the texts of
             the request cannot be used. In each case nothing was written.
         AlreadyRecreatedError: it was recreated before, and is to be so once.
         StoreUnavailableError: it may have been done or not.
     """
-    check_words(request)
+    check_request(request)
     return publish_or_leave(engine, apply(engine, get_run(engine, run_id), request))
 
 
@@ -89,7 +89,7 @@ def preview(engine: Engine, manifest: Manifest, request: OperationRequest) -> Ch
     return _transition(engine, manifest, request, bound)(manifest, engine.clock.now())
 
 
-def check_words(request: OperationRequest) -> None:
+def check_request(request: OperationRequest) -> None:
     """Raise InvalidRequestError where actor or reason are not fit for a trace."""
     for field, text in (("actor", request.actor), ("reason", request.reason)):
         if len(text) > MAX_REASON or not text.isprintable():
@@ -100,16 +100,16 @@ def check_words(request: OperationRequest) -> None:
 def _transition(
     engine: Engine, manifest: Manifest, request: OperationRequest, bound: BoundOperation
 ) -> Transition:
-    words: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "rules": engine.rules,
         "actor": request.actor,
         "reason": request.reason,
     }
     if request.operation is not Operation.RECREATE:
-        return lifecycle.on_request(bound, partial(_PLAIN[request.operation], **words))
+        return lifecycle.on_request(bound, partial(_PLAIN[request.operation], **facts))
     new = _new_run(engine, manifest, request)
     recreate = partial(
-        lifecycle.recreate, **words, from_step=request.from_step or new.plan[0], new=new
+        lifecycle.recreate, **facts, from_step=request.from_step or new.plan[0], new=new
     )
     return lifecycle.on_request(bound, _once(recreate) if request.once else recreate)
 

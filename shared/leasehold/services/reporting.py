@@ -15,28 +15,28 @@ from leasehold.registry.dead_letters import DEAD_LETTERS
 Facts = Mapping[str, Any]
 
 #: What the sweep finds wrong it finds wrong again each second; a person needs it less often.
-SAY_AGAIN: Final = timedelta(minutes=10)
+REPEAT_AFTER: Final = timedelta(minutes=10)
 _MAX_LINES: Final = 1000
 
 
 def without_repeats(log: Callable[[str], object], clock: Clock) -> Callable[[str], None]:
-    """Return a log that leaves out a line it was given before, for SAY_AGAIN."""
-    said: dict[str, float] = {}  # the line, and when it was logged
+    """Return a log that leaves out a line it was given before, for REPEAT_AFTER."""
+    logged_at: dict[str, float] = {}  # the line, and when it was logged
 
     def log_once(line: str) -> None:
         now = clock.monotonic()
-        if line in said and now - said[line] < SAY_AGAIN.total_seconds():
+        if line in logged_at and now - logged_at[line] < REPEAT_AFTER.total_seconds():
             return
-        if len(said) >= _MAX_LINES:
-            said.clear()  # rather say something twice than keep it for ever
-        said[line] = now
+        if len(logged_at) >= _MAX_LINES:
+            logged_at.clear()  # rather log something twice than keep it for ever
+        logged_at[line] = now
         log(line)
 
     return log_once
 
 
 def reports(change: Change) -> Iterator[Facts]:
-    """Tell the facts of each event of a committed change that is to be logged."""
+    """Yield the facts of each event of a committed change that is to be logged."""
     if not change.changed:
         return
     for event in change.events:

@@ -1,4 +1,4 @@
-"""A worker is told to end: its attempts may finish or checkpoint, and what is left is released."""
+"""A worker is to end: its attempts may finish or checkpoint, and what is left is released."""
 
 from __future__ import annotations
 

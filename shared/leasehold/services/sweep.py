@@ -222,6 +222,6 @@ class _Sweep:
 
     def _leave(self, run_id: str, error: Exception) -> None:
         """Leave a run to the next sweep; it keeps no other from being attended."""
-        said = error if isinstance(error, LeaseholdError) else f"{type(error).__name__}: {error}"
-        self._engine.log(f"run {run_id} waits for the next sweep: {said}")
+        problem = error if isinstance(error, LeaseholdError) else f"{type(error).__name__}: {error}"
+        self._engine.log(f"run {run_id} waits for the next sweep: {problem}")
         self._unattended.append(run_id)

@@ -146,7 +146,7 @@ class StepContext:
         await in_thread(save)
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Say how far the work is: a share of 1, and a word on it."""
+        """Record how far the work is: a share of 1, and a short message."""
         clean = message.encode("utf-8", "replace").decode()  # a file name may be no text
         share = min(1.0, max(0.0, fraction)) if fraction == fraction else 0.0  # noqa: PLR0124 - NaN
         self._held.progress = Progress(fraction=share, message=clean[:_MAX_MESSAGE])
@@ -208,7 +208,7 @@ class RunArtifacts:
     Args:
         artifacts: the store.
         run_id: the run.
-        ask: makes a call, and again where the store is away; once, unless said.
+        ask: makes a call, and again where the store is away; once, unless given.
     """
 
     def __init__(

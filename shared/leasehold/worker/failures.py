@@ -28,16 +28,16 @@ _RAISED: Final = "handler_raised"
 
 
 def record_of(error: BaseException) -> ErrorRecord:
-    """Return the error of a handler as it is kept, whatever its class does when it is asked."""
+    """Return the error of a handler as it is kept, whatever its class does."""
     try:
         return _record_of(error)
-    except BaseException as failure:  # noqa: BLE001 - an error must never be lost to its own words
-        said = f"Its words raised {type(failure).__name__}."
-        return ErrorRecord(type=type(error).__name__[:_MAX_EXCERPT], code=_RAISED, message=said)
+    except BaseException as failure:  # noqa: BLE001 - an error must never be lost to its own text
+        text = f"Its words raised {type(failure).__name__}."
+        return ErrorRecord(type=type(error).__name__[:_MAX_EXCERPT], code=_RAISED, message=text)
 
 
 def _record_of(error: BaseException) -> ErrorRecord:
-    code = cut(_said(lambda: str(_code(error))), _MAX_EXCERPT)
+    code = cut(_try_text(lambda: str(_code(error))), _MAX_EXCERPT)
     name, origin = cut(type(error).__name__, _MAX_EXCERPT), _origin(error)
     if isinstance(error, ValidationError):
         misfit = record_of_misfit(error, code=code, what="What it read")
@@ -47,7 +47,7 @@ def _record_of(error: BaseException) -> ErrorRecord:
     return ErrorRecord(
         type=name,
         code=redaction.text(code),
-        message=_bounded(redaction.text(_words_of(error))),
+        message=_bounded(redaction.text(_message_of(error))),
         origin=origin,
         **facts,
     )
@@ -68,7 +68,7 @@ def record_of_misfit(error: ValidationError, *, code: str, what: str) -> ErrorRe
 
 
 def record_of_report(kind: str, code: str, message: str, details: Any) -> ErrorRecord:
-    """Return the error that a worker elsewhere tells of, as it is kept; None: no details."""
+    """Return the error that a remote worker reports, as it is kept; None: no details."""
     redaction = Redaction()
     facts = _facts(details, redaction)
     return ErrorRecord(
@@ -87,21 +87,21 @@ def first_problem(error: ValidationError) -> str:
 def _first_problem(error: ValidationError, redaction: Redaction) -> str:
     issue = _issues(error)[0]
     path = redaction.text(_path(issue["loc"])) or "the value itself"
-    _excerpt(issue, redaction)  # first: what it knows for a secret is cut from the words
+    _excerpt(issue, redaction)  # first: what it knows for a secret is cut from the message
     count = error.error_count()
     more = f" (and {count - 1} more)" if count > 1 else ""
     return cut(f"{path}: {redaction.text(issue['msg'])}", _MAX_TEXT) + more
 
 
-def _words_of(error: BaseException) -> str:
-    """Return what the error says; one that says nothing is told by its type."""
-    return _said(lambda: str(error)) or type(error).__name__
+def _message_of(error: BaseException) -> str:
+    """Return the message of the error; the name of its type where it has none."""
+    return _try_text(lambda: str(error)) or type(error).__name__
 
 
-def _said(say: Callable[[], str]) -> str:
-    """Return words of a handler's class, which may do anything when it is asked for them."""
+def _try_text(text_of: Callable[[], str]) -> str:
+    """Return a text from a class of the user's, which may do anything when it is called."""
     try:
-        return say()
+        return text_of()
     except Exception as failure:  # noqa: BLE001 - see above
         return f"Its words raised {type(failure).__name__}."
 
@@ -142,14 +142,14 @@ def _details(error: BaseException) -> Any:
 
 
 def _facts(details: Any, redaction: Redaction) -> dict[str, Any]:
-    """Return what a record says of details: a list of them is a list of issues."""
+    """Return the fields of a record for these details: a list of them is a list of issues."""
     if isinstance(details, list | tuple):
         some = redaction.value(list(details[:MAX_ISSUES]))  # all at once: two may be a pair
         issues = [_listed(one) for one in (some if isinstance(some, list) else [some])]
-        fitting = _fitting(issues, beside=_MAX_RECORD_BYTES // 2)  # the words have their room
+        fitting = _fitting(issues, beside=_MAX_RECORD_BYTES // 2)  # the message has its room
         return {"validation_issues": fitting, "validation_issue_count": len(details)}
     plain = redaction.value(details)
-    return {} if plain in ({}, None) else {"details": _told(plain)}
+    return {} if plain in ({}, None) else {"details": _json_of(plain)}
 
 
 def _listed(plain: Any) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _short(plain: Any) -> Any:
         return plain
     if isinstance(plain, float) and math.isfinite(plain):
         return plain
-    return cut(plain if isinstance(plain, str) else _told(plain), _MAX_EXCERPT)
+    return cut(plain if isinstance(plain, str) else _json_of(plain), _MAX_EXCERPT)
 
 
 def _fitting(issues: list[dict[str, Any]], *, beside: int) -> tuple[dict[str, Any], ...]:
@@ -176,7 +176,7 @@ def _fitting(issues: list[dict[str, Any]], *, beside: int) -> tuple[dict[str, An
     return tuple(issues)
 
 
-def _told(plain: Any) -> str:
+def _json_of(plain: Any) -> str:
     return _bounded(pydantic_core.to_json(_storable(plain), inf_nan_mode="strings").decode())
 
 
@@ -188,10 +188,10 @@ def _origin(error: BaseException) -> str | None:
     return cut(f"{Path(last.filename).name}:{last.lineno} ({last.name})", 2 * _MAX_EXCERPT)
 
 
-def told(words: Any, limit: int) -> str:
-    """Return words for people without their secrets, at most so many characters of them."""
-    said = words if isinstance(words, str) else _said(lambda: repr(words))
-    return cut(Redaction().text(said), limit)
+def safe_text(value: Any, limit: int) -> str:
+    """Return the text of a value without its secrets, at most so many characters of it."""
+    text = value if isinstance(value, str) else _try_text(lambda: repr(value))
+    return cut(Redaction().text(text), limit)
 
 
 def cut(text: str, limit: int) -> str:

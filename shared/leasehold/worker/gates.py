@@ -13,7 +13,7 @@ from leasehold.errors import GatePolicyFailure, PermanentError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context import Load, RunArtifacts, output_of
-from leasehold.worker.failures import record_of, record_of_misfit, told
+from leasehold.worker.failures import record_of, record_of_misfit, safe_text
 from leasehold.worker.handlers import handler_of
 from leasehold.worker.interrupts import Interrupts, is_ctrl_c
 from leasehold.worker.outage import outage_in
@@ -102,9 +102,9 @@ class InlineGateRunner:
 def _block(refusal: GatePolicyFailure) -> Block:
     return Block(
         code=GATE_POLICY_FAILURE,
-        check_id=told(refusal.check_id, _MAX_ID),
-        finding=told(refusal.finding, _MAX_WORDS),
-        remediation=told(refusal.remediation, _MAX_WORDS),
+        check_id=safe_text(refusal.check_id, _MAX_ID),
+        finding=safe_text(refusal.finding, _MAX_WORDS),
+        remediation=safe_text(refusal.remediation, _MAX_WORDS),
     )
 
 

@@ -128,7 +128,7 @@ def _code_of(function: Any) -> Callable[..., Any]:
 
 
 def _models(function: Callable[..., Any], code: Callable[..., Any]) -> tuple[Any, Any]:
-    """Return what the handler is given and what it returns; what it does not say is Any."""
+    """Return what the handler is given and what it returns; what it does not annotate is Any."""
     name = _second_argument(function)
     try:
         hints = get_type_hints(code, include_extras=True)
@@ -165,5 +165,5 @@ def _adapter(model: Any) -> TypeAdapter[Any]:
 
 def _unusable(error: Exception) -> str:
     """Return the first sentence of the error: pydantic adds advice and an address."""
-    said = (str(error).splitlines() or [type(error).__name__])[0].partition(". ")[0]
-    return f"its annotations cannot be used: {said.rstrip(' .')}"
+    problem = (str(error).splitlines() or [type(error).__name__])[0].partition(". ")[0]
+    return f"its annotations cannot be used: {problem.rstrip(' .')}"

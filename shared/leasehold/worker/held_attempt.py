@@ -185,9 +185,9 @@ class HeldAttempt:
             write()
 
     def _lost(self, error: LeaseLostError) -> None:
-        """Stop the handler, and leave word of it beside the run."""
+        """Stop the handler, and record it beside the run."""
         self._ended.set()
-        if error.details.get("cancelled"):  # the cancellation told how the attempt ended
+        if error.details.get("cancelled"):  # the cancellation has recorded how it ended
             self.ask_to_stop(Termination.CANCELLED)
             return
         self.ask_to_stop(Termination.LEASE_EXPIRED)

@@ -20,7 +20,7 @@ _SCOPED: Final = "+"
 
 
 def host_name() -> str:
-    """Return `host+scope`: two processes that say the same see each other under the same pids.
+    """Return `host+scope`: two processes of the same name see each other under the same pids.
 
     Containers may share a host's name, and each of them counts its pids from 1. Where the scope
     cannot be known, it is the host's name alone.
@@ -54,12 +54,12 @@ def is_gone(holder: str, *, host: str) -> bool:
 def _scope_of_pids() -> str | None:
     """Return a short hash of this boot and this PID namespace, or None."""
     try:
-        shown = Path("/proc/self").readlink().name
+        own_pid = Path("/proc/self").readlink().name
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
         namespace = Path("/proc/self/ns/pid").stat().st_ino
     except OSError:
         return None
-    if shown != str(os.getpid()):
+    if own_pid != str(os.getpid()):
         return None  # /proc shows the pids of another namespace
     return hashlib.sha256(f"{boot}{namespace}".encode()).hexdigest()[:12]
 

@@ -13,14 +13,14 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context import Load, StepContext
-from leasehold.worker.failures import record_of, record_of_misfit, told
+from leasehold.worker.failures import record_of, record_of_misfit, safe_text
 from leasehold.worker.handlers import Handler, handler_of
 from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.interrupts import Interrupts, is_ctrl_c, is_main_thread
 from leasehold.worker.outage import outage_in
 from leasehold.worker.outputs import judged
 
-#: A server that is told to quit raises SystemExit in the main thread; the signal is noted within
+#: A server that is to quit raises SystemExit in the main thread; the signal is noted within
 #: this time.
 _NOTED_WITHIN_S: Final = 0.2
 
@@ -94,7 +94,7 @@ class InlineRunner:
 def _end_by(error: BaseException, held: HeldAttempt) -> Result:
     """Return how an attempt ends whose handler raised."""
     if isinstance(error, Exception) and (outage := outage_in(error)):
-        return Deferred(Termination.STORE_UNAVAILABLE, told(outage.message, _MAX_DETAIL))
+        return Deferred(Termination.STORE_UNAVAILABLE, safe_text(outage.message, _MAX_DETAIL))
     if _is_to_stop(error, held):
         return Stopped(held.stop.reason or Termination.INSTANCE_SHUTDOWN)
     return Failed(record_of(error), permanent=isinstance(error, PermanentError))

@@ -1,4 +1,4 @@
-"""Outages: a store that is away is asked again for a while, and who met one is found out."""
+"""Outages: a store that is away is asked again for a while, and recognised behind other errors."""
 
 from __future__ import annotations
 

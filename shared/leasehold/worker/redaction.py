@@ -96,17 +96,17 @@ def hides(name: str, value: Any) -> bool:
     if value is None or isinstance(value, bool):
         return False
     words = [word.lower() for word in _WORD.findall(name[:_MAX_WORD])]
-    said = " ".join(words)
-    if _COUNTING.search(said) and _is_number(value):
+    phrase = " ".join(words)
+    if _COUNTING.search(phrase) and _is_number(value):
         return False
-    is_pass = _PASS.search(said) and not _NO_PASSWORD.search(said)
-    return bool(is_pass or _SECRET_WORD.search(said) or _COMPOUND.search("".join(words)))
+    is_pass = _PASS.search(phrase) and not _NO_PASSWORD.search(phrase)
+    return bool(is_pass or _SECRET_WORD.search(phrase) or _COMPOUND.search("".join(words)))
 
 
 class Redaction:
     """Cuts the secrets out of one error.
 
-    A secret that a name gave away is cut wherever else it is said, so values come before texts.
+    A secret that a name gave away is cut wherever else it stands, so values come before texts.
     """
 
     def __init__(self) -> None:
@@ -156,27 +156,27 @@ class Redaction:
             return _MORE
         match value:
             case None | bool() | float():
-                shown: Any = value
+                safe: Any = value
             case int():
-                shown = value if value.bit_length() < _MAX_BITS else hex(value)[:_MAX_WORD]
+                safe = value if value.bit_length() < _MAX_BITS else hex(value)[:_MAX_WORD]
             case str():
-                shown = self._some(str(value))
+                safe = self._some(str(value))
             case bytes() | bytearray():
-                shown = self._some(bytes(value[: 4 * MAX_LOOKED_AT]).decode(errors="replace"))
+                safe = self._some(bytes(value[: 4 * MAX_LOOKED_AT]).decode(errors="replace"))
             case Mapping():
-                shown = self._mapping(value, depth)
+                safe = self._mapping(value, depth)
             case list() | tuple() | set() | frozenset():
-                shown = self._sequence(value, depth)
+                safe = self._sequence(value, depth)
             case _:
-                shown = self._cut(_plain(value), depth + 1)
-        return shown
+                safe = self._cut(_plain(value), depth + 1)
+        return safe
 
     def _some(self, text: str) -> str:
         """Return as much of the text as there is room for; to cut it first could hide a secret."""
-        shown = self.text(text)
+        safe = self.text(text)
         room = max(0, self._left)
-        self._left -= len(shown)
-        return shown if len(shown) <= room else shown[:room] + _MORE
+        self._left -= len(safe)
+        return safe if len(safe) <= room else safe[:room] + _MORE
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         titles = [value.get(key) for key in ("name", "key", "header", "field")]
@@ -185,8 +185,8 @@ class Redaction:
         for key, one in islice(value.items(), self._left + 1):
             name = key if isinstance(key, str) else repr(key)
             is_secret = hides(name, one) or (name == "value" and hides(title, one))
-            shown = self._cut(name, depth)
-            found[shown] = self.hidden(one) if is_secret else self._cut(one, depth + 1)
+            safe = self._cut(name, depth)
+            found[safe] = self.hidden(one) if is_secret else self._cut(one, depth + 1)
         return found
 
     def _sequence(self, value: Collection[Any], depth: int) -> list[Any]:
@@ -201,8 +201,8 @@ class Redaction:
 
     def _places(self, text: str) -> Iterator[Span]:
         for secret in self._known:
-            for said in {secret, pydantic_core.to_json(_stored(secret)).decode()[1:-1]}:
-                for found in re.finditer(re.escape(said), text):
+            for form in {secret, pydantic_core.to_json(_stored(secret)).decode()[1:-1]}:
+                for found in re.finditer(re.escape(form), text):
                     yield found.span()
 
 

@@ -22,7 +22,7 @@ from leasehold.worker.signal_notes import NOTED, SignalNotes
 from leasehold.worker.stop import StopSignal
 from leasehold.worker.threads import start_thread
 
-#: Without SIGKILL, the ways in which a process is told to end.
+#: Without SIGKILL, the ways in which a process is made to end.
 ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
 _Handler = Callable[[int, FrameType | None], Any]
