@@ -20,7 +20,7 @@ from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.explanation import waiting
+from leasehold.domain.explanation import explain
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import (
     Block,
@@ -263,7 +263,7 @@ def test_why_says_what_the_sweep_then_does(rules: Rules, status: RunStatus) -> N
     for case in (case for case in CASES if case.status is status):
         run = manifest_for(case, NOW, rules)
 
-        said = waiting(run, NOW, rules)
+        said = explain(run, NOW, rules)
 
         if case.is_over:
             assert (said.what, said.until, said.then) == (None, None, None), str(case)
@@ -337,7 +337,7 @@ def test_an_error_and_a_stuck_attempt_are_told_apart(rules: Rules) -> None:
     for case in CASES:
         if case.status in said and case.overlay == "plain" and not wrong(case):
             run = manifest_for(case, NOW, rules)
-            said[case.status].add(str(waiting(run, NOW, rules).what))
+            said[case.status].add(str(explain(run, NOW, rules).what))
 
     assert said[RunStatus.ERROR]
     assert said[RunStatus.IN_PROGRESS]
@@ -363,7 +363,7 @@ def test_a_run_of_the_future_is_found_and_moves_from_now_on(
         run = manifest_for(case, NOW + AHEAD, rules)
         assert codes(run, rules) == wrong_ahead(case), str(case)
         if not case.is_over:
-            assert "a repair" in waiting(run, NOW, rules).words, str(case)
+            assert "a repair" in explain(run, NOW, rules).words, str(case)
 
         change = repaired(run, rules, in_queue=True)
 

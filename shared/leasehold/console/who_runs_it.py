@@ -8,7 +8,7 @@ from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.console.program import shown
 from leasehold.console.says import say
 from leasehold.console.start_asked import Start
-from leasehold.domain.change import owed_tasks
+from leasehold.domain.effect import owed_tasks
 from leasehold.domain.manifest import Manifest
 from leasehold.services.engine import Engine
 from leasehold.services.start_run import StartRequest

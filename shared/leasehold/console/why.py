@@ -10,7 +10,7 @@ from leasehold.console.says import say
 from leasehold.console.sources import ServerSource, StoreSource
 from leasehold.console.who_runs_it import command_for
 from leasehold.console.words import one_line
-from leasehold.domain.explanation import waiting
+from leasehold.domain.explanation import explain
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.worker.holder import host_name, is_gone
@@ -25,7 +25,7 @@ def why(run_id: str, *, url: str | None, as_json: bool) -> None:
         source = StoreSource(bundle.engine) if url is None else ServerSource(url)
         run, now = source.get(run_id), source.now()
         holder_gone = _is_holder_gone(run)
-        found = waiting(run, now, bundle.engine.rules, holder_gone=holder_gone)
+        found = explain(run, now, bundle.engine.rules, holder_gone=holder_gone)
     generation = run.dispatch.generation
     if as_json:
         answer_json(

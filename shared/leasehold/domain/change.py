@@ -11,9 +11,10 @@ from leasehold.domain.alarm import alarm_for
 from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import DecideDocument, Document, Ref, Write
+from leasehold.domain.effect import Effect, owed_effects
 from leasehold.domain.manifest import Manifest, OperationRecord, manifest_of, run_ref, to_document
-from leasehold.domain.status import Outcome, RunStatus
-from leasehold.domain.task import Task, dispatch_task
+from leasehold.domain.status import Outcome
+from leasehold.domain.task import Task
 from leasehold.domain.trace import TraceEvent, trace_ref
 from leasehold.errors import UnknownRunError
 
@@ -41,11 +42,11 @@ class Change:
     repeats: OperationRecord | None = None
 
     @property
-    def owed(self) -> tuple[Task, ...]:
-        """The tasks to create once the commit stands."""
+    def owed(self) -> tuple[Effect, ...]:
+        """What is to be carried out once the commit stands."""
         if self.wake is not None:
             return (self.wake,)
-        return owed_tasks(self.manifest) + (owed_tasks(self.created) if self.created else ())
+        return owed_effects(self.manifest) + (owed_effects(self.created) if self.created else ())
 
 
 #: A transition with its facts bound: a run and the store's time in, what becomes of it out.
@@ -74,20 +75,6 @@ def change_to(
 def with_index_fields(manifest: Manifest, grace: timedelta) -> Manifest:
     """Return the manifest with what stores find it by: its alarm, and whether it can be claimed."""
     return manifest.with_(alarm_at=alarm_for(manifest, grace), claimable=claimable_step(manifest))
-
-
-def owed_tasks(manifest: Manifest) -> tuple[Task, ...]:
-    """Return the task of a dispatch that waits for a worker and is not known to be enqueued."""
-    return () if manifest.dispatch.enqueued else waiting_tasks(manifest)
-
-
-def waiting_tasks(manifest: Manifest) -> tuple[Task, ...]:
-    """Return the task of a dispatch that waits for a worker; none for one that is claimed."""
-    waits = manifest.status in (RunStatus.PENDING, RunStatus.ERROR)
-    at_rest = manifest.is_terminal or manifest.paused
-    if at_rest or not waits or manifest.dispatch.remote:
-        return ()
-    return (dispatch_task(manifest),)
 
 
 def as_write(change: Change) -> Write[Change]:

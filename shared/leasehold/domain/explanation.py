@@ -12,6 +12,7 @@ from typing import Final
 
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.effect import owed_effects
 from leasehold.domain.lifecycle.mend import flaws, flaws_at
 from leasehold.domain.lifecycle.on_alarm import on_alarm
 from leasehold.domain.lifecycle.operate import Operation, decisions
@@ -38,7 +39,7 @@ class Explanation:
     operations: tuple[Operation, ...] = ()
 
 
-def waiting(
+def explain(
     manifest: Manifest, now: datetime, rules: Rules, *, holder_gone: bool = False
 ) -> Explanation:
     """Return what the run waits for.
@@ -49,7 +50,7 @@ def waiting(
         rules: the rules in force.
         holder_gone: whether the holder of its lease is known to work no more.
     """
-    if manifest.is_terminal:
+    if manifest.is_terminal and not owed_effects(manifest):
         return Explanation(None, None, None, f"Run {manifest.run_id} {_ending(manifest)}")
     found = (*flaws(manifest, rules.grace), *flaws_at(manifest, now))
     broken = " ".join(breach.finding for breach in found).rstrip(".")
@@ -81,6 +82,8 @@ def _what(manifest: Manifest, now: datetime, *, holder_gone: bool) -> str:
         if now < lease.expires_at:
             return f"{lease.holder} to finish {attempt}"
         return f"the sweep to end the lease that {lease.holder} did not renew on step {step}"
+    if manifest.is_terminal:
+        return "what it owes to be published"
     if manifest.paused or manifest.status is RunStatus.BLOCKED:
         return _person(manifest)
     return _worker(manifest, now)
@@ -129,6 +132,7 @@ _THEN: Final[Mapping[Outcome, str]] = {
     Outcome.EXPIRED: "the step is dispatched again",
     Outcome.REDISPATCHED: "its task counts as lost and the step gets a new one",
     Outcome.REPAIRED: "the sweep sets it right",
+    Outcome.REPUBLISHED: "it is published again",
     Outcome.BLOCKED: "the run is blocked, because this deploy does not know the step",
 }
 

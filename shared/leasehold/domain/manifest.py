@@ -275,6 +275,18 @@ class Manifest(Stored):
         return self.status is RunStatus.COMPLETED or self.cancelled or self.dead_lettered
 
     @property
+    def is_idle(self) -> bool:
+        """Whether no time moves the run: it is terminal, or a person decides and nobody works."""
+        waits_for_person = self.paused or self.status is RunStatus.BLOCKED
+        return self.is_terminal or (waits_for_person and self.lease is None)
+
+    @property
+    def waits_for_worker(self) -> bool:
+        """Whether an attempt is to begin, now or later."""
+        waits = self.status is RunStatus.PENDING or self.status is RunStatus.ERROR
+        return waits and not (self.paused or self.is_terminal)
+
+    @property
     def state(self) -> str:
         """The state as people say it: the overlays, then the status."""
         overlays = {

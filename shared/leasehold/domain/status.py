@@ -98,6 +98,7 @@ class Outcome(StrEnum):
     EXPIRED = "expired"
     REDISPATCHED = "redispatched"
     REPAIRED = "repaired"
+    REPUBLISHED = "republished"
     HANDED_OFF = "handed_off"
     COMPLETED = "completed"
     DUPLICATE = "duplicate"

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from leasehold.domain import lifecycle
-from leasehold.domain.change import owed_tasks
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.effect import owed_tasks
 from leasehold.domain.status import Outcome
 from tests.unit.domain.runs import At, Bound, Runs
 

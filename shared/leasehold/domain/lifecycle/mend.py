@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from leasehold.domain.alarm import alarm_for
-from leasehold.domain.change import Change, change_to, owed_tasks
+from leasehold.domain.change import Change, change_to
 from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.effect import owed_effects
 from leasehold.domain.lease import compute_lease_ttl
 from leasehold.domain.lifecycle.future import time_in_future, with_times_from_now
 from leasehold.domain.lifecycle.handoff import dispatch_next
@@ -49,10 +50,11 @@ def flaws(manifest: Manifest, grace: timedelta) -> Iterator[Breach]:
     elif lease is not None and not lease.holder:
         yield Breach("no_holder", "Its lease names no holder.", _AGAIN)
     if wanted is None and manifest.alarm_at is not None:
-        said = f"It rests as {manifest.state}, and has an alarm."
+        said = f"It is {manifest.state} and owes nothing, and has an alarm."
         yield Breach("stray_alarm", said, "The alarm is taken away.")
     if wanted is not None and manifest.alarm_at is None:
-        owed = ", and owes its task" if owed_tasks(manifest) else ""
+        kinds = {type(effect).__name__.lower() for effect in owed_effects(manifest)}
+        owed = "".join(f", and owes its {kind}" for kind in sorted(kinds))
         said = f"It is {manifest.state}{owed}, and has no alarm."
         yield Breach("no_alarm", said, "It gets its alarm.")
     yield from _endless(manifest, wanted)

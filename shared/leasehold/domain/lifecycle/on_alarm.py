@@ -26,6 +26,8 @@ def on_alarm(
 ) -> Change:
     """Recover the run, give it a new task, come back later, set it right, or give it up.
 
+    One that is idle has an alarm because it owes something: the change has it published again.
+
     Args:
         manifest: the run.
         now: the store's time.
@@ -52,6 +54,8 @@ def on_alarm(
     if manifest.lease is not None:
         lease_id = manifest.lease.lease_id
         return expire(manifest, now, rules=rules, lease_id=lease_id, sweep_job_id=sweep_job_id)
+    if manifest.is_idle:
+        return change_to(manifest, now, rules, Outcome.REPUBLISHED)
     return redispatch(
         manifest,
         now,
