@@ -38,7 +38,8 @@ def _as_json(one: AuditResult) -> dict[str, Any]:
         {"code": breach.code, "finding": breach.finding, "repair": breach.repair}
         for breach in one.breaches
     ]
-    return {"runId": one.run_id, "breaches": breaches, "outcome": one.outcome}
+    outcome = None if one.outcome is None else one.outcome.word
+    return {"runId": one.run_id, "breaches": breaches, "outcome": outcome}
 
 
 def _rows(one: AuditResult, *, repair: bool) -> Iterator[Row]:
@@ -48,5 +49,5 @@ def _rows(one: AuditResult, *, repair: bool) -> Iterator[Row]:
         if repair and one.outcome is None:
             told = Styled("not repaired", "red")
         elif repair:
-            told = Styled(f"{one.outcome}: {breach.repair}", "green")
+            told = Styled(f"{one.outcome.word}: {breach.repair}", "green")
         yield one.run_id, Styled(f"{breach.code}: {breach.finding}", "yellow"), told

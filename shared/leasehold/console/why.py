@@ -33,7 +33,7 @@ def why(run_id: str, *, url: str | None, as_json: bool) -> None:
                 "runId": run_id,
                 "waitsFor": found.what,
                 "until": found.until,
-                "then": found.then,
+                "then": None if found.then is None else found.then.word,
                 "words": found.words,
                 "generation": generation,
                 "operations": found.operations,

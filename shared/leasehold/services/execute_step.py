@@ -66,7 +66,7 @@ def run_steps(engine: Engine, attempt: Committed[Change]) -> Change:
             attempt = work(engine, attempt)
             change = publish_owed(engine, attempt.answer)
     except LeaseLostError:  # another attempt has the run now; this one changed nothing
-        return replace(change, outcome=Outcome.DUPLICATE, changed=False)
+        return replace(change, outcome=Outcome.LEASE_LOST, changed=False)
     return change
 
 

@@ -45,7 +45,7 @@ def answer_task(provider: EngineProvider, request: flask.Request) -> flask.Respo
     if outcome is Outcome.REJECTED:
         facts = {"run_id": hint.run_id, "generation": hint.generation}
         return _rejected(request, InvalidRequestError(field="task", value=facts, allowed=_KNOWN))
-    return answer({"outcome": outcome.value})
+    return answer({"outcome": outcome.word})
 
 
 _KNOWN: Final = "a run that is there, and a generation it has had"

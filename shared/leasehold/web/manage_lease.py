@@ -197,4 +197,4 @@ def _lease(change: Change) -> Lease:
 
 
 def _outcome(change: Change) -> flask.Response:
-    return answer({"outcome": change.outcome})
+    return answer({"outcome": change.outcome.word})

@@ -36,7 +36,7 @@ def test_a_live_run_is_given_up_and_owes_nothing(
     [
         ("dead_lettered", Outcome.DEAD_LETTERED),
         ("cancelled", Outcome.CANCELLED),
-        ("completed", Outcome.DUPLICATE),
+        ("completed", Outcome.ALREADY_COMPLETED),
     ],
 )
 def test_a_run_that_is_over_stays_as_it_is(

@@ -244,7 +244,7 @@ def test_what_the_sweep_should_have_done_is_done(
 def test_an_overdue_task_that_waits_in_its_queue_is_left_there(runs: Runs, at: At) -> None:
     change = mended(runs.pending(), runs, at, 900, in_queue=True)
 
-    assert (change.outcome, change.manifest.alarm_at) == (Outcome.PARKED, at(960))
+    assert (change.outcome, change.manifest.alarm_at) == (Outcome.STILL_QUEUED, at(960))
 
 
 def test_a_repair_of_long_ago_does_what_is_due_as_well(runs: Runs, at: At) -> None:

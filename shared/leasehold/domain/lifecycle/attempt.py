@@ -95,7 +95,7 @@ def _not_here(manifest: Manifest, now: datetime, rules: Rules) -> Change:
         generation=manifest.dispatch.generation,
         detail="The step is remote by now: a worker has to claim it.",
     )
-    return dispatch_next(manifest, now, rules, Outcome.PARKED, told)
+    return dispatch_next(manifest, now, rules, Outcome.AWAITS_CLAIM, told)
 
 
 def _only_end(manifest: Manifest, now: datetime, rules: Rules, lease: Lease) -> Change:
@@ -103,8 +103,10 @@ def _only_end(manifest: Manifest, now: datetime, rules: Rules, lease: Lease) -> 
     ended = expire(manifest, now, rules=rules, lease_id=lease.lease_id)
     if ended.outcome is not Outcome.EXPIRED:
         return ended
-    waits = ended.manifest.paused or ended.manifest.dispatch.remote
-    return replace(ended, outcome=Outcome.PARKED if waits else Outcome.RETRY_SCHEDULED)
+    if ended.manifest.paused:
+        return replace(ended, outcome=Outcome.PARKED)
+    remote = ended.manifest.dispatch.remote
+    return replace(ended, outcome=Outcome.AWAITS_CLAIM if remote else Outcome.RETRY_SCHEDULED)
 
 
 def _refusal(manifest: Manifest, now: datetime, generation: int) -> Change | None:
@@ -114,7 +116,7 @@ def _refusal(manifest: Manifest, now: datetime, generation: int) -> Change | Non
     if manifest.is_terminal:
         return unchanged(manifest, outcome_at_end(manifest))
     if generation < manifest.dispatch.generation:
-        return unchanged(manifest, Outcome.DUPLICATE)
+        return unchanged(manifest, Outcome.STALE)
     return _obstacle(manifest, now)
 
 
@@ -128,7 +130,7 @@ def _obstacle(manifest: Manifest, now: datetime) -> Change | None:
     if manifest.status is RunStatus.BLOCKED:
         return unchanged(manifest, Outcome.BLOCKED)
     if manifest.dispatch.remote and lease is None:
-        return unchanged(manifest, Outcome.PARKED)
+        return unchanged(manifest, Outcome.AWAITS_CLAIM)
     if lease is None and now + EARLY < manifest.dispatch.not_before:
         return unchanged(manifest, Outcome.RETRY_SCHEDULED, dispatch_task(manifest))
     return None

@@ -77,7 +77,7 @@ def outcome_at_end(manifest: Manifest) -> Outcome:
     """Return what whoever comes to a terminal run is answered."""
     if manifest.cancelled:
         return Outcome.CANCELLED
-    return Outcome.DEAD_LETTERED if manifest.dead_lettered else Outcome.DUPLICATE
+    return Outcome.DEAD_LETTERED if manifest.dead_lettered else Outcome.ALREADY_COMPLETED
 
 
 def counted(manifest: Manifest, end: AttemptEnd) -> dict[str, Any]:

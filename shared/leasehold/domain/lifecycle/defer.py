@@ -79,8 +79,9 @@ def extend_wait(manifest: Manifest, now: datetime, *, rules: Rules, generation: 
     at most once in each grace, however often workers ask.
     """
     dispatch = manifest.dispatch
-    seen_at = dispatch.seen_at
-    waits = manifest.claimable is not None and dispatch.generation == generation
-    if not waits or (seen_at is not None and now < seen_at + rules.grace):
-        return unchanged(manifest, Outcome.PARKED)
-    return change_to(manifest, now, rules, Outcome.PARKED, dispatch=dispatch.with_(seen_at=now))
+    if manifest.claimable is None or dispatch.generation != generation:
+        return unchanged(manifest, Outcome.MOVED_ON)
+    if dispatch.seen_at is not None and now < dispatch.seen_at + rules.grace:
+        return unchanged(manifest, Outcome.AWAITS_CLAIM)
+    extended = dispatch.with_(seen_at=now)
+    return change_to(manifest, now, rules, Outcome.AWAITS_CLAIM, dispatch=extended)

@@ -37,7 +37,7 @@ def on_alarm(
         sweep_job_id: the sweep that looks.
     """
     if manifest.alarm_at is None or now < manifest.alarm_at:
-        return unchanged(manifest, Outcome.DUPLICATE)
+        return unchanged(manifest, Outcome.NOT_DUE)
     if found := tuple(flaws(manifest, rules.grace)):
         mended = mend(manifest, now, rules, found)
         return then_on_alarm(
@@ -50,7 +50,7 @@ def on_alarm(
         )
     wanted = alarm_for(manifest, rules.grace)
     if wanted is not None and now < wanted:  # it was set by a shorter grace
-        return change_to(manifest, now, rules, Outcome.PARKED)
+        return change_to(manifest, now, rules, Outcome.ALARM_SET)
     if manifest.lease is not None:
         lease_id = manifest.lease.lease_id
         return expire(manifest, now, rules=rules, lease_id=lease_id, sweep_job_id=sweep_job_id)

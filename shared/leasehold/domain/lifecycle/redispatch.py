@@ -42,7 +42,7 @@ def redispatch(
     dispatch = manifest.dispatch
     is_due = manifest.alarm_at is not None and manifest.alarm_at <= now
     if not is_due or manifest.lease is not None or dispatch.generation != generation:
-        return unchanged(manifest, Outcome.DUPLICATE)
+        return unchanged(manifest, Outcome.MOVED_ON)
     if has_moved(manifest, rules):  # what was lost on the way to others counts no more
         anew = manifest.with_(dispatch=dispatch.with_(redispatched=0))
         return _again(anew, now, rules, in_queue=True)
@@ -72,18 +72,18 @@ def not_created(
     dispatch = manifest.dispatch
     is_current = dispatch.generation == generation and not manifest.is_terminal
     if not is_current or dispatch.redispatched <= lost:
-        return unchanged(manifest, Outcome.DUPLICATE)
+        return unchanged(manifest, Outcome.MOVED_ON)
     known = dispatch.with_(redispatched=lost)
-    return change_to(manifest, now, rules, Outcome.PARKED, dispatch=known)
+    return change_to(manifest, now, rules, Outcome.UNCOUNTED, dispatch=known)
 
 
 def _by_queue(manifest: Manifest, now: datetime, rules: Rules, in_queue: bool | None) -> Change:
     """Replace a task that is lost; leave one that waits, or that nothing is known of."""
     if in_queue is None:
-        return unchanged(manifest, Outcome.PARKED)
+        return unchanged(manifest, Outcome.STILL_QUEUED)
     if in_queue:
         seen = manifest.dispatch.with_(seen_at=now, enqueued=True)
-        return change_to(manifest, now, rules, Outcome.PARKED, dispatch=seen)
+        return change_to(manifest, now, rules, Outcome.STILL_QUEUED, dispatch=seen)
     return _again(manifest, now, rules, in_queue)
 
 

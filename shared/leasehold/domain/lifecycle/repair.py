@@ -46,4 +46,4 @@ def repair(
         return then_on_alarm(mend(manifest, now, rules, found), now, **facts)
     if any(breaches(manifest, now, rules)):
         return on_alarm(manifest, now, **facts)
-    return unchanged(manifest, Outcome.DUPLICATE)
+    return unchanged(manifest, Outcome.IN_ORDER)

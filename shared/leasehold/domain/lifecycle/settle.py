@@ -155,7 +155,7 @@ def expire(
     """
     lease = manifest.lease
     if lease is None or lease.lease_id != lease_id:
-        return unchanged(manifest, Outcome.DUPLICATE)
+        return unchanged(manifest, Outcome.MOVED_ON)
     if now < lease.expires_at and not holder_gone:
         return unchanged(manifest, Outcome.LEASE_HELD)
     lapse = lapse_of(manifest, now, rules, lease, holder_gone=holder_gone)
