@@ -48,6 +48,6 @@ def _rows(one: AuditResult, *, repair: bool) -> Iterator[Row]:
         told = Styled(breach.repair)
         if repair and one.outcome is None:
             told = Styled("not repaired", "red")
-        elif repair:
+        elif repair and one.outcome is not None:
             told = Styled(f"{one.outcome.word}: {breach.repair}", "green")
         yield one.run_id, Styled(f"{breach.code}: {breach.finding}", "yellow"), told
