@@ -239,7 +239,7 @@ def attended(run: Manifest, at: datetime, rules: Rules, *, in_queue: bool) -> Ch
 
 def repaired(run: Manifest, rules: Rules, *, in_queue: bool) -> Change:
     generation = run.dispatch.generation
-    return lifecycle.repair(run, NOW, rules=rules, generation=generation, in_queue=in_queue)
+    return lifecycle.on_audit(run, NOW, rules=rules, generation=generation, in_queue=in_queue)
 
 
 def codes(run: Manifest, rules: Rules) -> set[str]:

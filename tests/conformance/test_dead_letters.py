@@ -31,6 +31,7 @@ from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, on_run
 from leasehold.domain.document import Write
+from leasehold.domain.draft import Draft
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
@@ -654,9 +655,9 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
             "moved_on",
         ),
         "on_alarm": (partial(lifecycle.on_alarm, **task), "not_due"),
-        "repair": (partial(lifecycle.repair, **task), "in_order"),
+        "on_audit": (partial(lifecycle.on_audit, **task), "in_order"),
         "dead_letter": (
-            lambda m, now: lifecycle.dead_letter(m, now, engine.rules, never),
+            lambda m, now: lifecycle.dead_letter(Draft(m, now, engine.rules), never),
             "dead_lettered",
         ),
         "pause": (partial(lifecycle.pause, **words), NotAllowedError),

@@ -27,6 +27,7 @@ from hypothesis.stateful import (
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, as_write
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.draft import Draft
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.renewal import MAX_PHASES
@@ -926,7 +927,7 @@ class World(RuleBasedStateMachine):
         change = self.commit(
             run_id,
             lambda m, now: lifecycle.dead_letter(
-                m, now, self.in_force, Verdict(DeadLetterReason.NEVER_STARTED, "none came")
+                Draft(m, now, self.in_force), Verdict(DeadLetterReason.NEVER_STARTED, "none came")
             ),
         )
 

@@ -8,13 +8,20 @@ from leasehold.domain.effect import owed_effects
 from leasehold.domain.manifest import Manifest
 
 
-def alarm_for(manifest: Manifest, grace: timedelta) -> datetime | None:
+def alarm_for(
+    manifest: Manifest, grace: timedelta, written_at: datetime | None = None
+) -> datetime | None:
     """Return when the run must be looked at; None: it is idle, and owes nothing.
 
     A paused run whose attempt still runs is not idle yet: its alarm is the end of the lease.
+
+    Args:
+        manifest: the run.
+        grace: how late a task may come, or what an idle run owes be carried out.
+        written_at: when the run is written; None: it is as it was written last.
     """
     if manifest.is_idle:
-        return manifest.updated_at + grace if owed_effects(manifest) else None
+        return (written_at or manifest.updated_at) + grace if owed_effects(manifest) else None
     if manifest.lease is not None:
         return manifest.lease.expires_at
     dispatch = manifest.dispatch

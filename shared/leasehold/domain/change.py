@@ -1,15 +1,16 @@
-"""A change: what one transition answers, and what a store is to write of it."""
+"""A change: what one transition answers, and what a store is to write of it.
+
+Transitions make one with a `Draft`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from leasehold.domain.alarm import alarm_for
 from leasehold.domain.claim import claimable_step
-from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import DecideDocument, Document, Ref, Write
 from leasehold.domain.effect import Effect, owed_effects
 from leasehold.domain.manifest import Manifest, OperationRecord, manifest_of, run_ref, to_document
@@ -56,20 +57,6 @@ Transition = Callable[[Manifest, datetime], Change]
 def unchanged(manifest: Manifest, outcome: Outcome, wake: Task | None = None) -> Change:
     """Answer without writing; what the manifest owes is owed still."""
     return Change(outcome, manifest, wake=wake, changed=False)
-
-
-def change_to(
-    manifest: Manifest,
-    now: datetime,
-    rules: Rules,
-    outcome: Outcome,
-    *events: TraceEvent,
-    created: Manifest | None = None,
-    **update: Any,
-) -> Change:
-    """Answer with these fields of the manifest replaced, and what follows from them in order."""
-    moved = manifest.with_(**update, updated_at=now, traced=manifest.traced + len(events))
-    return Change(outcome, with_index_fields(moved, rules.grace), events, created)
 
 
 def with_index_fields(manifest: Manifest, grace: timedelta) -> Manifest:

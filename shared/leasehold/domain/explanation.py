@@ -13,9 +13,9 @@ from typing import Final
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import owed_effects
-from leasehold.domain.lifecycle.mend import flaws, flaws_at
 from leasehold.domain.lifecycle.on_alarm import on_alarm
 from leasehold.domain.lifecycle.operate import Operation, decisions
+from leasehold.domain.lifecycle.repair import flaws, flaws_at
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
 

@@ -43,7 +43,7 @@ def audit(engine: Engine, *, repair: bool = False) -> Iterator[AuditResult]:
 
     Args:
         engine: the parts.
-        repair: mend what is found.
+        repair: repair what is found.
     """
     for found in _suspects(engine):
         try:
@@ -60,8 +60,8 @@ def audit(engine: Engine, *, repair: bool = False) -> Iterator[AuditResult]:
 
 def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
     try:
-        mend = partial(lifecycle.repair, rules=engine.rules, **task_presence(engine, manifest))
-        decide = on_run(manifest.run_id, mend)
+        repair = partial(lifecycle.on_audit, rules=engine.rules, **task_presence(engine, manifest))
+        decide = on_run(manifest.run_id, repair)
         change = engine.documents.transact(run_ref(manifest.run_id), decide).answer
         return publish_owed(engine, change).outcome if change.changed else None
     except (LeaseholdError, ArithmeticError) as error:

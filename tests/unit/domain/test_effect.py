@@ -122,7 +122,7 @@ def test_an_alarm_that_is_missing_is_told_with_what_is_owed_and_set(
     run = runs.completed().with_(alarm_at=None)
 
     (breach,) = lifecycle.breaches(run, at(20), rules)
-    change = lifecycle.repair(run, at(20), rules=rules, generation=1, in_queue=False)
+    change = lifecycle.on_audit(run, at(20), rules=rules, generation=1, in_queue=False)
 
     assert breach.finding == "It is COMPLETED, and owes its announcement, and has no alarm."
     assert (change.outcome, change.manifest.alarm_at) == (Outcome.REPAIRED, at(80))

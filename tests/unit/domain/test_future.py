@@ -47,7 +47,8 @@ def rules_for(runs: Runs, run: Manifest) -> Rules:
 
 def repaired(runs: Runs, run: Manifest, second: float = 100) -> Change:
     rules, generation = rules_for(runs, run), run.dispatch.generation
-    return lifecycle.repair(run, runs.at(second), rules=rules, generation=generation, in_queue=True)
+    now = runs.at(second)
+    return lifecycle.on_audit(run, now, rules=rules, generation=generation, in_queue=True)
 
 
 def codes(runs: Runs, run: Manifest, second: float = 100) -> list[str]:

@@ -100,7 +100,7 @@ def test_what_no_sweep_would_ever_look_at_is_found_and_repaired(
     run = broken(runs, at)
 
     found = [breach.code for breach in lifecycle.breaches(run, at(90), rules)]
-    change = lifecycle.repair(run, at(90), rules=rules, generation=1, in_queue=True)
+    change = lifecycle.on_audit(run, at(90), rules=rules, generation=1, in_queue=True)
 
     assert found == [code]
     assert change.changed
@@ -137,7 +137,8 @@ def mended(run: Manifest, runs: Runs, at: At, second: float, *, in_queue: bool =
     """What `leasehold audit --repair` makes of the run at that second."""
     rules = runs.elsewhere().rules if run.dispatch.remote else runs.rules
     generation = run.dispatch.generation
-    return lifecycle.repair(run, at(second), rules=rules, generation=generation, in_queue=in_queue)
+    now = at(second)
+    return lifecycle.on_audit(run, now, rules=rules, generation=generation, in_queue=in_queue)
 
 
 @pytest.mark.parametrize(
