@@ -18,8 +18,6 @@ from leasehold.domain.status import AttemptEnd, DeadLetterReason, Outcome, RunSt
 from leasehold.errors import UnreadableRunError
 
 if TYPE_CHECKING:
-    from typing_extensions import override
-
     from leasehold.domain.updates import (
         DispatchUpdate,
         ErrorRecordUpdate,
@@ -79,8 +77,7 @@ class Lease(Stored):
 
     if TYPE_CHECKING:
 
-        @override
-        def with_(self, **update: Unpack[LeaseUpdate]) -> Self: ...
+        def with_(self, **update: Unpack[LeaseUpdate]) -> Self: ...  # noqa: D102
 
 
 class Dispatch(Stored):
@@ -110,8 +107,7 @@ class Dispatch(Stored):
 
     if TYPE_CHECKING:
 
-        @override
-        def with_(self, **update: Unpack[DispatchUpdate]) -> Self: ...
+        def with_(self, **update: Unpack[DispatchUpdate]) -> Self: ...  # noqa: D102
 
 
 class Attempts(Stored):
@@ -144,8 +140,7 @@ class Settlement(Stored):
 
     if TYPE_CHECKING:
 
-        @override
-        def with_(self, **update: Unpack[SettlementUpdate]) -> Self: ...
+        def with_(self, **update: Unpack[SettlementUpdate]) -> Self: ...  # noqa: D102
 
 
 class PhaseReached(Stored):
@@ -200,8 +195,7 @@ class StepRecord(Stored):
 
     if TYPE_CHECKING:
 
-        @override
-        def with_(self, **update: Unpack[StepRecordUpdate]) -> Self: ...
+        def with_(self, **update: Unpack[StepRecordUpdate]) -> Self: ...  # noqa: D102
 
     @property
     def kept_output(self) -> KeptValue | None:
@@ -227,8 +221,7 @@ class ErrorRecord(Stored):
 
     if TYPE_CHECKING:
 
-        @override
-        def with_(self, **update: Unpack[ErrorRecordUpdate]) -> Self: ...
+        def with_(self, **update: Unpack[ErrorRecordUpdate]) -> Self: ...  # noqa: D102
 
 
 class Block(Stored):
@@ -310,8 +303,7 @@ class Manifest(Stored):
 
     if TYPE_CHECKING:
 
-        @override
-        def with_(self, **update: Unpack[ManifestUpdate]) -> Self: ...
+        def with_(self, **update: Unpack[ManifestUpdate]) -> Self: ...  # noqa: D102
 
     @property
     def is_terminal(self) -> bool:
