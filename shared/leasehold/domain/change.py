@@ -31,7 +31,7 @@ class Change:
         created: a further run, stored in the same commit.
         wake: a task of this change alone: to look again at the end of somebody's lease.
         changed: False where nothing is to be written.
-        repeats: the first time of an operation that was asked for again; nothing is written.
+        repeats: the first time of an operation that was requested again; nothing is written.
     """
 
     outcome: Outcome

@@ -83,8 +83,8 @@ class Lease(Stored):
 class Dispatch(Stored):
     """The outbox: the attempt that is to run next, or runs. Its settings are frozen here.
 
-    `sources` says for each setting where it came from. `enqueued` is False until something shows
-    that the task was created.
+    `sources` has the source of each setting. `enqueued` is False until the task is known to be
+    created.
     """
 
     generation: int
@@ -98,11 +98,13 @@ class Dispatch(Stored):
     queue: str
     sources: Mapping[str, str]
     nonce: str
-    remote: bool = False  # a worker elsewhere claims it: there is no task
+    remote: bool = False  # a remote worker claims it: there is no task
     schedule_to_start_s: int | None = None  # how long a remote step may wait to be claimed
     redispatched: int = 0  # how many tasks were lost before this one, without a lease in between
     deferred: int = 0  # how many attempts in a row before this one met an outage
-    seen_at: AwareDatetime | None = None  # when the task was last found in its queue, or asked for
+    seen_at: AwareDatetime | None = (
+        None  # when the task was last in its queue, or a worker wanted it
+    )
     enqueued: bool = False
 
     if TYPE_CHECKING:
@@ -291,7 +293,7 @@ class Manifest(Stored):
     attempts: Attempts = Attempts()
     interruptions: int = 0  # of the current step, since its last progress
     silences: int = 0  # those after which nothing was heard for too long
-    claimable: str | None = None  # the step, while a worker elsewhere may claim it
+    claimable: str | None = None  # the step, while a remote worker may claim it
     last_settlement: Settlement | None = None
     checkpoint: Checkpoint | None = None
     steps: Mapping[str, StepRecord]

@@ -88,7 +88,7 @@ def after(status: RunStatus, event: RunEvent) -> RunStatus:
 
 
 class Outcome(StrEnum):
-    """What became of one change; `word` is what callers outside are told of it."""
+    """What became of one change; `word` is its name outside the engine."""
 
     # a run begins, and its attempts
     STARTED = "started"
@@ -134,11 +134,11 @@ class Outcome(StrEnum):
 
     @property
     def word(self) -> str:
-        """The outcome as HTTP and `--json` say it: they tell fewer apart."""
+        """Its name in HTTP and `--json`, which distinguish fewer."""
         return _WORDS.get(self, self.value)
 
 
-#: What callers outside need not tell apart; every other outcome is its own word.
+#: Outcomes that callers outside need not distinguish; every other one is its own word.
 _WORDS: Final[Mapping[Outcome, str]] = {
     Outcome.STALE: "duplicate",
     Outcome.ALREADY_COMPLETED: "duplicate",
@@ -156,9 +156,11 @@ _WORDS: Final[Mapping[Outcome, str]] = {
 class Termination(StrEnum):
     """Why an attempt was cut short: the `reason` of `step_terminated`."""
 
-    INSTANCE_SHUTDOWN = "instance_shutdown"  # SIGTERM, a deploy; or the worker gave the step back
+    INSTANCE_SHUTDOWN = "instance_shutdown"  # SIGTERM, a deploy; or the worker released the step
     LEASE_EXPIRED = "lease_expired"  # its worker fell silent before the deadline
-    DISPATCH_DEADLINE_EXCEEDED = "dispatch_deadline_exceeded"  # it was heard of past it: it hung
+    DISPATCH_DEADLINE_EXCEEDED = (
+        "dispatch_deadline_exceeded"  # its last heartbeat is past it: it hung
+    )
     CANCELLED = "cancelled"
     STORE_UNAVAILABLE = "store_unavailable"  # an outage: the attempt is put off
     THREAD_UNAVAILABLE = "thread_unavailable"  # likewise: nothing could renew the lease
@@ -179,7 +181,7 @@ class AttemptEnd(StrEnum):
 
     FAILED = "failed"
     INTERRUPTED = "interrupted"  # SIGTERM, a deploy
-    EXPIRED = "expired"  # its lease ran out, and its worker was not heard of past the deadline
-    CONTINUED = "continued"  # it asked for another attempt itself
+    EXPIRED = "expired"  # its lease ran out, and no heartbeat came past the deadline
+    CONTINUED = "continued"  # it requested another attempt itself
     REPEATED = "repeated"  # a gate refused its output, and a person had the step run again
     DEFERRED = "deferred"  # a store was away, or a thread could not be had

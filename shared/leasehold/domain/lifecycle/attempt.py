@@ -9,7 +9,7 @@ from typing import Final
 from leasehold.domain.change import Change, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
-from leasehold.domain.give_up_rules import verdict
+from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.lease import lease_for
 from leasehold.domain.lifecycle.dead_letter import dead_letter, outcome_at_end
 from leasehold.domain.lifecycle.handoff import block_unknown_step, dispatch_next
@@ -55,9 +55,9 @@ def arrive(
         return take_over(draft, lease, lease_id=lease_id, holder=holder)
     if not is_here:
         return _not_here(draft)
-    came = manifest.with_(dispatch=manifest.dispatch.with_(redispatched=0))  # this one is not lost
-    if found := verdict(came, now, rules):
-        return dead_letter(draft, found)
+    arrived = manifest.with_(dispatch=manifest.dispatch.with_(redispatched=0))  # this task is here
+    if verdict := verdict_on(arrived, now, rules):
+        return dead_letter(draft, verdict)
     return acquire(draft, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
 
 
@@ -132,8 +132,8 @@ def take_over(draft: Draft, lease: Lease, *, lease_id: str, holder: str) -> Chan
     if end is AttemptEnd.FAILED:
         return end_attempt(draft, end, Outcome.RETRY_SCHEDULED)
     draft.count(end)
-    if found := verdict(draft.run, draft.now, draft.rules):
-        return dead_letter(draft, found)
+    if verdict := verdict_on(draft.run, draft.now, draft.rules):
+        return dead_letter(draft, verdict)
     return acquire(draft, RunEvent.LEASE_TAKEN_OVER, lease_id=lease_id, holder=holder)
 
 
@@ -150,7 +150,7 @@ def acquire(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> Cha
         fencing_token=run.fencing_token + 1,
         heartbeat_at=now,
         step_started_at=run.step_started_at or now,
-        dispatch=run.dispatch.with_(enqueued=True, redispatched=0),  # its task came
+        dispatch=run.dispatch.with_(enqueued=True, redispatched=0),  # its task is here
         steps=run.with_step(
             step,
             status=RunStatus.IN_PROGRESS,

@@ -7,7 +7,7 @@ from datetime import datetime
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules, has_moved
 from leasehold.domain.draft import Draft
-from leasehold.domain.give_up_rules import verdict
+from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.lifecycle.attempt import EARLY, acquire, acquired_before, take_over
 from leasehold.domain.lifecycle.dead_letter import dead_letter
 from leasehold.domain.manifest import Manifest
@@ -45,8 +45,8 @@ def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, hol
         raise NothingToClaimError(problem=problem, run_id=manifest.run_id, state=manifest.state)
     if lease is not None:
         return take_over(draft, lease, lease_id=lease_id, holder=holder)
-    if not has_moved(manifest, rules) and (found := verdict(manifest, now, rules)):
-        return dead_letter(draft, found)
+    if not has_moved(manifest, rules) and (verdict := verdict_on(manifest, now, rules)):
+        return dead_letter(draft, verdict)
     return acquire(draft, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
 
 

@@ -10,21 +10,21 @@ from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
 from leasehold.domain.trace import TraceType
 
 
-def dead_letter(draft: Draft, found: Verdict, sweep_job_id: str | None = None) -> Change:
+def dead_letter(draft: Draft, verdict: Verdict, sweep_job_id: str | None = None) -> Change:
     """Give the run up, for good. A run that is terminal already stays as it is.
 
     Args:
         draft: the change so far.
-        found: why.
-        sweep_job_id: the sweep that found it; None: whoever worked on it.
+        verdict: why.
+        sweep_job_id: the sweep that gives it up; None: whoever worked on it.
     """
     if draft.before.is_terminal:
         return unchanged(draft.before, outcome_at_end(draft.before))
     run = draft.run
     draft.trace(
         TraceType.STEP_DEAD_LETTERED,
-        reason=found.reason.value,
-        detail=found.detail,
+        reason=verdict.reason.value,
+        detail=verdict.detail,
         last_step=run.current_step,
         retry_count=max(0, run.attempts.failed - 1),
         sweep_job_id=sweep_job_id,
@@ -37,8 +37,8 @@ def dead_letter(draft: Draft, found: Verdict, sweep_job_id: str | None = None) -
         block=None,
         dead_lettered=True,
         dead_lettered_at=draft.now,
-        dead_letter_reason=found.reason,
-        dead_letter_detail=found.detail,
+        dead_letter_reason=verdict.reason,
+        dead_letter_detail=verdict.detail,
     )
     return draft.commit(Outcome.DEAD_LETTERED)
 

@@ -33,7 +33,7 @@ def defer(
 ) -> Change:
     """Release the lease of an attempt that met an outage; the next one waits for a backoff.
 
-    It uses up no retry and no interruption, and no verdict asks how often it came to that. The
+    It uses up no retry and no interruption, and no verdict counts how often that happens. The
     wait grows with each deferral in a row.
 
     Args:
@@ -61,10 +61,10 @@ def defer(
 
 
 def extend_wait(manifest: Manifest, now: datetime, *, rules: Rules, generation: int) -> Change:
-    """Let a step wait on to be claimed: a worker asked for it, and an outage kept it back.
+    """Let a step wait on to be claimed: a worker wanted it, and an outage kept it back.
 
     So the time that it may wait, `schedule_to_start`, is not used up by an outage. It is written
-    at most once in each grace, however often workers ask.
+    at most once in each grace, however often workers claim.
     """
     dispatch = manifest.dispatch
     if manifest.claimable is None or dispatch.generation != generation:

@@ -67,17 +67,17 @@ def under_next_generation(dispatch: Dispatch) -> Dispatch:
 def block_unknown_step(draft: Draft) -> Change:
     """Block a run whose current step this deploy does not know."""
     run = draft.run
-    found = Block(
+    block = Block(
         code="UNKNOWN_STEP",
         finding=f"This deploy knows no step {run.current_step!r}.",
         remediation="Deploy a catalog that has the step and retry the run, or cancel it.",
     )
-    draft.trace_next(TraceType.STEP_UNKNOWN, reason=found.code, detail=found.finding)
+    draft.trace_next(TraceType.STEP_UNKNOWN, reason=block.code, detail=block.finding)
     draft.set_step(status=RunStatus.BLOCKED)
     draft.set(
         status=after(run.status, RunEvent.STEP_UNKNOWN),
         lease=None,
-        block=found,
+        block=block,
         dispatch=under_next_generation(run.dispatch),
     )
     return draft.commit(Outcome.BLOCKED)

@@ -1,4 +1,4 @@
-"""What an attempt counts as whose worker says nothing more: judged by what was last heard of it."""
+"""What an attempt counts as whose worker is silent: judged by its last heartbeat."""
 
 from __future__ import annotations
 

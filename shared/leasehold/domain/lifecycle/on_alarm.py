@@ -35,12 +35,12 @@ def on_alarm(
         now: the store's time.
         rules: the rules in force.
         generation: the dispatch whose task was looked for.
-        in_queue: whether it was found; None: it cannot be known.
+        in_queue: whether its queue has it; None: it cannot be known.
         sweep_job_id: the sweep that looks.
     """
     if manifest.alarm_at is None or now < manifest.alarm_at:
         return unchanged(manifest, Outcome.NOT_DUE)
-    if found := tuple(flaws(manifest, rules.grace)):
+    if broken := tuple(flaws(manifest, rules.grace)):
         at_alarm = partial(
             on_alarm,
             rules=rules,
@@ -48,7 +48,7 @@ def on_alarm(
             in_queue=in_queue,
             sweep_job_id=sweep_job_id,
         )
-        return _followed(repair(manifest, now, rules, found), at_alarm, now)
+        return _followed(repair(manifest, now, rules, broken), at_alarm, now)
     wanted = alarm_for(manifest, rules.grace)
     if wanted is not None and now < wanted:  # it was set by a shorter grace
         return Draft(manifest, now, rules).commit(Outcome.ALARM_SET)
@@ -77,11 +77,11 @@ def on_audit(
         now: the store's time.
         rules: the rules in force.
         generation: the dispatch whose task was looked for.
-        in_queue: whether it was found; None: it cannot be known.
+        in_queue: whether its queue has it; None: it cannot be known.
     """
     at_alarm = partial(on_alarm, rules=rules, generation=generation, in_queue=in_queue)
-    if found := (*flaws(manifest, rules.grace), *flaws_at(manifest, now)):
-        return _followed(repair(manifest, now, rules, found), at_alarm, now)
+    if broken := (*flaws(manifest, rules.grace), *flaws_at(manifest, now)):
+        return _followed(repair(manifest, now, rules, broken), at_alarm, now)
     if any(breaches(manifest, now, rules)):
         return at_alarm(manifest, now)
     return unchanged(manifest, Outcome.IN_ORDER)

@@ -23,7 +23,7 @@ from leasehold.errors import InvalidRequestError, NotAllowedError
 
 
 class Operation(StrEnum):
-    """What people may ask for."""
+    """What people may do."""
 
     PAUSE = "pause"
     RESUME = "resume"

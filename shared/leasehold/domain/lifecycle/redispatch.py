@@ -7,7 +7,7 @@ from datetime import datetime
 from leasehold.domain.change import Change, unchanged
 from leasehold.domain.dispatch import Rules, has_moved
 from leasehold.domain.draft import Draft
-from leasehold.domain.give_up_rules import verdict
+from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.lifecycle.dead_letter import dead_letter
 from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.manifest import Manifest
@@ -36,7 +36,7 @@ def redispatch(
         now: the store's time.
         rules: the rules in force.
         generation: the dispatch whose task was looked for.
-        in_queue: whether it was found; None: it cannot be known.
+        in_queue: whether its queue has it; None: it cannot be known.
         sweep_job_id: the sweep that looked.
     """
     dispatch = manifest.dispatch
@@ -50,8 +50,8 @@ def redispatch(
     unknown = in_queue is False and rules.settings_for(manifest.current_step) is None
     if not (moved or unknown):
         known = manifest.with_(dispatch=dispatch.with_(redispatched=lost))
-        if found := verdict(known, now, rules):
-            return dead_letter(draft, found, sweep_job_id)
+        if verdict := verdict_on(known, now, rules):
+            return dead_letter(draft, verdict, sweep_job_id)
         if in_queue is not False:
             return _still_queued(draft, in_queue)
     draft.trace(TraceType.STEP_REDISPATCHED, generation=generation)
@@ -59,7 +59,7 @@ def redispatch(
 
 
 def _still_queued(draft: Draft, in_queue: bool | None) -> Change:
-    """Leave a task that waits, or that nothing is known of; note the time of one that was found."""
+    """Leave a task that waits, or that nothing is known of; note the time of one that is there."""
     if in_queue is None:
         return unchanged(draft.before, Outcome.STILL_QUEUED)
     draft.set(dispatch=draft.run.dispatch.with_(seen_at=draft.now, enqueued=True))

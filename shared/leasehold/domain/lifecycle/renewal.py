@@ -13,7 +13,7 @@ from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.manifest import Checkpoint, KeptValue, Manifest, PhaseReached, Progress
 from leasehold.domain.status import Outcome, RunEvent, after
 
-#: So many phases of a step are told apart; further ones are kept, and are no progress.
+#: So many phases of a step count as progress; further ones are kept, and do not.
 MAX_PHASES: Final = 32
 
 

@@ -73,7 +73,7 @@ def flaws(manifest: Manifest, grace: timedelta) -> Iterator[Breach]:
     yield from _endless(manifest, wanted)
     if manifest.shard != shard_of(manifest.run_id):
         finding = f"It is in shard {manifest.shard}, where no sweep looks for it."
-        yield Breach("wrong_shard", finding, "It comes to its shard.")
+        yield Breach("wrong_shard", finding, "It is moved to its shard.")
     claimable = claimable_step(manifest)
     if manifest.claimable != claimable:
         finding = f"It is listed for remote workers as {manifest.claimable}, and waits for none."
@@ -85,15 +85,15 @@ def flaws(manifest: Manifest, grace: timedelta) -> Iterator[Breach]:
 def flaws_at(manifest: Manifest, now: datetime) -> Iterator[Breach]:
     """Yield what is wrong with a run as seen from now; `flaws` sees no clock."""
     if finding := time_in_future(manifest, now):
-        again = "A waiting step is dispatched again; a lease runs on from now."
-        yield Breach("time_in_future", finding, again)
+        remedy = "A waiting step is dispatched again; a lease runs on from now."
+        yield Breach("time_in_future", finding, remedy)
 
 
-def repair(manifest: Manifest, now: datetime, rules: Rules, found: tuple[Breach, ...]) -> Change:
-    """Repair what was found, as far as it needs no sweep; what nobody holds is dispatched again."""
-    codes = {breach.code for breach in found}
+def repair(manifest: Manifest, now: datetime, rules: Rules, broken: tuple[Breach, ...]) -> Change:
+    """Repair these breaches, but for an overdue alarm; what nobody holds is dispatched again."""
+    codes = {breach.code for breach in broken}
     draft = Draft(manifest, now, rules)
-    findings = " ".join(breach.finding for breach in found)
+    findings = " ".join(breach.finding for breach in broken)
     draft.trace(TraceType.STEP_RECOVERED, reason="repaired", detail=findings)
     draft.set(shard=shard_of(manifest.run_id))
     if "time_in_future" in codes:

@@ -13,7 +13,7 @@ from typing import Final
 from leasehold.domain.change import Change, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
-from leasehold.domain.give_up_rules import verdict
+from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.lifecycle.dead_letter import dead_letter
 from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off, under_next_generation
@@ -166,13 +166,13 @@ def end_attempt(
         draft: the change so far, with what is known of the end.
         end: what the attempt counts as.
         outcome: the answer for the caller.
-        sweep_job_id: the sweep that found it; None: whoever worked on it.
+        sweep_job_id: the sweep that ends it; None: whoever worked on it.
     """
     status = after(draft.run.status, _EVENTS[end])
     draft.count(end)
     draft.set(status=status)
-    if found := verdict(draft.run, draft.now, draft.rules):
-        return dead_letter(draft, found, sweep_job_id)
+    if verdict := verdict_on(draft.run, draft.now, draft.rules):
+        return dead_letter(draft, verdict, sweep_job_id)
     draft.set_step(status=status)
     draft.set(lease=None)
     if sweep_job_id is not None and not draft.run.paused:
