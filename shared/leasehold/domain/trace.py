@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -63,7 +64,7 @@ class TraceEvent(Stored):
     detail: str | None = None
 
 
-def event_of(manifest: Manifest, type_: TraceType, at: Any, **facts: Any) -> TraceEvent:
+def event_of(manifest: Manifest, type_: TraceType, at: datetime, **facts: Any) -> TraceEvent:
     """Return an event of the attempt the manifest is in, with facts that are not empty."""
     further = {to_camel(name): fact for name, fact in facts.items() if fact not in (None, (), "")}
     return TraceEvent(
