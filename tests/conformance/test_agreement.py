@@ -20,7 +20,7 @@ from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.explanation import waiting
+from leasehold.domain.explanation import explain
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import (
     Block,
@@ -144,10 +144,10 @@ def at_alarm(case: Case, *, in_queue: bool) -> str:
         return "repaired"  # and no more is due
     if case.is_leased:
         is_live = case.held == "live" and case.alarm == "long past"
-        return "parked" if is_live else "expired"  # the alarm of a live one is set right
+        return "alarm_set" if is_live else "expired"  # the alarm of a live one is set right
     if case.owed == "remote":
         return "dead_lettered"
-    return "parked" if in_queue else "redispatched"
+    return "still_queued" if in_queue else "redispatched"
 
 
 def has_alarm(case: Case) -> bool:
@@ -239,7 +239,7 @@ def attended(run: Manifest, at: datetime, rules: Rules, *, in_queue: bool) -> Ch
 
 def repaired(run: Manifest, rules: Rules, *, in_queue: bool) -> Change:
     generation = run.dispatch.generation
-    return lifecycle.repair(run, NOW, rules=rules, generation=generation, in_queue=in_queue)
+    return lifecycle.on_audit(run, NOW, rules=rules, generation=generation, in_queue=in_queue)
 
 
 def codes(run: Manifest, rules: Rules) -> set[str]:
@@ -263,7 +263,7 @@ def test_why_says_what_the_sweep_then_does(rules: Rules, status: RunStatus) -> N
     for case in (case for case in CASES if case.status is status):
         run = manifest_for(case, NOW, rules)
 
-        said = waiting(run, NOW, rules)
+        said = explain(run, NOW, rules)
 
         if case.is_over:
             assert (said.what, said.until, said.then) == (None, None, None), str(case)
@@ -295,7 +295,10 @@ def test_a_backlog_is_not_dispatched_again(rules: Rules, status: RunStatus) -> N
         done = attended(run, max(NOW, run.alarm_at), rules, in_queue=True)
 
         assert done.outcome == at_alarm(case, in_queue=True), str(case)
-        if not wrong(case) & {"no_lease", "no_holder"} and done.outcome == "parked":
+        if not wrong(case) & {"no_lease", "no_holder"} and done.outcome in (
+            "still_queued",
+            "alarm_set",
+        ):
             assert done.manifest.dispatch.generation == 1
             assert not done.owed
 
@@ -337,7 +340,7 @@ def test_an_error_and_a_stuck_attempt_are_told_apart(rules: Rules) -> None:
     for case in CASES:
         if case.status in said and case.overlay == "plain" and not wrong(case):
             run = manifest_for(case, NOW, rules)
-            said[case.status].add(str(waiting(run, NOW, rules).what))
+            said[case.status].add(str(explain(run, NOW, rules).what))
 
     assert said[RunStatus.ERROR]
     assert said[RunStatus.IN_PROGRESS]
@@ -363,7 +366,7 @@ def test_a_run_of_the_future_is_found_and_moves_from_now_on(
         run = manifest_for(case, NOW + AHEAD, rules)
         assert codes(run, rules) == wrong_ahead(case), str(case)
         if not case.is_over:
-            assert "a repair" in waiting(run, NOW, rules).words, str(case)
+            assert "a repair" in explain(run, NOW, rules).words, str(case)
 
         change = repaired(run, rules, in_queue=True)
 

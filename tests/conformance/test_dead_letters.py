@@ -31,6 +31,7 @@ from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, on_run
 from leasehold.domain.document import Write
+from leasehold.domain.draft import Draft
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
@@ -432,7 +433,7 @@ def test_a_step_that_a_deploy_made_remote_waits_for_a_worker(world: World) -> No
     run_id = world.start("add")
     later = world.redeployed(remote_catalog())
 
-    assert world.hint(run_id, later) == "parked"
+    assert world.hint(run_id, later) == "awaits_claim"
 
     run = world.run(run_id)
     assert (run.claimable, run.dead_lettered, run.attempts.ended) == ("add", False, 0)
@@ -641,22 +642,22 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
         ),
         "extend_wait": (
             partial(lifecycle.extend_wait, **rules, generation=1),
-            "parked",
+            "moved_on",
         ),
         "release": (partial(lifecycle.release, **fence, reason="r"), LeaseLostError),
         "expire": (
             partial(lifecycle.expire, **rules, lease_id="lease-1", holder_gone=True),
-            "duplicate",
+            "moved_on",
         ),
-        "redispatch": (partial(lifecycle.redispatch, **task), "duplicate"),
+        "redispatch": (partial(lifecycle.redispatch, **task), "moved_on"),
         "not_created": (
             partial(lifecycle.not_created, **rules, generation=1, lost=0),
-            "duplicate",
+            "moved_on",
         ),
-        "on_alarm": (partial(lifecycle.on_alarm, **task), "duplicate"),
-        "repair": (partial(lifecycle.repair, **task), "duplicate"),
+        "on_alarm": (partial(lifecycle.on_alarm, **task), "not_due"),
+        "on_audit": (partial(lifecycle.on_audit, **task), "in_order"),
         "dead_letter": (
-            lambda m, now: lifecycle.dead_letter(m, now, engine.rules, never),
+            lambda m, now: lifecycle.dead_letter(Draft(m, now, engine.rules), never),
             "dead_lettered",
         ),
         "pause": (partial(lifecycle.pause, **words), NotAllowedError),

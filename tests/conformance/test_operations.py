@@ -22,8 +22,10 @@ import pytest
 
 from leasehold.bootstrap import Bundle, boot
 from leasehold.domain import lifecycle
-from leasehold.domain.change import Change, on_run, owed_tasks, with_index_fields
+from leasehold.domain.change import Change, on_run, with_index_fields
 from leasehold.domain.document import Write
+from leasehold.domain.draft import Draft
+from leasehold.domain.effect import owed_tasks
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import (
@@ -141,7 +143,7 @@ class Service:
 
 
 def _give_up(manifest: Manifest, now: datetime, *, rules: Any) -> Change:
-    return lifecycle.dead_letter(manifest, now, rules, GIVEN_UP)
+    return lifecycle.dead_letter(Draft(manifest, now, rules), GIVEN_UP)
 
 
 @pytest.fixture

@@ -369,7 +369,7 @@ def test_a_claim_and_a_sweep_of_an_expired_lease_count_it_once(runs: list[Run]) 
         assert isinstance(claimed, Change)
         assert isinstance(swept, Change)
         assert claimed.outcome is Outcome.ACQUIRED
-        assert swept.outcome in (Outcome.EXPIRED, Outcome.DUPLICATE)
+        assert swept.outcome in (Outcome.EXPIRED, Outcome.MOVED_ON)
         assert stored.lease is not None
         assert (stored.lease.lease_id, stored.fencing_token) == ("lease-2", 2)
         assert (stored.attempts.expired, stored.interruptions) == (1, 1)

@@ -7,7 +7,8 @@ from datetime import datetime
 
 import pydantic_core
 
-from leasehold.domain.change import Change, owed_tasks
+from leasehold.domain.change import Change
+from leasehold.domain.effect import owed_tasks
 from leasehold.domain.lease import held_lease
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.status import Outcome, RunStatus

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from leasehold.domain import lifecycle
-from leasehold.domain.change import owed_tasks
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.effect import owed_tasks
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import KeptValue, Manifest
 from leasehold.domain.status import Outcome

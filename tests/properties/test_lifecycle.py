@@ -27,6 +27,7 @@ from hypothesis.stateful import (
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, as_write
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.draft import Draft
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.renewal import MAX_PHASES
@@ -450,7 +451,7 @@ class World(RuleBasedStateMachine):
         lost = known.lost + (not in_queue and not known.elsewhere)
         waits = manifest.alarm_at is not None and manifest.lease is None
         late = waits and manifest.alarm_at <= self.now
-        step, expected = manifest.current_step, Outcome.DUPLICATE
+        step, expected = manifest.current_step, Outcome.MOVED_ON
         if late and generation == manifest.dispatch.generation:
             expected = self.after_a_wait(run_id, in_queue=in_queue)
             lost = 0 if known.elsewhere is not self.is_away(step) else lost
@@ -461,7 +462,7 @@ class World(RuleBasedStateMachine):
         change = self.commit(run_id, redispatch)
 
         assert change.outcome is expected
-        assert change.changed is (expected is not Outcome.DUPLICATE)
+        assert change.changed is (expected is not Outcome.MOVED_ON)
         if change.outcome is Outcome.REDISPATCHED:
             known.lost = lost
             owed = [] if self.is_away(step) else [self.now]
@@ -480,7 +481,7 @@ class World(RuleBasedStateMachine):
         if moved or not (in_queue or self.is_known(step)):
             return self.blocked_or(step, Outcome.REDISPATCHED)
         if in_queue:
-            return Outcome.PARKED
+            return Outcome.STILL_QUEUED
         gone = known.lost == MAX_INTERRUPTIONS
         return Outcome.DEAD_LETTERED if gone else Outcome.REDISPATCHED
 
@@ -518,8 +519,10 @@ class World(RuleBasedStateMachine):
             return Outcome.REJECTED
         if manifest.cancelled or manifest.dead_lettered:
             return Outcome.CANCELLED if manifest.cancelled else Outcome.DEAD_LETTERED
-        if manifest.is_terminal or generation < manifest.dispatch.generation:
-            return Outcome.DUPLICATE
+        if manifest.is_terminal:
+            return Outcome.ALREADY_COMPLETED
+        if generation < manifest.dispatch.generation:
+            return Outcome.STALE
         if known.holder is not None and self.now < known.ends_at:
             return Outcome.LEASE_HELD
         return self.answer_to_current_hint(run_id, manifest)
@@ -531,17 +534,17 @@ class World(RuleBasedStateMachine):
             expired, hung = Outcome.ACQUIRED, Outcome.RETRY_SCHEDULED
             if known.elsewhere or not is_here:
                 is_away = self.is_away(manifest.current_step)
-                expired = hung = Outcome.PARKED if is_away else Outcome.RETRY_SCHEDULED
+                expired = hung = Outcome.AWAITS_CLAIM if is_away else Outcome.RETRY_SCHEDULED
             if manifest.paused:
                 expired = hung = Outcome.PARKED
             return self.after_lapse(run_id, expired, hung)
         if manifest.paused or manifest.status is RunStatus.BLOCKED:
             return Outcome.PARKED if manifest.paused else Outcome.BLOCKED
         if known.elsewhere:
-            return Outcome.PARKED
+            return Outcome.AWAITS_CLAIM
         if self.now + timedelta(seconds=2) < manifest.dispatch.not_before:
             return Outcome.RETRY_SCHEDULED
-        taken = Outcome.ACQUIRED if is_here else Outcome.PARKED
+        taken = Outcome.ACQUIRED if is_here else Outcome.AWAITS_CLAIM
         return self.blocked_or(manifest.current_step, taken)
 
     # -- claims ----------------------------------------------------------------------------------
@@ -811,7 +814,7 @@ class World(RuleBasedStateMachine):
 
     def expire(self, run_id: str, lease_id: str, *, gone: bool) -> None:
         known = self.known[run_id]
-        expected = Outcome.DUPLICATE
+        expected = Outcome.MOVED_ON
         if known.holder == lease_id:
             expected = Outcome.LEASE_HELD
             if gone or self.now >= known.ends_at:
@@ -918,13 +921,13 @@ class World(RuleBasedStateMachine):
 
     def give_up(self, run_id: str) -> None:
         manifest = self.runs[run_id]
-        expected = Outcome.DUPLICATE if manifest.completed_at else Outcome.DEAD_LETTERED
+        expected = Outcome.ALREADY_COMPLETED if manifest.completed_at else Outcome.DEAD_LETTERED
         expected = Outcome.CANCELLED if manifest.cancelled else expected
 
         change = self.commit(
             run_id,
             lambda m, now: lifecycle.dead_letter(
-                m, now, self.in_force, Verdict(DeadLetterReason.NEVER_STARTED, "none came")
+                Draft(m, now, self.in_force), Verdict(DeadLetterReason.NEVER_STARTED, "none came")
             ),
         )
 

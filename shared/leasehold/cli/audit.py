@@ -51,7 +51,8 @@ def _as_json(one: AuditResult) -> dict[str, Any]:
         {"code": breach.code, "finding": breach.finding, "repair": breach.repair}
         for breach in one.breaches
     ]
-    return {"runId": one.run_id, "breaches": breaches, "outcome": one.outcome}
+    outcome = None if one.outcome is None else one.outcome.word
+    return {"runId": one.run_id, "breaches": breaches, "outcome": outcome}
 
 
 def _rows(one: AuditResult, *, repair: bool) -> Iterator[Row]:
@@ -60,6 +61,6 @@ def _rows(one: AuditResult, *, repair: bool) -> Iterator[Row]:
         result = StyledText(breach.repair)
         if repair and one.outcome is None:
             result = StyledText("not repaired", "red")
-        elif repair:
-            result = StyledText(f"{one.outcome}: {breach.repair}", "green")
+        elif repair and one.outcome is not None:
+            result = StyledText(f"{one.outcome.word}: {breach.repair}", "green")
         yield one.run_id, StyledText(f"{breach.code}: {breach.finding}", "yellow"), result

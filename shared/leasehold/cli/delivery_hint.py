@@ -7,7 +7,7 @@ import json
 from leasehold.bootstrap import delivers_tasks
 from leasehold.cli.invocation import command_line, start_command
 from leasehold.cli.stderr import note
-from leasehold.domain.change import owed_tasks
+from leasehold.domain.effect import owed_tasks
 from leasehold.domain.manifest import Manifest
 from leasehold.services.engine import Engine
 from leasehold.services.start_run import StartRequest

@@ -12,7 +12,7 @@ from leasehold.cli.options import json_option, run_argument, url_option
 from leasehold.cli.run_readers import ServerSource, StoreSource
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_line
-from leasehold.domain.explanation import waiting
+from leasehold.domain.explanation import explain
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.presentation.formatting import one_line
@@ -35,14 +35,14 @@ def why(*, run_id: str, url: str | None, as_json: bool) -> None:
         source = StoreSource(bundle.engine) if url is None else ServerSource(url)
         run, now = source.get(run_id), source.now()
         holder_gone = run.lease is not None and is_gone(run.lease.holder, host=host_name())
-        explanation = waiting(run, now, bundle.engine.rules, holder_gone=holder_gone)
+        explanation = explain(run, now, bundle.engine.rules, holder_gone=holder_gone)
     if as_json:
         print_json(
             {
                 "runId": run_id,
                 "waitsFor": explanation.what,
                 "until": explanation.until,
-                "then": explanation.then,
+                "then": None if explanation.then is None else explanation.then.word,
                 "words": explanation.words,
                 "generation": run.dispatch.generation,
                 "operations": explanation.operations,

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from leasehold.domain.effect import owed_effects
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.status import RunStatus
 
 
-def alarm_for(manifest: Manifest, grace: timedelta) -> datetime | None:
-    """Return when the run must be looked at; None where it rests for good or for a person.
+def alarm_for(
+    manifest: Manifest, grace: timedelta, written_at: datetime | None = None
+) -> datetime | None:
+    """Return when the run must be looked at; None: it is idle, and owes nothing.
 
-    A paused run whose attempt still runs is not at rest yet: its alarm is the end of the lease.
+    A paused run whose attempt still runs is not idle yet: its alarm is the end of the lease.
+
+    Args:
+        manifest: the run.
+        grace: how late a task may come, or what an idle run owes be carried out.
+        written_at: when the run is written; None: it is as it was written last.
     """
-    if manifest.is_terminal:
-        return None
+    if manifest.is_idle:
+        return (written_at or manifest.updated_at) + grace if owed_effects(manifest) else None
     if manifest.lease is not None:
         return manifest.lease.expires_at
-    if manifest.paused or manifest.status is RunStatus.BLOCKED:
-        return None
     dispatch = manifest.dispatch
     since = max(dispatch.not_before, dispatch.seen_at or dispatch.not_before)
     if dispatch.schedule_to_start_s is not None:

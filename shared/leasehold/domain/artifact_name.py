@@ -17,7 +17,7 @@ def check_artifact_name(name: str) -> None:
     """Pass a relative path of plain parts.
 
     Raises:
-        ArtifactNameError: it is none, or too long.
+        ArtifactNameError: it is not one, or too long.
     """
     problem = _problem(name)
     if problem is not None:
@@ -32,7 +32,7 @@ def _problem(name: str) -> str | None:
         return f"it must have 1 to {_MAX_NAME} bytes"
     parts = name.split("/")
     if any(part in ("", ".", "..") for part in parts):
-        return "it is no relative path of plain parts"
+        return "it is not a relative path of plain parts"
     if any(len(part.encode()) > _MAX_PART for part in parts):
         return f"a part of it has over {_MAX_PART} bytes"
     if parts[0] == UNFINISHED:

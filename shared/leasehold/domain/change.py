@@ -1,19 +1,21 @@
-"""A change: what one transition answers, and what a store is to write of it."""
+"""A change: what one transition answers, and what a store is to write of it.
+
+Transitions make one with a `Draft`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from leasehold.domain.alarm import alarm_for
 from leasehold.domain.claim import claimable_step
-from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import DecideDocument, Document, Ref, Write
+from leasehold.domain.effect import Effect, owed_effects
 from leasehold.domain.manifest import Manifest, OperationRecord, manifest_of, run_ref, to_document
-from leasehold.domain.status import Outcome, RunStatus
-from leasehold.domain.task import Task, dispatch_task
+from leasehold.domain.status import Outcome
+from leasehold.domain.task import Task
 from leasehold.domain.trace import TraceEvent, trace_ref
 from leasehold.errors import UnknownRunError
 
@@ -29,7 +31,7 @@ class Change:
         created: a further run, stored in the same commit.
         wake: a task of this change alone: to look again at the end of somebody's lease.
         changed: False where nothing is to be written.
-        repeats: the first time of an operation that was asked for again; nothing is written.
+        repeats: the first time of an operation that was requested again; nothing is written.
     """
 
     outcome: Outcome
@@ -41,11 +43,11 @@ class Change:
     repeats: OperationRecord | None = None
 
     @property
-    def owed(self) -> tuple[Task, ...]:
-        """The tasks to create once the commit stands."""
+    def owed(self) -> tuple[Effect, ...]:
+        """What is to be carried out once the commit stands."""
         if self.wake is not None:
             return (self.wake,)
-        return owed_tasks(self.manifest) + (owed_tasks(self.created) if self.created else ())
+        return owed_effects(self.manifest) + (owed_effects(self.created) if self.created else ())
 
 
 #: A transition with its facts bound: a run and the store's time in, what becomes of it out.
@@ -57,37 +59,9 @@ def unchanged(manifest: Manifest, outcome: Outcome, wake: Task | None = None) ->
     return Change(outcome, manifest, wake=wake, changed=False)
 
 
-def change_to(
-    manifest: Manifest,
-    now: datetime,
-    rules: Rules,
-    outcome: Outcome,
-    *events: TraceEvent,
-    created: Manifest | None = None,
-    **update: Any,
-) -> Change:
-    """Answer with these fields of the manifest replaced, and what follows from them in order."""
-    moved = manifest.with_(**update, updated_at=now, traced=manifest.traced + len(events))
-    return Change(outcome, with_index_fields(moved, rules.grace), events, created)
-
-
 def with_index_fields(manifest: Manifest, grace: timedelta) -> Manifest:
     """Return the manifest with what stores find it by: its alarm, and whether it can be claimed."""
     return manifest.with_(alarm_at=alarm_for(manifest, grace), claimable=claimable_step(manifest))
-
-
-def owed_tasks(manifest: Manifest) -> tuple[Task, ...]:
-    """Return the task of a dispatch that waits for a worker and is not known to be enqueued."""
-    return () if manifest.dispatch.enqueued else waiting_tasks(manifest)
-
-
-def waiting_tasks(manifest: Manifest) -> tuple[Task, ...]:
-    """Return the task of a dispatch that waits for a worker; none for one that is claimed."""
-    waits = manifest.status in (RunStatus.PENDING, RunStatus.ERROR)
-    at_rest = manifest.is_terminal or manifest.paused
-    if at_rest or not waits or manifest.dispatch.remote:
-        return ()
-    return (dispatch_task(manifest),)
 
 
 def as_write(change: Change) -> Write[Change]:

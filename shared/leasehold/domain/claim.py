@@ -1,15 +1,11 @@
-"""Which steps a worker elsewhere may claim; no task announces them."""
+"""Which steps a remote worker may claim; no task announces them."""
 
 from __future__ import annotations
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.status import RunStatus
 
 
 def claimable_step(manifest: Manifest) -> str | None:
-    """Return the step that waits for a worker elsewhere, due or not; None where none does."""
-    waits = manifest.status in (RunStatus.PENDING, RunStatus.ERROR) and manifest.lease is None
-    at_rest = manifest.is_terminal or manifest.paused
-    if not manifest.dispatch.remote or at_rest or not waits:
-        return None
-    return manifest.current_step
+    """Return the step that waits for a remote worker, due or not; None where none does."""
+    waits = manifest.waits_for_worker and manifest.lease is None
+    return manifest.current_step if waits and manifest.dispatch.remote else None

@@ -1,4 +1,4 @@
-"""The collections a store keeps, and what each can be asked for.
+"""The collections a store keeps, and the queries each can serve.
 
 SQLite makes its indexes from this table; Firestore's are deployed from
 `infra/firestore.indexes.json`, which a test compares with it.
@@ -39,7 +39,7 @@ RUNS: Final = Collection(
         ("status", "createdAt"),
         ("pipeline", "createdAt"),
         ("deadLettered", "createdAt"),
-        ("claimable", "alarmAt"),  # only runs that wait for a worker elsewhere are in it
+        ("claimable", "alarmAt"),  # only runs that wait for a remote worker are in it
         # led by the shard: a timestamp alone caps the writes of a collection. It serves leases that
         # are over as well, by a look at each run that is due; Firestore has an index for them
         ("shard", "alarmAt"),

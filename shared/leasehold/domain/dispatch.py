@@ -22,7 +22,7 @@ class StepSettings:
         max_retries: how often a failed attempt is repeated.
         heartbeat: how often the lease is renewed; None: never, and the lease runs to its cap.
         queue: the queue its tasks go to.
-        remote: a worker elsewhere claims the step; no task announces it.
+        remote: a remote worker claims the step; no task announces it.
         schedule_to_start: how long a remote step may wait to be claimed.
         sources: for each field the place of its value: `entry`, `threshold`, a variable's name.
         refused: one sentence for each value that was set but cannot be used.

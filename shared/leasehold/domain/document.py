@@ -27,11 +27,11 @@ class Ref:
 
 
 class UnreadableDocument(dict[str, Any]):
-    """What lies in a store in place of a document: only the fields that it is found by.
+    """What a store has in place of a document: only the fields that queries find it by.
 
     Args:
         problem: why the rest cannot be read.
-        fields: what the store can be asked for, as it lies there.
+        fields: what the store can query, as it is stored.
     """
 
     def __init__(self, problem: str, fields: Mapping[str, Any]) -> None:
@@ -41,7 +41,7 @@ class UnreadableDocument(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Write(Generic[Answer]):
-    """What is to become of a document, and what the caller is told.
+    """What is to become of a document, and what the caller gets back.
 
     Args:
         document: stored in place of what is there; None leaves it as it is.

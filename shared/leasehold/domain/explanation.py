@@ -1,6 +1,7 @@
 """What a run waits for, until when, and what would happen then: `why`, in one sentence.
 
-What would happen is not described here: it is found by doing it, on paper, at that time.
+What would happen is not described here: the transition of that time is applied to the run, and
+nothing is written.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import Final
 
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.lifecycle.mend import flaws, flaws_at
+from leasehold.domain.effect import owed_effects
 from leasehold.domain.lifecycle.on_alarm import on_alarm
 from leasehold.domain.lifecycle.operate import Operation, decisions
+from leasehold.domain.lifecycle.repair import flaws, flaws_at
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
 
@@ -25,7 +27,7 @@ class Explanation:
 
     Args:
         what: in words that follow "waits for"; None: it waits for nothing any more.
-        until: its alarm; None: it rests, and no time moves it.
+        until: its alarm; None: it is idle, and no time moves it.
         then: what would happen at that time if nothing else does, as an outcome of the sweep.
         words: the whole of it as one sentence.
         operations: what a person can do about it, where it waits for one.
@@ -38,7 +40,7 @@ class Explanation:
     operations: tuple[Operation, ...] = ()
 
 
-def waiting(
+def explain(
     manifest: Manifest, now: datetime, rules: Rules, *, holder_gone: bool = False
 ) -> Explanation:
     """Return what the run waits for.
@@ -47,12 +49,12 @@ def waiting(
         manifest: the run.
         now: the store's time.
         rules: the rules in force.
-        holder_gone: whether the holder of its lease is known to work no more.
+        holder_gone: whether the holder of its lease is known to be gone.
     """
-    if manifest.is_terminal:
+    if manifest.is_terminal and not owed_effects(manifest):
         return Explanation(None, None, None, f"Run {manifest.run_id} {_ending(manifest)}")
-    found = (*flaws(manifest, rules.grace), *flaws_at(manifest, now))
-    broken = " ".join(breach.finding for breach in found).rstrip(".")
+    wrong = (*flaws(manifest, rules.grace), *flaws_at(manifest, now))
+    broken = " ".join(breach.finding for breach in wrong).rstrip(".")
     what = (
         f"a repair (leasehold audit --repair): {broken}"
         if broken
@@ -81,6 +83,8 @@ def _what(manifest: Manifest, now: datetime, *, holder_gone: bool) -> str:
         if now < lease.expires_at:
             return f"{lease.holder} to finish {attempt}"
         return f"the sweep to end the lease that {lease.holder} did not renew on step {step}"
+    if manifest.is_terminal:
+        return "what it owes to be published"
     if manifest.paused or manifest.status is RunStatus.BLOCKED:
         return _person(manifest)
     return _worker(manifest, now)
@@ -91,8 +95,8 @@ def _person(manifest: Manifest) -> str:
     possible = f"{', '.join(others)} or {last}"
     if manifest.paused:
         return f"a person to resume it ({possible})"
-    found = manifest.block
-    why = "" if found is None else f": {found.finding} {found.remediation}".rstrip(".")
+    block = manifest.block
+    why = "" if block is None else f": {block.finding} {block.remediation}".rstrip(".")
     return f"a person to decide on step {manifest.current_step} ({possible}){why}"
 
 
@@ -109,10 +113,10 @@ def _worker(manifest: Manifest, now: datetime) -> str:
 def _ending(manifest: Manifest) -> str:
     if manifest.dead_lettered:
         reason, detail = manifest.dead_letter_reason, manifest.dead_letter_detail
-        said = f" {detail.rstrip('.')}." if detail else ""
+        cause = f" {detail.rstrip('.')}." if detail else ""
         return (
             f"waits for nothing: it was given up as {reason} at step {manifest.current_step}."
-            f"{said} :recreate makes a new run of it."
+            f"{cause} :recreate makes a new run of it."
         )
     if manifest.cancelled:
         return "waits for nothing: it was cancelled. :recreate makes a new run of it."
@@ -129,6 +133,7 @@ _THEN: Final[Mapping[Outcome, str]] = {
     Outcome.EXPIRED: "the step is dispatched again",
     Outcome.REDISPATCHED: "its task counts as lost and the step gets a new one",
     Outcome.REPAIRED: "the sweep sets it right",
+    Outcome.REPUBLISHED: "it is published again",
     Outcome.BLOCKED: "the run is blocked, because this deploy does not know the step",
 }
 

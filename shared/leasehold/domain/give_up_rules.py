@@ -1,6 +1,6 @@
 """Whether a run is to be given up in place of its next attempt: one rule for each reason.
 
-Whoever would begin an attempt asks here first: a hint that arrives, a claim, a settlement that
+Whoever would begin an attempt checks here first: a hint that arrives, a claim, a settlement that
 would schedule a retry, and the sweep. So a run is given up for the same reasons and with the same
 words whoever comes by first.
 """
@@ -16,7 +16,7 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import DeadLetterReason, RunStatus
 
-_MAX_SAID: Final = 500
+_MAX_DETAIL: Final = 500
 _MAX_SILENCES: Final = 1
 
 
@@ -28,7 +28,7 @@ class Verdict:
     detail: str
 
 
-def verdict(manifest: Manifest, now: datetime, rules: Rules) -> Verdict | None:
+def verdict_on(manifest: Manifest, now: datetime, rules: Rules) -> Verdict | None:
     """Return why the next attempt must not begin, or None: it may.
 
     Args:
@@ -47,7 +47,7 @@ def _permanent(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  
     error = manifest.error
     if manifest.status is not RunStatus.ERROR or error is None or not error.permanent:
         return None
-    return f"{error.type}: {error.message}"[:_MAX_SAID]
+    return f"{error.type}: {error.message}"[:_MAX_DETAIL]
 
 
 def _out_of_retries(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # noqa: ARG001
@@ -56,8 +56,8 @@ def _out_of_retries(manifest: Manifest, now: datetime, rules: Rules) -> str | No
     if manifest.status is not RunStatus.ERROR or failed <= retries:
         return None
     error = manifest.error
-    said = "" if error is None else f"; last: {error.type}: {error.message}"[:_MAX_SAID]
-    return f"Step {manifest.current_step} failed {failed} of {retries + 1} times{said}"
+    last = "" if error is None else f"; last: {error.type}: {error.message}"[:_MAX_DETAIL]
+    return f"Step {manifest.current_step} failed {failed} of {retries + 1} times{last}"
 
 
 def _stuck(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # noqa: ARG001
@@ -127,7 +127,7 @@ def _due_by(manifest: Manifest, rules: Rules) -> datetime:
     return dispatch.not_before + rules.grace
 
 
-#: In the order in which they are asked: what is known for sure comes first.
+#: In the order in which they are checked: what is known for sure comes first.
 _RULES: Final[dict[Callable[[Manifest, datetime, Rules], str | None], DeadLetterReason]] = {
     _permanent: DeadLetterReason.PERMANENT_FAILURE,
     _out_of_retries: DeadLetterReason.RETRIES_EXHAUSTED,

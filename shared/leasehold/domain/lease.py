@@ -17,7 +17,7 @@ LEASE_MARGIN: Final = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What a worker shows with each write: its lease and the token that came with it."""
+    """What a worker presents with each write: its lease and the token that came with it."""
 
     lease_id: str
     fencing_token: int
@@ -69,8 +69,8 @@ def is_past_deadline(manifest: Manifest, lease: Lease) -> bool:
 def is_silent(manifest: Manifest, now: datetime, rules: Rules, lease: Lease) -> bool:
     """Return whether nothing was heard of the worker for longer than anything explains.
 
-    A lease that is over is ended by the next sweep, so nobody may have looked either. Of a paused
-    run that is no matter: nobody waits for it.
+    A lease that is over is ended by the next sweep, so nobody may have looked either. For a
+    paused run it does not matter: nobody waits for it.
     """
     heard_at = manifest.heartbeat_at or lease.acquired_at
     expected_by = max(heard_at + rules.stuck_timeout, lease.expires_at)

@@ -1,7 +1,7 @@
 """What of a run is its worker's alone: lease ids, which open it, and nonces.
 
 Whoever has a lease's id and its fencing token can complete the step in the worker's place. Stores
-keep the ids, and a worker is told its own; whoever only reads a run gets this presentation of it.
+keep the ids, and a worker gets its own; whoever only reads a run gets this presentation of it.
 The token is a counter, and opens nothing by itself.
 """
 
@@ -13,7 +13,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent
 
 #: So much of a secret tells two of them apart, and leaves more than enough to guess.
-_SHOWN: Final = 4
+_VISIBLE: Final = 4
 _LONG: Final = 16
 
 #: Facts of trace events that are secrets.
@@ -21,8 +21,8 @@ _SECRETS: Final = ("leaseId", "nonce")
 
 
 def masked(secret: str) -> str:
-    """Return what people are shown of a secret: its first letters, and of a short one nothing."""
-    return f"{secret[:_SHOWN]}…" if len(secret) >= _LONG else "…"
+    """Return what people see of a secret: its first letters; nothing of a short one."""
+    return f"{secret[:_VISIBLE]}…" if len(secret) >= _LONG else "…"
 
 
 def masked_run(run: Manifest) -> Manifest:

@@ -1,4 +1,4 @@
-"""Text of strangers as it may be shown: what would steer a terminal is spelled out."""
+"""Text of strangers, safe to display: what would steer a terminal is spelled out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(map(_shown, text))
+    return "".join(map(_displayed, text))
 
 
 def printable_json(text: str) -> str:
@@ -25,7 +25,7 @@ def printable_json(text: str) -> str:
     return "\n".join(line if line.isprintable() else "".join(map(_escaped, line)) for line in lines)
 
 
-def _shown(character: str) -> str:
+def _displayed(character: str) -> str:
     if character.isspace():
         return " "
     if character.isprintable() or character in _HARMLESS:

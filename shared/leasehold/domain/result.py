@@ -49,7 +49,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The attempt was asked to stop and did, before it was done."""
+    """The attempt was stopped before it was done."""
 
     reason: Termination
 

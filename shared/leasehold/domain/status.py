@@ -88,40 +88,79 @@ def after(status: RunStatus, event: RunEvent) -> RunStatus:
 
 
 class Outcome(StrEnum):
-    """What became of one change, as callers are told."""
+    """What became of one change; `word` is its name outside the engine."""
 
+    # a run begins, and its attempts
     STARTED = "started"
-    EXISTING = "existing"
+    EXISTING = "existing"  # the idempotency key began the run before
     ACQUIRED = "acquired"
     RENEWED = "renewed"
     CHECKPOINTED = "checkpointed"
+    HANDED_OFF = "handed_off"
+    COMPLETED = "completed"
+    RELEASED = "released"
+    BLOCKED = "blocked"
+    RETRY_SCHEDULED = "retry_scheduled"
+    DEAD_LETTERED = "dead_lettered"
+
+    # a hint, or a claim, that got no lease
+    REJECTED = "rejected"  # no dispatch has its generation yet
+    STALE = "stale"  # a later dispatch took the place of its own
+    ALREADY_COMPLETED = "already_completed"
+    LEASE_HELD = "lease_held"
+    LEASE_LOST = "lease_lost"  # it got the lease, and another attempt has the run by now
+    PARKED = "parked"  # the run is paused
+    AWAITS_CLAIM = "awaits_claim"  # a remote worker has to claim the step
+
+    # the sweep, and a repair
     EXPIRED = "expired"
     REDISPATCHED = "redispatched"
     REPAIRED = "repaired"
-    HANDED_OFF = "handed_off"
-    COMPLETED = "completed"
-    DUPLICATE = "duplicate"
-    LEASE_HELD = "lease_held"
-    RETRY_SCHEDULED = "retry_scheduled"
-    RELEASED = "released"
-    DEAD_LETTERED = "dead_lettered"
-    BLOCKED = "blocked"
-    PARKED = "parked"
-    CANCELLED = "cancelled"
-    REJECTED = "rejected"
+    REPUBLISHED = "republished"  # what an idle run owes is published again
+    STILL_QUEUED = "still_queued"  # the task is in its queue, or may be
+    ALARM_SET = "alarm_set"  # it came too early, by a shorter grace
+    UNCOUNTED = "uncounted"  # a task that could not be created counts as lost no more
+    NOT_DUE = "not_due"
+    MOVED_ON = "moved_on"  # the generation or the lease that was looked at is not the current one
+    IN_ORDER = "in_order"  # there is nothing to repair
+
+    # what people do
     PAUSED = "paused"
     RESUMED = "resumed"
     RETRIED = "retried"
     APPROVED = "approved"
+    CANCELLED = "cancelled"
     RECREATED = "recreated"
+
+    @property
+    def word(self) -> str:
+        """Its name in HTTP and `--json`, which distinguish fewer."""
+        return _WORDS.get(self, self.value)
+
+
+#: Outcomes that callers outside need not distinguish; every other one is its own word.
+_WORDS: Final[Mapping[Outcome, str]] = {
+    Outcome.STALE: "duplicate",
+    Outcome.ALREADY_COMPLETED: "duplicate",
+    Outcome.LEASE_LOST: "duplicate",
+    Outcome.NOT_DUE: "duplicate",
+    Outcome.MOVED_ON: "duplicate",
+    Outcome.IN_ORDER: "duplicate",
+    Outcome.AWAITS_CLAIM: "parked",
+    Outcome.STILL_QUEUED: "parked",
+    Outcome.ALARM_SET: "parked",
+    Outcome.UNCOUNTED: "parked",
+}
 
 
 class Termination(StrEnum):
     """Why an attempt was cut short: the `reason` of `step_terminated`."""
 
-    INSTANCE_SHUTDOWN = "instance_shutdown"  # SIGTERM, a deploy; or the worker gave the step back
+    INSTANCE_SHUTDOWN = "instance_shutdown"  # SIGTERM, a deploy; or the worker released the step
     LEASE_EXPIRED = "lease_expired"  # its worker fell silent before the deadline
-    DISPATCH_DEADLINE_EXCEEDED = "dispatch_deadline_exceeded"  # it was heard of past it: it hung
+    DISPATCH_DEADLINE_EXCEEDED = (
+        "dispatch_deadline_exceeded"  # its last heartbeat is past it: it hung
+    )
     CANCELLED = "cancelled"
     STORE_UNAVAILABLE = "store_unavailable"  # an outage: the attempt is put off
     THREAD_UNAVAILABLE = "thread_unavailable"  # likewise: nothing could renew the lease
@@ -142,7 +181,7 @@ class AttemptEnd(StrEnum):
 
     FAILED = "failed"
     INTERRUPTED = "interrupted"  # SIGTERM, a deploy
-    EXPIRED = "expired"  # its lease ran out, and its worker was not heard of past the deadline
-    CONTINUED = "continued"  # it asked for another attempt itself
+    EXPIRED = "expired"  # its lease ran out, and no heartbeat came past the deadline
+    CONTINUED = "continued"  # it requested another attempt itself
     REPEATED = "repeated"  # a gate refused its output, and a person had the step run again
     DEFERRED = "deferred"  # a store was away, or a thread could not be had

@@ -35,7 +35,7 @@ class Summary(Stored):
     attempts: Attempts
     progress: RunProgress
     labels: tuple[str, ...]
-    generation: int  # what a decision about the run, as it is shown here, is bound to
+    generation: int  # what a decision about the run, as it is here, is bound to
     error_code: str | None = None  # what failed last
     block_code: str | None = None  # why it is BLOCKED
 
@@ -69,11 +69,11 @@ def progress_of(manifest: Manifest) -> RunProgress:
     records = [manifest.steps[step] for step in manifest.plan]
     done = sum(record.status is RunStatus.COMPLETED for record in records)
     current = manifest.steps[manifest.current_step]
-    said = current.progress if current.status is RunStatus.IN_PROGRESS else None
-    share = done + (0.0 if said is None else said.fraction)
+    reported = current.progress if current.status is RunStatus.IN_PROGRESS else None
+    share = done + (0.0 if reported is None else reported.fraction)
     return RunProgress(
         steps_done=done,
         steps=len(records),
         fraction=round(share / len(records), 4),
-        message="" if said is None else said.message,
+        message="" if reported is None else reported.message,
     )

@@ -1,4 +1,4 @@
-"""The timeline of a run: what went as planned, told from the manifest, among what was stored."""
+"""The timeline of a run: what went as planned, derived from the manifest, among what was stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def timeline(manifest: Manifest, stored: Iterable[TraceEvent]) -> list[TraceEven
     Not simply by time: a clock may have been set back.
 
     Args:
-        manifest: the run; it tells what went as planned.
+        manifest: the run; what went as planned is derived from it.
         stored: what was stored, in the order of its names.
     """
     numbered: list[TraceEvent] = []
@@ -32,7 +32,7 @@ def timeline(manifest: Manifest, stored: Iterable[TraceEvent]) -> list[TraceEven
     for event in stored:
         (losses if event.type is TraceType.LEASE_LOST else numbered).append(event)
     events = list(_merged(manifest, numbered))
-    for loss in losses:  # it has no number, so only its time tells its place
+    for loss in losses:  # it has no number, so only its time decides its place
         later = (place for place, event in enumerate(events) if event.at > loss.at)
         events.insert(next(later, len(events)), loss)
     return events

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -19,7 +20,7 @@ from leasehold.domain.manifest import Manifest, Stored
 
 
 class TraceType(StrEnum):
-    """All trace events. Planned ones are told from the manifest, the others are stored."""
+    """All trace events. Planned ones are derived from the manifest, the others are stored."""
 
     RUN_STARTED = "run_started"
     STEP_STARTED = "step_started"
@@ -63,7 +64,7 @@ class TraceEvent(Stored):
     detail: str | None = None
 
 
-def event_of(manifest: Manifest, type_: TraceType, at: Any, **facts: Any) -> TraceEvent:
+def event_of(manifest: Manifest, type_: TraceType, at: datetime, **facts: Any) -> TraceEvent:
     """Return an event of the attempt the manifest is in, with facts that are not empty."""
     further = {to_camel(name): fact for name, fact in facts.items() if fact not in (None, (), "")}
     return TraceEvent(
@@ -85,7 +86,7 @@ def loss_ref(manifest: Manifest, lease_id: str) -> Ref:
 
 
 def trace_ref(manifest: Manifest, number: int) -> Ref:
-    """Return the name of a run's stored event; names sort as the events came."""
+    """Return the name of a run's stored event; names sort in the order of the events."""
     return _ref(manifest, f"{number:06d}")
 
 
@@ -94,11 +95,11 @@ def is_of_run(manifest: Manifest, name: str, event: TraceEvent) -> bool:
 
     Args:
         manifest: the run.
-        name: the name of the event's document; without a mark only the time tells.
+        name: the name of the event's document; without a mark only the time decides.
         event: the event.
     """
-    found = _MARKED.fullmatch(name)
-    return found["mark"] == _mark(manifest) if found else manifest.created_at <= event.at
+    marked = _MARKED.fullmatch(name)
+    return marked["mark"] == _mark(manifest) if marked else manifest.created_at <= event.at
 
 
 def _ref(manifest: Manifest, name: str) -> Ref:

@@ -58,7 +58,7 @@ class StepDispatchEntry:
 
     Args:
         step_type: its name; the stem of its variables and queue.
-        handler: `module:function`, resolved when the step runs; `remote` for workers elsewhere.
+        handler: `module:function`, resolved when the step runs; `remote` for remote workers.
         agent_timeout: the hard limit of the handler.
         dispatch_deadline: after this Cloud Tasks stops listening; 15 s to 30 min, above
             `agent_timeout`.
@@ -175,5 +175,5 @@ def ladder_problem(
 
 
 def soft_limit(agent_timeout: timedelta, cleanup_ttl: timedelta) -> timedelta:
-    """Return when a handler is asked to finish: `cleanup_ttl` before the end, at most half."""
+    """Return when a handler is to finish: `cleanup_ttl` before the end, at most half."""
     return agent_timeout - min(cleanup_ttl, agent_timeout / 2)

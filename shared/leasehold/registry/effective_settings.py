@@ -23,13 +23,13 @@ def effective_settings(
 ) -> StepSettings:
     """Resolve the settings of a step type as they are at this moment.
 
-    A value that is no whole number above 0, or that breaks the time ladder, is refused: one
+    A value that is not a whole number above 0, or that breaks the time ladder, is refused: one
     sentence in `refused`, and the entry applies.
 
     Args:
         entry: the registry entry.
         environ: the environment now.
-        max_retries: the threshold, for an entry that says nothing.
+        max_retries: the threshold, for an entry without one.
         heartbeat: PIPELINE_HEARTBEAT_S where it is set; an entry without heartbeat stays without.
         longest_heartbeat: a third of PIPELINE_LEASE_TTL_S: a lease must outlast a lost renewal.
     """
@@ -72,9 +72,9 @@ def _on_the_ladder(
     """Return the overrides that hold together with the entry: both, one, or none of them."""
     problem = None
     for pair in ((timeout, deadline), (timeout, None), (None, deadline), (None, None)):
-        found = ladder_problem(pair[0] or entry.agent_timeout, pair[1] or entry.dispatch_deadline)
-        problem = problem or found
-        if found is None:
+        broken = ladder_problem(pair[0] or entry.agent_timeout, pair[1] or entry.dispatch_deadline)
+        problem = problem or broken
+        if broken is None:
             break
     if problem is not None:
         field, value, allowed = problem

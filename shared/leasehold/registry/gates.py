@@ -46,12 +46,12 @@ class GateEntry:
 
     @property
     def step_type(self) -> str:
-        """The name, as a runner asks for it."""
+        """The name, as a runner reads it."""
         return f"gate {self.name}"
 
     @property
     def handler(self) -> str:
-        """The path of the check, as a runner asks for it."""
+        """The path of the check, as a runner reads it."""
         return self.check
 
 

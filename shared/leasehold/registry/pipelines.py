@@ -19,7 +19,7 @@ class PipelineEntry:
     """A pipeline: step types in the order they run, each at most once.
 
     Raises:
-        InvalidEntryError: a name that is not plain, no steps, or one that comes back to itself.
+        InvalidEntryError: a name that is not plain, no steps, or a step that is there twice.
     """
 
     name: str

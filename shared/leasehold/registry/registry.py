@@ -30,7 +30,7 @@ class Registry(Generic[E]):
 
     Raises:
         DuplicateKeyError: two rows have the same key.
-        InvalidEntryError: a row is no entry.
+        InvalidEntryError: a row is not an entry.
     """
 
     def __init__(self, name: str, entries: Iterable[E]) -> None:

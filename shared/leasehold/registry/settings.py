@@ -20,7 +20,7 @@ class SettingEntry:
         allowed: the values it may have, in words.
         meaning: what it does, in words.
         read: gives the value of a text; raises ValueError for one that is not allowed.
-        is_threshold: a value that is not allowed is told of, and the default holds: a slip in a
+        is_threshold: a value that is not allowed is reported, and the default holds: a slip in a
             threshold must not keep runs from moving.
     """
 
@@ -233,7 +233,7 @@ def read_settings(
 
     Args:
         environ: the environment.
-        warn: told in a line of each threshold that is refused; its default holds.
+        warn: called with a line for each threshold that is refused; its default holds.
 
     Raises:
         SettingError: another variable has a value that is not allowed.

@@ -1,4 +1,4 @@
-"""The trace events: which are told from the manifest, which are stored, and what each means."""
+"""The trace events: which are derived from the manifest, which are stored, and what each means."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leasehold.registry.registry import Registry
 
 @dataclass(frozen=True, slots=True)
 class TraceEventEntry:
-    """A kind of event: planned ones are told from the manifest, the others are stored."""
+    """A kind of event: planned ones are derived from the manifest, the others are stored."""
 
     type: TraceType
     planned: bool

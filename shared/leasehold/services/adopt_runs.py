@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any, Final
 
 from leasehold.domain import lifecycle
-from leasehold.domain.change import Change, owed_tasks, waiting_tasks
+from leasehold.domain.change import Change
+from leasehold.domain.effect import owed_tasks, waiting_tasks
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import Lease, manifest_of
 from leasehold.domain.status import RunStatus

@@ -59,7 +59,7 @@ def audit(engine: Engine, *, repair: bool = False) -> Iterator[AuditResult]:
 
 def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
     try:
-        repair = partial(lifecycle.repair, rules=engine.rules, **task_presence(engine, manifest))
+        repair = partial(lifecycle.on_audit, rules=engine.rules, **task_presence(engine, manifest))
         change = change_run(engine, manifest.run_id, repair)
     except (LeaseholdError, ArithmeticError) as error:
         engine.log(f"run {manifest.run_id} is not repaired: {error}")

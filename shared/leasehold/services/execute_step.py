@@ -75,7 +75,7 @@ def run_steps(engine: Engine, committed: Committed[Change]) -> Change:
             committed = run_attempt(engine, committed)
             change = publish_owed(engine, committed.answer)
     except LeaseLostError:  # another attempt has the run now; this one changed nothing
-        return replace(change, outcome=Outcome.DUPLICATE, changed=False)
+        return replace(change, outcome=Outcome.LEASE_LOST, changed=False)
     return change
 
 

@@ -53,7 +53,7 @@ class SweepResult:
         """Count what became of one run."""
         self.recovered += end.outcome is Outcome.EXPIRED
         self.redispatched += end.outcome is Outcome.REDISPATCHED
-        self.still_queued += end.outcome is Outcome.PARKED
+        self.still_queued += end.outcome in (Outcome.STILL_QUEUED, Outcome.ALARM_SET)
         if end.outcome is Outcome.DEAD_LETTERED and end.reason is not None:
             self.dead_lettered += 1
             self.by_reason[end.reason] += 1

@@ -45,7 +45,7 @@ def answer_task(provider: EngineProvider, request: flask.Request) -> flask.Respo
     if outcome is Outcome.REJECTED:
         facts = {"run_id": hint.run_id, "generation": hint.generation}
         return _rejected(request, InvalidRequestError(field="task", value=facts, allowed=_KNOWN))
-    return respond(OutcomeResponse(outcome=outcome.value), exclude_none=True)
+    return respond(OutcomeResponse(outcome=outcome.word), exclude_none=True)
 
 
 _KNOWN: Final = "a run that is there, and a generation it has had"

@@ -179,4 +179,4 @@ def _lease(change: Change) -> Lease:
 
 
 def _outcome(change: Change) -> flask.Response:
-    return respond(OutcomeResponse(outcome=change.outcome.value), exclude_none=True)
+    return respond(OutcomeResponse(outcome=change.outcome.word), exclude_none=True)

@@ -41,13 +41,13 @@ def test_the_bearer_of_a_current_hint_gets_the_lease(runs: Runs, arrive: Bound, 
     ("state", "generation", "outcome"),
     [
         ("pending", 2, Outcome.REJECTED),
-        ("handed_off", 1, Outcome.DUPLICATE),
+        ("handed_off", 1, Outcome.STALE),
         ("leased", 1, Outcome.LEASE_HELD),
         ("failed", 2, Outcome.RETRY_SCHEDULED),
-        ("blocked", 1, Outcome.DUPLICATE),  # of the attempt that was blocked
+        ("blocked", 1, Outcome.STALE),  # of the attempt that was blocked
         ("blocked", 2, Outcome.BLOCKED),
-        ("completed", 2, Outcome.DUPLICATE),
-        ("completed", 1, Outcome.DUPLICATE),
+        ("completed", 2, Outcome.ALREADY_COMPLETED),
+        ("completed", 1, Outcome.ALREADY_COMPLETED),
         ("dead_lettered", 1, Outcome.DEAD_LETTERED),
     ],
 )
@@ -84,7 +84,7 @@ def test_an_old_hint_finishes_what_the_run_owes(runs: Runs, arrive: Bound, at: A
     """The commit of a hand-off may stand although its worker died before the task was there."""
     change = arrive(runs.handed_off(), at(6))
 
-    assert change.outcome is Outcome.DUPLICATE
+    assert change.outcome is Outcome.STALE
     assert [task.generation for task in change.owed] == [2]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.draft import Draft
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.status import DeadLetterReason, Outcome
 from tests.unit.domain.runs import At, Runs
@@ -19,7 +20,7 @@ def test_a_live_run_is_given_up_and_owes_nothing(
 ) -> None:
     run = runs.paused(getattr(runs, state)())
 
-    change = lifecycle.dead_letter(run, at(20), rules, NEVER)
+    change = lifecycle.dead_letter(Draft(run, at(20), rules), NEVER)
 
     run = change.manifest
     assert (change.outcome, run.status, run.dead_lettered) == ("dead_lettered", "ERROR", True)
@@ -36,7 +37,7 @@ def test_a_live_run_is_given_up_and_owes_nothing(
     [
         ("dead_lettered", Outcome.DEAD_LETTERED),
         ("cancelled", Outcome.CANCELLED),
-        ("completed", Outcome.DUPLICATE),
+        ("completed", Outcome.ALREADY_COMPLETED),
     ],
 )
 def test_a_run_that_is_over_stays_as_it_is(
@@ -45,6 +46,6 @@ def test_a_run_that_is_over_stays_as_it_is(
     """Who counts dead letters must not count a run that somebody completed meanwhile."""
     run = runs.cancelled(runs.pending()) if state == "cancelled" else getattr(runs, state)()
 
-    change = lifecycle.dead_letter(run, at(20), rules, NEVER)
+    change = lifecycle.dead_letter(Draft(run, at(20), rules), NEVER)
 
     assert (change.outcome, change.changed, change.manifest) == (outcome, False, run)

@@ -9,20 +9,20 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.explanation import Explanation, waiting
+from leasehold.domain.explanation import Explanation, explain
 from leasehold.domain.manifest import Manifest
 from tests.unit.domain.runs import At, Runs
 
 
 def words(run: Manifest, at: At, second: float, rules: Rules) -> str:
-    return waiting(run, at(second), rules).words
+    return explain(run, at(second), rules).words
 
 
 # -- for a worker --------------------------------------------------------------------------------
 
 
 def test_a_dispatched_step_waits_for_a_worker_to_take_it(runs: Runs, rules: Rules, at: At) -> None:
-    found = waiting(runs.pending(), at(1), rules)
+    found = explain(runs.pending(), at(1), rules)
 
     assert found == Explanation(
         what="a worker to take attempt 1 of step draft from queue draft",
@@ -56,9 +56,9 @@ def test_a_step_whose_process_is_gone_waits_for_somebody_else(
     runs: Runs, rules: Rules, at: At
 ) -> None:
     """To say that a process will finish that is not there would let people wait for nothing."""
-    found = waiting(runs.leased(), at(7), rules, holder_gone=True)
-    late = waiting(runs.leased(), at(30), rules, holder_gone=True)
-    paused = waiting(runs.paused(runs.leased()), at(7), rules, holder_gone=True)
+    found = explain(runs.leased(), at(7), rules, holder_gone=True)
+    late = explain(runs.leased(), at(30), rules, holder_gone=True)
+    paused = explain(runs.paused(runs.leased()), at(7), rules, holder_gone=True)
 
     said = (
         "Run r-1 waits for somebody to take up attempt 1 of step draft, whose process host-a is "
@@ -67,7 +67,7 @@ def test_a_step_whose_process_is_gone_waits_for_somebody_else(
     )
     assert found.words == f"{said}the step is dispatched again."
     assert paused.words == f"{said}the lease is ended, and the run stays paused."
-    assert late.words == waiting(runs.leased(), at(30), rules).words
+    assert late.words == explain(runs.leased(), at(30), rules).words
 
 
 def test_an_expired_lease_waits_for_the_sweep(runs: Runs, rules: Rules, at: At) -> None:
@@ -105,7 +105,7 @@ def test_at_the_end_of_the_window_it_says_what_the_sweep_will_do_a_second_later(
     short = replace(rules, recovery_window=timedelta(seconds=30))
     run = runs.failed()
 
-    said = waiting(run, at(20), short)
+    said = explain(run, at(20), short)
     done = lifecycle.on_alarm(run, at(76), rules=short, generation=2, in_queue=False)
 
     assert said.until == at(75)
@@ -124,7 +124,7 @@ def test_a_step_that_the_deploy_does_not_know_would_block(runs: Runs, at: At) ->
 
 @pytest.mark.parametrize("state", ["pending", "failed", "blocked"])
 def test_a_paused_run_waits_for_a_person(runs: Runs, rules: Rules, at: At, state: str) -> None:
-    found = waiting(runs.paused(getattr(runs, state)()), at(90_000), rules)
+    found = explain(runs.paused(getattr(runs, state)()), at(90_000), rules)
 
     assert (found.until, found.then) == (None, None)
     assert found.words == "Run r-1 waits for a person to resume it (:resume or :cancel)."
@@ -141,7 +141,7 @@ def test_a_paused_run_whose_attempt_runs_waits_for_that_first(
 
 
 def test_a_blocked_run_waits_for_a_decision(runs: Runs, rules: Rules, at: At) -> None:
-    found = waiting(runs.blocked(), at(90_000), rules)
+    found = explain(runs.blocked(), at(90_000), rules)
 
     assert (found.until, found.then) == (None, None)
     assert found.words == (
@@ -153,7 +153,7 @@ def test_a_blocked_run_waits_for_a_decision(runs: Runs, rules: Rules, at: At) ->
 
 def test_a_run_of_an_unknown_step_cannot_be_approved(runs: Runs, rules: Rules, at: At) -> None:
     """There is no output to hand off: the offer would be refused."""
-    found = waiting(runs.unknown(), at(90_000), rules)
+    found = explain(runs.unknown(), at(90_000), rules)
 
     assert found.operations == ("retry", "cancel")
     assert found.words == (
@@ -167,7 +167,7 @@ def test_what_is_offered_is_allowed(runs: Runs, rules: Rules, at: At, state: str
     run = getattr(runs, state)()
 
     for each in (run, runs.paused(run)):
-        for operation in waiting(each, at(9), rules).operations:
+        for operation in explain(each, at(9), rules).operations:
             lifecycle.check_allowed(each, operation)
 
 
@@ -177,7 +177,7 @@ def test_what_is_offered_is_allowed(runs: Runs, rules: Rules, at: At, state: str
 def test_a_run_that_is_over_waits_for_nothing(runs: Runs, rules: Rules, at: At) -> None:
     over = [runs.completed(), runs.cancelled(runs.pending()), runs.dead_lettered()]
 
-    found = [waiting(run, at(90_000), rules) for run in over]
+    found = [explain(run, at(90_000), rules) for run in over]
 
     assert [(one.what, one.until, one.then) for one in found] == [(None, None, None)] * 3
     assert [one.words for one in found] == [
@@ -210,7 +210,7 @@ def test_a_run_that_nobody_will_move_waits_for_a_repair(runs: Runs, rules: Rules
 def test_a_broken_run_that_has_an_alarm_is_repaired_then(runs: Runs, rules: Rules, at: At) -> None:
     run = runs.leased().with_(lease=None)
 
-    found = waiting(run, at(7), rules)
+    found = explain(run, at(7), rules)
 
     assert (found.until, found.then) == (at(30), "redispatched")
     assert found.words.startswith(
@@ -223,7 +223,7 @@ def test_an_attempt_that_hung_says_that_it_will_count_as_failed(
     runs: Runs, rules: Rules, at: At
 ) -> None:
     """Past its deadline of 180 s its worker still renews, and the sweep comes when it stops."""
-    found = waiting(runs.leased().with_(heartbeat_at=at(190)), at(200), rules)
+    found = explain(runs.leased().with_(heartbeat_at=at(190)), at(200), rules)
 
     assert found.words.endswith(
         "; the attempt counts as failed, and the step is tried again after its backoff."

@@ -10,7 +10,7 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.explanation import waiting
+from leasehold.domain.explanation import explain
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from tests.unit.domain.runs import At, Runs
@@ -47,7 +47,8 @@ def rules_for(runs: Runs, run: Manifest) -> Rules:
 
 def repaired(runs: Runs, run: Manifest, second: float = 100) -> Change:
     rules, generation = rules_for(runs, run), run.dispatch.generation
-    return lifecycle.repair(run, runs.at(second), rules=rules, generation=generation, in_queue=True)
+    now = runs.at(second)
+    return lifecycle.on_audit(run, now, rules=rules, generation=generation, in_queue=True)
 
 
 def codes(runs: Runs, run: Manifest, second: float = 100) -> list[str]:
@@ -209,7 +210,7 @@ def test_a_long_wait_for_a_remote_worker_is_none(elsewhere: Runs, at: At) -> Non
 
 
 def test_why_says_that_the_clock_was_wrong(runs: Runs, ahead: Runs, at: At) -> None:
-    found = waiting(ahead.pending(), at(100), runs.rules)
+    found = explain(ahead.pending(), at(100), runs.rules)
 
     assert found.words == (
         "Run r-1 waits for a repair (leasehold audit --repair): It was last written at "

@@ -9,7 +9,7 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.give_up_rules import Verdict, verdict
+from leasehold.domain.give_up_rules import Verdict, verdict_on
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import DeadLetterReason
 from tests.unit.domain.runs import At, Runs
@@ -35,7 +35,7 @@ def reason_of(found: Verdict | None) -> str | None:
 def test_a_run_that_goes_on_as_it_should_is_not_given_up(
     runs: Runs, rules: Rules, at: At, state: str
 ) -> None:
-    assert verdict(getattr(runs, state)(), at(20), rules) is None
+    assert verdict_on(getattr(runs, state)(), at(20), rules) is None
 
 
 # -- permanent -----------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ def test_a_run_that_goes_on_as_it_should_is_not_given_up(
 def test_a_permanent_failure_is_the_last_one(runs: Runs, rules: Rules, at: At) -> None:
     run = failed(runs.failed(), times=1, permanent=True)
 
-    found = verdict(run, at(5), rules)
+    found = verdict_on(run, at(5), rules)
 
     assert found == Verdict(DeadLetterReason.PERMANENT_FAILURE, "AgentClientError: Try later.")
 
@@ -55,7 +55,7 @@ def test_a_permanent_failure_that_a_person_asked_to_try_again_is_over(
     run = failed(runs.failed(), times=1, permanent=True)
     run = lifecycle.retry(run, at(6), rules=rules, actor="ada", reason="mended").manifest
 
-    assert verdict(run, at(7), rules) is None
+    assert verdict_on(run, at(7), rules) is None
 
 
 def test_what_a_verdict_says_of_an_error_is_bounded(runs: Runs, rules: Rules, at: At) -> None:
@@ -63,7 +63,7 @@ def test_what_a_verdict_says_of_an_error_is_bounded(runs: Runs, rules: Rules, at
     assert run.error is not None
     run = run.with_(error=run.error.with_(message="x" * 4000))
 
-    found = verdict(run, at(5), rules)
+    found = verdict_on(run, at(5), rules)
 
     assert found is not None
     assert len(found.detail) == 500
@@ -78,13 +78,13 @@ def test_two_retries_are_three_attempts(
 ) -> None:
     run = failed(runs.failed(), times=times)
 
-    assert reason_of(verdict(run, at(5), rules)) == reason
+    assert reason_of(verdict_on(run, at(5), rules)) == reason
 
 
 def test_a_step_that_is_out_of_retries_says_how_often_and_how_it_failed(
     runs: Runs, rules: Rules, at: At
 ) -> None:
-    found = verdict(failed(runs.failed(), times=3), at(5), rules)
+    found = verdict_on(failed(runs.failed(), times=3), at(5), rules)
 
     assert found is not None
     assert found.detail == "Step draft failed 3 of 3 times; last: AgentClientError: Try later."
@@ -96,7 +96,7 @@ def test_only_what_failed_uses_up_retries(runs: Runs, rules: Rules, at: At) -> N
 
     run = run.with_(attempts=run.attempts.with_(failed=3, interrupted=9))
 
-    assert verdict(run, at(5), rules) is None
+    assert verdict_on(run, at(5), rules) is None
 
 
 # -- stuck ---------------------------------------------------------------------------------------
@@ -109,11 +109,11 @@ def test_two_interruptions_are_allowed(
 ) -> None:
     run = getattr(runs, state)().with_(interruptions=times)
 
-    assert reason_of(verdict(run, at(20), rules)) == reason
+    assert reason_of(verdict_on(run, at(20), rules)) == reason
 
 
 def test_a_stuck_step_says_how_often_it_was_cut_short(runs: Runs, rules: Rules, at: At) -> None:
-    found = verdict(runs.leased().with_(interruptions=3), at(20), rules)
+    found = verdict_on(runs.leased().with_(interruptions=3), at(20), rules)
 
     assert found is not None
     assert found.detail == (
@@ -130,7 +130,7 @@ def test_the_second_silence_gives_a_run_up_and_no_other_interruption_counts_as_o
     """What a silence is, and who counts it: test_lapse."""
     run = runs.leased().with_(interruptions=interruptions, silences=silences)
 
-    assert reason_of(verdict(run, at(9999), rules)) == reason
+    assert reason_of(verdict_on(run, at(9999), rules)) == reason
 
 
 # -- unrecovered ---------------------------------------------------------------------------------
@@ -141,11 +141,11 @@ def test_a_failed_run_may_be_tried_again_within_an_hour(
     runs: Runs, rules: Rules, at: At, second: float, reason: str | None
 ) -> None:
     """`why` asks at the alarm itself and the sweep comes later: the border belongs to the end."""
-    assert reason_of(verdict(runs.failed(), at(second), rules)) == reason
+    assert reason_of(verdict_on(runs.failed(), at(second), rules)) == reason
 
 
 def test_an_unrecovered_run_says_how_long_it_waited(runs: Runs, rules: Rules, at: At) -> None:
-    found = verdict(runs.failed(), at(4005), rules)
+    found = verdict_on(runs.failed(), at(4005), rules)
 
     assert found is not None
     assert found.detail == (
@@ -160,7 +160,7 @@ def test_a_window_shorter_than_the_backoff_leaves_the_next_attempt_its_time(
     """Its backoff is over at second 15, and its grace at 75."""
     short = replace(rules, recovery_window=timedelta(milliseconds=1))
 
-    assert reason_of(verdict(runs.failed(), at(second), short)) == reason
+    assert reason_of(verdict_on(runs.failed(), at(second), short)) == reason
 
 
 @pytest.mark.parametrize("operation", ["resume", "retry"])
@@ -170,7 +170,7 @@ def test_time_parked_does_not_count(runs: Runs, rules: Rules, at: At, operation:
         run, at(90_000), rules=rules, actor="ada", reason="back from leave"
     ).manifest
 
-    assert verdict(run, at(90_001), rules) is None
+    assert verdict_on(run, at(90_001), rules) is None
 
 
 def test_a_failed_step_that_is_claimed_elsewhere_may_wait_as_long_as_its_entry_says(
@@ -181,8 +181,8 @@ def test_a_failed_step_that_is_claimed_elsewhere_may_wait_as_long_as_its_entry_s
     short = replace(elsewhere.rules, recovery_window=timedelta(seconds=100))
 
     assert run.alarm_at == at(615)
-    assert verdict(run, at(614), short) is None
-    assert reason_of(verdict(run, at(615), short)) == "UNRECOVERED_ERROR"
+    assert verdict_on(run, at(614), short) is None
+    assert reason_of(verdict_on(run, at(615), short)) == "UNRECOVERED_ERROR"
 
 
 # -- never started -------------------------------------------------------------------------------
@@ -192,11 +192,11 @@ def test_a_failed_step_that_is_claimed_elsewhere_may_wait_as_long_as_its_entry_s
 def test_two_tasks_may_be_lost(
     runs: Runs, rules: Rules, at: At, tasks: int, reason: str | None
 ) -> None:
-    assert reason_of(verdict(lost(runs.pending(), tasks), at(60), rules)) == reason
+    assert reason_of(verdict_on(lost(runs.pending(), tasks), at(60), rules)) == reason
 
 
 def test_a_run_whose_tasks_ran_out_says_how_many(runs: Runs, rules: Rules, at: At) -> None:
-    found = verdict(lost(runs.pending(), 3), at(60), rules)
+    found = verdict_on(lost(runs.pending(), 3), at(60), rules)
 
     assert found is not None
     assert found.detail == "3 tasks of step draft were lost before one got the lease."
@@ -210,7 +210,7 @@ def test_the_first_lease_begins_the_count_anew(runs: Runs) -> None:
 def test_a_step_elsewhere_may_wait_as_long_as_its_entry_says(
     elsewhere: Runs, at: At, second: float, reason: str | None
 ) -> None:
-    assert reason_of(verdict(elsewhere.pending(), at(second), elsewhere.rules)) == reason
+    assert reason_of(verdict_on(elsewhere.pending(), at(second), elsewhere.rules)) == reason
 
 
 def test_a_step_elsewhere_that_fails_late_was_started_all_the_same(elsewhere: Runs, at: At) -> None:
@@ -236,15 +236,15 @@ def test_what_is_known_for_sure_comes_first(runs: Runs, rules: Rules, at: At) ->
     """One run to which every rule applies, and each of them taken away in its turn."""
     run = lost(failed(runs.failed(), times=3, permanent=True), 3).with_(interruptions=3)
     assert run.error is not None
-    found = [reason_of(verdict(run, at(9000), rules))]
+    found = [reason_of(verdict_on(run, at(9000), rules))]
 
     run = run.with_(error=run.error.with_(permanent=False))
-    found.append(reason_of(verdict(run, at(9000), rules)))
+    found.append(reason_of(verdict_on(run, at(9000), rules)))
     run = run.with_(attempts=run.attempts.with_(failed=2))
-    found.append(reason_of(verdict(run, at(9000), rules)))
+    found.append(reason_of(verdict_on(run, at(9000), rules)))
     run = run.with_(interruptions=2)
-    found.append(reason_of(verdict(run, at(9000), rules)))
-    found.append(reason_of(verdict(run, at(90), rules)))
+    found.append(reason_of(verdict_on(run, at(9000), rules)))
+    found.append(reason_of(verdict_on(run, at(90), rules)))
 
     assert found == [
         "PERMANENT_FAILURE",

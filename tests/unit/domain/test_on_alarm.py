@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from leasehold.domain import lifecycle
-from leasehold.domain.change import owed_tasks
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.effect import owed_tasks
 from leasehold.domain.status import Outcome
 from tests.unit.domain.runs import At, Bound, Runs
 
@@ -33,7 +33,7 @@ def test_before_its_alarm_a_run_is_left_alone(
 
     change = on_alarm(run, at(second), generation=run.dispatch.generation)
 
-    assert (change.outcome, change.changed, change.manifest) == (Outcome.DUPLICATE, False, run)
+    assert (change.outcome, change.changed, change.manifest) == (Outcome.NOT_DUE, False, run)
 
 
 @pytest.mark.parametrize("state", ["blocked", "unknown", "completed", "dead_lettered"])
@@ -42,7 +42,7 @@ def test_a_run_without_an_alarm_is_left_alone(
 ) -> None:
     change = on_alarm(getattr(runs, state)(), at(90_000))
 
-    assert (change.outcome, change.changed) == (Outcome.DUPLICATE, False)
+    assert (change.outcome, change.changed) == (Outcome.NOT_DUE, False)
 
 
 def test_an_expired_lease_is_ended_and_the_step_dispatched_again(
@@ -99,7 +99,7 @@ def test_a_task_in_a_paused_queue_is_left_there_for_ever(
     run = runs.pending()
     for minute in range(1, 1441):
         change = on_alarm(run, at(60 * minute), in_queue=True)
-        assert (change.outcome, change.owed, change.events) == (Outcome.PARKED, (), ())
+        assert (change.outcome, change.owed, change.events) == (Outcome.STILL_QUEUED, (), ())
         run = change.manifest
 
     assert (run.dispatch.generation, run.dispatch.redispatched) == (1, 0)
@@ -127,7 +127,7 @@ def test_a_task_that_is_found_after_two_were_lost_is_not_the_third(
 
     change = on_alarm(run, at(180), generation=3, in_queue=True)
 
-    assert (change.outcome, change.manifest.dispatch.redispatched) == (Outcome.PARKED, 2)
+    assert (change.outcome, change.manifest.dispatch.redispatched) == (Outcome.STILL_QUEUED, 2)
 
 
 def test_a_step_that_changes_hands_loses_no_task_by_it(
@@ -157,7 +157,7 @@ def test_an_unknown_step_whose_task_waits_is_left_to_the_deploy_that_knows_it(
 ) -> None:
     change = on_alarm(runs.pending(), at(60), rules=runs.knowing_nothing(), in_queue=True)
 
-    assert (change.outcome, change.manifest.status) == (Outcome.PARKED, "PENDING")
+    assert (change.outcome, change.manifest.status) == (Outcome.STILL_QUEUED, "PENDING")
 
 
 def test_an_alarm_of_a_shorter_grace_is_set_anew(
@@ -168,7 +168,7 @@ def test_an_alarm_of_a_shorter_grace_is_set_anew(
 
     change = on_alarm(runs.pending(), at(60), rules=patient)
 
-    assert (change.outcome, change.manifest.alarm_at) == (Outcome.PARKED, at(600))
+    assert (change.outcome, change.manifest.alarm_at) == (Outcome.ALARM_SET, at(600))
     assert (change.manifest.dispatch.generation, change.events) == (1, ())
 
 

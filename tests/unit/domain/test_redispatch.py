@@ -51,7 +51,7 @@ def test_a_task_of_which_nothing_can_be_known_is_left_to_whoever_has_its_queue(
 
     change = redispatch(run, at(300), generation=run.dispatch.generation, in_queue=None)
 
-    assert (change.outcome, change.changed, change.events) == (Outcome.PARKED, False, ())
+    assert (change.outcome, change.changed, change.events) == (Outcome.STILL_QUEUED, False, ())
     assert change.manifest == run
 
 
@@ -60,7 +60,7 @@ def test_a_step_that_may_be_queued_is_not_blocked_by_a_deploy_that_does_not_know
 ) -> None:
     change = redispatch(runs.pending(), at(60), rules=runs.knowing_nothing(), in_queue=None)
 
-    assert (change.outcome, change.changed) == (Outcome.PARKED, False)
+    assert (change.outcome, change.changed) == (Outcome.STILL_QUEUED, False)
 
 
 def test_an_error_that_nobody_recovered_from_is_given_up_wherever_its_task_is(
@@ -81,7 +81,7 @@ def test_a_task_that_waits_in_a_long_queue_is_left_there(
     change = redispatch(runs.pending(), at(60), in_queue=True)
 
     run = change.manifest
-    assert (change.outcome, run.dispatch.generation, run.alarm_at) == ("parked", 1, at(120))
+    assert (change.outcome, run.dispatch.generation, run.alarm_at) == ("still_queued", 1, at(120))
     assert (run.dispatch.seen_at, change.owed, change.events) == (at(60), (), ())
 
 
@@ -116,7 +116,7 @@ def test_a_run_that_moved_meanwhile_is_left_alone(
 
     change = redispatch(run, at(second), generation=generation)
 
-    assert (change.outcome, change.changed, change.manifest) == (Outcome.DUPLICATE, False, run)
+    assert (change.outcome, change.changed, change.manifest) == (Outcome.MOVED_ON, False, run)
 
 
 def test_a_step_that_the_deploy_does_not_know_blocks_the_run(

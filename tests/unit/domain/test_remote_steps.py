@@ -119,7 +119,7 @@ def test_a_step_that_is_still_waiting_in_time_is_left_alone(
 
     change = redispatch(run, at(599.999))
 
-    assert (change.outcome, change.changed, change.manifest) == (Outcome.DUPLICATE, False, run)
+    assert (change.outcome, change.changed, change.manifest) == (Outcome.MOVED_ON, False, run)
 
 
 def test_a_step_that_a_deploy_made_its_own_meanwhile_gets_a_task(
@@ -204,7 +204,7 @@ def test_a_hint_for_a_step_that_a_deploy_gave_away_offers_it_to_workers_elsewher
     change = arrive(run, at(20), generation=run.dispatch.generation)
 
     after = change.manifest
-    assert (change.outcome, after.status, after.lease) == ("parked", run.status, None)
+    assert (change.outcome, after.status, after.lease) == ("awaits_claim", run.status, None)
     assert (after.claimable, after.dispatch.remote, change.owed) == ("draft", True, ())
     assert after.dispatch.generation == run.dispatch.generation + 1
     assert (after.alarm_at, after.attempts) == (at(620), run.attempts)
@@ -219,7 +219,7 @@ def test_a_hint_for_a_step_that_a_deploy_gave_away_gives_no_run_up(
     """Its queue was away for longer than the recovery window; now somebody else can do it."""
     change = arrive(runs.failed(), at(9000), generation=2)
 
-    assert change.outcome is Outcome.PARKED
+    assert change.outcome is Outcome.AWAITS_CLAIM
 
 
 def test_a_hint_that_ends_an_expired_lease_offers_a_step_that_a_deploy_gave_away(
@@ -228,7 +228,7 @@ def test_a_hint_that_ends_an_expired_lease_offers_a_step_that_a_deploy_gave_away
     change = arrive(runs.leased(), at(30))
 
     run = change.manifest
-    assert (change.outcome, run.lease, run.claimable) == ("parked", None, "draft")
+    assert (change.outcome, run.lease, run.claimable) == ("awaits_claim", None, "draft")
     assert (run.attempts.expired, run.dispatch.generation) == (1, 2)
 
 
@@ -237,7 +237,7 @@ def test_a_hint_never_gets_a_step_that_a_worker_elsewhere_claims(
 ) -> None:
     change = arrive(elsewhere.pending(), at(1))
 
-    assert (change.outcome, change.changed, change.owed) == (Outcome.PARKED, False, ())
+    assert (change.outcome, change.changed, change.owed) == (Outcome.AWAITS_CLAIM, False, ())
 
 
 def test_a_hint_for_a_step_that_was_claimed_asks_to_be_woken(
@@ -256,7 +256,7 @@ def test_a_hint_ends_the_expired_lease_of_a_worker_elsewhere_and_offers_the_step
     change = arrive(elsewhere.claimed(), at(30))
 
     run = change.manifest
-    assert (change.outcome, run.status, run.lease) == ("parked", "PENDING", None)
+    assert (change.outcome, run.status, run.lease) == ("awaits_claim", "PENDING", None)
     assert (run.claimable, run.dispatch.generation, run.alarm_at) == ("draft", 2, at(630))
     assert (run.attempts.expired, run.interruptions, change.owed) == (1, 1, ())
     assert [(told.type, told.holder) for told in change.events] == [("step_terminated", "laptop")]

@@ -100,7 +100,7 @@ def test_what_no_sweep_would_ever_look_at_is_found_and_repaired(
     run = broken(runs, at)
 
     found = [breach.code for breach in lifecycle.breaches(run, at(90), rules)]
-    change = lifecycle.repair(run, at(90), rules=rules, generation=1, in_queue=True)
+    change = lifecycle.on_audit(run, at(90), rules=rules, generation=1, in_queue=True)
 
     assert found == [code]
     assert change.changed
@@ -120,12 +120,12 @@ BROKEN: dict[Broken, list[tuple[str, str]]] = {
     stray_lease: [("stray_lease", "It is PENDING, and host-a holds a lease.")],
     lease_of_the_dead: [
         ("stray_lease", "It is dead-lettered and ERROR, and host-a holds a lease."),
-        ("stray_alarm", "It rests as dead-lettered and ERROR, and has an alarm."),
+        ("stray_alarm", "It is dead-lettered and ERROR and owes nothing, and has an alarm."),
     ],
     no_alarm: [("no_alarm", "It is PENDING, and owes its task, and has no alarm.")],
     no_alarm_while_leased: [("no_alarm", "It is IN_PROGRESS, and has no alarm.")],
     no_alarm_and_nothing_owed: [("no_alarm", "It is ERROR, and has no alarm.")],
-    stray_alarm: [("stray_alarm", "It rests as BLOCKED, and has an alarm.")],
+    stray_alarm: [("stray_alarm", "It is BLOCKED and owes nothing, and has an alarm.")],
     not_listed: [
         ("stray_claim", "Step draft waits for a remote worker, and is not listed for them.")
     ],
@@ -137,7 +137,8 @@ def mended(run: Manifest, runs: Runs, at: At, second: float, *, in_queue: bool =
     """What `leasehold audit --repair` makes of the run at that second."""
     rules = runs.elsewhere().rules if run.dispatch.remote else runs.rules
     generation = run.dispatch.generation
-    return lifecycle.repair(run, at(second), rules=rules, generation=generation, in_queue=in_queue)
+    now = at(second)
+    return lifecycle.on_audit(run, now, rules=rules, generation=generation, in_queue=in_queue)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +245,7 @@ def test_what_the_sweep_should_have_done_is_done(
 def test_an_overdue_task_that_waits_in_its_queue_is_left_there(runs: Runs, at: At) -> None:
     change = mended(runs.pending(), runs, at, 900, in_queue=True)
 
-    assert (change.outcome, change.manifest.alarm_at) == (Outcome.PARKED, at(960))
+    assert (change.outcome, change.manifest.alarm_at) == (Outcome.STILL_QUEUED, at(960))
 
 
 def test_a_repair_of_long_ago_does_what_is_due_as_well(runs: Runs, at: At) -> None:

@@ -320,7 +320,7 @@ def test_interruptions_are_bounded(runs: Runs, release: Bound, at: At) -> None:
         ("lease-1", 30, False, Outcome.EXPIRED),
         ("lease-1", 29, True, Outcome.EXPIRED),
         ("lease-1", 29, False, Outcome.LEASE_HELD),
-        ("lease-0", 30, True, Outcome.DUPLICATE),
+        ("lease-0", 30, True, Outcome.MOVED_ON),
     ],
     ids=["over", "its holder is gone", "not over", "another lease"],
 )

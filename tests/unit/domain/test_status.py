@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from leasehold.domain.status import NEXT, RunEvent, RunStatus, after
+from leasehold.domain.status import NEXT, Outcome, RunEvent, RunStatus, after
 from leasehold.errors import ImpossibleEventError
 
 #: Rows are events, columns the status before, cells the status after; `-` cannot happen.
@@ -56,3 +56,26 @@ def test_each_event_leads_where_it_should_or_cannot_happen(
 def test_a_completed_run_has_no_events() -> None:
     """What is over stays over: this is the row that dead letters and lineage rely on."""
     assert [event for status, event in NEXT if status is RunStatus.COMPLETED] == []
+
+
+@pytest.mark.parametrize(
+    ("word", "outcomes"),
+    [
+        (
+            "duplicate",
+            {"stale", "already_completed", "lease_lost", "not_due", "moved_on", "in_order"},
+        ),
+        ("parked", {"parked", "awaits_claim", "still_queued", "alarm_set", "uncounted"}),
+    ],
+)
+def test_http_has_one_word_for_what_its_callers_need_not_tell_apart(
+    word: str, outcomes: set[str]
+) -> None:
+    """The list of answers is an interface; what an outcome means inside may get finer."""
+    assert {outcome.value for outcome in Outcome if outcome.word == word} == outcomes
+
+
+def test_every_other_outcome_is_its_own_word() -> None:
+    others = [outcome for outcome in Outcome if outcome.word not in ("duplicate", "parked")]
+
+    assert all(outcome.word == outcome.value for outcome in others)

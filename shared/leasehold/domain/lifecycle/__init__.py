@@ -1,6 +1,7 @@
 """The lifecycle of a run: every transition, as a pure function over one table (`status.NEXT`).
 
-Each takes the manifest as stored, the store's time and the rules, and answers one `Change`.
+Each takes the manifest as stored, the store's time and the rules, and answers one `Change`, which
+it makes with a `Draft`: set fields, trace events, commit.
 `start` begins a run; `arrive` and `claim` are an attempt's ways in, `renew` and `checkpoint` keep
 it going; `complete`, `fail`, `block`, `release`, `defer` and `expire` are its ways out; the rest
 are what people may do.
@@ -11,7 +12,7 @@ from leasehold.domain.lifecycle.claim import claim
 from leasehold.domain.lifecycle.dead_letter import dead_letter
 from leasehold.domain.lifecycle.defer import defer, extend_wait
 from leasehold.domain.lifecycle.eager import then_arrive
-from leasehold.domain.lifecycle.on_alarm import on_alarm
+from leasehold.domain.lifecycle.on_alarm import on_alarm, on_audit
 from leasehold.domain.lifecycle.operate import (
     ALLOWED,
     Operation,
@@ -27,7 +28,7 @@ from leasehold.domain.lifecycle.operate import (
 )
 from leasehold.domain.lifecycle.redispatch import not_created, redispatch
 from leasehold.domain.lifecycle.renewal import checkpoint, renew
-from leasehold.domain.lifecycle.repair import Breach, breaches, repair
+from leasehold.domain.lifecycle.repair import Breach, breaches
 from leasehold.domain.lifecycle.request import BoundOperation, first_time, on_request, repeat_of
 from leasehold.domain.lifecycle.settle import block, complete, expire, fail, release
 from leasehold.domain.lifecycle.start import NewRun, check_again, start
@@ -58,13 +59,13 @@ __all__ = [
     "is_allowed",
     "not_created",
     "on_alarm",
+    "on_audit",
     "on_request",
     "pause",
     "recreate",
     "redispatch",
     "release",
     "renew",
-    "repair",
     "repeat_of",
     "resume",
     "retry",

@@ -6,28 +6,19 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from leasehold.domain.change import Change, change_to, unchanged
+from leasehold.domain.change import Change, unchanged
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.give_up_rules import verdict
+from leasehold.domain.draft import Draft
+from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.lease import lease_for
-from leasehold.domain.lifecycle.dead_letter import (
-    counted,
-    dead_letter,
-    outcome_at_end,
-)
+from leasehold.domain.lifecycle.dead_letter import dead_letter, outcome_at_end
 from leasehold.domain.lifecycle.handoff import block_unknown_step, dispatch_next
-from leasehold.domain.lifecycle.lapse import lapse_of
-from leasehold.domain.lifecycle.settle import expire, lapsed
+from leasehold.domain.lifecycle.lapse import lapse
+from leasehold.domain.lifecycle.settle import end_attempt, expire
 from leasehold.domain.manifest import Lease, Manifest
-from leasehold.domain.status import (
-    AttemptEnd,
-    Outcome,
-    RunEvent,
-    RunStatus,
-    after,
-)
+from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, after
 from leasehold.domain.task import dispatch_task, wake_task
-from leasehold.domain.trace import TraceEvent, TraceType, event_of
+from leasehold.domain.trace import TraceType
 
 #: Clocks of a queue and a store differ a little; a hint this early is on time.
 EARLY: Final = timedelta(seconds=2)
@@ -50,61 +41,59 @@ def arrive(
         rules: the rules in force.
         generation: the dispatch that the hint belongs to.
         lease_id: the name of the lease, new for each call.
-        holder: the worker that asks.
+        holder: the worker that wants it.
     """
-    known = acquired_before(manifest, now, rules, lease_id)
-    if answer := known or _refusal(manifest, now, generation):
+    draft = Draft(manifest, now, rules)
+    if answer := acquired_before(draft, lease_id) or _refusal(manifest, now, generation):
         return answer
     lease = manifest.lease
     settings = rules.settings_for(manifest.current_step)
     is_here = settings is not None and not settings.remote
     if lease is not None:
         if manifest.paused or manifest.dispatch.remote or not is_here:
-            return _only_end(manifest, now, rules, lease)
-        return take_over(manifest, now, rules, lease, lease_id=lease_id, holder=holder)
+            return _only_end(draft, lease)
+        return take_over(draft, lease, lease_id=lease_id, holder=holder)
     if not is_here:
-        return _not_here(manifest, now, rules)
-    came = manifest.with_(dispatch=manifest.dispatch.with_(redispatched=0))  # this one is not lost
-    if found := verdict(came, now, rules):
-        return dead_letter(manifest, now, rules, found)
-    return acquire(manifest, now, rules, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
+        return _not_here(draft)
+    arrived = manifest.with_(dispatch=manifest.dispatch.with_(redispatched=0))  # this task is here
+    if verdict := verdict_on(arrived, now, rules):
+        return dead_letter(draft, verdict)
+    return acquire(draft, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
 
 
-def acquired_before(
-    manifest: Manifest, now: datetime, rules: Rules, lease_id: str
-) -> Change | None:
+def acquired_before(draft: Draft, lease_id: str) -> Change | None:
     """Return the lease once more that this very call got; None: it got none.
 
     The answer to its commit was lost, and somebody changed the run since; nobody else knows the
     lease, and the run would wait for its end.
     """
-    lease = manifest.lease
-    if lease is None or lease.lease_id != lease_id or lease.expires_at <= now:
+    lease = draft.before.lease
+    if lease is None or lease.lease_id != lease_id or lease.expires_at <= draft.now:
         return None
-    return change_to(manifest, now, rules, Outcome.ACQUIRED)
+    return draft.commit(Outcome.ACQUIRED)
 
 
-def _not_here(manifest: Manifest, now: datetime, rules: Rules) -> Change:
+def _not_here(draft: Draft) -> Change:
     """Block a run whose step this deploy does not know; offer a step that it made remote."""
-    if rules.settings_for(manifest.current_step) is None:
-        return block_unknown_step(manifest, now, rules)
-    told = event_of(
-        manifest,
+    if draft.rules.settings_for(draft.run.current_step) is None:
+        return block_unknown_step(draft)
+    draft.trace(
         TraceType.STEP_REDISPATCHED,
-        now,
-        generation=manifest.dispatch.generation,
+        generation=draft.before.dispatch.generation,
         detail="The step is remote by now: a worker has to claim it.",
     )
-    return dispatch_next(manifest, now, rules, Outcome.PARKED, told)
+    return dispatch_next(draft, Outcome.AWAITS_CLAIM)
 
 
-def _only_end(manifest: Manifest, now: datetime, rules: Rules, lease: Lease) -> Change:
+def _only_end(draft: Draft, lease: Lease) -> Change:
     """End an expired lease that the bearer of the hint cannot have."""
-    ended = expire(manifest, now, rules=rules, lease_id=lease.lease_id)
+    ended = expire(draft.before, draft.now, rules=draft.rules, lease_id=lease.lease_id)
     if ended.outcome is not Outcome.EXPIRED:
         return ended
-    waits = ended.manifest.paused or ended.manifest.dispatch.remote
-    return replace(ended, outcome=Outcome.PARKED if waits else Outcome.RETRY_SCHEDULED)
+    if ended.manifest.paused:
+        return replace(ended, outcome=Outcome.PARKED)
+    remote = ended.manifest.dispatch.remote
+    return replace(ended, outcome=Outcome.AWAITS_CLAIM if remote else Outcome.RETRY_SCHEDULED)
 
 
 def _refusal(manifest: Manifest, now: datetime, generation: int) -> Change | None:
@@ -114,7 +103,7 @@ def _refusal(manifest: Manifest, now: datetime, generation: int) -> Change | Non
     if manifest.is_terminal:
         return unchanged(manifest, outcome_at_end(manifest))
     if generation < manifest.dispatch.generation:
-        return unchanged(manifest, Outcome.DUPLICATE)
+        return unchanged(manifest, Outcome.STALE)
     return _obstacle(manifest, now)
 
 
@@ -128,64 +117,45 @@ def _obstacle(manifest: Manifest, now: datetime) -> Change | None:
     if manifest.status is RunStatus.BLOCKED:
         return unchanged(manifest, Outcome.BLOCKED)
     if manifest.dispatch.remote and lease is None:
-        return unchanged(manifest, Outcome.PARKED)
+        return unchanged(manifest, Outcome.AWAITS_CLAIM)
     if lease is None and now + EARLY < manifest.dispatch.not_before:
         return unchanged(manifest, Outcome.RETRY_SCHEDULED, dispatch_task(manifest))
     return None
 
 
-def take_over(
-    manifest: Manifest,
-    now: datetime,
-    rules: Rules,
-    lease: Lease,
-    *,
-    lease_id: str,
-    holder: str,
-) -> Change:
+def take_over(draft: Draft, lease: Lease, *, lease_id: str, holder: str) -> Change:
     """Pass an expired lease on: the same generation, a new lease, a higher token.
 
     An attempt that hung past its deadline failed; the next one is due after its backoff.
     """
-    lapse = lapse_of(manifest, now, rules, lease)
-    if lapse.end is AttemptEnd.FAILED:
-        return lapsed(manifest, now, rules, lapse, Outcome.RETRY_SCHEDULED)
-    update = {**lapse.update, **counted(manifest, lapse.end)}
-    taken = manifest.with_(**update)
-    if found := verdict(taken, now, rules):
-        return dead_letter(manifest, now, rules, found, lapse.told, **update)
-    event = RunEvent.LEASE_TAKEN_OVER
-    return acquire(taken, now, rules, event, lapse.told, lease_id=lease_id, holder=holder)
+    end = lapse(draft, lease)
+    if end is AttemptEnd.FAILED:
+        return end_attempt(draft, end, Outcome.RETRY_SCHEDULED)
+    draft.count(end)
+    if verdict := verdict_on(draft.run, draft.now, draft.rules):
+        return dead_letter(draft, verdict)
+    return acquire(draft, RunEvent.LEASE_TAKEN_OVER, lease_id=lease_id, holder=holder)
 
 
-def acquire(
-    manifest: Manifest,
-    now: datetime,
-    rules: Rules,
-    event: RunEvent,
-    *events: TraceEvent,
-    lease_id: str,
-    holder: str,
-) -> Change:
+def acquire(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> Change:
     """Give the lease, with the next token; a step that left a checkpoint goes on from there."""
-    step = manifest.current_step
-    started_at = manifest.steps[step].started_at or now
-    if found := manifest.checkpoint:
-        facts = {"phase": found.phase, "iteration_count": found.iteration_count}
-        events += (event_of(manifest, TraceType.CHECKPOINT_RESUMED, now, **facts),)
-    return change_to(
-        manifest,
-        now,
-        rules,
-        Outcome.ACQUIRED,
-        *events,
-        status=after(manifest.status, event),
-        lease=lease_for(manifest, now, lease_id=lease_id, holder=holder, ttl=rules.lease_ttl),
-        fencing_token=manifest.fencing_token + 1,
+    run, now = draft.run, draft.now
+    if kept := run.checkpoint:
+        facts = {"phase": kept.phase, "iteration_count": kept.iteration_count}
+        draft.trace_next(TraceType.CHECKPOINT_RESUMED, **facts)
+    step = run.current_step
+    draft.set(
+        status=after(run.status, event),
+        lease=lease_for(run, now, lease_id=lease_id, holder=holder, ttl=draft.rules.lease_ttl),
+        fencing_token=run.fencing_token + 1,
         heartbeat_at=now,
-        step_started_at=manifest.step_started_at or now,
-        dispatch=manifest.dispatch.with_(enqueued=True, redispatched=0),  # its task came
-        steps=manifest.with_step(
-            step, status=RunStatus.IN_PROGRESS, started_at=started_at, progress=None
+        step_started_at=run.step_started_at or now,
+        dispatch=run.dispatch.with_(enqueued=True, redispatched=0),  # its task is here
+        steps=run.with_step(
+            step,
+            status=RunStatus.IN_PROGRESS,
+            started_at=run.steps[step].started_at or now,
+            progress=None,
         ),
     )
+    return draft.commit(Outcome.ACQUIRED)

@@ -1,4 +1,4 @@
-"""A worker elsewhere asks for a step: it gets the lease, or is told why there is none to have."""
+"""A remote worker claims a step: it gets the lease, or the reason why there is none to have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from datetime import datetime
 
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules, has_moved
-from leasehold.domain.give_up_rules import verdict
+from leasehold.domain.draft import Draft
+from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.lifecycle.attempt import EARLY, acquire, acquired_before, take_over
 from leasehold.domain.lifecycle.dead_letter import dead_letter
 from leasehold.domain.manifest import Manifest
@@ -15,7 +16,7 @@ from leasehold.errors import LeaseHeldError, NothingToClaimError
 
 
 def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, holder: str) -> Change:
-    """Give the lease on the current step to the one who asks, without a hint.
+    """Give the lease on the current step to a worker that has no hint.
 
     An expired lease is taken over, which counts as one that expired, and may be one too many; and
     a claim may come too late. The change is `dead_lettered` then. Where the attempt before hung,
@@ -26,13 +27,14 @@ def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, hol
         now: the store's time.
         rules: the rules in force.
         lease_id: the name of the lease, new for each call.
-        holder: the worker that asks.
+        holder: the worker that claims it.
 
     Raises:
         LeaseHeldError: somebody holds the lease.
         NothingToClaimError: the run waits for no worker now; its state says for what.
     """
-    if known := acquired_before(manifest, now, rules, lease_id):
+    draft = Draft(manifest, now, rules)
+    if known := acquired_before(draft, lease_id):
         return known
     lease = manifest.lease
     if lease is not None and now < lease.expires_at:
@@ -42,10 +44,10 @@ def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, hol
     if problem := _problem(manifest, now, rules):
         raise NothingToClaimError(problem=problem, run_id=manifest.run_id, state=manifest.state)
     if lease is not None:
-        return take_over(manifest, now, rules, lease, lease_id=lease_id, holder=holder)
-    if not has_moved(manifest, rules) and (found := verdict(manifest, now, rules)):
-        return dead_letter(manifest, now, rules, found)
-    return acquire(manifest, now, rules, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
+        return take_over(draft, lease, lease_id=lease_id, holder=holder)
+    if not has_moved(manifest, rules) and (verdict := verdict_on(manifest, now, rules)):
+        return dead_letter(draft, verdict)
+    return acquire(draft, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
 
 
 def _problem(manifest: Manifest, now: datetime, rules: Rules) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from leasehold.domain.dispatch import Rules
+from leasehold.domain.draft import Draft
 from leasehold.domain.lease import lease_for
 from leasehold.domain.manifest import Manifest
 
@@ -35,22 +35,22 @@ def time_in_future(manifest: Manifest, now: datetime) -> str | None:
     return None
 
 
-def with_times_from_now(manifest: Manifest, now: datetime, rules: Rules) -> Manifest:
-    """Return the run with no time ahead of now that an alarm or a verdict would wait for.
+def set_times_from_now(draft: Draft) -> None:
+    """Leave no time ahead of now in the run that an alarm or a verdict would wait for.
 
     A lease stays with its holder and runs from now: a worker that is alive renews it, and one
     that is dead lets it run out. Which it is, nobody can know from here.
     """
-    dispatch, lease = manifest.dispatch, manifest.lease
+    run, now = draft.run, draft.now
+    dispatch, lease = run.dispatch, run.lease
     seen_at = dispatch.seen_at
     if lease is not None and lease.acquired_at > now:
-        lease = lease_for(
-            manifest, now, lease_id=lease.lease_id, holder=lease.holder, ttl=rules.lease_ttl
-        )
-    return manifest.with_(
+        ttl = draft.rules.lease_ttl
+        lease = lease_for(run, now, lease_id=lease.lease_id, holder=lease.holder, ttl=ttl)
+    draft.set(
         lease=lease,
-        heartbeat_at=_at_most(now, manifest.heartbeat_at),
-        error_at=_at_most(now, manifest.error_at),
+        heartbeat_at=_at_most(now, run.heartbeat_at),
+        error_at=_at_most(now, run.error_at),
         dispatch=dispatch.with_(
             not_before=min(now, dispatch.not_before),
             seen_at=None if seen_at is None or now < seen_at else seen_at,

@@ -2,111 +2,118 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import Any, Final
+from datetime import timedelta
+from typing import Final
 
-from leasehold.domain.change import Change, change_to
-from leasehold.domain.dispatch import Rules, dispatch_of
-from leasehold.domain.manifest import Attempts, Block, Dispatch, Manifest, StepRecord
+from leasehold.domain.change import Change
+from leasehold.domain.dispatch import dispatch_of
+from leasehold.domain.draft import Draft
+from leasehold.domain.manifest import Attempts, Block, Dispatch
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
-from leasehold.domain.trace import TraceEvent, TraceType, event_of
+from leasehold.domain.trace import TraceType
 
 _NOW: Final = timedelta()
 
 
 def dispatch_next(
-    manifest: Manifest,
-    now: datetime,
-    rules: Rules,
+    draft: Draft,
     outcome: Outcome,
-    *events: TraceEvent,
+    *,
     wait: timedelta = _NOW,
-    **update: Any,
+    redispatched: int = 0,
+    deferred: int = 0,
 ) -> Change:
-    """Change the manifest and dispatch its current step once more, as the next generation.
+    """Dispatch the current step once more, as the next generation.
 
-    A paused run is changed and stays where it is. A step that this deploy does not know blocks.
+    A paused run stays where it is. A step that this deploy does not know blocks.
+
+    Args:
+        draft: the change so far.
+        outcome: the answer for the caller.
+        wait: how long the attempt waits.
+        redispatched: how many tasks were lost before this one, without a lease in between.
+        deferred: how many attempts in a row before this one met an outage.
     """
-    moved = manifest.with_(**update)
-    if moved.paused:
-        if manifest.block is not None:
-            update["dispatch"] = under_next_generation(manifest)  # the block keeps its own
-        return change_to(manifest, now, rules, outcome, *events, **update)
-    settings = rules.settings_for(moved.current_step)
+    run = draft.run
+    if run.paused:
+        if draft.before.block is not None:
+            draft.set(dispatch=under_next_generation(run.dispatch))  # the block keeps its own
+        return draft.commit(outcome)
+    settings = draft.rules.settings_for(run.current_step)
     if settings is None:
-        return block_unknown_step(manifest, now, rules, *events, **update)
+        return block_unknown_step(draft)
     dispatch = dispatch_of(
         settings,
-        generation=manifest.dispatch.generation + 1,
-        trial=moved.trial,
-        not_before=now + wait,
-        nonce=manifest.dispatch.nonce,
+        generation=run.dispatch.generation + 1,
+        trial=run.trial,
+        not_before=draft.now + wait,
+        nonce=run.dispatch.nonce,
     )
-    return change_to(manifest, now, rules, outcome, *events, **update, dispatch=dispatch)
+    if redispatched or deferred:
+        dispatch = dispatch.with_(redispatched=redispatched, deferred=deferred)
+    draft.set(dispatch=dispatch)
+    return draft.commit(outcome)
 
 
-def under_next_generation(manifest: Manifest) -> Dispatch:
+def under_next_generation(dispatch: Dispatch) -> Dispatch:
     """Return the dispatch of a run that stops, under a generation of its own.
 
     A generation names one attempt or one block, and never two: a decision that names it cannot
     hit a block that nobody has looked at.
     """
-    return manifest.dispatch.with_(generation=manifest.dispatch.generation + 1)
+    return dispatch.with_(generation=dispatch.generation + 1)
 
 
-def block_unknown_step(
-    manifest: Manifest, now: datetime, rules: Rules, *events: TraceEvent, **update: Any
-) -> Change:
+def block_unknown_step(draft: Draft) -> Change:
     """Block a run whose current step this deploy does not know."""
-    moved = manifest.with_(**update)
-    found = Block(
+    run = draft.run
+    block = Block(
         code="UNKNOWN_STEP",
-        finding=f"This deploy knows no step {moved.current_step!r}.",
+        finding=f"This deploy knows no step {run.current_step!r}.",
         remediation="Deploy a catalog that has the step and retry the run, or cancel it.",
     )
-    told = event_of(moved, TraceType.STEP_UNKNOWN, now, reason=found.code, detail=found.finding)
-    update |= {
-        "status": after(moved.status, RunEvent.STEP_UNKNOWN),
-        "steps": moved.with_step(moved.current_step, status=RunStatus.BLOCKED),
-        "lease": None,
-        "block": found,
-        "dispatch": under_next_generation(manifest),
-    }
-    return change_to(manifest, now, rules, Outcome.BLOCKED, *events, told, **update)
+    draft.trace_next(TraceType.STEP_UNKNOWN, reason=block.code, detail=block.finding)
+    draft.set_step(status=RunStatus.BLOCKED)
+    draft.set(
+        status=after(run.status, RunEvent.STEP_UNKNOWN),
+        lease=None,
+        block=block,
+        dispatch=under_next_generation(run.dispatch),
+    )
+    return draft.commit(Outcome.BLOCKED)
 
 
-def hand_off(
-    manifest: Manifest,
-    now: datetime,
-    rules: Rules,
-    event: RunEvent,
-    *events: TraceEvent,
-    steps: dict[str, StepRecord],
-    **update: Any,
-) -> Change:
+def hand_off(draft: Draft, event: RunEvent) -> Change:
     """Move to the step after the current one and dispatch it, or complete the run."""
-    done = steps[manifest.current_step]
-    update |= {"lease": None, "error": None, "error_at": None, "block": None, "checkpoint": None}
-    following = manifest.next_step
+    run, now = draft.run, draft.now
+    following = run.next_step
     if following is None:
-        steps[manifest.current_step] = done.with_(status=RunStatus.COMPLETED)
-        update |= {
-            "status": after(manifest.status, RunEvent.LAST_STEP_DONE),
-            "steps": steps,
-            "paused": False,
-            "completed_at": now,
-        }
-        return change_to(manifest, now, rules, Outcome.COMPLETED, *events, **update)
-    steps[manifest.current_step] = done.with_(status=RunStatus.COMPLETED, handed_off_at=now)
-    update |= {
-        "status": after(manifest.status, event),
-        "steps": steps,
-        "current_step": following,
-        "trial": 1,
-        "step_started_at": None,
-        "heartbeat_at": None,
-        "attempts": Attempts(),
-        "interruptions": 0,
-        "silences": 0,
-    }
-    return dispatch_next(manifest, now, rules, Outcome.HANDED_OFF, *events, **update)
+        draft.set(
+            status=after(run.status, RunEvent.LAST_STEP_DONE),
+            steps=run.with_step(run.current_step, status=RunStatus.COMPLETED),
+            lease=None,
+            error=None,
+            error_at=None,
+            block=None,
+            checkpoint=None,
+            paused=False,
+            completed_at=now,
+        )
+        return draft.commit(Outcome.COMPLETED)
+    draft.set(
+        status=after(run.status, event),
+        steps=run.with_step(run.current_step, status=RunStatus.COMPLETED, handed_off_at=now),
+        lease=None,
+        error=None,
+        error_at=None,
+        block=None,
+        checkpoint=None,
+        current_step=following,
+        trial=1,
+        step_started_at=None,
+        heartbeat_at=None,
+        attempts=Attempts(),
+        interruptions=0,
+        silences=0,
+    )
+    return dispatch_next(draft, Outcome.HANDED_OFF)

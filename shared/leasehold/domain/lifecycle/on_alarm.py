@@ -1,15 +1,17 @@
-"""What the alarm of a run calls for. The sweep does it, and `why` tells what it would be."""
+"""What the alarm of a run calls for, or an audit. `why` previews what it would be."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from leasehold.domain.alarm import alarm_for
-from leasehold.domain.change import Change, change_to, unchanged
+from leasehold.domain.change import Change, Transition, unchanged
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.lifecycle.mend import flaws, mend
+from leasehold.domain.draft import Draft
 from leasehold.domain.lifecycle.redispatch import redispatch
+from leasehold.domain.lifecycle.repair import breaches, flaws, flaws_at, repair
 from leasehold.domain.lifecycle.settle import expire
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
@@ -24,34 +26,37 @@ def on_alarm(
     in_queue: bool | None,
     sweep_job_id: str | None = None,
 ) -> Change:
-    """Recover the run, give it a new task, come back later, set it right, or give it up.
+    """Recover the run, give it a new task, come back later, repair it, or give it up.
+
+    One that is idle has an alarm because it owes something: the change has it published again.
 
     Args:
         manifest: the run.
         now: the store's time.
         rules: the rules in force.
         generation: the dispatch whose task was looked for.
-        in_queue: whether it was found; None: it cannot be known.
+        in_queue: whether its queue has it; None: it cannot be known.
         sweep_job_id: the sweep that looks.
     """
     if manifest.alarm_at is None or now < manifest.alarm_at:
-        return unchanged(manifest, Outcome.DUPLICATE)
-    if found := tuple(flaws(manifest, rules.grace)):
-        mended = mend(manifest, now, rules, found)
-        return then_on_alarm(
-            mended,
-            now,
+        return unchanged(manifest, Outcome.NOT_DUE)
+    if broken := tuple(flaws(manifest, rules.grace)):
+        at_alarm = partial(
+            on_alarm,
             rules=rules,
             generation=generation,
             in_queue=in_queue,
             sweep_job_id=sweep_job_id,
         )
+        return _followed(repair(manifest, now, rules, broken), at_alarm, now)
     wanted = alarm_for(manifest, rules.grace)
     if wanted is not None and now < wanted:  # it was set by a shorter grace
-        return change_to(manifest, now, rules, Outcome.PARKED)
+        return Draft(manifest, now, rules).commit(Outcome.ALARM_SET)
     if manifest.lease is not None:
         lease_id = manifest.lease.lease_id
         return expire(manifest, now, rules=rules, lease_id=lease_id, sweep_job_id=sweep_job_id)
+    if manifest.is_idle:
+        return Draft(manifest, now, rules).commit(Outcome.REPUBLISHED)
     return redispatch(
         manifest,
         now,
@@ -62,22 +67,27 @@ def on_alarm(
     )
 
 
-def then_on_alarm(
-    mended: Change,
-    now: datetime,
-    *,
-    rules: Rules,
-    generation: int,
-    in_queue: bool | None,
-    sweep_job_id: str | None = None,
+def on_audit(
+    manifest: Manifest, now: datetime, *, rules: Rules, generation: int, in_queue: bool | None
 ) -> Change:
-    """Follow a repair by what the alarm that it gave calls for, if that is due already."""
-    then = on_alarm(
-        mended.manifest,
-        now,
-        rules=rules,
-        generation=generation,
-        in_queue=in_queue,
-        sweep_job_id=sweep_job_id,
-    )
-    return replace(then, events=mended.events + then.events) if then.changed else mended
+    """Repair the run, and do what is overdue; one that is in order stays as it is.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        generation: the dispatch whose task was looked for.
+        in_queue: whether its queue has it; None: it cannot be known.
+    """
+    at_alarm = partial(on_alarm, rules=rules, generation=generation, in_queue=in_queue)
+    if broken := (*flaws(manifest, rules.grace), *flaws_at(manifest, now)):
+        return _followed(repair(manifest, now, rules, broken), at_alarm, now)
+    if any(breaches(manifest, now, rules)):
+        return at_alarm(manifest, now)
+    return unchanged(manifest, Outcome.IN_ORDER)
+
+
+def _followed(repaired: Change, at_alarm: Transition, now: datetime) -> Change:
+    """Return a repair and what the alarm that it set calls for, if that is due already."""
+    then = at_alarm(repaired.manifest, now)
+    return replace(then, events=repaired.events + then.events) if then.changed else repaired

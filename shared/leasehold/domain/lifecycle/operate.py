@@ -6,23 +6,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
-from leasehold.domain.change import Change, change_to
+from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.lifecycle.dead_letter import counted
+from leasehold.domain.draft import Draft
+from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off
-from leasehold.domain.lifecycle.lapse import lapse_of, termination
-from leasehold.domain.lifecycle.settle import lapsed
+from leasehold.domain.lifecycle.lapse import lapse, trace_termination
+from leasehold.domain.lifecycle.settle import end_attempt
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
-from leasehold.domain.manifest import Manifest, Settlement, StepRecord
+from leasehold.domain.manifest import Manifest, StepRecord
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
-from leasehold.domain.trace import TraceEvent, TraceType, event_of
+from leasehold.domain.trace import TraceType
 from leasehold.errors import InvalidRequestError, NotAllowedError
 
 
 class Operation(StrEnum):
-    """What people may ask for."""
+    """What people may do."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -60,81 +61,62 @@ ALLOWED: Final[Mapping[Operation, tuple[str, Callable[[Manifest], bool]]]] = {
 def pause(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
     """Let a running attempt end, and dispatch nothing more."""
     check_allowed(manifest, Operation.PAUSE)
-    return change_to(
-        manifest,
-        now,
-        rules,
-        Outcome.PAUSED,
-        _told(manifest, TraceType.RUN_PAUSED, now, actor, reason),
-        status=after(manifest.status, RunEvent.PAUSED),
-        paused=True,
-    )
+    draft = Draft(manifest, now, rules)
+    draft.trace(TraceType.RUN_PAUSED, actor=actor, reason=reason)
+    draft.set(status=after(manifest.status, RunEvent.PAUSED), paused=True)
+    return draft.commit(Outcome.PAUSED)
 
 
 def resume(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
     """Dispatch the next generation now; an attempt that still runs goes on."""
     check_allowed(manifest, Operation.RESUME)
-    told = _told(manifest, TraceType.RUN_RESUMED, now, actor, reason)
+    draft = Draft(manifest, now, rules)
     lease = manifest.lease
-    if lease is not None and lease.expires_at <= now:
-        lapse = lapse_of(manifest, now, rules, lease)
-        ended = lapsed(manifest, now, rules, lapse, Outcome.RESUMED, told)
-        if ended.manifest.is_terminal:
-            return ended
-        then = _resumed(ended.manifest, now, rules)
-        return replace(then, events=ended.events + then.events)
-    return _resumed(manifest, now, rules, told)
+    if lease is None or now < lease.expires_at:
+        draft.trace(TraceType.RUN_RESUMED, actor=actor, reason=reason)
+        return _resume(draft)
+    end = lapse(draft, lease)
+    draft.trace(TraceType.RUN_RESUMED, actor=actor, reason=reason)
+    ended = end_attempt(draft, end, Outcome.RESUMED)
+    if ended.manifest.is_terminal:
+        return ended
+    then = _resume(Draft(ended.manifest, now, rules))
+    return replace(then, events=ended.events + then.events)
 
 
-def _resumed(manifest: Manifest, now: datetime, rules: Rules, *told: TraceEvent) -> Change:
-    lease, status = manifest.lease, after(manifest.status, RunEvent.RESUMED)
-    update: dict[str, Any] = {
-        "paused": False,
-        "status": status,
-        "steps": manifest.with_step(manifest.current_step, status=status),
-    }
-    if lease is not None or status is RunStatus.BLOCKED:
-        return change_to(manifest, now, rules, Outcome.RESUMED, *told, **update)
-    return dispatch_next(manifest, now, rules, Outcome.RESUMED, *told, **update)
+def _resume(draft: Draft) -> Change:
+    status = after(draft.run.status, RunEvent.RESUMED)
+    draft.set_step(status=status)
+    draft.set(paused=False, status=status)
+    if draft.run.lease is not None or status is RunStatus.BLOCKED:
+        return draft.commit(Outcome.RESUMED)
+    return dispatch_next(draft, Outcome.RESUMED)
 
 
 def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
     """End the run for good; what a running attempt still answers is discarded."""
     check_allowed(manifest, Operation.CANCEL)
-    told = [_told(manifest, TraceType.RUN_CANCELLED, now, actor, reason)]
-    update: dict[str, Any] = {}
     lease = manifest.lease
+    # the worker that holds the lease is answered as if it had settled its attempt so
+    fence = None if lease is None else Fence(lease.lease_id, manifest.fencing_token)
+    draft = Draft(manifest, now, rules, fence)
+    draft.trace(TraceType.RUN_CANCELLED, actor=actor, reason=reason)
     if lease is not None:
-        told.append(termination(manifest, now, lease, Termination.CANCELLED))
-        update["last_settlement"] = Settlement(
-            lease_id=lease.lease_id,
-            fencing_token=manifest.fencing_token,
-            outcome=Outcome.CANCELLED,
-        )
-    return change_to(
-        manifest,
-        now,
-        rules,
-        Outcome.CANCELLED,
-        *told,
-        **update,
-        status=after(manifest.status, RunEvent.CANCELLED),
-        steps=manifest.with_step(
-            manifest.current_step, status=after(manifest.status, RunEvent.CANCELLED)
-        ),
-        cancelled=True,
-        paused=False,
-        lease=None,
-    )
+        trace_termination(draft, lease, Termination.CANCELLED)
+    status = after(manifest.status, RunEvent.CANCELLED)
+    draft.set_step(status=status)
+    draft.set(status=status, cancelled=True, paused=False, lease=None)
+    return draft.commit(Outcome.CANCELLED)
 
 
 def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
     """Dispatch the next generation of the step now."""
     check_allowed(manifest, Operation.RETRY)
-    record = manifest.steps[manifest.current_step]
-    ended = counted(manifest, AttemptEnd.REPEATED) if record.kept_output else {}
-    retried = manifest.with_(**ended)
-    cleared = retried.steps[manifest.current_step].with_(
+    draft = Draft(manifest, now, rules)
+    draft.trace(TraceType.RUN_RETRIED, actor=actor, reason=reason)
+    if manifest.steps[manifest.current_step].kept_output:
+        draft.count(AttemptEnd.REPEATED)
+    draft.set_step(
         status=RunStatus.PENDING,
         completed_at=None,
         execution_seconds=None,
@@ -142,28 +124,23 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
         output_ref=None,
         output_status=None,
     )
-    return dispatch_next(
-        manifest,
-        now,
-        rules,
-        Outcome.RETRIED,
-        _told(manifest, TraceType.RUN_RETRIED, now, actor, reason),
+    draft.set(
         status=after(manifest.status, RunEvent.RETRIED),
-        attempts=retried.attempts,
-        steps={**retried.steps, manifest.current_step: cleared},
         block=None,
         interruptions=0,
         silences=0,
         # a step that was blocked had come to its end: it runs again from the beginning
         checkpoint=None if manifest.status is RunStatus.BLOCKED else manifest.checkpoint,
     )
+    return dispatch_next(draft, Outcome.RETRIED)
 
 
 def approve(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
     """Hand off the output that was kept."""
     check_allowed(manifest, Operation.APPROVE)
-    told = _told(manifest, TraceType.RUN_APPROVED, now, actor, reason)
-    change = hand_off(manifest, now, rules, RunEvent.APPROVED, told, steps=dict(manifest.steps))
+    draft = Draft(manifest, now, rules)
+    draft.trace(TraceType.RUN_APPROVED, actor=actor, reason=reason)
+    change = hand_off(draft, RunEvent.APPROVED)
     if change.outcome is Outcome.HANDED_OFF:
         return replace(change, outcome=Outcome.APPROVED)
     return change
@@ -191,16 +168,10 @@ def recreate(
     settings = rules.known_settings(from_step)
     new = replace(new, recreated_from=manifest.run_id)
     created = new_manifest(now, rules=rules, settings=settings, new=new, steps=steps)
-    told = _told(manifest, TraceType.RUN_RECREATED, now, actor, reason, recreated_as=new.run_id)
-    return change_to(
-        manifest,
-        now,
-        rules,
-        Outcome.RECREATED,
-        told,
-        created=created,
-        recreated_as=(*manifest.recreated_as, new.run_id),
-    )
+    draft = Draft(manifest, now, rules)
+    draft.trace(TraceType.RUN_RECREATED, actor=actor, reason=reason, recreated_as=new.run_id)
+    draft.set(recreated_as=(*manifest.recreated_as, new.run_id))
+    return draft.commit(Outcome.RECREATED, created)
 
 
 def _kept_steps(manifest: Manifest, plan: tuple[str, ...], from_step: str) -> dict[str, StepRecord]:
@@ -243,9 +214,3 @@ def check_allowed(manifest: Manifest, operation: Operation) -> None:
             state=manifest.state,
             allowed=ALLOWED[operation][0],
         )
-
-
-def _told(
-    manifest: Manifest, type_: TraceType, now: datetime, actor: str, reason: str, **facts: Any
-) -> TraceEvent:
-    return event_of(manifest, type_, now, actor=actor, reason=reason, **facts)

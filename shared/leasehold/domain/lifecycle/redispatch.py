@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
-from leasehold.domain.change import Change, change_to, unchanged
+from leasehold.domain.change import Change, unchanged
 from leasehold.domain.dispatch import Rules, has_moved
-from leasehold.domain.give_up_rules import verdict
+from leasehold.domain.draft import Draft
+from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.lifecycle.dead_letter import dead_letter
 from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
-from leasehold.domain.trace import TraceType, event_of
+from leasehold.domain.trace import TraceType
 
 
 def redispatch(
@@ -36,23 +36,34 @@ def redispatch(
         now: the store's time.
         rules: the rules in force.
         generation: the dispatch whose task was looked for.
-        in_queue: whether it was found; None: it cannot be known.
+        in_queue: whether its queue has it; None: it cannot be known.
         sweep_job_id: the sweep that looked.
     """
     dispatch = manifest.dispatch
     is_due = manifest.alarm_at is not None and manifest.alarm_at <= now
     if not is_due or manifest.lease is not None or dispatch.generation != generation:
-        return unchanged(manifest, Outcome.DUPLICATE)
-    if has_moved(manifest, rules):  # what was lost on the way to others counts no more
-        anew = manifest.with_(dispatch=dispatch.with_(redispatched=0))
-        return _again(anew, now, rules, in_queue=True)
-    if in_queue is False and _is_unknown(manifest, rules):
-        return _again(manifest, now, rules, in_queue)
-    lost = dispatch.redispatched + _is_lost(manifest, in_queue=in_queue)
-    known = manifest.with_(dispatch=dispatch.with_(redispatched=lost))
-    if found := verdict(known, now, rules):
-        return dead_letter(manifest, now, rules, found, sweep_job_id=sweep_job_id)
-    return _by_queue(manifest, now, rules, in_queue)
+        return unchanged(manifest, Outcome.MOVED_ON)
+    draft = Draft(manifest, now, rules)
+    moved = has_moved(manifest, rules)
+    # what was lost on the way to others counts no more, and a step for remote workers has no task
+    lost = 0 if moved else dispatch.redispatched + (in_queue is False and not dispatch.remote)
+    unknown = in_queue is False and rules.settings_for(manifest.current_step) is None
+    if not (moved or unknown):
+        known = manifest.with_(dispatch=dispatch.with_(redispatched=lost))
+        if verdict := verdict_on(known, now, rules):
+            return dead_letter(draft, verdict, sweep_job_id)
+        if in_queue is not False:
+            return _still_queued(draft, in_queue)
+    draft.trace(TraceType.STEP_REDISPATCHED, generation=generation)
+    return dispatch_next(draft, Outcome.REDISPATCHED, redispatched=lost)
+
+
+def _still_queued(draft: Draft, in_queue: bool | None) -> Change:
+    """Leave a task that waits, or that nothing is known of; note the time of one that is there."""
+    if in_queue is None:
+        return unchanged(draft.before, Outcome.STILL_QUEUED)
+    draft.set(dispatch=draft.run.dispatch.with_(seen_at=draft.now, enqueued=True))
+    return draft.commit(Outcome.STILL_QUEUED)
 
 
 def not_created(
@@ -72,36 +83,7 @@ def not_created(
     dispatch = manifest.dispatch
     is_current = dispatch.generation == generation and not manifest.is_terminal
     if not is_current or dispatch.redispatched <= lost:
-        return unchanged(manifest, Outcome.DUPLICATE)
-    known = dispatch.with_(redispatched=lost)
-    return change_to(manifest, now, rules, Outcome.PARKED, dispatch=known)
-
-
-def _by_queue(manifest: Manifest, now: datetime, rules: Rules, in_queue: bool | None) -> Change:
-    """Replace a task that is lost; leave one that waits, or that nothing is known of."""
-    if in_queue is None:
-        return unchanged(manifest, Outcome.PARKED)
-    if in_queue:
-        seen = manifest.dispatch.with_(seen_at=now, enqueued=True)
-        return change_to(manifest, now, rules, Outcome.PARKED, dispatch=seen)
-    return _again(manifest, now, rules, in_queue)
-
-
-def _is_unknown(manifest: Manifest, rules: Rules) -> bool:
-    return rules.settings_for(manifest.current_step) is None
-
-
-def _is_lost(manifest: Manifest, *, in_queue: bool | None) -> bool:
-    """Return whether a task was lost; a step that workers elsewhere claim has none."""
-    return in_queue is False and not manifest.dispatch.remote
-
-
-def _again(manifest: Manifest, now: datetime, rules: Rules, in_queue: bool | None) -> Change:
-    before = manifest.dispatch
-    told = event_of(manifest, TraceType.STEP_REDISPATCHED, now, generation=before.generation)
-    change = dispatch_next(manifest, now, rules, Outcome.REDISPATCHED, told)
-    if change.outcome is not Outcome.REDISPATCHED:
-        return change
-    lost = before.redispatched + _is_lost(manifest, in_queue=in_queue)
-    counted = change.manifest.dispatch.with_(redispatched=lost)
-    return replace(change, manifest=change.manifest.with_(dispatch=counted))
+        return unchanged(manifest, Outcome.MOVED_ON)
+    draft = Draft(manifest, now, rules)
+    draft.set(dispatch=dispatch.with_(redispatched=lost))
+    return draft.commit(Outcome.UNCOUNTED)

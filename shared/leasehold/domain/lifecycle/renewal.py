@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from leasehold.domain.change import Change, change_to
+from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.draft import Draft
 from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.manifest import Checkpoint, KeptValue, Manifest, PhaseReached, Progress
 from leasehold.domain.status import Outcome, RunEvent, after
 
-#: So many phases of a step are told apart; further ones are kept, and are no progress.
+#: So many phases of a step count as progress; further ones are kept, and do not.
 MAX_PHASES: Final = 32
 
 
@@ -29,10 +30,11 @@ def renew(
     Raises:
         LeaseLostError: the lease is not the one that is held.
     """
-    update = _renewed(manifest, now, rules, fence)
+    draft = Draft(manifest, now, rules)
+    _renew(draft, fence)
     if progress is not None:
-        update["steps"] = manifest.with_step(manifest.current_step, progress=progress)
-    return change_to(manifest, now, rules, Outcome.RENEWED, **update)
+        draft.set_step(progress=progress)
+    return draft.commit(Outcome.RENEWED)
 
 
 def checkpoint(
@@ -53,12 +55,13 @@ def checkpoint(
     Raises:
         LeaseLostError: the lease is not the one that is held.
     """
-    update = _renewed(manifest, now, rules, fence)
+    draft = Draft(manifest, now, rules)
+    _renew(draft, fence)
     known = () if manifest.checkpoint is None else manifest.checkpoint.furthest
-    before = {reached.phase: reached.iteration_count for reached in known}
-    is_progress = before.get(phase, -1) < iteration_count and _is_counted(phase, before)
-    if is_progress:
-        before[phase] = iteration_count
+    furthest = {reached.phase: reached.iteration_count for reached in known}
+    if furthest.get(phase, -1) < iteration_count and _is_counted(phase, furthest):
+        furthest[phase] = iteration_count
+        draft.set(interruptions=0, silences=0)
     kept = Checkpoint(
         step=manifest.current_step,
         trial=manifest.trial,
@@ -69,26 +72,24 @@ def checkpoint(
         saved_at=now,
         fencing_token=manifest.fencing_token,
         furthest=tuple(
-            PhaseReached(phase=name, iteration_count=count) for name, count in before.items()
+            PhaseReached(phase=name, iteration_count=count) for name, count in furthest.items()
         ),
     )
-    update |= {"checkpoint": kept}
-    if is_progress:
-        update |= {"interruptions": 0, "silences": 0}
-    return change_to(manifest, now, rules, Outcome.CHECKPOINTED, **update)
+    draft.set(checkpoint=kept)
+    return draft.commit(Outcome.CHECKPOINTED)
 
 
-def _is_counted(phase: str, before: Mapping[str, int]) -> bool:
+def _is_counted(phase: str, furthest: Mapping[str, int]) -> bool:
     """Return whether a phase can be progress: names that are made up each time cannot be."""
-    return phase in before or len(before) < MAX_PHASES
+    return phase in furthest or len(furthest) < MAX_PHASES
 
 
-def _renewed(manifest: Manifest, now: datetime, rules: Rules, fence: Fence) -> dict[str, Any]:
-    """Return the update that lets the lease run on; one without a heartbeat runs to its cap."""
-    lease = held_lease(manifest, now, fence)
-    expires_at = max(lease.expires_at, min(now + rules.lease_ttl, lease.max_expires_at))
-    return {
-        "status": after(manifest.status, RunEvent.LEASE_RENEWED),
-        "lease": lease.with_(expires_at=expires_at),
-        "heartbeat_at": now,
-    }
+def _renew(draft: Draft, fence: Fence) -> None:
+    """Let the lease run on from now; one without a heartbeat runs to its cap already."""
+    lease = held_lease(draft.before, draft.now, fence)
+    expires_at = min(draft.now + draft.rules.lease_ttl, lease.max_expires_at)
+    draft.set(
+        status=after(draft.before.status, RunEvent.LEASE_RENEWED),
+        lease=lease.with_(expires_at=max(lease.expires_at, expires_at)),
+        heartbeat_at=draft.now,
+    )

@@ -1,49 +1,135 @@
-"""Whether a run is in order, as `leasehold audit` asks; and its repair, where it is not."""
+"""What no transition could have written into a run, or no sweep has seen to; and its repair."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
-from leasehold.domain.change import Change, unchanged
+from leasehold.domain.alarm import alarm_for
+from leasehold.domain.change import Change
+from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.lifecycle.mend import Breach, flaws, flaws_at, mend, wanted_alarm
-from leasehold.domain.lifecycle.on_alarm import on_alarm, then_on_alarm
+from leasehold.domain.draft import Draft
+from leasehold.domain.effect import owed_effects
+from leasehold.domain.lease import compute_lease_ttl
+from leasehold.domain.lifecycle.future import set_times_from_now, time_in_future
+from leasehold.domain.lifecycle.handoff import dispatch_next
+from leasehold.domain.lifecycle.start import shard_of
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.status import Outcome
+from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.trace import TraceType
 
-__all__ = ["LONG_PAST", "Breach", "breaches", "repair"]
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """One way in which a run breaks the rule that nothing is live without an owner or an alarm."""
+
+    code: str
+    finding: str
+    repair: str
+
+
+_AGAIN: Final = "The step is dispatched again."
 
 #: An alarm this long past says that no sweep runs, or that none can help.
 LONG_PAST: Final = timedelta(minutes=5)
+#: The longest dispatch deadline there is, and with it the longest that a lease may run.
+LONGEST_LEASE: Final = compute_lease_ttl(timedelta(minutes=30))
+#: An alarm may have been set by another grace, of a day at most.
+_DAY: Final = timedelta(days=1, minutes=5)
+_SOON: Final = timedelta(minutes=5)
 
 
 def breaches(manifest: Manifest, now: datetime, rules: Rules) -> Iterator[Breach]:
-    """Tell what is wrong with a run; nothing, for one that the engine wrote and swept."""
+    """Yield what is wrong with a run; nothing, for one that the engine wrote and swept."""
     yield from (*flaws(manifest, rules.grace), *flaws_at(manifest, now))
-    alarm, wanted = manifest.alarm_at, wanted_alarm(manifest, rules.grace)
+    alarm, wanted = manifest.alarm_at, _wanted_alarm(manifest, rules.grace)
     if wanted is not None and alarm is not None and alarm + LONG_PAST < now:
         passed = round((now - alarm).total_seconds())
-        said = f"Its alarm was due {passed} s ago, and no sweep has attended to it."
-        yield Breach("overdue", said, "What the sweep would do is done.")
+        finding = f"Its alarm was due {passed} s ago, and no sweep has attended to it."
+        yield Breach("overdue", finding, "What the sweep would do is done.")
 
 
-def repair(
-    manifest: Manifest, now: datetime, *, rules: Rules, generation: int, in_queue: bool | None
-) -> Change:
-    """Mend the run, and do what is overdue; one that is in order stays as it is.
+def flaws(manifest: Manifest, grace: timedelta) -> Iterator[Breach]:
+    """Yield what is wrong with a run at any time; nothing, for one that the engine wrote."""
+    lease, leased, wanted = manifest.lease, _is_leased(manifest), _wanted_alarm(manifest, grace)
+    if leased and lease is None:
+        yield Breach("no_lease", "It is IN_PROGRESS, and nobody holds it.", _AGAIN)
+    if lease is not None and not leased:
+        finding = f"It is {manifest.state}, and {lease.holder or 'nobody'} holds a lease."
+        yield Breach("stray_lease", finding, "The lease is taken away.")
+    elif lease is not None and not lease.holder:
+        yield Breach("no_holder", "Its lease names no holder.", _AGAIN)
+    if wanted is None and manifest.alarm_at is not None:
+        finding = f"It is {manifest.state} and owes nothing, and has an alarm."
+        yield Breach("stray_alarm", finding, "The alarm is taken away.")
+    if wanted is not None and manifest.alarm_at is None:
+        kinds = {type(effect).__name__.lower() for effect in owed_effects(manifest)}
+        owed = "".join(f", and owes its {kind}" for kind in sorted(kinds))
+        finding = f"It is {manifest.state}{owed}, and has no alarm."
+        yield Breach("no_alarm", finding, "It gets its alarm.")
+    yield from _endless(manifest, wanted)
+    if manifest.shard != shard_of(manifest.run_id):
+        finding = f"It is in shard {manifest.shard}, where no sweep looks for it."
+        yield Breach("wrong_shard", finding, "It is moved to its shard.")
+    claimable = claimable_step(manifest)
+    if manifest.claimable != claimable:
+        finding = f"It is listed for remote workers as {manifest.claimable}, and waits for none."
+        if claimable is not None:
+            finding = f"Step {claimable} waits for a remote worker, and is not listed for them."
+        yield Breach("stray_claim", finding, "It is listed as what it is.")
 
-    Args:
-        manifest: the run.
-        now: the store's time.
-        rules: the rules in force.
-        generation: the dispatch whose task was looked for.
-        in_queue: whether it was found.
-    """
-    facts: dict[str, Any] = {"rules": rules, "generation": generation, "in_queue": in_queue}
-    if found := (*flaws(manifest, rules.grace), *flaws_at(manifest, now)):
-        return then_on_alarm(mend(manifest, now, rules, found), now, **facts)
-    if any(breaches(manifest, now, rules)):
-        return on_alarm(manifest, now, **facts)
-    return unchanged(manifest, Outcome.DUPLICATE)
+
+def flaws_at(manifest: Manifest, now: datetime) -> Iterator[Breach]:
+    """Yield what is wrong with a run as seen from now; `flaws` sees no clock."""
+    if finding := time_in_future(manifest, now):
+        remedy = "A waiting step is dispatched again; a lease runs on from now."
+        yield Breach("time_in_future", finding, remedy)
+
+
+def repair(manifest: Manifest, now: datetime, rules: Rules, broken: tuple[Breach, ...]) -> Change:
+    """Repair these breaches, but for an overdue alarm; what nobody holds is dispatched again."""
+    codes = {breach.code for breach in broken}
+    draft = Draft(manifest, now, rules)
+    findings = " ".join(breach.finding for breach in broken)
+    draft.trace(TraceType.STEP_RECOVERED, reason="repaired", detail=findings)
+    draft.set(shard=shard_of(manifest.run_id))
+    if "time_in_future" in codes:
+        set_times_from_now(draft)
+    if "endless_wait" in codes:
+        draft.set(dispatch=draft.run.dispatch.with_(seen_at=None))
+    if codes & {"no_lease", "no_holder", "endless_lease"}:
+        draft.set_step(status=RunStatus.PENDING)
+        draft.set(status=RunStatus.PENDING, lease=None)
+        return dispatch_next(draft, Outcome.REDISPATCHED)
+    if "time_in_future" in codes and manifest.waits_for_worker:
+        draft.set(lease=None)
+        return dispatch_next(draft, Outcome.REDISPATCHED)
+    if not _is_leased(manifest):
+        draft.set(lease=None)
+    return draft.commit(Outcome.REPAIRED)
+
+
+def _endless(manifest: Manifest, wanted: datetime | None) -> Iterator[Breach]:
+    """Yield times that lie further ahead than any that the engine writes."""
+    lease, seen_at = manifest.lease, manifest.dispatch.seen_at
+    if lease is not None and lease.expires_at - lease.acquired_at > LONGEST_LEASE:
+        finding = f"Its lease runs until {lease.expires_at.isoformat()}, longer than any may."
+        yield Breach("endless_lease", finding, _AGAIN)
+    elif seen_at is not None and seen_at > manifest.updated_at + _SOON:
+        finding = f"Its task was seen at {seen_at.isoformat()}, which is after it was last written."
+        yield Breach("endless_wait", finding, "It gets its alarm.")
+    elif wanted is not None and manifest.alarm_at is not None and manifest.alarm_at > wanted + _DAY:
+        finding = f"Its alarm is at {manifest.alarm_at.isoformat()}, long after it is due."
+        yield Breach("late_alarm", finding, "It gets its alarm.")
+
+
+def _wanted_alarm(manifest: Manifest, grace: timedelta) -> datetime | None:
+    """Return when the run must be looked at, whatever lease it shows that it cannot have."""
+    return alarm_for(manifest if _is_leased(manifest) else manifest.with_(lease=None), grace)
+
+
+def _is_leased(manifest: Manifest) -> bool:
+    return manifest.status is RunStatus.IN_PROGRESS and not manifest.is_terminal

@@ -1,4 +1,4 @@
-"""An operation as a person asks for it: bound to what that person looked at, and done once.
+"""An operation as a person requests it: bound to what that person looked at, and done once.
 
 A person looks at a run and decides. By the time the decision arrives, the run may have moved on:
 the answer to an earlier try was lost, somebody else was faster, or a batch was given twice. The
@@ -29,16 +29,16 @@ _ABOUT_AN_OUTPUT: Final = (Operation.APPROVE, Operation.RETRY)
 
 @dataclass(frozen=True, slots=True)
 class BoundOperation:
-    """What a person asks for, and what it is meant for.
+    """What a person requests, and what it is meant for.
 
     Args:
         id: of this call; another try of it has another id.
         operation: what is to be done.
-        actor: who asks.
+        actor: who requests it.
         reason: why.
         generation: the generation that was looked at; None: the caller does not say.
         step: the step that it is meant for; None: the caller does not say.
-        read: the generation that was read for the caller when the call came; None: not bound.
+        read: the generation that was read for the caller at the call; None: not bound.
         options: of recreate: what is to be different in the new run, as text.
     """
 
@@ -59,7 +59,7 @@ class BoundOperation:
 
 
 def on_request(request: BoundOperation, operate: Transition) -> Transition:
-    """Return the operation as it was asked for: checked, done and remembered in one commit."""
+    """Return the operation as it was requested: checked, done and remembered in one commit."""
 
     def requested(manifest: Manifest, now: datetime) -> Change:
         if first := first_time(manifest, request):
@@ -110,17 +110,17 @@ def _repeated(
     if request.operation is Operation.RECREATE:
         return before
     if not decides and manifest.operations[-1].actor == request.actor[:_MAX_SHOWN]:
-        return None  # whoever undid it is the one who asks: it is meant once more
-    said = (
+        return None  # whoever undid it requests it: it is meant once more
+    problem = (
         f"{before.actor} did that before, with the same reason, "
         f"at step {before.step}, generation {before.generation}"
     )
     remedy = "Where it is meant once more, give another reason."
-    raise _state_changed(manifest, request, said, remedy if request.generation else None)
+    raise _state_changed(manifest, request, problem, remedy if request.generation else None)
 
 
 def _before(manifest: Manifest, request: BoundOperation) -> OperationRecord | None:
-    """Return the last time that this request, or one that cannot be told from it, was done."""
+    """Return the last time that this request, or one with the same words, was done."""
     for record in reversed(manifest.operations):
         if record.id == request.id or _is_same(record, request):
             return record

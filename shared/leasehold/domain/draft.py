@@ -1,0 +1,98 @@
+"""A draft: a change to a run while a transition decides it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Unpack
+
+from leasehold.domain.alarm import alarm_for
+from leasehold.domain.change import Change
+from leasehold.domain.claim import claimable_step
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.lease import Fence
+from leasehold.domain.manifest import Manifest, Settlement
+from leasehold.domain.status import AttemptEnd, Outcome
+from leasehold.domain.trace import TraceEvent, TraceType, event_of
+
+if TYPE_CHECKING:
+    from leasehold.domain.updates import ManifestUpdate, StepRecordUpdate
+
+
+class Draft:
+    """One change in the making. A transition opens it, passes it on, and commits it once.
+
+    Args:
+        before: the run as it is stored.
+        now: the store's time.
+        rules: the rules in force.
+        fence: of the worker that settles its attempt; the run keeps the answer for it.
+
+    Attributes:
+        run: the run as decided so far.
+        events: what is traced so far.
+    """
+
+    __slots__ = ("before", "events", "fence", "now", "rules", "run")
+
+    def __init__(
+        self, before: Manifest, now: datetime, rules: Rules, fence: Fence | None = None
+    ) -> None:
+        self.before = self.run = before
+        self.now = now
+        self.rules = rules
+        self.fence = fence
+        self.events: tuple[TraceEvent, ...] = ()
+
+    def set(self, **update: Unpack[ManifestUpdate]) -> None:
+        """Replace these fields of the run."""
+        self.run = self.run.with_(**update)
+
+    def set_step(self, **update: Unpack[StepRecordUpdate]) -> None:
+        """Replace these fields of the current step."""
+        run = self.run
+        self.run = run.with_(steps=run.with_step(run.current_step, **update))
+
+    def count(self, end: AttemptEnd) -> None:
+        """Count one more end of an attempt, for the step and in total."""
+        run = self.run
+        record = run.steps[run.current_step]
+        cut_short = end in (AttemptEnd.INTERRUPTED, AttemptEnd.EXPIRED)
+        self.run = run.with_(
+            attempts=run.attempts.plus(end),
+            interruptions=run.interruptions + cut_short,
+            steps=run.with_step(run.current_step, attempts=record.attempts.plus(end)),
+        )
+
+    def trace(self, type_: TraceType, **facts: Any) -> None:
+        """Trace an event of the attempt that the run was in before."""
+        self.events += (event_of(self.before, type_, self.now, **facts),)
+
+    def trace_next(self, type_: TraceType, **facts: Any) -> None:
+        """Trace an event of the attempt that the run is in by now."""
+        self.events += (event_of(self.run, type_, self.now, **facts),)
+
+    def commit(self, outcome: Outcome, created: Manifest | None = None) -> Change:
+        """Return the change, with all that follows from it in order.
+
+        Args:
+            outcome: the answer for the caller.
+            created: a further run.
+        """
+        run = self.run
+        done = run.with_(
+            updated_at=self.now,
+            traced=run.traced + len(self.events),
+            alarm_at=alarm_for(run, self.rules.grace, self.now),
+            claimable=claimable_step(run),
+            last_settlement=self._settlement(outcome),
+        )
+        return Change(outcome, done, self.events, created)
+
+    def _settlement(self, outcome: Outcome) -> Settlement | None:
+        """Return the note of the answer, so that the same settlement gets it again."""
+        fence = self.fence
+        if fence is None:
+            return self.run.last_settlement
+        return Settlement(
+            lease_id=fence.lease_id, fencing_token=fence.fencing_token, outcome=outcome
+        )
