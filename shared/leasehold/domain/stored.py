@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict
@@ -16,9 +16,6 @@ _set_values: Final = _SLOTS["__dict__"].__set__
 _set_extra: Final = _SLOTS["__pydantic_extra__"].__set__
 _set_given: Final = _SLOTS["__pydantic_fields_set__"].__set__
 _set_private: Final = _SLOTS["__pydantic_private__"].__set__
-
-#: Values that stand in a document as they stand in the model.
-_PLAIN: Final = (str, int, float, datetime)
 
 
 class Stored(BaseModel):
@@ -50,8 +47,9 @@ class Stored(BaseModel):
 class StoredDocument(Mapping[str, Any]):
     """A value as the document that it is stored as.
 
-    The tree is made once somebody looks at it as a whole. A store that keeps JSON text takes that
-    from the value itself, and whoever is given the document back has the value without reading it.
+    The tree is made once somebody looks at it. A store that keeps JSON text takes that, and what
+    it has indexes of, from the value itself; and whoever is given the document back has the value
+    without reading it.
 
     Args:
         value: what is stored; fields that are None are not.
@@ -64,20 +62,16 @@ class StoredDocument(Mapping[str, Any]):
         """Return the JSON text of the document."""
         return self.value.model_dump_json(exclude_none=True)
 
+    def pick(self, fields: tuple[str, ...]) -> tuple[Any, ...]:
+        """Return the values of these fields, None for one that is not stored.
+
+        They are as they stand in the model: for texts, numbers, times and arrays of those.
+        """
+        return _picker(type(self.value), fields)(self.value)
+
     def __getitem__(self, field: str) -> Any:
         """Return the value of a field, or raise KeyError."""
-        value = self.get(field)
-        if value is None:
-            raise KeyError(field)
-        return value
-
-    def get(self, field: str, default: Any = None) -> Any:
-        """Return the value of a field; where there is none, the default."""
-        name = _names(type(self.value)).get(field)
-        value = None if name is None else getattr(self.value, name)
-        if name is None or not _is_plain(value):
-            value = self._tree.get(field)
-        return default if value is None else value
+        return self._tree[field]
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names of the fields."""
@@ -93,12 +87,8 @@ class StoredDocument(Mapping[str, Any]):
 
 
 @functools.cache
-def _names(model: type[Stored]) -> Mapping[str, str]:
-    """Return the attribute of each field of a document."""
-    return {to_camel(name): name for name in model.model_fields}
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(isinstance(one, str) for one in value)
-    return value is None or isinstance(value, _PLAIN)
+def _picker(model: type[Stored], fields: tuple[str, ...]) -> Callable[[Stored], tuple[Any, ...]]:
+    """Return what reads these fields of a document from its model, which has them all."""
+    names = {to_camel(name): name for name in model.model_fields}
+    read = operator.attrgetter(*(names[field] for field in fields))
+    return read if len(fields) > 1 else lambda value: (read(value),)

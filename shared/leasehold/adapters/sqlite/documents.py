@@ -17,6 +17,7 @@ from leasehold.adapters.sqlite.group_commit import GroupCommit
 from leasehold.adapters.sqlite.querying import select
 from leasehold.adapters.sqlite.rows import BODY, document_at, document_in, read_text
 from leasehold.adapters.sqlite.schema import (
+    indexed,
     insert,
     is_prepared,
     prepare,
@@ -171,7 +172,7 @@ class SqliteDocuments:
     def _insert(self, connection: sqlite3.Connection, ref: Ref, document: Document) -> int:
         kind, parent = self._place(ref.collection)
         version = random.getrandbits(62)  # not one that a deleted document of this id had
-        columns = [to_column(document.get(field)) for field in kind.fields]
+        columns = map(to_column, indexed(document, kind))
         values = (parent, ref.id, version, to_body(document), *columns)
         try:
             connection.execute(insert(kind.name, kind.fields), values)
@@ -182,10 +183,11 @@ class SqliteDocuments:
     def _update(self, connection: sqlite3.Connection, known: Snapshot, document: Document) -> int:
         """Write the body and the columns that change, so that only their indexes are touched."""
         kind, parent = self._place(known.ref.collection)
+        pairs = zip(indexed(known.document, kind), indexed(document, kind), strict=True)
         changed = {
-            field: to_column(document.get(field))
-            for field in kind.fields
-            if not same_value(known.document.get(field), document.get(field))
+            field: to_column(new)
+            for field, (old, new) in zip(kind.fields, pairs, strict=True)
+            if old is not new and not same_value(old, new)
         }
         values = (to_body(document), *changed.values(), parent, known.ref.id, known.version)
         if connection.execute(update(kind.name, tuple(changed)), values).rowcount == 0:

@@ -160,6 +160,15 @@ def to_body(document: Document) -> str:
     return pydantic_core.to_json(document).decode()
 
 
+def indexed(document: Document, kind: Collection) -> tuple[Any, ...]:
+    """Return the values of the fields that have a column, None for one that is not there."""
+    if not kind.fields:
+        return ()
+    if isinstance(document, StoredDocument):
+        return document.pick(kind.fields)
+    return tuple(map(document.get, kind.fields))
+
+
 def to_column(value: Any) -> Any:
     """Return a field's value as an index compares it; a time that was read is one again."""
     if isinstance(value, str):
