@@ -1,4 +1,4 @@
-"""Settings and catalog in, a wired engine out: the only file that names an adapter."""
+"""Settings and catalog in, a wired engine out: the only file outside adapters/ that names one."""
 
 from __future__ import annotations
 
@@ -9,31 +9,35 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.factory import open_artifacts, open_documents, open_tasks
-from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.adapters.in_process_tasks import InProcessTasks, UndeliveredTasks
 from leasehold.adapters.null_stores import AbsentArtifacts, AbsentDocuments
 from leasehold.domain.change import Change
-from leasehold.domain.dispatch import Rules, StepSettings
-from leasehold.domain.retry import Backoff
 from leasehold.errors import CatalogError, LeaseholdError, SettingError, StoreUnavailableError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
-from leasehold.ports.task_queue import TaskQueue
-from leasehold.registry.effective_settings import effective_settings
+from leasehold.ports.task_queue import PulledTaskQueue, TaskQueue
 from leasehold.registry.gates import NO_GATES
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
+from leasehold.registry.rules import rules_of
 from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.services.engine import Engine
+from leasehold.services.kept_values import load
 from leasehold.services.reporting import Facts, without_repeats
+from leasehold.worker.gates import InlineGateRunner
+from leasehold.worker.handler_checks import ImportedHandlerChecks
 from leasehold.worker.holder import holder_name, host_name
-from leasehold.worker.inline import InlineRunner
+from leasehold.worker.inline_runner import InlineRunner
+from leasehold.worker.interrupts import Interrupts
+from leasehold.worker.lease_keeper import ThreadedLeaseKeeper
+from leasehold.worker.side_by_side import side_by_side
 
 _LOG: Final = logging.getLogger("leasehold")
 _EVENTS: Final = logging.getLogger("leasehold.events")
@@ -41,14 +45,13 @@ _EVENTS: Final = logging.getLogger("leasehold.events")
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A wired engine, and its parts that somebody has to drive or close."""
+    """A wired engine, and how it is closed."""
 
     engine: Engine
-    runner: InlineRunner
 
     def close(self) -> None:
         """Stop renewing leases and close the store; no attempt may run."""
-        self.runner.heartbeat.close()
+        self.engine.leases.close()
         self.engine.documents.close()
 
 
@@ -73,22 +76,25 @@ def boot(
     warn: Callable[[str], object] = _LOG.warning,
     report: Callable[[Facts], object] = log_report,
     absent: bool = False,
+    delivers: bool = True,
 ) -> Bundle:
-    """Wire the engine that the environment describes.
+    """Wire the engine that the environment describes; whatever else is given has a default.
 
     Args:
         environ: the settings; read once, but for the limits of steps, read at each dispatch.
             None: those of the process.
         catalog: what to run, in place of LEASEHOLD_CATALOG.
         clock: in place of the machine's.
-        observe: told of each change.
+        observe: given each change.
         may_continue: whether a worker that hands a step off may take the next one at once.
         documents: in place of the store of LEASEHOLD_STORE.
         tasks: in place of the queue of LEASEHOLD_TASKS.
-        warn: told once of each override and threshold that is refused.
-        report: told of dead letters and refused outputs, as facts.
+        warn: given each override and threshold that is refused, once.
+        report: given dead letters and refused outputs, as facts.
         absent: on stores that hold nothing and keep nothing, in place of those of the settings:
             to read what is not there yet without making it, and to preview a start.
+        delivers: whether this process delivers the tasks of a queue within it; False for a
+            command that runs nothing: what waits in such a queue is not to be known there.
 
     Raises:
         SettingError, CatalogError, and the errors of the registries: nothing was written.
@@ -105,23 +111,44 @@ def boot(
     else:
         documents, artifacts = _open_stores(settings, clock, documents)
     if tasks is None:
-        tasks = InProcessTasks(clock) if absent else open_tasks(settings, clock)
-    runner = InlineRunner(documents=documents, artifacts=artifacts, rules=rules, clock=clock)
+        tasks = _open_queue(settings, clock, absent=absent, delivers=delivers)
+    interrupts, load_value = Interrupts(), partial(load, artifacts)
+    inline = InlineRunner(artifacts, load_value, clock, interrupts)
     engine = Engine(
         documents=documents,
         tasks=tasks,
         artifacts=artifacts,
-        runner=runner,
+        leases=ThreadedLeaseKeeper(clock, rules.lease_ttl),
+        runners={"inline": inline, "process": inline},
+        gates=InlineGateRunner(artifacts, load_value, interrupts),
+        checks=ImportedHandlerChecks(),
         clock=clock,
         catalog=catalog,
         rules=rules,
         holder=holder_name(host_name(), os.getpid()),
+        side_by_side=side_by_side,
+        raise_interrupt=interrupts.raise_interrupt,
         observe=observe,
         may_continue=may_continue,
         log=without_repeats(_LOG.warning, clock),
         report=report,
     )
-    return Bundle(engine, runner)
+    return Bundle(engine)
+
+
+def system_clock() -> Clock:
+    """Return the machine's clock."""
+    return SystemClock()
+
+
+def in_process_queue(clock: Clock) -> PulledTaskQueue:
+    """Return a queue within this process, for whoever drives an engine by it."""
+    return InProcessTasks(clock)
+
+
+def delivers_tasks(engine: Engine) -> bool:
+    """Return whether tasks that a command creates reach a worker once the command is over."""
+    return not isinstance(engine.tasks, InProcessTasks)
 
 
 def store_exists(environ: Mapping[str, str] | None = None) -> bool:
@@ -166,49 +193,12 @@ def load_catalog(name: str) -> Catalog:
     return Catalog(steps=tables["STEPS"], pipelines=tables["PIPELINES"], gates=gates)  # type: ignore[arg-type] # checked above
 
 
-def rules_of(
-    settings: Mapping[str, Any],
-    catalog: Catalog,
-    environ: Mapping[str, str],
-    warn: Callable[[str], object],
-) -> Rules:
-    """Return what transitions need to know, with the limits of steps read at each dispatch."""
-    ttl = timedelta(seconds=settings["PIPELINE_LEASE_TTL_S"])
-    heartbeat = settings["PIPELINE_HEARTBEAT_S"]
-    beat = None if heartbeat is None else timedelta(seconds=heartbeat)
-
-    told: set[str] = set()
-
-    def settings_for(step_type: str) -> StepSettings | None:
-        entry = catalog.steps.get(step_type)
-        if entry is None:
-            return None
-        settings_now = effective_settings(
-            entry,
-            environ,
-            max_retries=settings["PIPELINE_MAX_RETRIES"],
-            heartbeat=beat,
-            longest_heartbeat=ttl / 3,
-        )
-        for sentence in settings_now.refused:
-            if sentence not in told:
-                told.add(sentence)
-                warn(sentence)
-        return settings_now
-
-    return Rules(
-        settings_for=settings_for,
-        lease_ttl=ttl,
-        grace=timedelta(seconds=settings["PIPELINE_DISPATCH_GRACE_S"]),
-        max_interruptions=settings["PIPELINE_MAX_INTERRUPTIONS"],
-        stuck_timeout=timedelta(milliseconds=settings["PIPELINE_STUCK_TIMEOUT_MS"]),
-        recovery_window=timedelta(milliseconds=settings["PIPELINE_RECOVERY_WINDOW_MS"]),
-        backoff=Backoff(
-            minimum=timedelta(seconds=settings["PIPELINE_MIN_BACKOFF_S"]),
-            maximum=timedelta(seconds=settings["PIPELINE_MAX_BACKOFF_S"]),
-            doublings=settings["PIPELINE_MAX_DOUBLINGS"],
-        ),
-    )
+def _open_queue(
+    settings: Mapping[str, Any], clock: Clock, *, absent: bool, delivers: bool
+) -> TaskQueue:
+    if not delivers and settings["LEASEHOLD_TASKS"] == "in-process":
+        return UndeliveredTasks(clock)
+    return InProcessTasks(clock) if absent else open_tasks(settings, clock)
 
 
 def _open_stores(

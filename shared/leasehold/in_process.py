@@ -7,16 +7,14 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
-from leasehold.adapters.clock import SystemClock
-from leasehold.adapters.in_process_tasks import InProcessTasks, OwedTasks
-from leasehold.bootstrap import Bundle, boot, log_report
+from leasehold.bootstrap import Bundle, boot, in_process_queue, log_report, system_clock
 from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.retry import QUEUE_BACKOFF
@@ -25,6 +23,7 @@ from leasehold.domain.task import Task
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseholdError
 from leasehold.ports.clock import Clock
+from leasehold.ports.lease_keeper import HeldAttempt
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
@@ -42,7 +41,6 @@ from leasehold.services.reporting import Facts
 from leasehold.services.shut_down import GRACE_S, shut_down
 from leasehold.services.start_run import StartRequest, begin, start_run
 from leasehold.services.sweep import sweep
-from leasehold.worker.held_run import HeldRun
 from leasehold.worker.holder import host_name, is_gone
 
 _LOG: Final = logging.getLogger("leasehold.in_process")
@@ -95,9 +93,9 @@ class InProcessEngine:
         self._looked_at = -math.inf
         self._listeners: list[Callable[[Manifest], object]] = []
         self._closing = threading.Event()
-        clock = clock or SystemClock()
+        clock = clock or system_clock()
         self._dispatched_since = clock.now()
-        self._queue = InProcessTasks(clock)
+        self._queue = in_process_queue(clock)
         self._bundle: Bundle = boot(
             environ,
             catalog=catalog,
@@ -224,9 +222,9 @@ class InProcessEngine:
                 return manifest.with_(steps=manifest.with_step(step, progress=held.progress))
         return manifest
 
-    def held_runs(self) -> list[HeldRun]:
-        """Return the runs that this engine works on now."""
-        return self._bundle.runner.heartbeat.held_runs()
+    def held_runs(self) -> Sequence[HeldAttempt]:
+        """Return the attempts that run here now."""
+        return self.engine.leases.held_attempts()
 
     def trace(self, run_id: str) -> list[TraceEvent]:
         """Return all that happened to the run, oldest first."""
@@ -264,11 +262,11 @@ class InProcessEngine:
         try:
             yield
         finally:
-            self._bundle.runner.raise_interrupt()
+            self.engine.raise_interrupt()
 
     def _work(self) -> None:
         """Run tasks until the queue closes; what a step owes is exchanged for the next task."""
-        owed = OwedTasks()
+        owed = _OwedTasks()
         engine = replace(self.engine, tasks=owed)
         done: Task | None = None
         failures = 0
@@ -314,6 +312,26 @@ class InProcessEngine:
         if change.manifest.alarm_at is None:
             for tell in tuple(self._listeners):
                 tell(change.manifest)
+
+
+class _OwedTasks:
+    """A task queue that only notes: what one step owes, until its worker exchanges it."""
+
+    def __init__(self) -> None:
+        self._tasks: list[Task] = []
+
+    def create(self, task: Task) -> None:
+        """Note the task."""
+        self._tasks.append(task)
+
+    def exists(self, task: Task) -> bool:
+        """Return whether the task is noted."""
+        return task in self._tasks
+
+    def drain(self) -> list[Task]:
+        """Return what was noted, and forget it."""
+        tasks, self._tasks = self._tasks, []
+        return tasks
 
 
 def _is_gone(holder: str) -> bool:

@@ -228,7 +228,7 @@ def marks(case: Case, now: datetime) -> dict[str, Any]:
 def rules(tmp_path_factory: pytest.TempPathFactory) -> Rules:
     environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path_factory.mktemp('values')}"}
     bundle = boot(environ, catalog=Catalog(steps=STEPS, pipelines=PIPELINES), absent=True)
-    bundle.runner.heartbeat.close()
+    bundle.engine.leases.close()
     return bundle.engine.rules
 
 
@@ -400,7 +400,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Engin
         environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
         catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
         bundle = boot(environ, catalog=catalog, documents=documents, observe=seen.append)
-        stack.callback(bundle.runner.heartbeat.close)
+        stack.callback(bundle.engine.leases.close)
         yield bundle.engine, seen
 
 

@@ -43,7 +43,7 @@ def engine(documents: Documents, tmp_path: Path, unique: str) -> Iterator[Engine
     environ: Mapping[str, str] = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
     bundle: Bundle = boot(environ, catalog=catalog, documents=documents)
     yield bundle.engine
-    bundle.runner.heartbeat.close()
+    bundle.engine.leases.close()
 
 
 @pytest.fixture

@@ -170,7 +170,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
         def redeployed(catalog: Catalog) -> Engine:
             bundle = boot(environ, catalog=catalog, documents=documents)
-            stack.callback(bundle.runner.heartbeat.close)
+            stack.callback(bundle.engine.leases.close)
             told = bundle.engine.report
 
             def report(facts: Any) -> None:

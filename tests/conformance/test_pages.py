@@ -52,7 +52,7 @@ def bundle(documents: Documents, folder: Path) -> Iterator[Bundle]:
         tasks=InProcessTasks(SystemClock()),
     )
     yield bundle
-    bundle.runner.heartbeat.close()
+    bundle.engine.leases.close()
 
 
 @pytest.fixture

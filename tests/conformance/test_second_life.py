@@ -40,7 +40,7 @@ def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
     environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
     bundle: Bundle = boot(environ, catalog=catalog, documents=documents)
     yield bundle.engine
-    bundle.runner.heartbeat.close()
+    bundle.engine.leases.close()
 
 
 def begin(engine: Engine, key: str) -> str:

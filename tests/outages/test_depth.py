@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from leasehold.domain.json_text import MAX_DEPTH
 from leasehold.errors import InvalidInputError
-from leasehold.ports.values import MAX_DEPTH
 from tests.outages.catalog import nested
 from tests.outages.conftest import Make
 

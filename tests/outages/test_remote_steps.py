@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from leasehold.domain.document import Write
+from leasehold.domain.json_text import MAX_DEPTH
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.errors import NothingToClaimError, StoreUnavailableError
-from leasehold.ports.values import MAX_DEPTH
 from leasehold.services.claim_step import acquire_run, claim_step
 from leasehold.services.manage_lease import LeaseCredentials, complete_step
 from leasehold.services.sweep import sweep
@@ -56,9 +56,9 @@ def now(environ: dict[str, str], store: Store) -> Iterator[InProcessEngine]:
 @pytest.fixture
 def call(store: Store, environ: dict[str, str]) -> Iterator[Call]:
     function = Function("manage_lease")
-    function.opening.engine  # noqa: B018 - it is open before the store goes away
+    function.provider.engine  # noqa: B018 - it is open before the store goes away
     yield lambda word, **body: function.post(f"/leases:{word}", body)
-    function.opening.close()
+    function.provider.close()
 
 
 def waiting(engine: InProcessEngine) -> Manifest:

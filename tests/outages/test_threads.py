@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -172,7 +173,7 @@ def test_calls_that_get_no_thread_are_made_one_by_one(make: Make) -> None:
     made: list[int] = []
     calls: list[Callable[[], None]] = [lambda: made.append(1), lambda: made.append(2)]
     with make(workers=0) as engine, no_new_threads():
-        engine.engine.runner.at_once(calls)
+        engine.engine.side_by_side(partial(next, iter(calls), None), len(calls))
 
     assert made == [1, 2]
 

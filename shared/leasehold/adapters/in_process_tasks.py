@@ -99,28 +99,8 @@ class InProcessTasks:
             self._idle -= 1
 
 
-class TasksElsewhere(InProcessTasks):
+class UndeliveredTasks(InProcessTasks):
     """For a command that delivers nothing: another process may have the queue, or none has."""
 
     def exists(self, task: Task) -> None:
         """Return None: it cannot be known here."""
-
-
-class OwedTasks:
-    """A task queue that only notes: what one step owes, until its worker exchanges it."""
-
-    def __init__(self) -> None:
-        self._tasks: list[Task] = []
-
-    def create(self, task: Task) -> None:
-        """Note the task."""
-        self._tasks.append(task)
-
-    def exists(self, task: Task) -> bool:
-        """Return whether the task is noted."""
-        return task in self._tasks
-
-    def drain(self) -> list[Task]:
-        """Return what was noted, and forget it."""
-        tasks, self._tasks = self._tasks, []
-        return tasks

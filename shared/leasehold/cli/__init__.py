@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sys
 
-from leasehold.adapters.log_lines import print_printable_logs
 from leasehold.cli.commands import commands
 from leasehold.console.exits import exit_code_of
 from leasehold.console.streams import check_words, flush_stderr, open_streams
+from leasehold.log_lines import print_printable_logs
 
 
 def main() -> None:

@@ -6,11 +6,12 @@ from typing import Any, Final
 
 import click
 
+from leasehold.bootstrap import delivers_tasks
 from leasehold.console.actor import actor, actor_header
 from leasehold.console.answers import answer_json, answer_line, answer_table
 from leasehold.console.opening import to_change
 from leasehold.console.runs_api import RunsApi
-from leasehold.console.who_runs_it import delivers, tell_who_runs_them
+from leasehold.console.who_runs_it import tell_who_runs_them
 from leasehold.domain.lifecycle import Operation
 from leasehold.services import batch as service
 from leasehold.services.operate import OperationRequest
@@ -50,7 +51,9 @@ def batch(
     else:
         with to_change() as bundle:
             done = service.batch(bundle.engine, asked, wanted, limit=limit, dry_run=dry_run)
-        is_left = done.changed > 0 and asked.operation in _MOVING and not delivers(bundle.engine)
+        is_left = (
+            done.changed > 0 and asked.operation in _MOVING and not delivers_tasks(bundle.engine)
+        )
     if as_json:
         refused = [{"runId": run_id, "code": code} for run_id, code in done.refused]
         answer_json({"matched": done.matched, "changed": done.changed, "refused": refused})

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import sys
 from collections.abc import Iterator
 from typing import Final
 
-from leasehold.adapters.clock import SystemClock
-from leasehold.adapters.in_process_tasks import TasksElsewhere
 from leasehold.bootstrap import Bundle, boot, store_exists
 from leasehold.console.says import warn
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
-from leasehold.registry.settings import read_settings
 
 _NO_CATALOG: Final = Catalog(steps=Registry("dispatch", []), pipelines=Registry("pipelines", []))
 
@@ -57,10 +53,8 @@ def opened(
     process is `elsewhere` for a command that runs nothing.
     """
     refused: list[str] = []
-    in_process = read_settings(os.environ)["LEASEHOLD_TASKS"] == "in-process"
-    tasks = TasksElsewhere(SystemClock()) if elsewhere and in_process else None
     with contextlib.redirect_stdout(sys.stderr):
-        bundle = boot(absent=absent, catalog=catalog, tasks=tasks, warn=refused.append)
+        bundle = boot(absent=absent, catalog=catalog, delivers=not elsewhere, warn=refused.append)
     for line in refused if catalog is None else ():
         _warn_once(line)
     try:

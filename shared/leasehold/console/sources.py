@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final, Protocol, TypeVar
 from urllib.parse import urlencode
 
-from leasehold.adapters.clock import SystemClock
+from leasehold.bootstrap import system_clock
 from leasehold.console.opening import to_read
 from leasehold.console.runs_api import RunsApi, path_of
 from leasehold.domain.manifest import Manifest, manifest_of
@@ -143,7 +143,7 @@ class ServerSource:
 
     def now(self) -> datetime:
         """Return the time here; a server tells none."""
-        return SystemClock().now()
+        return system_clock().now()
 
 
 def retry_unreachable(look: Callable[[], T]) -> Callable[[], T]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from leasehold.bootstrap import delivers_tasks
 from leasehold.console.answers import answer_facts, answer_json
 from leasehold.console.opening import to_change
 from leasehold.console.says import say
-from leasehold.console.who_runs_it import delivers, tell_who_runs_them
+from leasehold.console.who_runs_it import tell_who_runs_them
 from leasehold.services.sweep import sweep as sweep_runs
 
 
@@ -31,5 +32,5 @@ def sweep(*, as_json: bool) -> None:
     if swept.more:
         say("more runs are due: sweep again")
     waiting = swept.recovered + swept.redispatched + swept.still_queued
-    if waiting and not delivers(bundle.engine):
+    if waiting and not delivers_tasks(bundle.engine):
         tell_who_runs_them()

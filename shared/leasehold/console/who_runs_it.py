@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.bootstrap import delivers_tasks
 from leasehold.console.program import shown
 from leasehold.console.says import say
 from leasehold.console.start_asked import Start
@@ -14,14 +14,9 @@ from leasehold.services.engine import Engine
 from leasehold.services.start_run import StartRequest
 
 
-def delivers(engine: Engine) -> bool:
-    """Return whether tasks that this process creates reach a worker."""
-    return not isinstance(engine.tasks, InProcessTasks)
-
-
 def tell_who_runs_it(engine: Engine, run: Manifest) -> None:
     """Say that the run waits for a worker, if it does and none will come by itself."""
-    if owed_tasks(run) and not delivers(engine):
+    if owed_tasks(run) and not delivers_tasks(engine):
         said = "It waits for a worker. Unless a server of this store runs it, do so with:"
         say(said, command_for(run))
 

@@ -22,9 +22,9 @@ from functions_framework import create_app
 from functions_framework._http import create_server
 from gunicorn.arbiter import Arbiter
 
-from leasehold.adapters.log_lines import print_printable_logs
 from leasehold.devserver.loopback_only import LoopbackOnly
 from leasehold.devserver.server_process import DRAIN_S, ENDS, SERVES
+from leasehold.log_lines import print_printable_logs
 
 _PR_SET_PDEATHSIG: Final = 1
 

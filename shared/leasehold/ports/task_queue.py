@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from leasehold.domain.task import Task
@@ -29,4 +30,26 @@ class TaskQueue(Protocol):
         Raises:
             StoreUnavailableError: the queue did not answer. Retryable.
         """
+        ...
+
+
+class PulledTaskQueue(TaskQueue, Protocol):
+    """A queue within this process: its workers ask for tasks, none is sent to them."""
+
+    def exchange(self, done: Task | None, created: Iterable[Task]) -> Task | None:
+        """Give one task back as delivered, take new ones, and wait for the next that is due.
+
+        All in one, so that a worker goes on with what its own step owes without waking another.
+
+        Returns:
+            The next task; None once the queue is closed.
+        """
+        ...
+
+    def take_due(self) -> Task | None:
+        """Return a task that is due now, or None, without waiting. It counts as delivered."""
+        ...
+
+    def close(self) -> None:
+        """Send all threads that wait for a task away."""
         ...

@@ -10,14 +10,14 @@ from functools import partial
 from typing import Any, Final
 
 from leasehold.domain import lifecycle
-from leasehold.domain.change import Change, on_run, owed_tasks, waiting_tasks
+from leasehold.domain.change import Change, owed_tasks, waiting_tasks
 from leasehold.domain.lifecycle.start import SHARDS
-from leasehold.domain.manifest import Lease, manifest_of, run_ref
+from leasehold.domain.manifest import Lease, manifest_of
 from leasehold.domain.status import RunStatus
 from leasehold.domain.task import wake_task
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Query, Range, Snapshot
-from leasehold.services.engine import Engine, publish_owed
+from leasehold.services.engine import Engine, change_run, publish
 from leasehold.services.read_runs import get_run
 
 _PAGE: Final = 200
@@ -43,12 +43,11 @@ def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) ->
     manifest = get_run(engine, run_id)
     lease = manifest.lease
     if lease is None:
-        for task in waiting_tasks(manifest):  # whatever was seen in the queue that is gone
-            engine.tasks.create(task)
+        publish(engine, waiting_tasks(manifest))  # whatever was seen in the queue that is gone
     elif is_gone(lease.holder):
         _expire(engine, run_id, lease)
     else:
-        engine.tasks.create(wake_task(manifest, lease))
+        publish(engine, [wake_task(manifest, lease)])
 
 
 def expire_if_gone(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) -> bool:
@@ -141,8 +140,7 @@ def take_up_dispatched(
         if among is not None and found.ref.id not in among:
             continue
         with contextlib.suppress(UnreadableRunError):  # the sweep tells of it
-            for task in owed_tasks(manifest_of(found.ref.id, found.document)):
-                engine.tasks.create(task)
+            publish(engine, owed_tasks(manifest_of(found.ref.id, found.document)))
     return now - _COMMITTED_WITHIN
 
 
@@ -164,5 +162,4 @@ def parked_runs(engine: Engine) -> Iterator[str]:
 
 def _expire(engine: Engine, run_id: str, lease: Lease) -> Change:
     end = partial(lifecycle.expire, rules=engine.rules, lease_id=lease.lease_id, holder_gone=True)
-    committed = engine.documents.transact(run_ref(run_id), on_run(run_id, end))
-    return publish_owed(engine, committed.answer)
+    return change_run(engine, run_id, end)

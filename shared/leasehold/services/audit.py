@@ -1,4 +1,4 @@
-"""Every run that breaks the rule that nothing rests without owner or alarm; and its repair."""
+"""Every run that breaks the rule that a live run has an owner or an alarm; and its repair."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from functools import partial
 from typing import Any, Final
 
 from leasehold.domain import lifecycle
-from leasehold.domain.change import on_run
 from leasehold.domain.lifecycle import Breach
-from leasehold.domain.manifest import Manifest, manifest_of, run_ref
+from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.status import Outcome
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.adopt_runs import alarmed
-from leasehold.services.engine import Engine, publish_owed
+from leasehold.services.engine import Engine, change_run
 from leasehold.services.sweep import task_presence
 
 _PAGE: Final = 200
@@ -43,7 +42,7 @@ def audit(engine: Engine, *, repair: bool = False) -> Iterator[AuditResult]:
 
     Args:
         engine: the parts.
-        repair: mend what is found.
+        repair: repair what is found.
     """
     for found in _suspects(engine):
         try:
@@ -60,17 +59,16 @@ def audit(engine: Engine, *, repair: bool = False) -> Iterator[AuditResult]:
 
 def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
     try:
-        mend = partial(lifecycle.repair, rules=engine.rules, **task_presence(engine, manifest))
-        decide = on_run(manifest.run_id, mend)
-        change = engine.documents.transact(run_ref(manifest.run_id), decide).answer
-        return publish_owed(engine, change).outcome if change.changed else None
+        repair = partial(lifecycle.repair, rules=engine.rules, **task_presence(engine, manifest))
+        change = change_run(engine, manifest.run_id, repair)
     except (LeaseholdError, ArithmeticError) as error:
         engine.log(f"run {manifest.run_id} is not repaired: {error}")
         return None
+    return change.outcome if change.changed else None
 
 
 def _suspects(engine: Engine) -> Iterator[Snapshot]:
-    """Tell all runs; one without a time of its creation is told by its alarm, if it has one."""
+    """Yield all runs; one without a time of its creation is found by its alarm, if it has one."""
     seen: set[str] = set()
     for found in itertools.chain(_by_creation(engine), alarmed(engine)):
         if found.ref.id not in seen:

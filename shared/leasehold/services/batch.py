@@ -16,7 +16,7 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.errors import InvalidRequestError, LeaseholdError, StateChangedError
 from leasehold.services.engine import Engine, publish_owed
-from leasehold.services.operate import OperationRequest, check_words, commit_on, preview
+from leasehold.services.operate import OperationRequest, apply, check_words, preview
 from leasehold.services.read_runs import RunFilter, list_runs
 
 MAX_LIMIT: Final = 1000
@@ -90,7 +90,7 @@ def _do(engine: Engine, run: Manifest, request: OperationRequest, *, dry_run: bo
     """Do what is asked to a run as it was listed, or find out what would become of it."""
     if dry_run:
         return preview(engine, run, request)
-    return publish_owed(engine, commit_on(engine, run, request))
+    return publish_owed(engine, apply(engine, run, request))
 
 
 def _check(engine: Engine, request: OperationRequest, wanted: RunFilter) -> None:

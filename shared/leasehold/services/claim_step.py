@@ -27,12 +27,12 @@ from leasehold.errors import (
     StoreUnavailableError,
     UnreadableRunError,
 )
-from leasehold.ports.documents import Query, Snapshot
-from leasehold.ports.values import load
+from leasehold.ports.documents import Query
 from leasehold.registry.dispatch import REMOTE
-from leasehold.services.engine import Engine
-from leasehold.services.execute_step import recorded
-from leasehold.services.manage_lease import LeaseCredentials, change_run, fail_step, read_run
+from leasehold.services.attempt import error_record
+from leasehold.services.engine import Engine, KnownRun, change_run, find_run
+from leasehold.services.kept_values import load
+from leasehold.services.manage_lease import LeaseCredentials, fail_step
 
 #: How many waiting runs are read in one query.
 PAGE: Final = 10
@@ -70,10 +70,6 @@ class _StepValues:
     values: tuple[KeptValue, Checkpoint | None]
     given: str | ArtifactNotFoundError
     partial_results: str | None
-
-
-#: A run, and the document that it was read from.
-_Found = tuple[Manifest, Snapshot]
 
 
 class _MovedOnError(Exception):
@@ -120,10 +116,10 @@ def acquire_run(engine: Engine, run_id: str, holder: str) -> ClaimedStep:
         LeaseHeldError, NothingToClaimError: another worker has it, or it waits for none.
         StoreUnavailableError: as `claim_step`.
     """
-    return _acquire(engine, read_run(engine, run_id), holder)
+    return _acquire(engine, find_run(engine, run_id), holder)
 
 
-def _acquire(engine: Engine, found: _Found, holder: str) -> ClaimedStep:
+def _acquire(engine: Engine, found: KnownRun, holder: str) -> ClaimedStep:
     for _ in range(_LOADS):
         run, snapshot = found
         claim = partial(
@@ -136,7 +132,7 @@ def _acquire(engine: Engine, found: _Found, holder: str) -> ClaimedStep:
                 engine, run.run_id, partial(_with, loaded, claim), in_transaction=True
             )
         except _MovedOnError:
-            found = read_run(engine, run.run_id)
+            found = find_run(engine, run.run_id)
         else:
             return _claimed(engine, change, loaded)
     raise _nothing(run, f"run {run.run_id} moves on while it is claimed; claim again")
@@ -191,7 +187,7 @@ def _extend_wait(engine: Engine, run: Manifest) -> None:
         engine.log(f"run {run.run_id} was not noted as asked for: {error}")
 
 
-def _waiting(engine: Engine, step_type: str, until: float) -> Iterator[_Found]:
+def _waiting(engine: Engine, step_type: str, until: float) -> Iterator[KnownRun]:
     """Yield the runs that wait for a remote worker at this step and are due, oldest first."""
     after: tuple[Any, str] | None = None
     readable = unreadable = 0
@@ -213,7 +209,7 @@ def _waiting(engine: Engine, step_type: str, until: float) -> Iterator[_Found]:
                 continue
             readable += 1
             if run.dispatch.not_before <= found.read_at + EARLY:
-                yield run, found
+                yield KnownRun(run, found)
         if len(page) < PAGE:
             break
         after = (page[-1].document["alarmAt"], page[-1].ref.id)
@@ -241,8 +237,8 @@ def _partial_results(engine: Engine, run: Manifest) -> str | None:
 def _given_up(engine: Engine, run: Manifest, lost: ArtifactNotFoundError) -> NothingToClaimError:
     """Give up the run whose value is lost, under the lease that it just got."""
     assert run.lease is not None  # noqa: S101 - it was just given
-    shown = LeaseCredentials(run.run_id, Fence(run.lease.lease_id, run.fencing_token))
-    ended = fail_step(engine, shown, recorded(lost), permanent=True)
+    credentials = LeaseCredentials(run.run_id, Fence(run.lease.lease_id, run.fencing_token))
+    ended = fail_step(engine, credentials, error_record(lost), permanent=True)
     return _nothing(ended.manifest, f"run {run.run_id} was given up: {lost.message}")
 
 

@@ -1,20 +1,32 @@
-"""The parts that every story needs, and the two things every change is followed by."""
+"""The parts that every service needs, and the one way to change a run: commit, then publish."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
-from leasehold.domain.change import Change
+from leasehold.domain.change import Change, Transition, as_write, on_manifest, on_run
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.document import DecideDocument
+from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
+from leasehold.domain.task import Task
+from leasehold.errors import StoreUnavailableError, UnknownRunError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
-from leasehold.ports.documents import Documents
-from leasehold.ports.step_runner import StepRunner
+from leasehold.ports.documents import Committed, Documents, Snapshot
+from leasehold.ports.handler_checks import HandlerChecks
+from leasehold.ports.handler_runner import GateRunner, HandlerRunner
+from leasehold.ports.lease_keeper import LeaseKeeper
 from leasehold.ports.task_queue import TaskQueue
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.reporting import Facts, reports
+
+_MAX_SHOWN: Final = 128
+
+#: The next call to make, or None where there is none now.
+NextCall = Callable[[], Callable[[], None] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,46 +34,152 @@ class Engine:
     """The ports and tables of one bundle, wired by bootstrap.
 
     Args:
-        observe: told of each change whose commit stands; for displays and logs.
+        runners: what runs a handler, by the `isolation` of its step.
+        side_by_side: makes the calls that it is given, so many at a time, until it gets none.
+        raise_interrupt: raises the Ctrl-C that cut an attempt of this thread short, if one did.
+        observe: given each change whose commit stands; for displays and logs.
         holder: how leases name this worker.
-        log: told in a line what a person should look at.
-        report: told of each event that people analyse, as facts for a structured log.
+        log: given a line that a person should look at.
+        report: given each event that people analyse, as facts for a structured log.
         may_continue: asked before a hand-off: may this worker take the next step's lease with it?
     """
 
     documents: Documents
     tasks: TaskQueue
     artifacts: Artifacts
-    runner: StepRunner[Any]
+    leases: LeaseKeeper[Any]
+    runners: Mapping[str, HandlerRunner[Any]]
+    gates: GateRunner
+    checks: HandlerChecks
     clock: Clock
     catalog: Catalog
     rules: Rules
     holder: str
+    side_by_side: Callable[[NextCall, int], None]
+    raise_interrupt: Callable[[], None]
     observe: Callable[[Change], None]
     may_continue: Callable[[], bool]
     log: Callable[[str], object]
     report: Callable[[Facts], object]
 
 
-def publish_owed(engine: Engine, change: Change) -> Change:
-    """Tell of a committed change, and do what it owes.
+class KnownRun(NamedTuple):
+    """A run, and the document that it was read from or written to."""
+
+    manifest: Manifest
+    snapshot: Snapshot
+
+
+def change_run(
+    engine: Engine, run_id: str, transition: Transition, *, in_transaction: bool = False
+) -> Change:
+    """Apply the transition to the run in one commit, and publish what it owes.
 
     Raises:
-        StoreUnavailableError: a task could not be created. It is owed still: the manifest says so.
+        UnknownRunError, and what the transition raises: nothing was written.
+        StoreUnavailableError: it is not known to be committed, or what it owes is not published:
+            it is owed still, the manifest says so.
     """
-    tell(engine, change)
-    create_owed(engine, change)
+    committed = commit(engine, run_id, transition, in_transaction=in_transaction)
+    return publish_owed(engine, committed.answer)
+
+
+def commit(
+    engine: Engine,
+    run_id: str,
+    transition: Transition,
+    *,
+    known: KnownRun | None = None,
+    in_transaction: bool = False,
+    within: float | None = None,
+) -> Committed[Change]:
+    """Apply the transition in one commit; what it owes is the caller's to publish.
+
+    Args:
+        engine: the parts.
+        run_id: the run.
+        transition: what is to become of it.
+        known: decide on this, without reading, and write only if nobody has changed it since.
+        in_transaction: for a lease; see `Documents.transact`.
+        within: seconds after which to give up.
+
+    Raises:
+        VersionConflictError: somebody has changed what was `known`; nothing was written.
+        Everything that `change_run` raises.
+    """
+    committed = engine.documents.transact(
+        run_ref(run_id),
+        on_run(run_id, transition) if known is None else _on_known(known.manifest, transition),
+        if_version=None if known is None else known.snapshot,
+        in_transaction=in_transaction,
+        within=within,
+    )
+    _announce(engine, committed.answer)
+    return committed
+
+
+def create_run(
+    engine: Engine, run_id: str, start: Callable[[Manifest | None, datetime], Change]
+) -> Committed[Change]:
+    """Commit the start of a run, as `commit` does a transition; None: no run has that id yet."""
+    committed = engine.documents.transact(run_ref(run_id), on_manifest(run_id, start))
+    _announce(engine, committed.answer)
+    return committed
+
+
+def find_run(engine: Engine, run_id: str) -> KnownRun:
+    """Read the run, or raise UnknownRunError; not every store can be asked for any id."""
+    found = engine.documents.get(run_ref(run_id)) if is_run_id(run_id) else None
+    if found is None:
+        raise UnknownRunError(run_id=run_id[:_MAX_SHOWN])
+    return KnownRun(manifest_of(run_id, found.document), found)
+
+
+def publish_owed(engine: Engine, change: Change) -> Change:
+    """Carry out what a committed change owes.
+
+    Raises:
+        StoreUnavailableError: something could not be carried out; it is owed still.
+    """
+    publish(engine, change.owed)
     return change
 
 
-def tell(engine: Engine, change: Change) -> None:
-    """Tell of a committed change those who watch, and the log."""
+def publish(engine: Engine, effects: Iterable[Task]) -> None:
+    """Carry out effects that are owed; what was carried out before has no effect again."""
+    for effect in effects:
+        CARRIERS[type(effect)](engine, effect)
+
+
+def publish_or_leave(engine: Engine, change: Change) -> Change:
+    """Carry out what a committed change owes; what cannot be had now is left to the sweep.
+
+    For requests of people: to fail would be wrong, as the request given again would be refused,
+    or done twice.
+    """
+    try:
+        return publish_owed(engine, change)
+    except StoreUnavailableError as error:
+        run_id = (change.created or change.manifest).run_id
+        engine.log(f"run {run_id} is recorded; its task is owed and the sweep creates it: {error}")
+        return change
+
+
+def _create_task(engine: Engine, task: Task) -> None:
+    engine.tasks.create(task)
+
+
+#: Who carries out each kind of effect that a change can owe.
+CARRIERS: Final[Mapping[type, Callable[[Engine, Any], None]]] = {Task: _create_task}
+
+
+def _announce(engine: Engine, change: Change) -> None:
+    """Give a committed change to those who watch, and to the log."""
     engine.observe(change)
     for facts in reports(change):
         engine.report(facts)
 
 
-def create_owed(engine: Engine, change: Change) -> None:
-    """Create the tasks that a committed change owes; raises as `publish_owed`."""
-    for task in change.owed:
-        engine.tasks.create(task)
+def _on_known(manifest: Manifest, transition: Transition) -> DecideDocument[Change]:
+    """Return the transition as a store calls it; what is stored is the manifest that is known."""
+    return lambda _, now: as_write(transition(manifest, now))

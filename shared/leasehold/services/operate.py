@@ -8,13 +8,14 @@ from functools import partial
 from typing import Any, Final
 
 from leasehold.domain import lifecycle
-from leasehold.domain.change import Change, Transition, on_run
+from leasehold.domain.change import Change, Transition
+from leasehold.domain.json_text import canonical, digest
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
-from leasehold.domain.manifest import KeptValue, Manifest, run_ref
-from leasehold.errors import AlreadyRecreatedError, InvalidRequestError, StoreUnavailableError
-from leasehold.ports.values import canonical, digest, keep
+from leasehold.domain.manifest import KeptValue, Manifest
+from leasehold.errors import AlreadyRecreatedError, InvalidRequestError
 from leasehold.registry.pipelines import PipelineEntry
-from leasehold.services.engine import Engine, publish_owed
+from leasehold.services.engine import Engine, commit, publish_or_leave
+from leasehold.services.kept_values import keep
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import checked_input, checked_labels
 
@@ -53,21 +54,7 @@ class OperationRequest:
 
 
 def operate(engine: Engine, run_id: str, request: OperationRequest) -> Change:
-    """Do what is requested, as `commit` does; a task that cannot be created is left to the sweep.
-
-    To fail for that would be wrong: asked again, it would be refused, or done twice.
-    """
-    change = commit(engine, run_id, request)
-    try:
-        return publish_owed(engine, change)
-    except StoreUnavailableError as error:
-        moved = (change.created or change.manifest).run_id
-        engine.log(f"run {moved} is recorded; its task is owed and the sweep creates it: {error}")
-        return change
-
-
-def commit(engine: Engine, run_id: str, request: OperationRequest) -> Change:
-    """Do what is requested if the state of the run allows it; the caller does what that owes.
+    """Do what is requested, if the state of the run allows it.
 
     Returns:
         The change; of recreate, `created` is the new run. Of a repeat, nothing is changed and it
@@ -83,17 +70,16 @@ def commit(engine: Engine, run_id: str, request: OperationRequest) -> Change:
         StoreUnavailableError: it may have been done or not.
     """
     check_words(request)
-    return commit_on(engine, get_run(engine, run_id), request)
+    return publish_or_leave(engine, apply(engine, get_run(engine, run_id), request))
 
 
-def commit_on(engine: Engine, manifest: Manifest, request: OperationRequest) -> Change:
-    """Do what is asked to a run as it was read, as `commit` does."""
+def apply(engine: Engine, manifest: Manifest, request: OperationRequest) -> Change:
+    """Do as `operate` to a run as it was read; what that owes is the caller's to publish."""
     bound = _request(engine, manifest, request)
     if first := lifecycle.first_time(manifest, bound):
         return _with_created(engine, lifecycle.repeat_of(manifest, first))
-    decide = on_run(manifest.run_id, _transition(engine, manifest, request, bound))
-    change = engine.documents.transact(run_ref(manifest.run_id), decide).answer
-    return _with_created(engine, change)
+    transition = _transition(engine, manifest, request, bound)
+    return _with_created(engine, commit(engine, manifest.run_id, transition).answer)
 
 
 def preview(engine: Engine, manifest: Manifest, request: OperationRequest) -> Change:

@@ -7,20 +7,19 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
+from leasehold.domain.json_text import digest
+from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.masks import masked_event, masked_run
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent, is_of_run
-from leasehold.errors import UnknownRunError, UnreadableRunError
+from leasehold.errors import UnreadableRunError
 from leasehold.ports.documents import Query, Snapshot
-from leasehold.ports.values import digest
-from leasehold.services.engine import Engine
+from leasehold.services.engine import Engine, find_run
 from leasehold.services.page_tokens import place_of, token_of
 
 #: Lists are newest first.
 _ORDER: Final = "createdAt"
 _PAGE: Final = 500
-_MAX_SHOWN: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +42,7 @@ class RunPage:
 
 def get_run(engine: Engine, run_id: str) -> Manifest:
     """Return the manifest with all that is in it, or raise UnknownRunError."""
-    found = engine.documents.get(run_ref(run_id)) if is_run_id(run_id) else None
-    if found is None:
-        raise UnknownRunError(run_id=run_id[:_MAX_SHOWN])
-    return manifest_of(run_id, found.document)
+    return find_run(engine, run_id).manifest
 
 
 def read_run(engine: Engine, run_id: str) -> Manifest:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from leasehold.domain import lifecycle
+from leasehold.domain.result import Stopped
 from leasehold.domain.status import Termination
 from leasehold.errors import LeaseholdError
-from leasehold.ports.step_runner import HeldRun
+from leasehold.ports.lease_keeper import HeldAttempt
+from leasehold.services.attempt import ending_of
 from leasehold.services.engine import Engine, publish_owed
 
 #: How long handlers may take: Cloud Run kills 10 s after SIGTERM, and a release takes its time.
@@ -18,33 +19,30 @@ GRACE_S: Final = 7.0
 def shut_down(engine: Engine, *, grace: float = GRACE_S) -> None:
     """Stop all attempts of this worker; after `grace` seconds none of them holds a lease.
 
-    An attempt that ends by itself settles by itself. Of one that does not, the lease is given
-    back, and its step is dispatched again at once; no retry is burnt. All are ended at once: a
-    store or a queue that hangs for one run keeps no other waiting.
+    An attempt that ends by itself settles by itself. Of one that does not, the lease is released,
+    and its step is dispatched again at once; that uses up no retry. All are ended at once: a store
+    or a queue that hangs for one run keeps no other waiting.
     """
     over_at = engine.clock.monotonic() + grace
-    engine.runner.stop_all(Termination.INSTANCE_SHUTDOWN)
+    engine.leases.stop_all(Termination.INSTANCE_SHUTDOWN)
     seen: set[str] = set()
-    while running := [held for held in engine.runner.held_runs() if _is_new(held, seen)]:
+    while running := [held for held in engine.leases.held_attempts() if _is_new(held, seen)]:
         seen |= {held.fence.lease_id for held in running}
-        engine.runner.at_once([partial(_end, engine, held, over_at) for held in running])
+        calls = iter([partial(_end, engine, held, over_at) for held in running])
+        engine.side_by_side(partial(next, calls, None), len(running))
 
 
-def _is_new(held: HeldRun, seen: set[str]) -> bool:
+def _is_new(held: HeldAttempt, seen: set[str]) -> bool:
     return not held.is_settled and held.fence.lease_id not in seen
 
 
-def _end(engine: Engine, held: HeldRun, over_at: float) -> None:
+def _end(engine: Engine, held: HeldAttempt, over_at: float) -> None:
     """Wait for the end of an attempt, and bring it about where it does not come in time."""
     if held.wait_settled(max(0.0, over_at - engine.clock.monotonic())):
         return
-    release = partial(
-        lifecycle.release,
-        rules=engine.rules,
-        fence=held.fence,
-        reason=Termination.INSTANCE_SHUTDOWN,
-    )
+    stopped = Stopped(Termination.INSTANCE_SHUTDOWN)
     try:
+        release = ending_of(engine, held, stopped)
         publish_owed(engine, held.settle(release).answer)
     except LeaseholdError as error:  # its alarm is the end of the lease: the sweep takes it up
         engine.log(f"the lease of run {held.manifest.run_id} is not released: {error}")

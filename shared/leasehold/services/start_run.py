@@ -10,22 +10,22 @@ from functools import partial
 from typing import Any, Final
 
 from leasehold.domain import lifecycle
-from leasehold.domain.change import Change, on_manifest
+from leasehold.domain.change import Change
+from leasehold.domain.json_text import INPUT_BYTES, canonical, check_size, digest
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import KeptValue, Manifest, manifest_of, run_ref
-from leasehold.errors import InvalidInputError, InvalidRequestError, StoreUnavailableError
+from leasehold.errors import InvalidInputError, InvalidRequestError
 from leasehold.ports.documents import Committed
-from leasehold.ports.values import INLINE_BYTES, INPUT_BYTES, canonical, check_size, digest, keep
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import PipelineEntry
-from leasehold.services.engine import Engine, publish_owed
+from leasehold.services.engine import Engine, create_run, publish_or_leave
+from leasehold.services.kept_values import INLINE_BYTES, keep
 
 MAX_KEY: Final = 256
 MAX_LABELS: Final = 16
 MAX_LABEL: Final = 64
 
-
-Starting = Callable[[Manifest | None, datetime], Change]
+_Start = Callable[[Manifest | None, datetime], Change]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +47,11 @@ class StartRequest:
 
 def start_run(engine: Engine, request: StartRequest) -> Change:
     """Start the run, or answer with the one that the key started before; see `begin`."""
-    change = begin(engine, request).answer
-    try:
-        return publish_owed(engine, change)
-    except StoreUnavailableError as error:
-        run_id = change.manifest.run_id
-        engine.log(f"run {run_id} is recorded; its task is owed and the sweep creates it: {error}")
-        return change
+    return publish_or_leave(engine, begin(engine, request).answer)
 
 
 def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Committed[Change]:
-    """Write the run down; what that owes is the caller's to do.
+    """Record the run; what that owes is the caller's to publish.
 
     Args:
         engine: the parts.
@@ -85,13 +79,13 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         idempotency_key=request.idempotency_key,
     )
     new = replace(new, input=_kept(engine, new, text))
-    started: Starting = partial(lifecycle.start, rules=engine.rules, new=new)
+    started: _Start = partial(lifecycle.start, rules=engine.rules, new=new)
     if eager:
         lease_id, holder = engine.clock.new_id(), engine.holder
         started = lifecycle.then_arrive(
             started, rules=engine.rules, lease_id=lease_id, holder=holder
         )
-    return engine.documents.transact(run_ref(run_id), on_manifest(run_id, started))
+    return create_run(engine, run_id, started)
 
 
 def _kept(engine: Engine, new: NewRun, text: str) -> KeptValue:
@@ -120,17 +114,17 @@ def checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
     entries = [engine.catalog.steps[step] for step in pipeline.steps]
     local = [entry for entry in entries if entry.handler != REMOTE]
     for entry in local:
-        engine.runner.check(entry)
+        engine.checks.check(entry)
     for entry in entries:
         for gate in engine.catalog.gates_of(entry.step_type):
-            engine.runner.check(gate)
+            engine.checks.check(gate)
     try:
         text = canonical(value)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(pipeline=pipeline.name, model="JSON", problem=str(error)) from None
     check_size("input", text, INPUT_BYTES)
     first = entries[0]
-    if first in local and (found := engine.runner.problem_with(first, text)):
+    if first in local and (found := engine.checks.problem_with(first, text)):
         model, problem = found
         raise InvalidInputError(pipeline=pipeline.name, model=model, problem=problem)
     return text

@@ -10,14 +10,13 @@ from functools import partial
 from typing import Any, Final
 
 from leasehold.domain import lifecycle
-from leasehold.domain.change import Change, on_run
-from leasehold.domain.manifest import Manifest, manifest_of, run_ref
+from leasehold.domain.change import Change
+from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.status import RunStatus
 from leasehold.domain.task import dispatch_task
 from leasehold.errors import LeaseholdError, StoreUnavailableError, VersionConflictError
-from leasehold.ports.documents import Snapshot
 from leasehold.services.due_runs import DueRuns
-from leasehold.services.engine import Engine, create_owed, tell
+from leasehold.services.engine import Engine, KnownRun, commit, publish_owed
 from leasehold.services.sweep_result import RunEnd, SweepResult, line_of
 
 #: How long Cloud Scheduler waits for the answer of a call, where its job does not say otherwise.
@@ -62,7 +61,7 @@ def sweep(
     """
     work = _Sweep(engine, among, over_at=engine.clock.monotonic() + time.total_seconds())
     try:
-        engine.runner.side_by_side(work.take, width)
+        engine.side_by_side(work.take, width)
     finally:
         result = work.result()
         if report and result.documents_read:
@@ -148,7 +147,7 @@ class _Sweep:
             if manifest.dispatch.queue in self._failed:
                 self._unattended.append(manifest.run_id)
             else:
-                yield partial(self._on_alarm, found, manifest, look)
+                yield partial(self._on_alarm, KnownRun(manifest, found), look)
 
     def _is_first(self, kind: str, queue: str) -> bool:
         """Return whether this is the first call of its kind to a queue."""
@@ -156,27 +155,24 @@ class _Sweep:
         self._asked.add((kind, queue))
         return is_first
 
-    def _on_alarm(self, found: Snapshot, manifest: Manifest, look: Look | None) -> None:
+    def _on_alarm(self, known: KnownRun, look: Look | None) -> None:
         """Do what the alarm of a run calls for, on what was found: it is not read again."""
-        look = look or self._look(manifest)
+        run_id = known.manifest.run_id
+        look = look or self._look(known.manifest)
         if look is None:
-            self._unattended.append(manifest.run_id)
+            self._unattended.append(run_id)
             return
         transition = partial(
             lifecycle.on_alarm, rules=self._engine.rules, sweep_job_id=self._result.job_id, **look
         )
         try:
-            change = self._engine.documents.transact(
-                found.ref,
-                on_run(manifest.run_id, transition),
-                if_version=found,
-                within=ATTEND_WITHIN_S,
+            change = commit(
+                self._engine, run_id, transition, known=known, within=ATTEND_WITHIN_S
             ).answer
-            tell(self._engine, change)
         except VersionConflictError:
             return  # somebody moved it on meanwhile
         except Exception as error:  # noqa: BLE001 - what one document holds must stop no other run
-            self._leave(manifest.run_id, error)
+            self._leave(run_id, error)
             return
         self._ends.append(RunEnd.of(change))
         if change.owed:
@@ -194,7 +190,7 @@ class _Sweep:
         """Create what a change owes; what cannot be created is owed still, says the manifest."""
         if change.manifest.dispatch.queue not in self._failed:
             try:
-                create_owed(self._engine, change)
+                publish_owed(self._engine, change)
             except StoreUnavailableError as error:
                 self._fail(change.manifest, error)
             else:
@@ -213,9 +209,8 @@ class _Sweep:
             generation=dispatch.generation,
             lost=dispatch.redispatched - 1,
         )
-        decide = on_run(run_id, take_back)
         try:
-            self._engine.documents.transact(run_ref(run_id), decide, within=ATTEND_WITHIN_S)
+            commit(self._engine, run_id, take_back, within=ATTEND_WITHIN_S)
         except LeaseholdError as error:
             self._engine.log(f"run {run_id} counts a task as lost that had no queue: {error}")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from leasehold.domain.json_text import canonical
 from leasehold.errors import InvalidRequestError
-from leasehold.ports.values import canonical
 
 _MAX_SHOWN: Final = 200
 

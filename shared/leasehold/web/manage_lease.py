@@ -9,11 +9,11 @@ import flask
 import pydantic_core
 
 from leasehold.domain.change import Change
+from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import ErrorRecord, Lease, Progress
 from leasehold.domain.result import OUTPUT_STATUSES
 from leasehold.errors import LeaseHeldError, NothingToClaimError
-from leasehold.ports.values import OUTPUT_BYTES
 from leasehold.services.claim_step import ClaimedStep, acquire_run, claim_step
 from leasehold.services.engine import Engine
 from leasehold.services.manage_lease import (

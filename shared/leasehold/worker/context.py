@@ -11,17 +11,20 @@ from typing import Any, Final, TypeVar
 
 import pydantic_core
 
-from leasehold.domain.manifest import Manifest, Progress
+from leasehold.domain.json_text import OUTPUT_BYTES, check_depth, check_size
+from leasehold.domain.manifest import KeptValue, Manifest, Progress
 from leasehold.errors import ArtifactNotFoundError, InvalidRequestError
 from leasehold.ports.artifacts import Artifacts
-from leasehold.ports.values import OUTPUT_BYTES, check_depth, check_size, digest, keep, load
-from leasehold.worker.held_run import HeldRun
+from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.threads import in_thread
 
 _LOG: Final = logging.getLogger("leasehold.step")
 _MAX_MESSAGE: Final = 200
 
 T = TypeVar("T")
+
+#: Returns the JSON text of a value of a run; raises as `services.kept_values.load`.
+Load = Callable[[KeptValue], str]
 
 MAX_PHASE: Final = 128
 #: Every store keeps a whole number of 64 bits.
@@ -57,7 +60,12 @@ class StepContext:
     """
 
     def __init__(
-        self, held: HeldRun, *, artifacts: Artifacts, monotonic: Callable[[], float]
+        self,
+        held: HeldAttempt,
+        *,
+        artifacts: Artifacts,
+        load: Load,
+        monotonic: Callable[[], float],
     ) -> None:
         manifest = held.manifest
         self.run_id = manifest.run_id
@@ -69,7 +77,7 @@ class StepContext:
         self.log = logging.LoggerAdapter(_LOG, facts)
         self._held = held
         self._manifest = manifest
-        self._store = artifacts
+        self._load = load
         self._monotonic = monotonic
         self._ends_at = monotonic() + manifest.dispatch.timeout_ms / 1000
         self.resume = self._kept()
@@ -125,10 +133,7 @@ class StepContext:
                 field="partial_results", value=str(error)[:_MAX_MESSAGE], allowed="JSON values"
             ) from None
         check_size("partial_results", text, OUTPUT_BYTES)
-        name = f"runs/{self.run_id}/values/checkpoint-{self.step_type}-{digest(text)[:16]}.json"
-        beside = self._held.manifest.text_bytes
-        kept = self._held.insist(partial(keep, self._store, text, name, beside=beside))
-        self._held.checkpoint(iteration_count, kept, phase)
+        self._held.checkpoint(iteration_count, phase, text)
 
     async def acheckpoint(
         self, iteration_count: int, partial_results: Any, phase: str = ""
@@ -153,21 +158,21 @@ class StepContext:
             InvalidRequestError: no earlier step of that name has an output.
             StoreUnavailableError: it could not be read. Let it pass: the attempt is deferred.
         """
-        return self._held.fetch(partial(output_of, self._manifest, self._store, step_type))
+        return self._held.fetch(partial(output_of, self._manifest, self._load, step_type))
 
     def _kept(self) -> IncrementalState | None:
         kept = self._manifest.checkpoint
         if kept is None:
             return None
         try:
-            text = self._held.fetch(partial(load, self._store, kept.partial_results))
+            text = self._held.fetch(partial(self._load, kept.partial_results))
         except ArtifactNotFoundError as error:
             self.log.warning("the checkpoint is lost, the step begins at the beginning: %s", error)
             return None
         return IncrementalState(kept.phase, kept.iteration_count, pydantic_core.from_json(text))
 
 
-def output_of(manifest: Manifest, store: Artifacts, step_type: str) -> Any:
+def output_of(manifest: Manifest, load: Load, step_type: str) -> Any:
     """Return the output of an earlier step as plain JSON values, or raise InvalidRequestError."""
     record = manifest.steps.get(step_type)
     kept = None if record is None else record.kept_output
@@ -175,7 +180,7 @@ def output_of(manifest: Manifest, store: Artifacts, step_type: str) -> Any:
         done = [name for name, step in manifest.steps.items() if step.kept_output]
         allowed = ", ".join(done) or "none yet"
         raise InvalidRequestError(field="step_type", value=step_type, allowed=allowed)
-    return pydantic_core.from_json(load(store, kept))
+    return pydantic_core.from_json(load(kept))
 
 
 def _check_place(iteration_count: int, phase: str) -> None:

@@ -1,8 +1,7 @@
-"""Gates: an output that fits is handed off only if every gate of its step lets it pass."""
+"""Gates: how one is called, and what it comes to. Which have to be passed: `services/gates.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 import pydantic_core
@@ -12,16 +11,14 @@ from leasehold.domain.manifest import Block, ErrorRecord, Manifest
 from leasehold.domain.result import Failed, Finished, Refused, Result
 from leasehold.errors import GatePolicyFailure, PermanentError
 from leasehold.ports.artifacts import Artifacts
-from leasehold.ports.step_runner import StepHandler
-from leasehold.ports.values import load
-from leasehold.worker.context import RunArtifacts, output_of
-from leasehold.worker.failures import record_of, record_of_misfit, record_of_report, told
+from leasehold.ports.handler_runner import StepHandler
+from leasehold.worker.context import Load, RunArtifacts, output_of
+from leasehold.worker.failures import record_of, record_of_misfit, told
 from leasehold.worker.handlers import handler_of
-from leasehold.worker.interrupts import is_ctrl_c
+from leasehold.worker.interrupts import Interrupts, is_ctrl_c
 from leasehold.worker.outage import outage_in
 
 GATE_POLICY_FAILURE: Final = "GATE_POLICY_FAILURE"
-OUTPUT_ERROR: Final = "output_error"
 
 _MAX_ID: Final = 100
 _MAX_WORDS: Final = 2000
@@ -37,17 +34,17 @@ class GateContext:
         artifacts: files of this run.
     """
 
-    def __init__(self, manifest: Manifest, artifacts: Artifacts) -> None:
+    def __init__(self, manifest: Manifest, artifacts: Artifacts, load: Load) -> None:
         self.run_id = manifest.run_id
         self.step_type = manifest.current_step
         self.artifacts = RunArtifacts(artifacts, self.run_id)
         self._manifest = manifest
-        self._store = artifacts
+        self._load = load
 
     @property
     def given(self) -> Any:
         """What the step was given, as plain JSON values."""
-        return pydantic_core.from_json(load(self._store, self._manifest.given))
+        return pydantic_core.from_json(self._load(self._manifest.given))
 
     def output_of(self, step_type: str) -> Any:
         """Return the output of an earlier step of this run, as plain JSON values.
@@ -55,23 +52,31 @@ class GateContext:
         Raises:
             InvalidRequestError: no earlier step of that name has an output.
         """
-        return output_of(self._manifest, self._store, step_type)
+        return output_of(self._manifest, self._load, step_type)
 
 
-def through_gates(
-    gates: Iterable[StepHandler], manifest: Manifest, artifacts: Artifacts, finished: Finished
-) -> Result:
-    """Return the result as it is, or what the first gate that refuses it makes of it.
+class InlineGateRunner:
+    """The gate runner port, in the thread that asks.
 
-    An output that says of itself that it is an ERROR fails the attempt before any gate. A gate
-    that fails by itself fails the attempt: nobody knows whether the output is good.
-
-    Raises:
-        StoreUnavailableError: a gate met an outage; ask again.
+    Args:
+        artifacts: the files of runs.
+        load: reads a value of a run.
+        interrupts: where a Ctrl-C is kept that cuts a gate short.
     """
-    if finished.status == "ERROR":
-        return Failed(_of_error_output(manifest.current_step, finished.output))
-    for gate in gates:
+
+    def __init__(self, artifacts: Artifacts, load: Load, interrupts: Interrupts) -> None:
+        self._artifacts = artifacts
+        self._load = load
+        self._interrupts = interrupts
+
+    def run(self, gate: StepHandler, manifest: Manifest, finished: Finished) -> Result:
+        """Return the result as it is, or what the gate makes of it.
+
+        A gate that fails by itself fails the attempt: nobody knows whether the output is good.
+
+        Raises:
+            StoreUnavailableError: the gate met an outage; ask again.
+        """
         try:
             check = handler_of(gate)
             output = check.given.validate_json(finished.output)
@@ -80,18 +85,18 @@ def through_gates(
         except Exception as error:  # noqa: BLE001 - whatever it is, it is kept with the run
             return Failed(_of_gate(gate, record_of(error)), permanent=True)
         try:
-            context: Any = GateContext(manifest, artifacts)
+            context: Any = GateContext(manifest, self._artifacts, self._load)
             check(context, output)
         except GatePolicyFailure as refusal:
             return Refused(finished.output, finished.status, _block(refusal))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - a gate must not take the worker with it
             if is_ctrl_c(error):
-                raise
+                return self._interrupts.stopped_by(error)
             if outage := outage_in(error):
                 raise outage from None
             permanent = isinstance(error, PermanentError)
             return Failed(_of_gate(gate, record_of(error)), permanent=permanent)
-    return finished
+        return finished
 
 
 def _block(refusal: GatePolicyFailure) -> Block:
@@ -101,13 +106,6 @@ def _block(refusal: GatePolicyFailure) -> Block:
         finding=told(refusal.finding, _MAX_WORDS),
         remediation=told(refusal.remediation, _MAX_WORDS),
     )
-
-
-def _of_error_output(step: str, output: str) -> ErrorRecord:
-    """Return the error of an output of status ERROR, with as much of it as there is room for."""
-    message = f"The output of step {step} has status ERROR; its beginning is in the details."
-    said = {"output": pydantic_core.from_json(output)}
-    return record_of_report("StepResult", OUTPUT_ERROR, message, said)
 
 
 def _of_gate(gate: StepHandler, record: ErrorRecord) -> ErrorRecord:

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from leasehold.domain.result import StepResult
 from leasehold.errors import HandlerNotFoundError
-from leasehold.ports.step_runner import StepHandler
+from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context import StepContext
 
 #: What no call of a handler may make, by how it is known.

@@ -1,8 +1,34 @@
-"""Ctrl-C, which the system tells the main thread alone, wherever that stands."""
+"""Ctrl-C, which the system raises in the main thread alone, wherever that is."""
 
 from __future__ import annotations
 
 import threading
+
+from leasehold.domain.result import Stopped
+from leasehold.domain.status import Termination
+
+
+class Interrupts:
+    """Keeps the interrupt that cut an attempt short, until the attempt is released."""
+
+    def __init__(self) -> None:
+        self._interrupt: BaseException | None = None  # of the main thread
+
+    def stopped_by(self, error: BaseException, reason: Termination | None = None) -> Stopped:
+        """Keep the interrupt, and return how the attempt ends.
+
+        Args:
+            error: the interrupt.
+            reason: why the attempt was to stop already, if it was.
+        """
+        self._interrupt = error
+        return Stopped(reason or Termination.INSTANCE_SHUTDOWN)
+
+    def raise_interrupt(self) -> None:
+        """Raise what was kept in this thread, if anything was."""
+        if is_main_thread() and self._interrupt is not None:
+            interrupt, self._interrupt = self._interrupt, None
+            raise interrupt
 
 
 def is_ctrl_c(error: BaseException) -> bool:
@@ -11,5 +37,5 @@ def is_ctrl_c(error: BaseException) -> bool:
 
 
 def is_main_thread() -> bool:
-    """Return whether this is the thread that the system tells of signals."""
+    """Return whether this is the thread that gets the system's signals."""
     return threading.current_thread() is threading.main_thread()

@@ -1,57 +1,45 @@
-"""Outputs that were made elsewhere: they must be what a handler here could have returned."""
+"""The answer of a handler: an output as its model has it, or the failure it is."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+import pydantic_core
+from pydantic import ValidationError
 
+from leasehold.domain.json_text import check_depth
 from leasehold.domain.manifest import ErrorRecord
-from leasehold.errors import HandlerNotFoundError
-from leasehold.ports.step_runner import StepHandler, StepOutput
-from leasehold.registry.dispatch import REMOTE
+from leasehold.domain.result import OUTPUT_STATUSES, Failed, Finished, Result, StepResult
 from leasehold.worker.failures import record_of_misfit
-from leasehold.worker.handlers import handler_of, model_of
+from leasehold.worker.handlers import Handler
 
 
-def problem_with_output(
-    step: StepOutput, output: str, following: StepHandler | None = None
-) -> ErrorRecord | None:
-    """Return why this JSON text is no output of the step, or cannot be given to the one after it.
-
-    Args:
-        step: the step it is the output of.
-        output: JSON text.
-        following: the next step, where a handler of this bundle runs it.
-
-    Returns:
-        None where it fits. A next handler that does not resolve refuses nothing: the output is
-        good, and that handler's own attempt will say what is wrong.
-
-    Raises:
-        HandlerNotFoundError: the model of the step's output does not resolve.
-    """
-    what = f"The output of step {step.step_type}"
-    if (model := _output_of(step)) and (misfit := _misfit(model, output, what)):
-        return misfit
-    if following is None:
-        return None
+def judged(handler: Handler, answer: Any) -> Result:
+    """Return the answer of a handler as its model has it, or as the failure it is."""
+    status: str = "SUCCESS"
+    if isinstance(answer, StepResult):
+        answer, status = answer.output, answer.status
+    if status not in OUTPUT_STATUSES:
+        message = f"StepResult.status is {status!r}; allowed: {', '.join(OUTPUT_STATUSES)}."
+        return Failed(ErrorRecord(type="StepResult", code="invalid_output", message=message))
     try:
-        given = handler_of(following).given
-    except HandlerNotFoundError:
-        return None
-    return _misfit(given, output, f"{what}, which step {following.step_type} is given,")
-
-
-def _output_of(step: StepOutput) -> TypeAdapter[Any] | None:
-    if step.handler != REMOTE:
-        return handler_of(step).output
-    return model_of(step, step.output) if step.output else None
-
-
-def _misfit(model: TypeAdapter[Any], text: str, what: str) -> ErrorRecord | None:
-    try:
-        model.validate_json(text)
+        value = handler.output.validate_python(answer)
+        _refuse_nan(value)
+        text = handler.output.dump_json(value).decode()
+        check_depth(text)
+        return Finished(text, status)
     except ValidationError as error:
-        return record_of_misfit(error, code="invalid_output", what=what)
-    return None
+        return Failed(record_of_misfit(error, code="invalid_output", what="The output"))
+    except (ValueError, RecursionError) as error:  # PydanticSerializationError among them
+        message = f"The output cannot be kept as JSON: {error}"
+        return Failed(ErrorRecord(type="TypeError", code="invalid_output", message=message))
+
+
+def _refuse_nan(value: Any) -> None:
+    """Raise ValueError for NaN and infinity: JSON has neither, and null would hide them."""
+    text = pydantic_core.to_json(value, inf_nan_mode="constants", fallback=repr)
+    if b"NaN" in text or b"Infinity" in text:
+        try:
+            pydantic_core.from_json(text, allow_inf_nan=False)  # they may stand within a string
+        except ValueError:
+            raise ValueError("it holds NaN or infinity, which JSON does not have") from None

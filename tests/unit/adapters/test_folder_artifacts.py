@@ -14,7 +14,7 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.folder import FolderArtifacts
 from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, StoreUnavailableError
-from leasehold.ports.values import keep, load
+from leasehold.services.kept_values import keep, load
 from leasehold.testing import FrozenClock
 from tests.unit.adapters.processes import stop_in_the_middle_of_put
 

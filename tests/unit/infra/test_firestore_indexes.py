@@ -67,11 +67,10 @@ def asked_by_services() -> list[Query]:
     """Return what is asked for lists, however they are filtered, live runs, alarms and claims."""
     documents = AskedDocuments()
     catalog = SimpleNamespace(steps=Registry("dispatch", [REMOTE]))
-    runner = SimpleNamespace(side_by_side=side_by_side)
     rules = SimpleNamespace(grace=timedelta(minutes=1))
     clock = FrozenClock()
     parts = SimpleNamespace(
-        documents=documents, clock=clock, catalog=catalog, runner=runner, rules=rules
+        documents=documents, clock=clock, catalog=catalog, side_by_side=side_by_side, rules=rules
     )
     engine = cast("Engine", parts)
     for count in range(len(FILTERS) + 1):

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 from leasehold import GateEntry, GatePolicyFailure, PermanentError
 from leasehold.domain.result import Failed, Finished, Refused
 from leasehold.testing import FrozenClock, InProcessEngine
-from leasehold.worker.gates import through_gates
 from tests.in_process.sample import PIPELINES, STEPS
 
 
@@ -43,7 +42,7 @@ def verdict(tmp_path: Any) -> Any:
 
         def of(check: Any) -> Any:
             gate = GateEntry(name="odd", check=f"{__name__}:{check.__name__}")
-            return through_gates([gate], run, engine.engine.artifacts, Finished('{"n":1}'))
+            return engine.engine.gates.run(gate, run, Finished('{"n":1}'))
 
         yield of
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from leasehold.adapters.clock import SystemClock
+from leasehold.bootstrap import system_clock
 from leasehold.devserver.cloud_tasks.calling import Caller
 from leasehold.devserver.cloud_tasks.delivering import Delivering
 from leasehold.devserver.cloud_tasks.faults import Faults, FiredFault
@@ -55,7 +55,7 @@ class CloudTasksDouble:
         clock: Clock | None = None,
         targets: Iterable[str] = (),
     ) -> None:
-        clock = clock or SystemClock()
+        clock = clock or system_clock()
         self._queues = Queues(clock, defaults or QueueSettings(), strict=strict)
         self._caller = Caller(connections=threads)
         self._delivering = Delivering(self._queues, self._caller.call, threads)

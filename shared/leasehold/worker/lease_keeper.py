@@ -1,4 +1,4 @@
-"""The runs that this process holds: renewed from outside their handlers, and stopped in time."""
+"""The attempts of this process: renewed from outside their handlers, and stopped in time."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import contextlib
 import logging
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import partial
 from typing import Final
 
 from leasehold.domain.status import Termination
 from leasehold.ports.clock import Clock
-from leasehold.worker.held_run import RENEWAL_S, HeldRun
+from leasehold.ports.lease_keeper import LeasedAttempt
+from leasehold.worker.held_attempt import RENEWAL_S, HeldAttempt
 from leasehold.worker.threads import start_thread
 
-_LOG: Final = logging.getLogger("leasehold.heartbeat")
+_LOG: Final = logging.getLogger("leasehold.lease_keeper")
 
 #: A beat is looked for this many times in its interval, so that none is late by more than a tenth.
 _LOOKS: Final = 10
@@ -22,17 +24,22 @@ _LONGEST_LOOK_S: Final = 1.0
 _SHORTEST_LOOK_S: Final = 0.02
 
 
-class Heartbeat:
-    """The in-flight registry. One thread watches all; each renewal has a thread of its own.
+class ThreadedLeaseKeeper:
+    """The lease keeper port: one thread watches all attempts, each renewal has one of its own.
 
     So a store that hangs for one run costs no other run its lease, and no handler runs on when
     its lease may be over, whatever its renewals wait for. Where the system has no thread for a
     renewal, the thread that watches makes it; where it has none to watch, no handler begins.
+
+    Args:
+        clock: monotonic seconds.
+        patience: how long an attempt waits for a store before its handler begins.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, patience: timedelta) -> None:
         self._clock = clock
-        self._held: dict[str, HeldRun] = {}
+        self._patience = patience.total_seconds()
+        self._held: dict[str, HeldAttempt] = {}
         self._renewing: dict[str, threading.Thread] = {}
         self._changed = threading.Condition()
         self._look_every = _LONGEST_LOOK_S
@@ -40,22 +47,13 @@ class Heartbeat:
         self._closed = False
         self._stop_reason: Termination | None = None
 
-    def held_runs(self) -> list[HeldRun]:
-        """Return the runs that are held now."""
-        return list(self._held.values())
-
-    def stop_all(self, reason: Termination) -> None:
-        """Ask the handlers of all runs that are held to end, and of those that come later."""
-        self._stop_reason = reason
-        for held in self.held_runs():
-            held.ask_to_stop(reason)
-
     @contextlib.contextmanager
-    def keeping(self, held: HeldRun) -> Iterator[HeldRun]:
-        """Watch over `held` while inside, and renew its lease if it has a heartbeat.
+    def hold(self, attempt: LeasedAttempt) -> Iterator[HeldAttempt]:
+        """Watch over an attempt while inside, and renew its lease if it has a heartbeat.
 
         Where nothing can watch over it, it is asked to stop before it begins.
         """
+        held = HeldAttempt(attempt, self._clock, self._patience)
         lease_id = held.fence.lease_id
         self._held[lease_id] = held
         if self._stop_reason is not None:
@@ -66,6 +64,16 @@ class Heartbeat:
             yield held
         finally:
             del self._held[lease_id]
+
+    def held_attempts(self) -> list[HeldAttempt]:
+        """Return the attempts that are held now."""
+        return list(self._held.values())
+
+    def stop_all(self, reason: Termination) -> None:
+        """Ask the handlers of all that is held to end, and of what is held later."""
+        self._stop_reason = reason
+        for held in self.held_attempts():
+            held.ask_to_stop(reason)
 
     def close(self) -> None:
         """Stop renewing; a renewal that is on its way is waited for."""
@@ -105,9 +113,9 @@ class Heartbeat:
 
     def _look(self) -> None:
         now = self._clock.monotonic()
-        for held in self.held_runs():  # one that was lost or cancelled may still have a handler
+        for held in self.held_attempts():  # one that was lost or cancelled may still have a handler
             held.stop.call_waiting()
-        running = [held for held in self.held_runs() if not held.is_settled]
+        running = [held for held in self.held_attempts() if not held.is_settled]
         for held in running:
             if held.stop_at <= now:
                 held.ask_to_stop(Termination.LEASE_EXPIRED)
@@ -122,11 +130,11 @@ class Heartbeat:
             if self._clock.monotonic() - now > RENEWAL_S:
                 return  # the store hangs: look at what has to stop before the next one
 
-    def _is_due(self, held: HeldRun, now: float) -> bool:
+    def _is_due(self, held: HeldAttempt, now: float) -> bool:
         is_time = held.renew_every is not None and held.renew_at <= now
         return is_time and held.fence.lease_id not in self._renewing
 
-    def _renew(self, held: HeldRun, *, waits: bool = True) -> None:
+    def _renew(self, held: HeldAttempt, *, waits: bool = True) -> None:
         try:
             held.renew(waits=waits)
         except Exception:  # noqa: BLE001 - such as a document that cannot be read

@@ -24,17 +24,19 @@ from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.ports.documents import Committed, Snapshot
 from leasehold.registry.pipelines import Catalog
+from leasehold.services.attempt import acquired_attempt
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, arrive, execute_step
+from leasehold.services.kept_values import load
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.shut_down import shut_down
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import FrozenClock
 from leasehold.worker.context import StepContext
-from leasehold.worker.held_run import HeldRun
+from leasehold.worker.held_attempt import HeldAttempt
 from tests.in_process.sample import CALLS, PIPELINES, STEPS
 
-RESULTS = KeptValue(text='["one"]')
+RESULTS = '["one"]'
 
 
 class Network(SqliteDocuments):
@@ -91,26 +93,20 @@ class World:
         run = start_run(self.engine, StartRequest("holds", {"n": 1})).manifest
         return arrive(self.engine, Hint(run.run_id, run.dispatch.generation))
 
-    def held(self) -> HeldRun:
+    def held(self) -> HeldAttempt:
         """A run whose lease this worker has just got."""
         acquired = self.acquire()
-        assert acquired.snapshot is not None
-        return HeldRun(
-            documents=self.store,
-            rules=self.engine.rules,
-            clock=self.clock,
-            acquired=acquired.snapshot,
-            manifest=acquired.answer.manifest,
-        )
+        patience = self.engine.rules.lease_ttl.total_seconds()
+        return HeldAttempt(acquired_attempt(self.engine, acquired), self.clock, patience)
 
-    def run_of(self, held: HeldRun) -> Manifest:
+    def run_of(self, held: HeldAttempt) -> Manifest:
         return get_run(self.engine, held.manifest.run_id)
 
-    def losses(self, held: HeldRun) -> list[TraceEvent]:
+    def losses(self, held: HeldAttempt) -> list[TraceEvent]:
         events = timeline_of(self.engine, held.manifest.run_id)
         return [event for event in events if event.type == "lease_lost"]
 
-    def cancel(self, held: HeldRun) -> None:
+    def cancel(self, held: HeldAttempt) -> None:
         run_id = held.manifest.run_id
         cancel = partial(lifecycle.cancel, rules=self.engine.rules, actor="ann", reason="enough")
         self.store.transact(run_ref(run_id), on_run(run_id, cancel))
@@ -133,7 +129,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     bundle.close()
 
 
-def complete(world: World, held: HeldRun) -> None:
+def complete(world: World, held: HeldAttempt) -> None:
     finish = partial(
         lifecycle.complete,
         rules=world.engine.rules,
@@ -143,11 +139,11 @@ def complete(world: World, held: HeldRun) -> None:
     held.settle(finish)
 
 
-def save(_: World, held: HeldRun) -> None:
-    held.checkpoint(1, RESULTS, "")
+def save(_: World, held: HeldAttempt) -> None:
+    held.checkpoint(1, "", RESULTS)
 
 
-def renew(_: World, held: HeldRun) -> None:
+def renew(_: World, held: HeldAttempt) -> None:
     held.renew()
 
 
@@ -164,7 +160,7 @@ def until(holds: Callable[[], bool], seconds: float = 10) -> None:
 @pytest.mark.parametrize("first", [renew, save, complete])
 @pytest.mark.parametrize("taken", [True, False], ids=["taken over", "nobody took it"])
 def test_a_zombie_writes_nothing_but_one_word_of_it(
-    world: World, first: Callable[[World, HeldRun], None], taken: bool
+    world: World, first: Callable[[World, HeldAttempt], None], taken: bool
 ) -> None:
     """Its process was stopped for longer than its lease, and goes on."""
     zombie = world.held()
@@ -316,13 +312,11 @@ def test_a_renewal_that_fails_leaves_the_end_where_it_was(world: World) -> None:
 def test_a_store_that_hangs_for_one_run_costs_no_other_run_its_lease(world: World) -> None:
     """And the handler of the run itself is stopped in time, whatever its renewal waits for."""
     one, other = world.acquire(), world.acquire()
-    assert one.snapshot is not None
-    assert other.snapshot is not None
     began = world.clock.now()
-    runner = world.bundle.runner
+    keeper = world.engine.leases
     with (
-        runner.hold(one.snapshot, one.answer.manifest) as hanging,
-        runner.hold(other.snapshot, other.answer.manifest) as renewed,
+        keeper.hold(acquired_attempt(world.engine, one)) as hanging,
+        keeper.hold(acquired_attempt(world.engine, other)) as renewed,
     ):
         world.store.hangs = hanging.manifest.run_id
         for beat in (1, 2):
@@ -350,8 +344,7 @@ def test_a_handler_that_ignores_its_stop_is_told_lost_once_the_store_says_so(
 ) -> None:
     """And not when it ends at last. It is renewed no more, but looked after."""
     acquired = world.acquire()
-    assert acquired.snapshot is not None
-    with world.bundle.runner.hold(acquired.snapshot, acquired.answer.manifest) as held:
+    with world.engine.leases.hold(acquired_attempt(world.engine, acquired)) as held:
         world.clock.advance(25)  # at once: two renewals did not come
         stopped = held.stop.wait(10)
         world.clock.advance(11)  # until the next look is due
@@ -402,7 +395,10 @@ def test_a_lease_that_somebody_ended_is_told_lost_by_a_look(world: World) -> Non
 def test_a_checkpoint_that_is_refused_is_given_up_although_renewals_go_on(world: World) -> None:
     """The lease that was held at the first try would be over; the handler must hear of it."""
     held, clock = world.held(), world.clock
-    context = StepContext(held, artifacts=world.engine.artifacts, monotonic=clock.monotonic)
+    artifacts = world.engine.artifacts
+    context = StepContext(
+        held, artifacts=artifacts, load=partial(load, artifacts), monotonic=clock.monotonic
+    )
     given_up_at: list[float] = []
 
     def keep() -> None:
@@ -433,9 +429,8 @@ def test_a_checkpoint_that_is_refused_is_given_up_although_renewals_go_on(world:
 def test_a_renewal_on_its_way_ends_before_the_store_is_closed(world: World, tmp_path: Path) -> None:
     """To close a connection that is in use ends the process."""
     acquired = world.acquire()
-    assert acquired.snapshot is not None
     closing = threading.Thread(target=world.bundle.close)
-    with world.bundle.runner.hold(acquired.snapshot, acquired.answer.manifest) as held:
+    with world.engine.leases.hold(acquired_attempt(world.engine, acquired)) as held:
         world.store.hangs = held.manifest.run_id
         world.clock.advance(10)
         assert world.store.hanging.wait(10)
@@ -474,7 +469,7 @@ def test_an_attempt_that_begins_when_the_worker_ends_is_given_back_unrun(world: 
 class Away:
     """A store of values that is away; each try takes its time."""
 
-    def __init__(self, world: World, takes: float, *, renews: HeldRun | None = None) -> None:
+    def __init__(self, world: World, takes: float, *, renews: HeldAttempt | None = None) -> None:
         self.world = world
         self.takes = takes
         self.renews = renews

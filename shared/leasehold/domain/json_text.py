@@ -1,0 +1,63 @@
+"""JSON text as runs keep it: one text a value, its limits, and its name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final
+
+import pydantic_core
+
+from leasehold.errors import TooLargeError
+
+#: No value is larger: an input comes in one HTTP body, an output is read whole by the next step.
+INPUT_BYTES: Final = 1024 * 1024
+OUTPUT_BYTES: Final = 16 * 1024 * 1024
+#: No value is nested deeper. The reader of JSON takes 200 levels, and some answers have a value
+#: two levels down (`resume.partialResults`).
+MAX_DEPTH: Final = 198
+_READABLE_DEPTH: Final = 200
+_TOO_DEEP: Final = f"it is nested more than {MAX_DEPTH} levels deep"
+
+
+def canonical(value: Any) -> str:
+    """Return the JSON text of a value, the same for the same value.
+
+    Raises:
+        ValueError, TypeError: the value is not JSON, or nested too deep.
+    """
+    try:
+        text = json.dumps(
+            value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        )
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    text.encode()  # a lone surrogate is no text
+    check_depth(text)
+    return text
+
+
+def check_depth(text: str) -> None:
+    """Refuse JSON text that no later reader could read, with ValueError.
+
+    To count brackets is cheap, and most texts have too few of them to be deep.
+    """
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return
+    around = _READABLE_DEPTH - MAX_DEPTH
+    try:
+        pydantic_core.from_json('{"":' * around + text + "}" * around)
+    except ValueError:
+        raise ValueError(_TOO_DEEP) from None
+
+
+def digest(text: str) -> str:
+    """Return a name for the text that no other text has."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_size(what: str, text: str, limit: int) -> None:
+    """Refuse a text that is larger than `limit` bytes, with TooLargeError."""
+    size = len(text.encode())
+    if size > limit:
+        raise TooLargeError(what=what, size=size, limit=limit)

@@ -1,0 +1,56 @@
+"""The handler checks port: what is wrong with a handler or a value, before anything is run."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from leasehold.domain.manifest import ErrorRecord
+from leasehold.ports.handler_runner import StepHandler
+
+
+class StepOutput(StepHandler, Protocol):
+    """A step type whose output is checked."""
+
+    @property
+    def output(self) -> str:
+        """The path of the model of a remote step's output, `module:Model`; or nothing."""
+        ...
+
+
+class HandlerChecks(Protocol):
+    """Knows the handlers' models."""
+
+    def check(self, step: StepHandler) -> None:
+        """Resolve the handler.
+
+        Raises:
+            HandlerNotFoundError: its path does not lead to a function that takes (ctx, given).
+        """
+        ...
+
+    def problem_with(self, step: StepHandler, given: str) -> tuple[str, str] | None:
+        """Return the name of the handler's model and why this JSON text does not fit; or None."""
+        ...
+
+    def problem_with_output(
+        self, step: StepOutput, output: str, following: StepHandler | None = None
+    ) -> ErrorRecord | None:
+        """Return why this JSON text is no output of the step, or not for the one that follows it.
+
+        Args:
+            step: the step it is the output of.
+            output: JSON text.
+            following: the next step, where a handler of this bundle runs it.
+
+        Returns:
+            None where it fits. A next handler that does not resolve refuses nothing: the output
+            is good, and that handler's own attempt will say what is wrong.
+
+        Raises:
+            HandlerNotFoundError: the model of the step's output does not resolve.
+        """
+        ...
+
+    def error_of_output(self, step_type: str, output: str) -> ErrorRecord:
+        """Return the error that an output of status ERROR says, bounded and without secrets."""
+        ...

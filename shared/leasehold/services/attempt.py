@@ -1,0 +1,223 @@
+"""One attempt of a step, from its lease to its settlement: the only writer of a leased run.
+
+A worker of this bundle holds one as long as its handler runs (`execute_step.py`), a remote worker
+opens one with each call (`manage_lease.py`), and a shutdown settles those that are held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+
+from leasehold.domain import lifecycle
+from leasehold.domain.change import Change, Transition
+from leasehold.domain.document import Document, Write
+from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
+from leasehold.domain.lease import Fence, held_lease
+from leasehold.domain.manifest import (
+    ErrorRecord,
+    KeptValue,
+    Progress,
+    manifest_of,
+    to_document,
+)
+from leasehold.domain.result import Deferred, Failed, Finished, Refused, Result, Stopped
+from leasehold.domain.trace import TraceType, event_of, loss_ref
+from leasehold.errors import (
+    DocumentExistsError,
+    LeaseholdError,
+    LeaseLostError,
+    StoreUnavailableError,
+    TooLargeError,
+    VersionConflictError,
+)
+from leasehold.ports.documents import Committed
+from leasehold.ports.lease_keeper import RunningAttempt
+from leasehold.services.engine import Engine, KnownRun, commit
+from leasehold.services.kept_values import inline, keep, put
+
+T = TypeVar("T")
+
+
+class Attempt:
+    """A leased attempt; each write is fenced by its lease, and renews or ends it.
+
+    It knows the run from its last write, so it writes without reading. Where somebody else changed
+    the run meanwhile, it reads and decides again. Each call may raise StoreUnavailableError.
+
+    Attributes:
+        manifest: the run as it was last written or read here.
+        fence: what each write shows.
+        ends_at: when the lease is over, unless it is renewed; in monotonic seconds.
+    """
+
+    def __init__(self, engine: Engine, known: KnownRun, fence: Fence) -> None:
+        self.manifest = known.manifest
+        self.fence = fence
+        self.ends_at = _end_of_lease(known)
+        self._engine = engine
+        self._known = known
+
+    def insist(self, call: Callable[[], T]) -> T:
+        """Return what `call` returns; whoever has no worker here is told of an outage at once."""
+        return call()
+
+    def renew(self, progress: Progress | None = None, *, within: float | None = None) -> Change:
+        """Let the lease run on, and note the progress; give up after `within` seconds.
+
+        Raises:
+            LeaseLostError: the lease is not held any more; nothing was written.
+        """
+        rules = self._engine.rules
+        renew = partial(lifecycle.renew, rules=rules, fence=self.fence, progress=progress)
+        return self._write(renew, within).answer
+
+    def look(self) -> None:
+        """Learn whether the lease is lost, without renewing it; LeaseLostError says so."""
+        ref = self._known.snapshot.ref
+        if found := self._engine.documents.get(ref):
+            held_lease(manifest_of(ref.id, found.document), found.read_at, self.fence)
+
+    def check_held(self) -> None:
+        """Raise LeaseLostError where the run, as it is known here, does not have this lease."""
+        held_lease(self.manifest, self._known.snapshot.read_at, self.fence)
+
+    def keep_results(self, text: str) -> KeptValue:
+        """Keep partial results, JSON text, for a checkpoint; they take the place of those before.
+
+        They are named by their content: what comes late changes nothing that counts.
+        """
+        run = self.manifest
+        name = f"runs/{run.run_id}/values/checkpoint-{run.current_step}-{digest(text)[:16]}.json"
+        beside = run.with_(checkpoint=None).text_bytes
+        return keep(self._engine.artifacts, text, name, beside=beside)
+
+    def checkpoint(self, iteration_count: int, phase: str, results: KeptValue) -> Change:
+        """Record what the attempt has so far, and renew the lease; raises as `renew`."""
+        save = partial(
+            lifecycle.checkpoint,
+            rules=self._engine.rules,
+            fence=self.fence,
+            iteration_count=iteration_count,
+            phase=phase,
+            partial_results=results,
+        )
+        return self._write(save).answer
+
+    def settle(self, ending: Transition) -> Committed[Change]:
+        """End the attempt; once more, it is answered as the first time, and nothing is written.
+
+        Args:
+            ending: as `ending_of` returns it. What it owes is the caller's to publish.
+
+        Raises:
+            LeaseLostError: the lease is not held any more; nothing was written.
+        """
+        return self._write(ending)
+
+    def trace_loss(self, error: LeaseLostError, *, within: float) -> None:
+        """Record beside the run, which is not ours any more, that its lease was lost."""
+        try:
+            self._engine.documents.transact(
+                loss_ref(self.manifest, self.fence.lease_id),
+                partial(self._loss, error.details),
+                within=within,
+            )
+        except (StoreUnavailableError, DocumentExistsError):
+            return  # that nothing was written is what counts
+
+    def _loss(
+        self, known: Mapping[str, Any], stored: Document | None, now: datetime
+    ) -> Write[None]:
+        if stored is not None:
+            return Write(None)
+        lease = self.manifest.lease
+        event = event_of(
+            self.manifest,
+            TraceType.LEASE_LOST,
+            now,
+            detail=known["known"],
+            holder=None if lease is None else lease.holder,
+            lease_id=self.fence.lease_id,
+            fencing_token=self.fence.fencing_token,
+        )
+        return Write(None, to_document(event))
+
+    def _write(self, transition: Transition, within: float | None = None) -> Committed[Change]:
+        engine, known, sent_at = self._engine, self._known, self._engine.clock.monotonic()
+        run_id = known.manifest.run_id
+        try:
+            committed = commit(engine, run_id, transition, known=known, within=within)
+        except VersionConflictError:
+            committed = commit(engine, run_id, transition, within=within)
+        snapshot = committed.snapshot or known.snapshot
+        self.manifest = committed.answer.manifest
+        self._known = KnownRun(self.manifest, snapshot)
+        took = engine.clock.monotonic() - sent_at
+        self.ends_at = _end_of_lease(self._known) - took  # as if it was answered when it was sent
+        return committed
+
+
+def acquired_attempt(engine: Engine, acquired: Committed[Change]) -> Attempt:
+    """Return the attempt whose lease was just committed."""
+    run, snapshot = acquired.answer.manifest, acquired.snapshot
+    assert run.lease is not None  # noqa: S101 - a lease was just written
+    assert snapshot is not None  # noqa: S101 - as above
+    return Attempt(engine, KnownRun(run, snapshot), Fence(run.lease.lease_id, run.fencing_token))
+
+
+def ending_of(engine: Engine, attempt: RunningAttempt, result: Result) -> Transition:
+    """Return the transition that ends an attempt with this result.
+
+    Raises:
+        StoreUnavailableError: the output could not be kept.
+    """
+    facts: dict[str, Any] = {"rules": engine.rules, "fence": attempt.fence}
+    match result:
+        case Finished(output, status) | Refused(output, status):
+            try:
+                kept = _keep_output(engine, attempt, output)
+            except TooLargeError as error:
+                return partial(lifecycle.fail, **facts, error=error_record(error), permanent=True)
+            facts |= {"output": kept, "output_status": status}
+            if isinstance(result, Refused):
+                return partial(lifecycle.block, **facts, found=result.found)
+            return partial(lifecycle.complete, **facts)
+        case Failed(failure, permanent):
+            return partial(lifecycle.fail, **facts, error=failure, permanent=permanent)
+        case Stopped(reason):
+            return partial(lifecycle.release, **facts, reason=reason)
+        case Deferred(reason, detail):
+            return partial(lifecycle.defer, **facts, reason=reason, detail=detail)
+
+
+def error_record(error: LeaseholdError) -> ErrorRecord:
+    """Return an error of Leasehold as a run keeps it."""
+    return ErrorRecord(type=type(error).__name__, code=error.code, message=error.message)
+
+
+def _keep_output(engine: Engine, attempt: RunningAttempt, output: str) -> KeptValue:
+    """Keep the output of the current step under a name that no other attempt's output has.
+
+    Raises:
+        TooLargeError: no output may be as large; nothing was kept.
+    """
+    run = attempt.manifest
+    if kept := inline(output, beside=run.text_bytes):
+        return kept
+    step = run.current_step
+    check_size(f"the output of step {step}", output, OUTPUT_BYTES)
+    # names are shown to those who read the run, and the id of a lease is its holder's
+    mark = f"{digest(attempt.fence.lease_id)[:16]}-{digest(output)[:16]}"
+    name = f"runs/{run.run_id}/values/{step}-{mark}.json"
+    return attempt.insist(partial(put, engine.artifacts, output, name))
+
+
+def _end_of_lease(known: KnownRun) -> float:
+    """Return when the lease is over at the latest that is known, in monotonic seconds."""
+    run, snapshot = known
+    if run.lease is None:
+        return snapshot.monotonic
+    return snapshot.monotonic + (run.lease.expires_at - snapshot.read_at).total_seconds()

@@ -1,0 +1,30 @@
+"""Gates: an output is handed off only if every gate of its step lets it pass."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from leasehold.domain.result import Failed, Finished, Result
+from leasehold.ports.lease_keeper import RunningAttempt
+from leasehold.services.engine import Engine
+
+
+def through_gates(engine: Engine, attempt: RunningAttempt, result: Result) -> Result:
+    """Return the result of an attempt as it is, or what the first gate makes of it.
+
+    Only an output has to pass gates. One that says of itself that it is an ERROR fails the
+    attempt before any gate.
+
+    Raises:
+        StoreUnavailableError: a gate met an outage.
+    """
+    if not isinstance(result, Finished):
+        return result
+    run = attempt.manifest
+    if result.status == "ERROR":
+        return Failed(engine.checks.error_of_output(run.current_step, result.output))
+    for gate in engine.catalog.gates_of(run.current_step):
+        judged = attempt.insist(partial(engine.gates.run, gate, run, result))
+        if judged is not result:
+            return judged
+    return result

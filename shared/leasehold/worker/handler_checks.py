@@ -1,0 +1,72 @@
+"""What is wrong with a handler, or with a value that it takes or returns; nothing is called."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pydantic_core
+from pydantic import TypeAdapter, ValidationError
+
+from leasehold.domain.manifest import ErrorRecord
+from leasehold.errors import HandlerNotFoundError
+from leasehold.ports.handler_checks import StepOutput
+from leasehold.ports.handler_runner import StepHandler
+from leasehold.registry.dispatch import REMOTE
+from leasehold.worker.failures import first_problem, record_of_misfit, record_of_report
+from leasehold.worker.handlers import handler_of, model_of
+
+OUTPUT_ERROR: Final = "output_error"
+
+
+class ImportedHandlerChecks:
+    """The handler checks port, by the handlers themselves, which it imports."""
+
+    def check(self, step: StepHandler) -> None:
+        """Resolve the handler, or raise HandlerNotFoundError."""
+        handler_of(step)
+
+    def problem_with(self, step: StepHandler, given: str) -> tuple[str, str] | None:
+        """Return the name of the handler's model and why this JSON text does not fit; or None."""
+        handler = handler_of(step)
+        try:
+            handler.given.validate_json(given)
+        except ValidationError as error:
+            return handler.given_name, first_problem(error)
+        return None
+
+    def problem_with_output(
+        self, step: StepOutput, output: str, following: StepHandler | None = None
+    ) -> ErrorRecord | None:
+        """Return why this JSON text is no output of the step, or not for the next one; or None."""
+        what = f"The output of step {step.step_type}"
+        if (model := _output_of(step)) and (misfit := _misfit(model, output, what)):
+            return misfit
+        if following is None:
+            return None
+        try:
+            given = handler_of(following).given
+        except HandlerNotFoundError:
+            return None
+        return _misfit(given, output, f"{what}, which step {following.step_type} is given,")
+
+    def error_of_output(self, step_type: str, output: str) -> ErrorRecord:
+        """Return the error of an output of status ERROR, with as much of it as there is room."""
+        message = (
+            f"The output of step {step_type} has status ERROR; its beginning is in the details."
+        )
+        details = {"output": pydantic_core.from_json(output)}
+        return record_of_report("StepResult", OUTPUT_ERROR, message, details)
+
+
+def _output_of(step: StepOutput) -> TypeAdapter[Any] | None:
+    if step.handler != REMOTE:
+        return handler_of(step).output
+    return model_of(step, step.output) if step.output else None
+
+
+def _misfit(model: TypeAdapter[Any], text: str, what: str) -> ErrorRecord | None:
+    try:
+        model.validate_json(text)
+    except ValidationError as error:
+        return record_of_misfit(error, code="invalid_output", what=what)
+    return None

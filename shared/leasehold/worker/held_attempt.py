@@ -1,0 +1,194 @@
+"""An attempt that this worker holds, as its threads share it: one write at a time, settled once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+from leasehold.domain.change import Change, Transition
+from leasehold.domain.lease import Fence
+from leasehold.domain.manifest import Manifest, Progress
+from leasehold.domain.masks import masked
+from leasehold.domain.status import Termination
+from leasehold.errors import LeaseLostError, StoreUnavailableError
+from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Committed
+from leasehold.ports.lease_keeper import LeasedAttempt
+from leasehold.worker.outage import outlast
+from leasehold.worker.stop import StopSignal
+
+T = TypeVar("T")
+
+#: A renewal is given up after this long; the next beat tries again.
+RENEWAL_S: Final = 5.0
+#: A handler is stopped this long before its lease can be over: as long as the answer to a renewal
+#: may be late, and so the worker's idea of the store's time. A short lease: a sixth of it.
+STOP_MARGIN_S: Final = 5.0
+_MARGIN_SHARE: Final = 6
+
+#: Never set: whoever waits for it waits in full.
+_NEVER: Final = threading.Event()
+
+
+class HeldAttempt:
+    """Shares an attempt between its handler, its renewals and a shutdown; one settlement wins.
+
+    Args:
+        attempt: what writes.
+        clock: monotonic seconds.
+        patience: seconds for which `fetch` asks a store that is away.
+
+    Attributes:
+        stop: given when the handler should end.
+        progress: what the handler last said; stored with the next renewal.
+        fence: what each write shows.
+        renew_every: seconds between renewals; None: never.
+        renew_at: when the next renewal is due, in monotonic seconds.
+    """
+
+    def __init__(self, attempt: LeasedAttempt, clock: Clock, patience: float) -> None:
+        manifest = attempt.manifest
+        lease = manifest.lease
+        assert lease is not None  # noqa: S101 - it was acquired a moment ago
+        self.fence: Fence = attempt.fence
+        self.stop = StopSignal()
+        self.progress: Progress | None = None
+        self._attempt = attempt
+        self._clock = clock
+        self._patience = patience
+        self._writing = threading.Lock()
+        self._ended = threading.Event()
+        self._settled: Committed[Change] | None = None
+        ttl = (lease.expires_at - lease.acquired_at).total_seconds()
+        self._margin = min(STOP_MARGIN_S, ttl / _MARGIN_SHARE)
+        now = clock.monotonic()
+        self._answer_by = attempt.ends_at - ttl + manifest.dispatch.deadline_s
+        self.renew_every = manifest.dispatch.heartbeat_s
+        self.renew_at = now + (self.renew_every or 0.0)
+
+    @property
+    def manifest(self) -> Manifest:
+        """The run as it was last written or read under the lease."""
+        return self._attempt.manifest
+
+    @property
+    def stop_at(self) -> float:
+        """When the handler must be stopped unless a renewal succeeds, in monotonic seconds."""
+        return self._attempt.ends_at - self._margin
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the attempt is over, or was lost."""
+        return self._ended.is_set()
+
+    def wait_settled(self, seconds: float) -> bool:
+        """Wait for the end of the attempt; return whether it came."""
+        return self._ended.wait(seconds)
+
+    def ask_to_stop(self, reason: Termination) -> None:
+        """Ask the handler to end; the first reason stays."""
+        self.stop.request(reason)
+
+    def settle(self, ending: Transition) -> Committed[Change]:
+        """End the attempt; a second call is answered as the first."""
+        return self._persist(partial(self._settle_once, ending))
+
+    def checkpoint(self, iteration_count: int, phase: str, results: str) -> None:
+        """Keep what the attempt has so far, JSON text; the lease is renewed with it.
+
+        Raises:
+            LeaseLostError: the lease is not held any more; nothing was written.
+            StoreUnavailableError: it could not be written while the lease was held.
+        """
+        kept = self.insist(partial(self._attempt.keep_results, results))
+        save = partial(self._attempt.checkpoint, iteration_count, phase, kept)
+        self._persist(partial(self._write, save))
+
+    def insist(self, call: Callable[[], T], *, patience: float | None = None) -> T:
+        """Return what `call` returns; a store that is away is asked again while the lease is held.
+
+        It gives up at the dispatch deadline, and early where the attempt is to stop.
+
+        Args:
+            call: reads or writes what the attempt needs; may be made any number of times.
+            patience: give up after so many seconds; None: work is done by then, so not before.
+
+        Raises:
+            StoreUnavailableError: the store was away for all that time.
+        """
+        now = self._clock.monotonic
+        latest = self._answer_by if patience is None else now() + patience
+        return outlast(call, now=now, until=lambda: min(latest, self.stop_at), wait=self.stop.wait)
+
+    def fetch(self, call: Callable[[], T]) -> T:
+        """Do as `insist`, for at most a lease's length: nothing is lost with the attempt yet."""
+        return self.insist(call, patience=self._patience)
+
+    def renew(self, *, waits: bool = True) -> None:
+        """Let the lease run on. A lease that is lost stops the handler.
+
+        A store that does not answer is asked again at the next beat.
+
+        Args:
+            waits: for a write that is on its way; False: that write renews the lease itself.
+        """
+        if not self._writing.acquire(blocking=waits):
+            return
+        try:
+            if self.is_settled:
+                return
+            self.renew_at = self._clock.monotonic() + (self.renew_every or 0.0)
+            if self.stop.reason is Termination.LEASE_EXPIRED:
+                self._attempt.look()
+            else:
+                self._attempt.renew(self.progress, within=RENEWAL_S)
+        except LeaseLostError as error:
+            self._lost(error)
+        except StoreUnavailableError:
+            return
+        finally:
+            self._writing.release()
+
+    def _persist(self, write: Callable[[], T]) -> T:
+        """Write, and ask a store that does not answer again while the lease can still be held.
+
+        The work is done by then, and would be done again.
+        """
+        give_up_at = self._attempt.ends_at  # however often it is renewed meanwhile
+        try:
+            return outlast(
+                write,
+                now=self._clock.monotonic,
+                until=lambda: give_up_at,
+                wait=_NEVER.wait,  # an attempt that is to stop still says how it ended
+            )
+        except LeaseLostError as error:
+            if self._settled is None:  # else it was released here, and not lost
+                self._lost(error)
+            raise
+
+    def _settle_once(self, ending: Transition) -> Committed[Change]:
+        with self._writing:
+            if self._settled is None:
+                self._settled = self._attempt.settle(ending)
+                self._ended.set()
+            return self._settled
+
+    def _write(self, write: Callable[[], object]) -> None:
+        """Write, unless the attempt was settled before."""
+        with self._writing:
+            if self._settled is not None:
+                run_id, lease_id = self.manifest.run_id, masked(self.fence.lease_id)
+                raise LeaseLostError(lease_id=lease_id, run_id=run_id, known="its attempt is over")
+            write()
+
+    def _lost(self, error: LeaseLostError) -> None:
+        """Stop the handler, and leave word of it beside the run."""
+        self._ended.set()
+        if error.details.get("cancelled"):  # the cancellation told how the attempt ended
+            self.ask_to_stop(Termination.CANCELLED)
+            return
+        self.ask_to_stop(Termination.LEASE_EXPIRED)
+        self._attempt.trace_loss(error, within=RENEWAL_S)
