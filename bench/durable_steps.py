@@ -6,28 +6,36 @@ same work with leases, fencing, alarms and the outbox, and the start of each run
 
 Alone, one thread does it all, like the floor's. Together, there are as many workers as threads of
 the floor. The time of a step is what a caller sees who starts a run and waits for its end, with
-the engine's own thread in between.
+the engine's own thread in between. Its CPU is that of all threads of the process.
+
+With `--beside PATH` another checkout is measured as well, turn by turn, each in a process of its
+own: what the machine does meanwhile, it does to both.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bench.measuring import Figure, figure, report
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.in_process import InProcessEngine
 
 STEPS_A_RUN: Final = 3
+TOGETHER: Final = 32
 
 
 def no_op(ctx: StepContext, given: Any) -> Any:  # noqa: ARG001 - a handler's shape
@@ -53,31 +61,46 @@ PIPELINES: Final = Registry(
 )
 
 
-def steps_a_second_alone(folder: Path, runs: int) -> tuple[float, int]:
-    """Return the steps a second of one thread that starts and runs them all, a manifest's bytes."""
+class Pace(NamedTuple):
+    """How fast steps went, and the CPU milliseconds of one; a document's bytes."""
+
+    steps_a_second: float
+    size: int
+    cpu_ms: float
+
+
+def steps_a_second_alone(folder: Path, runs: int) -> Pace:
+    """Return the pace of one thread that starts and runs them all."""
     with _engine(folder, workers=0) as engine:
         size = _warmed_up(engine)
-        started = time.perf_counter()
+        began = _now()
         for number in range(runs):
             engine.run("no-op", {"number": number})
-        seconds = time.perf_counter() - started
-    return runs * STEPS_A_RUN / seconds, size
+        return _pace(began, runs * STEPS_A_RUN, size)
 
 
-def steps_a_second_together(folder: Path, runs: int, at_once: int) -> tuple[float, int]:
-    """Return the steps a second of as many workers as runs at once, and a manifest's bytes."""
+def steps_a_second_together(folder: Path, runs: int, at_once: int) -> Pace:
+    """Return the pace of as many workers as runs at once."""
     slots, done = threading.Semaphore(at_once), threading.Semaphore(0)
     with _engine(folder, workers=at_once) as engine:
         size = _warmed_up(engine)
         engine.on_idle(lambda _: _release(slots, done))
-        started = time.perf_counter()
+        began = _now()
         for number in range(runs):
             slots.acquire()
             engine.start("no-op", {"number": number})
         for _ in range(runs):
             done.acquire()
-        seconds = time.perf_counter() - started
-    return runs * STEPS_A_RUN / seconds, size
+        return _pace(began, runs * STEPS_A_RUN, size)
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def _pace(began: tuple[float, float], steps: int, size: int) -> Pace:
+    seconds, cpu = (now - then for now, then in zip(_now(), began, strict=True))
+    return Pace(steps / seconds, size, cpu / steps * 1000)
 
 
 def step_milliseconds(folder: Path, runs: int) -> float:
@@ -109,8 +132,8 @@ def _release(*semaphores: threading.Semaphore) -> None:
 
 def floor_steps_a_second(
     folder: Path, *, steps: int, threads: int, size: int
-) -> tuple[float, float]:
-    """Return the steps a second of bare SQLite, and the median step's milliseconds."""
+) -> tuple[Pace, float]:
+    """Return the pace of bare SQLite, and the median step's milliseconds."""
     path = folder / "floor.db"
     took: list[float] = []
     with closing(_connect(path)) as setup:
@@ -127,8 +150,9 @@ def floor_steps_a_second(
                 _transaction(connection, number)
                 took.append(time.perf_counter() - began)
 
-    seconds = _in_threads(work, threads)
-    return steps / seconds, median(took) * 1000
+    began = _now()
+    _in_threads(work, threads)
+    return _pace(began, len(took), size), median(took) * 1000
 
 
 def _transaction(connection: sqlite3.Connection, number: int) -> None:
@@ -148,14 +172,12 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _in_threads(work: Callable[[int], None], count: int) -> float:
+def _in_threads(work: Callable[[int], None], count: int) -> None:
     threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
-    started = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return time.perf_counter() - started
 
 
 def _engine(folder: Path, workers: int) -> InProcessEngine:
@@ -172,20 +194,76 @@ def measure(rounds: int, runs: int) -> list[Figure]:
     steps = runs * STEPS_A_RUN
     for _ in range(rounds):
         with _folder() as folder:
-            ours, size = steps_a_second_alone(folder, runs)
-            floor, floor_ms = floor_steps_a_second(folder, steps=steps, threads=1, size=size)
+            ours = steps_a_second_alone(folder, runs)
+            floor, floor_ms = floor_steps_a_second(folder, steps=steps, threads=1, size=ours.size)
             alone.append((ours, floor))
         with _folder() as folder:
             latency.append((step_milliseconds(folder, runs), floor_ms))
         with _folder() as folder:
-            ours, size = steps_a_second_together(folder, runs, at_once=32)
-            floor, _ = floor_steps_a_second(folder, steps=steps, threads=32, size=size)
+            ours = steps_a_second_together(folder, runs, at_once=TOGETHER)
+            floor, _ = floor_steps_a_second(folder, steps=steps, threads=TOGETHER, size=ours.size)
             together.append((ours, floor))
+    cpu = "CPU of a durable step"
     return [
-        figure("durable steps, 1 run at once", "steps/s", alone, at_least=0.6),
-        figure("durable steps, 32 runs at once", "steps/s", together, at_least=1.0),
+        figure("durable steps, 1 run at once", "steps/s", _speeds(alone), at_least=0.6),
+        figure("durable steps, 32 runs at once", "steps/s", _speeds(together), at_least=1.0),
         figure("engine time of a step, one run alone", "ms", latency, at_most=3.0),
+        figure(f"{cpu}, 1 run at once", "ms", _cpu(alone), value_at_most=0.3),
+        figure(f"{cpu}, 32 runs at once", "ms", _cpu(together), value_at_most=0.3),
     ]
+
+
+def measure_beside(other: Path, rounds: int, runs: int) -> list[Figure]:
+    """Return the figures of this checkout, with those of another one as their floor."""
+    here = Path(__file__).parents[1]
+    alone, together = [], []
+    for number in range(rounds):
+        order = (here, other) if number % 2 else (other, here)  # nobody always comes first
+        found = {checkout: _measured_in(checkout, runs) for checkout in order}
+        alone.append((found[here][0], found[other][0]))
+        together.append((found[here][1], found[other][1]))
+    cpu = "CPU of a durable step"
+    return [
+        figure("durable steps, 1 run at once", "steps/s", _speeds(alone), at_least=1.0),
+        figure("durable steps, 32 runs at once", "steps/s", _speeds(together), at_least=1.6),
+        figure(f"{cpu}, 1 run at once", "ms", _cpu(alone), at_most=1.0),
+        figure(f"{cpu}, 32 runs at once", "ms", _cpu(together), at_most=1.0),
+    ]
+
+
+def _speeds(rounds: Iterable[tuple[Pace, Pace]]) -> list[tuple[float, float]]:
+    return [(ours.steps_a_second, floor.steps_a_second) for ours, floor in rounds]
+
+
+def _cpu(rounds: Iterable[tuple[Pace, Pace]]) -> list[tuple[float, float]]:
+    return [(ours.cpu_ms, floor.cpu_ms) for ours, floor in rounds]
+
+
+#: Measures the checkout that it finds first, whatever else that one's benchmark returns: the CPU
+#: is that of the whole call here, with the engine's opening and end.
+_PROBE: Final = """
+import json, sys, time, pathlib, tempfile
+from bench import durable_steps
+runs, at_once = map(int, sys.argv[1:])
+alone, together = durable_steps.steps_a_second_alone, durable_steps.steps_a_second_together
+for measure, further in (alone, ()), (together, (at_once,)):
+    with tempfile.TemporaryDirectory() as name:
+        began = time.process_time()
+        rate, size, *_ = measure(pathlib.Path(name), runs, *further)
+        cpu = (time.process_time() - began) / runs / durable_steps.STEPS_A_RUN * 1000
+    print(json.dumps([rate, size, cpu]))
+"""
+
+
+def _measured_in(checkout: Path, runs: int) -> list[Pace]:
+    """Return the paces alone and together of a checkout, in a process of its own."""
+    path = os.pathsep.join([str(checkout / "shared"), str(checkout)])
+    command = [sys.executable, "-c", _PROBE, str(runs), str(TOGETHER)]
+    environ = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run(  # noqa: S603 - our own interpreter and text
+        command, env=environ, cwd=checkout, check=True, stdout=subprocess.PIPE, text=True
+    )
+    return [Pace(*json.loads(line)) for line in done.stdout.splitlines()]
 
 
 @contextmanager
@@ -199,8 +277,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--beside", type=Path, help="another checkout, measured in the same run")
     given = parser.parse_args()
     report("durable_steps", measure(given.rounds, given.runs))
+    if given.beside:
+        figures = measure_beside(given.beside.resolve(), given.rounds, given.runs)
+        report("durable_steps_beside", figures)
 
 
 if __name__ == "__main__":

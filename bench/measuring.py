@@ -26,7 +26,7 @@ class Figure:
         unit: of value and floor.
         floor: the median of what it is compared with.
         ratio: the median over the rounds of value to floor.
-        target: what the ratio should be, in words: `>= 0.6`.
+        target: what the ratio should be, in words: `>= 0.6`; or the value: `value <= 0.3`.
         holds: whether it is.
     """
 
@@ -46,17 +46,22 @@ def figure(
     *,
     at_least: float | None = None,
     at_most: float | None = None,
+    value_at_most: float | None = None,
 ) -> Figure:
-    """Return the row of rounds of (value, floor)."""
+    """Return the row of rounds of (value, floor); a target is for the ratio or for the value."""
     ratio = median(value / floor for value, floor in rounds)
+    value = median(value for value, _ in rounds)
     holds = (at_least is None or ratio >= at_least) and (at_most is None or ratio <= at_most)
+    target = _words(at_least, at_most)
+    if value_at_most is not None:
+        holds, target = holds and value <= value_at_most, f"value <= {value_at_most}"
     return Figure(
         name=name,
-        value=round(median(value for value, _ in rounds), 3),
+        value=round(value, 3),
         unit=unit,
         floor=round(median(floor for _, floor in rounds), 3),
         ratio=round(ratio, 3),
-        target=_words(at_least, at_most),
+        target=target,
         holds=holds,
     )
 

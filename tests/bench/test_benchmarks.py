@@ -45,7 +45,18 @@ def test_durable_steps_are_measured_alone_together_and_by_their_time() -> None:
         "durable steps, 1 run at once",
         "durable steps, 32 runs at once",
         "engine time of a step, one run alone",
+        "CPU of a durable step, 1 run at once",
+        "CPU of a durable step, 32 runs at once",
     ]
+
+
+def test_durable_steps_are_measured_beside_another_checkout() -> None:
+    here = Path(__file__).parents[2]
+
+    rows = durable_steps.measure_beside(here, rounds=1, runs=32)
+
+    assert [row.unit for row in rows] == ["steps/s", "steps/s", "ms", "ms"]
+    assert all(row.floor > 0 for row in rows)
 
 
 def test_steps_through_the_bundle_are_measured_with_where_the_time_goes() -> None:
@@ -92,6 +103,12 @@ def test_a_ratio_is_the_median_of_its_rounds() -> None:
     row = measuring.figure("x", "steps/s", [(10, 10), (30, 10), (20, 10)], at_least=2.5)
 
     assert (row.ratio, row.value, row.floor, row.target, row.holds) == (2, 20, 10, ">= 2.5", False)
+
+
+def test_a_target_may_be_for_the_value_itself() -> None:
+    row = measuring.figure("x", "ms", [(0.4, 0.1)], value_at_most=0.3)
+
+    assert (row.ratio, row.target, row.holds) == (4, "value <= 0.3", False)
 
 
 def test_neither_sweep_nor_list_reads_more_where_there_is_more() -> None:

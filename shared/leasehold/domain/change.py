@@ -13,8 +13,9 @@ from leasehold.domain.alarm import alarm_for
 from leasehold.domain.claim import claimable_step
 from leasehold.domain.document import DecideDocument, Document, Ref, Write
 from leasehold.domain.effect import Effect, owed_effects
-from leasehold.domain.manifest import Manifest, OperationRecord, manifest_of, run_ref, to_document
+from leasehold.domain.manifest import Manifest, OperationRecord, manifest_of, run_ref
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import StoredDocument
 from leasehold.domain.task import Task
 from leasehold.domain.trace import TraceEvent, trace_ref
 from leasehold.errors import UnknownRunError
@@ -70,12 +71,12 @@ def as_write(change: Change) -> Write[Change]:
         return Write(change)
     first = change.manifest.traced - len(change.events)
     creates: dict[Ref, Document] = {
-        trace_ref(change.manifest, first + place): to_document(event)
+        trace_ref(change.manifest, first + place): StoredDocument(event)
         for place, event in enumerate(change.events)
     }
     if change.created is not None:
-        creates[run_ref(change.created.run_id)] = to_document(change.created)
-    return Write(change, to_document(change.manifest), creates)
+        creates[run_ref(change.created.run_id)] = StoredDocument(change.created)
+    return Write(change, StoredDocument(change.manifest), creates)
 
 
 def on_manifest(

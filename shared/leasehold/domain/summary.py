@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pydantic import AwareDatetime
 
-from leasehold.domain.manifest import Attempts, Manifest, Stored
+from leasehold.domain.manifest import Attempts, Manifest
 from leasehold.domain.status import DeadLetterReason, RunStatus
+from leasehold.domain.stored import Stored
 
 
 class RunProgress(Stored):

@@ -16,7 +16,8 @@ from pydantic import AwareDatetime, Field
 from pydantic.alias_generators import to_camel
 
 from leasehold.domain.document import Ref
-from leasehold.domain.manifest import Manifest, Stored
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.stored import Stored
 
 
 class TraceType(StrEnum):

@@ -8,6 +8,7 @@ import random
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,14 +17,17 @@ from leasehold.adapters.sqlite.group_commit import GroupCommit
 from leasehold.adapters.sqlite.querying import select
 from leasehold.adapters.sqlite.rows import BODY, document_at, document_in, read_text
 from leasehold.adapters.sqlite.schema import (
+    indexed,
+    insert,
     is_prepared,
     prepare,
     same_value,
     to_body,
     to_column,
+    update,
 )
 from leasehold.domain.collections import COLLECTIONS, Collection
-from leasehold.domain.document import Answer, DecideDocument, Document, Ref
+from leasehold.domain.document import Answer, DecideDocument, Document, Ref, Write
 from leasehold.errors import DocumentExistsError, StoreUnavailableError, VersionConflictError
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Query, Snapshot
@@ -90,8 +94,17 @@ class SqliteDocuments:
         in_transaction: bool = False,  # noqa: ARG002 - each change is a transaction here
         within: float | None = None,  # noqa: ARG002 - there is no network between
     ) -> Committed[Answer]:
-        """Read `ref`, decide, write: one transaction, shared with whoever comes at once."""
-        return self._commits.run(partial(self._change, ref, decide, if_version))
+        """Read `ref`, decide, write: one transaction, shared with whoever comes at once.
+
+        What is decided on a snapshot is decided before: the version tells whether it still holds.
+        """
+        if if_version is None:
+            return self._commits.run(partial(self._read_and_write, ref, decide))
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        write = decide(if_version.document, now)
+        if write.document is None and not write.creates:
+            return Committed(write.answer, if_version)
+        return self._commits.run(partial(self._write, ref, if_version, write, (now, monotonic)))
 
     def get(self, ref: Ref) -> Snapshot | None:
         """Return the document, or None."""
@@ -127,49 +140,42 @@ class SqliteDocuments:
         while self._open:
             self._open.pop().close()
 
-    def _change(
+    def _read_and_write(
+        self, ref: Ref, decide: DecideDocument[Answer], connection: sqlite3.Connection
+    ) -> Committed[Answer]:
+        current = self._read(connection, ref)
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        write = decide(None if current is None else current.document, now)
+        return self._write(ref, current, write, (now, monotonic), connection)
+
+    def _write(
         self,
         ref: Ref,
-        decide: DecideDocument[Answer],
         known: Snapshot | None,
+        write: Write[Answer],
+        at: tuple[datetime, float],
         connection: sqlite3.Connection,
     ) -> Committed[Answer]:
-        current = known or self._read(connection, ref)
-        write = decide(None if current is None else current.document, self._clock.now())
-        snapshot = current
+        snapshot = known
         if write.document is not None:
-            snapshot = self._store(connection, ref, current, write.document)
+            if known is None:
+                version = self._insert(connection, ref, write.document)
+            else:
+                version = self._update(connection, known, write.document)
+            snapshot = Snapshot(ref, write.document, version, *at)
         elif write.creates and known and self._version(connection, ref) != known.version:
             raise VersionConflictError(ref=str(ref))
         for created, document in (write.creates or {}).items():
             self._insert(connection, created, document)
         return Committed(write.answer, snapshot)
 
-    def _store(
-        self,
-        connection: sqlite3.Connection,
-        ref: Ref,
-        current: Snapshot | None,
-        document: Document,
-    ) -> Snapshot:
-        if current is None:
-            version = self._insert(connection, ref, document)
-        else:
-            version = self._update(connection, current, document)
-        return self._stamped(ref, document, version)
-
     def _insert(self, connection: sqlite3.Connection, ref: Ref, document: Document) -> int:
         kind, parent = self._place(ref.collection)
-        names = "".join(f', "{field}"' for field in kind.fields)
-        marks = ", ?" * len(kind.fields)
-        sql = (
-            f'INSERT INTO "{kind.name}" (parent, id, version, body{names}) '  # noqa: S608
-            f"VALUES (?, ?, ?, ?{marks})"
-        )
         version = random.getrandbits(62)  # not one that a deleted document of this id had
-        columns = [to_column(document.get(field)) for field in kind.fields]
+        columns = map(to_column, indexed(document, kind))
+        values = (parent, ref.id, version, to_body(document), *columns)
         try:
-            connection.execute(sql, (parent, ref.id, version, to_body(document), *columns))
+            connection.execute(insert(kind.name, kind.fields), values)
         except sqlite3.IntegrityError as error:
             raise DocumentExistsError(ref=str(ref)) from error
         return version
@@ -177,18 +183,14 @@ class SqliteDocuments:
     def _update(self, connection: sqlite3.Connection, known: Snapshot, document: Document) -> int:
         """Write the body and the columns that change, so that only their indexes are touched."""
         kind, parent = self._place(known.ref.collection)
+        pairs = zip(indexed(known.document, kind), indexed(document, kind), strict=True)
         changed = {
-            field: to_column(document.get(field))
-            for field in kind.fields
-            if not same_value(known.document.get(field), document.get(field))
+            field: to_column(new)
+            for field, (old, new) in zip(kind.fields, pairs, strict=True)
+            if old is not new and not same_value(old, new)
         }
-        names = "".join(f', "{field}" = ?' for field in changed)
-        sql = (
-            f'UPDATE "{kind.name}" SET version = version + 1, body = ?{names} '  # noqa: S608
-            "WHERE parent = ? AND id = ? AND version = ?"
-        )
         values = (to_body(document), *changed.values(), parent, known.ref.id, known.version)
-        if connection.execute(sql, values).rowcount == 0:
+        if connection.execute(update(kind.name, tuple(changed)), values).rowcount == 0:
             raise VersionConflictError(ref=str(known.ref))
         return int(known.version) + 1
 

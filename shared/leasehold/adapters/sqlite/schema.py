@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import sqlite3
 import time
@@ -16,6 +17,7 @@ import pydantic_core
 
 from leasehold.domain.collections import Collection
 from leasehold.domain.document import Document
+from leasehold.domain.stored import StoredDocument
 from leasehold.errors import StoreUnavailableError, StoreVersionError
 
 #: 2: runs have `claimable`.
@@ -133,9 +135,38 @@ def _index(table: str, fields: tuple[str, ...]) -> str:
     )
 
 
+@functools.cache
+def insert(table: str, fields: tuple[str, ...]) -> str:
+    """Return the statement that writes a new document with its indexed fields."""
+    names = "".join(f', "{field}"' for field in fields)
+    marks = ", ?" * len(fields)
+    return f'INSERT INTO "{table}" (parent, id, version, body{names}) VALUES (?, ?, ?, ?{marks})'  # noqa: S608 - a known table
+
+
+@functools.cache
+def update(table: str, fields: tuple[str, ...]) -> str:
+    """Return the statement that writes a document of a known version, and these of its fields."""
+    names = "".join(f', "{field}" = ?' for field in fields)
+    return (
+        f'UPDATE "{table}" SET version = version + 1, body = ?{names} '  # noqa: S608 - a known table
+        "WHERE parent = ? AND id = ? AND version = ?"
+    )
+
+
 def to_body(document: Document) -> str:
     """Return the document as JSON text; times as RFC 3339."""
+    if isinstance(document, StoredDocument):
+        return document.to_json()
     return pydantic_core.to_json(document).decode()
+
+
+def indexed(document: Document, kind: Collection) -> tuple[Any, ...]:
+    """Return the values of the fields that have a column, None for one that is not there."""
+    if not kind.fields:
+        return ()
+    if isinstance(document, StoredDocument):
+        return document.pick(kind.fields)
+    return tuple(map(document.get, kind.fields))
 
 
 def to_column(value: Any) -> Any:
