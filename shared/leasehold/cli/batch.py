@@ -8,8 +8,7 @@ import click
 
 from leasehold.cli.bundle import bundle_to_change
 from leasehold.cli.delivery_hint import has_delivery, hint_for_runs
-from leasehold.cli.http_client import RunsApi
-from leasehold.cli.invocation import actor, actor_header
+from leasehold.cli.invocation import actor
 from leasehold.cli.options import (
     filter_options,
     from_step_option,
@@ -19,6 +18,7 @@ from leasehold.cli.options import (
     step_option,
     url_option,
 )
+from leasehold.cli.run_readers import ServerSource
 from leasehold.cli.stdout import print_json, print_line, print_table
 from leasehold.domain.lifecycle import Operation
 from leasehold.services import batch as service
@@ -26,9 +26,6 @@ from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter
 
 _MAX_LIMIT: Final = 1000
-
-#: A thousand runs, each with a commit of its own.
-_TIMEOUT_S: Final = 900.0
 
 #: What leaves a run to a worker.
 _MOVING: Final = frozenset(
@@ -71,7 +68,7 @@ def batch(
     _check(request, wanted)
     is_left = False
     if url is not None:
-        done = _on_server(RunsApi(url), request, wanted, limit=limit, dry_run=dry_run)
+        done = ServerSource(url).batch(request, wanted, limit=limit, dry_run=dry_run)
     else:
         with bundle_to_change() as bundle:
             done = service.batch(bundle.engine, request, wanted, limit=limit, dry_run=dry_run)
@@ -93,37 +90,6 @@ def _check(request: OperationRequest, wanted: RunFilter) -> None:
             "no runs are named; allowed: at least one of --status, --dead-lettered, --pipeline, "
             "--label (--pipeline NAME alone means all runs of a pipeline)."
         )
-
-
-def _on_server(
-    api: RunsApi, request: OperationRequest, wanted: RunFilter, *, limit: int, dry_run: bool
-) -> service.BatchResult:
-    fitting = {
-        "status": wanted.status,
-        "pipeline": wanted.pipeline,
-        "deadLettered": wanted.dead_lettered,
-        "label": wanted.label,
-    }
-    body: dict[str, Any] = {
-        "action": request.operation.value,
-        "filter": {name: value for name, value in fitting.items() if value is not None},
-        "limit": limit,
-        "dryRun": dry_run,
-        "reason": request.reason,
-    }
-    if request.from_step is not None:
-        body["fromStep"] = request.from_step
-    if request.step is not None:
-        body["step"] = request.step
-    _, answer = api.call("/runs:batch", body, headers=actor_header(), timeout=_TIMEOUT_S)
-    return api.read(
-        lambda found: service.BatchResult(
-            found["matched"],
-            found["changed"],
-            [(run["runId"], run["code"]) for run in found["refused"]],
-        ),
-        answer,
-    )
 
 
 def _print_result(done: service.BatchResult, *, dry_run: bool) -> None:

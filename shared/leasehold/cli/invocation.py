@@ -52,11 +52,6 @@ def actor() -> str:
     return one_line(f"{_user()}@{socket.gethostname()}", _MAX_ACTOR)
 
 
-def actor_header() -> dict[str, str]:
-    """Return the header that tells a server who calls: UTF-8, in the way that headers are sent."""
-    return {"X-Leasehold-Actor": actor().encode(errors="replace").decode("latin-1")}
-
-
 def _program() -> tuple[str, ...]:
     """Return the words that call this program again."""
     called = Path(sys.argv[0])

@@ -9,8 +9,7 @@ import click
 from leasehold.cli.bundle import bundle_to_change
 from leasehold.cli.commands import COMMANDS
 from leasehold.cli.delivery_hint import hint_for_run
-from leasehold.cli.http_client import RunsApi, path_of
-from leasehold.cli.invocation import actor, actor_header, command_line
+from leasehold.cli.invocation import actor, command_line
 from leasehold.cli.options import (
     GivenInput,
     from_step_option,
@@ -23,6 +22,7 @@ from leasehold.cli.options import (
     step_option,
     url_option,
 )
+from leasehold.cli.run_readers import ServerSource
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_line
 from leasehold.domain.lifecycle import Operation
@@ -99,7 +99,7 @@ def _operate(
 ) -> None:
     """Do it; answer with the run afterwards, after a recreate with the new one."""
     if url is not None:
-        _print_run(run_id, _on_server(RunsApi(url), run_id, request), as_json=as_json)
+        _print_run(run_id, ServerSource(url).operate(run_id, request), as_json=as_json)
         if not as_json:
             note("look at it with:", command_line("show", run_id, "--url", url))
         return
@@ -109,22 +109,6 @@ def _operate(
     _print_run(run_id, summary_of(run), as_json=as_json)
     if not as_json:
         hint_for_run(bundle.engine, run)
-
-
-def _on_server(api: RunsApi, run_id: str, request: service.OperationRequest) -> Summary:
-    given = {
-        "reason": request.reason,
-        "fromStep": request.from_step,
-        "labels": request.labels,
-        "generation": request.generation,
-        "step": request.step,
-    }
-    body = {name: value for name, value in given.items() if value}
-    if request.input is not service.AS_BEFORE:
-        body["input"] = request.input
-    path = f"{path_of(run_id)}:{request.operation}"
-    _, run = api.call(path, body, headers=actor_header())
-    return api.read(Summary.model_validate, run)
 
 
 def _print_run(run_id: str, run: Summary, *, as_json: bool) -> None:

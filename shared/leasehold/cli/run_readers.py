@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlencode
 
 from leasehold.adapters.clock import SystemClock
@@ -17,13 +17,17 @@ from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import ServerUnreachableError
+from leasehold.services.batch import BatchResult
 from leasehold.services.engine import Engine
+from leasehold.services.operate import AS_BEFORE, OperationRequest
 from leasehold.services.read_runs import RunFilter, list_runs, read_run, read_timeline
 from leasehold.services.start_run import StartRequest
 
 #: How long a server that does not answer is waited for by who waits for a run.
 PATIENCE_S: Final = 20.0
 _LOOK_AGAIN_S: Final = 0.2
+#: A thousand runs, each with a commit of its own.
+_BATCH_TIMEOUT_S: Final = 900.0
 
 T = TypeVar("T")
 
@@ -110,6 +114,54 @@ class ServerSource:
         status, run = self._api.call("/runs", body)
         return status == 201, self._api.read(Summary.model_validate, run)  # noqa: PLR2004 - created
 
+    def operate(self, run_id: str, request: OperationRequest) -> Summary:
+        """Do an operation; return the run, after a recreate the new one."""
+        given = {
+            "reason": request.reason,
+            "fromStep": request.from_step,
+            "labels": request.labels,
+            "generation": request.generation,
+            "step": request.step,
+        }
+        body = {name: value for name, value in given.items() if value}
+        if request.input is not AS_BEFORE:
+            body["input"] = request.input
+        path = f"{path_of(run_id)}:{request.operation}"
+        _, run = self._api.call(path, body, headers=_named(request.actor))
+        return self._api.read(Summary.model_validate, run)
+
+    def batch(
+        self, request: OperationRequest, wanted: RunFilter, *, limit: int, dry_run: bool
+    ) -> BatchResult:
+        """Do an operation on all runs that fit; each of them is a commit of its own."""
+        filters = {
+            "status": wanted.status,
+            "pipeline": wanted.pipeline,
+            "deadLettered": wanted.dead_lettered,
+            "label": wanted.label,
+        }
+        body: dict[str, Any] = {
+            "action": request.operation.value,
+            "filter": {name: value for name, value in filters.items() if value is not None},
+            "limit": limit,
+            "dryRun": dry_run,
+            "reason": request.reason,
+        }
+        if request.from_step is not None:
+            body["fromStep"] = request.from_step
+        if request.step is not None:
+            body["step"] = request.step
+        headers = _named(request.actor)
+        _, answer = self._api.call("/runs:batch", body, headers=headers, timeout=_BATCH_TIMEOUT_S)
+        return self._api.read(
+            lambda result: BatchResult(
+                result["matched"],
+                result["changed"],
+                [(run["runId"], run["code"]) for run in result["refused"]],
+            ),
+            answer,
+        )
+
     def get(self, run_id: str) -> Manifest:
         """Return one run."""
         _, run = self._api.call(path_of(run_id))
@@ -144,6 +196,11 @@ class ServerSource:
     def now(self) -> datetime:
         """Return the time here; a server tells none."""
         return SystemClock().now()
+
+
+def _named(actor: str) -> dict[str, str]:
+    """Return the header that says who asks: UTF-8, in the way that headers are sent."""
+    return {"X-Leasehold-Actor": actor.encode(errors="replace").decode("latin-1")}
 
 
 def retry_unreachable(look: Callable[[], T]) -> Callable[[], T]:
