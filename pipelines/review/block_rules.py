@@ -1,4 +1,4 @@
-"""The rules of CommonMark that look ahead, within bounds: else many of them look at all lines."""
+"""The rules of CommonMark that look ahead, within bounds: else many would look at all lines."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ LAZY_LINES: Final = 20  # of a quotation: those of its paragraphs that have no `
 
 
 def short_reference(state: StateBlock, line: int, end: int, silent: bool) -> bool:
-    """Read a link definition, which is no footnote, and does not take forever to be none."""
+    """Read a link definition that is not a footnote, looking at a few lines only."""
     begin = state.bMarks[line] + state.tShift[line]
     if state.src.startswith("[^", begin):
         return False
