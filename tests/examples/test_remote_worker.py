@@ -85,7 +85,7 @@ def test_after_kill_9_another_worker_goes_on_from_the_checkpoint(
     second = begin(*EVERY)
     done = ended(engine, run)
 
-    assert f"going on after {kept} of 5 documents" in second.said
+    assert f"resuming after {kept} of 5 documents" in second.said
     assert second.said.count("checkpoint") == 5 - kept
     assert [one["name"] for one in summaries(done)] == [f"{n}.md" for n in range(1, 6)]
     assert (done.status, done.fencing_token) == ("COMPLETED", 4)  # gather, two attempts, report
@@ -148,7 +148,7 @@ def test_a_folder_that_is_not_there_is_told_with_the_run(engine: InProcessEngine
     lost = ended(engine, engine.start("digest", {"folder": "/no/such/folder"}))
 
     assert lost.dead_letter_reason == "PERMANENT_FAILURE"
-    assert "/no/such/folder is no folder" in str(lost.dead_letter_detail)
+    assert "/no/such/folder is not a folder" in str(lost.dead_letter_detail)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

@@ -19,7 +19,7 @@ class InProcessTasks:
     """Tasks by their time, handed to the threads that ask for them.
 
     Args:
-        clock: tells which tasks are due.
+        clock: decides which tasks are due.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -32,7 +32,7 @@ class InProcessTasks:
         self._closed = False
 
     def create(self, task: Task) -> None:
-        """Take the task; one that has the name of one that is here already is dropped."""
+        """Take the task; one whose name is known already is dropped."""
         with self._changed:
             self._push(task)
             if self._idle:
@@ -43,9 +43,9 @@ class InProcessTasks:
         return task.name in self._names
 
     def exchange(self, done: Task | None, created: Iterable[Task]) -> Task | None:
-        """Give one task back as delivered, take new ones, and wait for the next that is due.
+        """Mark one task as delivered, take new ones, and wait for the next that is due.
 
-        All in one, so that a worker goes on with what its own step owes without waking another.
+        All in one, so that a worker continues with what its own step owes without waking another.
 
         Returns:
             The next task; None once the queue is closed.
@@ -71,7 +71,7 @@ class InProcessTasks:
             return due
 
     def close(self) -> None:
-        """Send all threads that wait for a task away."""
+        """Release all threads that wait for a task, with none."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -99,7 +99,7 @@ class InProcessTasks:
             self._idle -= 1
 
 
-class TasksElsewhere(InProcessTasks):
+class UnknownTasks(InProcessTasks):
     """For a command that delivers nothing: another process may have the queue, or none has."""
 
     def exists(self, task: Task) -> None:
@@ -107,20 +107,20 @@ class TasksElsewhere(InProcessTasks):
 
 
 class OwedTasks:
-    """A task queue that only notes: what one step owes, until its worker exchanges it."""
+    """A task queue that only collects: what one step owes, until its worker exchanges it."""
 
     def __init__(self) -> None:
         self._tasks: list[Task] = []
 
     def create(self, task: Task) -> None:
-        """Note the task."""
+        """Keep the task."""
         self._tasks.append(task)
 
     def exists(self, task: Task) -> bool:
-        """Return whether the task is noted."""
+        """Return whether the task is kept."""
         return task in self._tasks
 
     def drain(self) -> list[Task]:
-        """Return what was noted, and forget it."""
+        """Return the tasks, and forget them."""
         tasks, self._tasks = self._tasks, []
         return tasks
