@@ -33,7 +33,7 @@ STATUS_WORDS: Final[Mapping[RunStatus, str]] = {
 }
 
 OVERLAY_WORDS: Final[Mapping[str, str]] = {
-    "paused": "A person holds the run. A running attempt may end; nothing more is dispatched.",
+    "paused": "A person holds the run. An attempt that runs may end; nothing more is dispatched.",
     "cancelled": "A person ended the run. It never moves again.",
     "deadLettered": "The engine gave the run up, and says why. It never moves again.",
 }

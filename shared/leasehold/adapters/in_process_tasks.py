@@ -99,7 +99,7 @@ class InProcessTasks:
             self._idle -= 1
 
 
-class UnknownTasks(InProcessTasks):
+class TasksElsewhere(InProcessTasks):
     """For a command that delivers nothing: another process may have the queue, or none has."""
 
     def exists(self, task: Task) -> None:
@@ -107,20 +107,20 @@ class UnknownTasks(InProcessTasks):
 
 
 class OwedTasks:
-    """A task queue that only collects: what one step owes, until its worker exchanges it."""
+    """A task queue that only notes: what one step owes, until its worker exchanges it."""
 
     def __init__(self) -> None:
         self._tasks: list[Task] = []
 
     def create(self, task: Task) -> None:
-        """Keep the task."""
+        """Note the task."""
         self._tasks.append(task)
 
     def exists(self, task: Task) -> bool:
-        """Return whether the task is kept."""
+        """Return whether the task is noted."""
         return task in self._tasks
 
     def drain(self) -> list[Task]:
-        """Return the tasks, and forget them."""
+        """Return what was noted, and forget it."""
         tasks, self._tasks = self._tasks, []
         return tasks

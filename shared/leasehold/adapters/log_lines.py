@@ -8,7 +8,7 @@ from leasehold.domain.printable import printable
 
 
 class PrintableFormatter(logging.Formatter):
-    """Keeps the lines of a traceback, and escapes what a terminal would obey."""
+    """Keeps the lines of a traceback, and spells out what would steer the terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as lines that are safe to show."""

@@ -13,7 +13,7 @@ from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Query, Snapshot
 
 
-class NullDocuments:
+class AbsentDocuments:
     """The documents port without a store."""
 
     def __init__(self, clock: Clock) -> None:
@@ -46,7 +46,7 @@ class NullDocuments:
         """Do nothing: nothing is open."""
 
 
-class NullArtifacts:
+class AbsentArtifacts:
     """The artifacts port without a store."""
 
     def put(self, name: str, data: bytes) -> str:  # noqa: ARG002 - the port's shape

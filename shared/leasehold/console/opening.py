@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from leasehold.adapters.clock import SystemClock
-from leasehold.adapters.in_process_tasks import UnknownTasks
+from leasehold.adapters.in_process_tasks import TasksElsewhere
 from leasehold.bootstrap import Bundle, boot, store_exists
 from leasehold.console.says import warn
 from leasehold.registry.pipelines import Catalog
@@ -58,7 +58,7 @@ def opened(
     """
     refused: list[str] = []
     in_process = read_settings(os.environ)["LEASEHOLD_TASKS"] == "in-process"
-    tasks = UnknownTasks(SystemClock()) if elsewhere and in_process else None
+    tasks = TasksElsewhere(SystemClock()) if elsewhere and in_process else None
     with contextlib.redirect_stdout(sys.stderr):
         bundle = boot(absent=absent, catalog=catalog, tasks=tasks, warn=refused.append)
     for line in refused if catalog is None else ():
