@@ -81,8 +81,8 @@ def recreate(kills: Sequence[int], place: Place, dead: int) -> tuple[int, int]:
     """
     ends = [_batch(place, kill_after) for kill_after in (*kills, None)]
     assert set(ends) <= {0, None}, ends
-    request = OperationRequest(Operation.RECREATE, "bench")
-    assert batch(place.engine, request, DEAD, limit=MAX_LIMIT).matched == 0, "something was left"
+    asked = OperationRequest(Operation.RECREATE, "bench")
+    assert batch(place.engine, asked, DEAD, limit=MAX_LIMIT).matched == 0, "something was left"
     olds = {run.run_id: run for run in _all(place, DEAD)}
     news = [run for run in _all(place, RunFilter(label=RARE)) if not run.dead_lettered]
     assert len(olds) == dead

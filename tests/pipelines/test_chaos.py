@@ -75,7 +75,7 @@ def test_a_chaos_that_found_no_step_to_strike_is_no_success(docs: Path, tmp_path
     done = demo(docs, tmp_path / "data", CHAOS="1", REVIEW_AGENT_PACE_MS="0")
 
     assert done.returncode == 1
-    assert "not done: SIGKILL and SIGTERM; no step was hit before it was done" in done.stdout
+    assert "not done: SIGKILL and SIGTERM; no step felt it before it was done" in done.stdout
     assert "The report: " in done.stdout
 
 

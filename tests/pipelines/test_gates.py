@@ -17,7 +17,7 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.testing import FrozenClock, InProcessEngine
 from pipelines.review.models import Digest, Point, Summary, Term
-from tests.pipelines.spoiled_digests import GATES, PIPELINES, SPOILS, STEPS
+from tests.pipelines.spoiling import GATES, PIPELINES, SPOILS, STEPS
 
 ROOT = Path(__file__).parents[2]
 REPEATED = "It is so, whatever the documents say of leases and of workers."
@@ -33,7 +33,7 @@ def engine(tmp_path: Path, clock: FrozenClock) -> Iterator[InProcessEngine]:
     settings = {
         "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/leasehold.db",
         "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
-        "LEASEHOLD_CATALOG": "tests.pipelines.spoiled_digests",
+        "LEASEHOLD_CATALOG": "tests.pipelines.spoiling",
     }
     SPOILS.clear()
     with InProcessEngine(clock=clock, workers=0, environ=settings) as engine:
