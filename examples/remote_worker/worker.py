@@ -207,7 +207,7 @@ def run_step(held: HeldStep, slow: float) -> None:
     except StoppedError:
         held.settle("release")
     except UnreachableError:
-        raise  # the lease ends by itself, and another worker goes on
+        raise  # the lease ends by itself, and another worker continues
     except Exception as error:
         kind = type(error).__name__
         held.settle("fail", error={"type": kind, "message": str(error) or kind})

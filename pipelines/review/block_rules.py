@@ -23,7 +23,7 @@ def short_reference(state: StateBlock, line: int, end: int, silent: bool) -> boo
 def short_quotation(state: StateBlock, line: int, end: int, silent: bool) -> bool:
     """Read a quotation, which ends at the first lines without `>` that no paragraph takes.
 
-    The parser takes each line that could go on a paragraph, down to an empty one, before it sees
+    The parser takes each line that could continue a paragraph, down to an empty one, before it sees
     that there is no paragraph; and then the next quotation takes them all again.
     """
     return blockquote(state, line, end if silent else _quotation_end(state, line, end), silent)

@@ -115,7 +115,7 @@ class Chaos:
             return None
         self._tell(f"{words.format(step=step)} ({number.name}, pid {pid})")
         hit = Hit(number, pid, self._now(), step, run.attempt, run.fencing_token)
-        with contextlib.suppress(ProcessLookupError):  # it is gone; what is told comes later
+        with contextlib.suppress(ProcessLookupError):  # it is gone; its end is reported later
             os.kill(pid, number)
         return hit
 

@@ -36,7 +36,7 @@ def format_compliance(ctx: GateContext, output: Digest) -> None:
         "format_compliance",
         list(_misshapen(output, extraction)),
         f"Read the digest, the output of step {ctx.step_type}. Have it written again "
-        f"(leasehold retry {ctx.run_id}), or go on with it as it is (leasehold approve "
+        f"(leasehold retry {ctx.run_id}), or continue with it as it is (leasehold approve "
         f"{ctx.run_id}). If it comes back like this, the agent cannot do it: choose another with "
         "REVIEW_AGENT or REVIEW_MODEL.",
     )
@@ -55,7 +55,7 @@ def citation_coverage(ctx: GateContext, output: Digest) -> None:
         [each.message for each in findings if each.code in CITATION_CODES],
         "Do not pass the digest on: look up the places named. Have it written again "
         f"(leasehold retry {ctx.run_id}); if it comes back like this, choose another agent with "
-        "REVIEW_AGENT or REVIEW_MODEL. Go on with it as it is (leasehold approve "
+        "REVIEW_AGENT or REVIEW_MODEL. Continue with it as it is (leasehold approve "
         f"{ctx.run_id}) only to see the report, which will fail it.",
     )
 

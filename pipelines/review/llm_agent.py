@@ -97,7 +97,7 @@ class OpenAIAgent:
         return _answer(self._endpoint.hide(text), answer)
 
     async def _in_time(self, request: Coroutine[Any, Any, str]) -> str:
-        """Wait for the response, but no longer than it may take or the attempt goes on."""
+        """Wait for the response, but no longer than it may take or the attempt lasts."""
         seconds = min(self._endpoint.answer_s, self._ctx.time_left().total_seconds())
         answering = asyncio.ensure_future(request)
         over = asyncio.ensure_future(self._ctx.await_or_shutdown(seconds))
