@@ -15,14 +15,14 @@ from leasehold.worker.failures import record_of
 from leasehold.worker.redaction import MAX_LOOKED_AT, Redaction
 from pipelines.review.anchors import Anchors
 from pipelines.review.checks import check_agreement, check_document
-from pipelines.review.citing import counted, shortlist
+from pipelines.review.citations import count_terms, shortlist
 from pipelines.review.code_spans import without_code
 from pipelines.review.cues import cue
-from pipelines.review.documents import document, excerpts, library
-from pipelines.review.escaping import code, prose, row, visible
+from pipelines.review.documents import document, excerpts, library_of
 from pipelines.review.local_agent import LocalAgent
-from pipelines.review.markdown import read_page
+from pipelines.review.markdown_escapes import code, on_one_line, prose, row
 from pipelines.review.models import Claim, Document, Extraction
+from pipelines.review.page import read_page
 from pipelines.review.salience import fold
 from pipelines.review.sentences import split
 from pipelines.review.vocabulary import notable, numbers, terms
@@ -60,7 +60,7 @@ def growing(mark: str) -> Callable[[int], str]:
 def review(text: str) -> Document:
     """Read a document all the way that extraction does, and check it."""
     page = read_page(text)
-    shelf = library(Path("/nonexistent"), {"a.md": page})
+    shelf = library_of(Path("/nonexistent"), {"a.md": page})
     picks = [pick for each in excerpts("a.md", page) for pick in LocalAgent().claims(each)]
     found = document("a.md", page, shelf, picks)
     list(check_document(found))
@@ -104,7 +104,7 @@ def agreement(given: tuple[Claim, ...]) -> None:
     nothing = Extraction(folder="/", agent="", points=1, documents=tuple(documents),
                          skipped_folders=(), findings=())  # fmt: skip
     list(check_agreement(nothing))
-    counted([f"word{number}" for number in range(8)], shortlist(documents))
+    count_terms([f"word{number}" for number in range(8)], shortlist(documents))
 
 
 def redact(text: str) -> object:
@@ -240,7 +240,7 @@ CASES: Final[Sequence[Case]] = (
     Case("terms", terms, repeated("a--"), 20_000),
     Case("prose of backticks", prose, growing("`"), 100_000),
     Case("prose of underscores", prose, repeated("_a"), 20_000),
-    Case("prose of escapes", visible, repeated("\x1b"), 20_000),
+    Case("prose of escapes", on_one_line, repeated("\x1b"), 20_000),
     Case("code of backticks", code, growing("`"), 100_000),
     Case("cell of bars", lambda text: row([text]), repeated("\\|"), 40_000),
 )  # fmt: skip

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from bench.firestore_steps import DATABASE, Meter, OwnTasks
-from bench.held import HELD, Held, MeteredSqlite
+from bench.lease_meter import METERS, LeaseMeter, MeteredSqlite
 from bench.measuring import Figure, figure, report
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.adapters.clock import SystemClock
@@ -43,7 +43,7 @@ TELLS_A_BEAT: Final = 10
 
 def hold(ctx: StepContext, given: dict[str, Any]) -> Any:
     """Hold the lease for a time and count what that costs: neither acquire nor settlement."""
-    held = HELD[given["store"]]
+    held = METERS[given["store"]]
     held.taken()
     seconds = given["heartbeats"] * given["interval"]
     end = time.monotonic() + seconds
@@ -74,7 +74,7 @@ CATALOG: Final = Catalog(
 def held_on_sqlite(folder: str, heartbeats: int, interval: float) -> Mapping[str, int]:
     """Return what the lease cost on SQLite."""
     documents = MeteredSqlite(Path(folder) / "leasehold.db")
-    HELD["sqlite"] = Held(documents.taken)
+    METERS["sqlite"] = LeaseMeter(documents.taken)
     return _held("sqlite", documents, folder, heartbeats, interval)
 
 
@@ -83,7 +83,7 @@ def held_on_firestore(folder: str, heartbeats: int, interval: float) -> Mapping[
     meter = Meter(firestore_host())
     project = f"bench-{secrets.token_hex(4)}"
     documents = FirestoreDocuments(project, DATABASE, SystemClock(), connect=meter.connect)
-    HELD["firestore"] = Held(meter.taken)
+    METERS["firestore"] = LeaseMeter(meter.taken)
     return _held("firestore", documents, folder, heartbeats, interval)
 
 
@@ -104,7 +104,7 @@ def _held(
     bundle.close()
     assert ended is not None
     assert ended.document["status"] == "COMPLETED", ended.document
-    return HELD[store].counts
+    return METERS[store].counts
 
 
 def measure(heartbeats: int, interval: float) -> list[Figure]:

@@ -22,8 +22,8 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Final
 
+from bench.crash_bundle import CLOCK, HEARTBEAT_S, PATIENCE_S, PIPELINES, STEPS, Place, bundle
 from bench.measuring import Figure, figure, report
-from bench.striking import CLOCK, HEARTBEAT_S, PATIENCE_S, PIPELINES, STEPS, Place, bundle
 from leasehold.in_process import InProcessEngine
 
 REST_S: Final = 1.5  # a worker that was struck is replaced by then, so that each sample has two

@@ -1,4 +1,4 @@
-"""Draws the parts of the docs that are told from the code, between markers in the Markdown files.
+"""Generates the parts of the docs that come from the code, between markers in the Markdown files.
 
 `python docs/generate.py` writes them; `--check` writes nothing, prints a line for each file that
 is stale, and exits 1 if there is one.
@@ -39,35 +39,35 @@ _WORKER: Final = "a worker"
 _ENGINE: Final = "the engine"
 _PERSON: Final = "a person"
 
-#: Who makes an event happen, and what has happened then.
+#: Who causes an event, and what it means.
 EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
     RunEvent.LEASE_ACQUIRED: (_WORKER, "It took the waiting step; the fencing token grew."),
     RunEvent.LEASE_TAKEN_OVER: (
         _WORKER,
-        "It took the step from one whose lease was over; the fencing token grew.",
+        "It took the step from a worker whose lease was over; the fencing token grew.",
     ),
-    RunEvent.LEASE_RENEWED: (_WORKER, "It still works; the lease runs on, at most to its cap."),
+    RunEvent.LEASE_RENEWED: (_WORKER, "It still works; the lease is extended, at most to its cap."),
     RunEvent.LEASE_RELEASED: (
         _WORKER,
         "It was shut down and released the lease; the next attempt is dispatched at once.",
     ),
     RunEvent.LEASE_EXPIRED: (
         _ENGINE,
-        "The lease was over, and its worker lost; the next attempt is dispatched at once.",
+        "The lease ran out, its worker is lost; the next attempt is dispatched at once.",
     ),
     RunEvent.STEP_HANDED_OFF: (
         _WORKER,
-        "It delivered the output, and the next step is dispatched, in one commit.",
+        "Its output is recorded and the next step is dispatched, in one commit.",
     ),
     RunEvent.LAST_STEP_DONE: (
         f"{_WORKER}, or {_PERSON} who approves",
-        "The output of the last step stands; the run is over.",
+        "The output of the last step is recorded; the run is terminal.",
     ),
     RunEvent.ATTEMPT_FAILED: (
         f"{_WORKER}, or {_ENGINE}",
         "It failed, or hung past its deadline; the next attempt waits for its backoff.",
     ),
-    RunEvent.GATE_FAILED: (_WORKER, "A check refused the output, which is kept for a person."),
+    RunEvent.GATE_FAILED: (_WORKER, "A gate refused the output; a person decides."),
     RunEvent.STEP_UNKNOWN: (
         _ENGINE,
         "The code that is deployed does not know the step; the run waits for one that does.",
@@ -75,12 +75,12 @@ EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
     RunEvent.PAUSED: (_PERSON, "Nothing more is dispatched."),
     RunEvent.RESUMED: (
         _PERSON,
-        "The next attempt is dispatched at once; one that still runs simply goes on.",
+        "The next attempt is dispatched at once; one that still runs simply continues.",
     ),
     RunEvent.RETRIED: (_PERSON, "The step is dispatched again, without waiting for its backoff."),
     RunEvent.APPROVED: (_PERSON, "The output that was kept is handed off."),
-    RunEvent.CANCELLED: (_PERSON, "The run is over; what a worker still delivers is discarded."),
-    RunEvent.DEAD_LETTERED: (_ENGINE, "The run is over; nothing tries it again."),
+    RunEvent.CANCELLED: (_PERSON, "The run is terminal; a late output is discarded."),
+    RunEvent.DEAD_LETTERED: (_ENGINE, "The run is terminal; nothing tries it again."),
 }
 
 END_WORDS: Final[Mapping[AttemptEnd, str]] = {
@@ -90,26 +90,26 @@ END_WORDS: Final[Mapping[AttemptEnd, str]] = {
     AttemptEnd.EXPIRED: "Its worker went silent: the lease ran out. Counts as an interruption.",
     AttemptEnd.CONTINUED: "It asked for another attempt itself. Counts as neither.",
     AttemptEnd.REPEATED: "A gate refused its output; `retry` dropped it. Counts as neither.",
-    AttemptEnd.DEFERRED: "It met an outage, such as a store that is away. Counts as neither.",
+    AttemptEnd.DEFERRED: "It met an outage, such as a store that is down. Counts as neither.",
 }
 
 OPERATION_WORDS: Final[Mapping[Operation, str]] = {
     Operation.PAUSE: "A running attempt ends and is recorded; nothing more is dispatched.",
     Operation.RESUME: "The next attempt is dispatched at once, without waiting for its backoff.",
-    Operation.CANCEL: "The run is over. An attempt that still runs has lost its lease.",
+    Operation.CANCEL: "The run is terminal. A running attempt has lost its lease.",
     Operation.RETRY: "The step runs again, at once; an output that was kept is dropped.",
     Operation.APPROVE: "The output that was kept is handed off to the next step.",
-    Operation.RECREATE: "A new run begins at a step you name; outputs before it are taken along.",
+    Operation.RECREATE: "A new run begins at a step you name; outputs before it are kept.",
 }
 
-#: What people and the engine lay over a status; the diagram shows what workers do.
+#: Overlays, set by people and the engine; the diagram shows what workers do.
 _OVERLAID: Final = frozenset(
     {RunEvent.PAUSED, RunEvent.RESUMED, RunEvent.CANCELLED, RunEvent.DEAD_LETTERED}
 )
 
 
 def lifecycle() -> str:
-    """Return the state machine, drawn and as a table: each event, in each status."""
+    """Return the state machine as a diagram and as a table: each event, in each status."""
     moves: dict[tuple[RunStatus, RunStatus], list[str]] = {}
     for (before, event), then in NEXT.items():
         if before is not then and event not in _OVERLAID:
@@ -136,9 +136,9 @@ def overlays() -> str:
 
 
 def run_events() -> str:
-    """Return what can happen to a run, and who does it."""
+    """Return what can happen to a run, and who causes it."""
     rows = [[event.value, *EVENT_WORDS[event]] for event in RunEvent]
-    return _table(["event", "by", "what then"], rows)
+    return _table(["event", "by", "what it means"], rows)
 
 
 def attempt_ends() -> str:
@@ -150,7 +150,7 @@ def attempt_ends() -> str:
 def operations() -> str:
     """Return what people may do, and when."""
     rows = [[f"`{op.value}`", f"{ALLOWED[op][0]}", OPERATION_WORDS[op]] for op in Operation]
-    return _table(["operation", "allowed when the run is", "what then"], rows)
+    return _table(["operation", "allowed when the run is", "effect"], rows)
 
 
 def error_codes() -> str:
@@ -175,7 +175,7 @@ def handler_errors() -> str:
 def trace_events() -> str:
     """Return the trace events."""
     rows = [
-        [f"`{event.key}`", "told from the manifest" if event.planned else "stored", event.meaning]
+        [f"`{event.key}`", "derived" if event.planned else "stored", event.meaning]
         for event in TRACE_EVENTS
     ]
     return _table(["event", "kept", "meaning"], rows)

@@ -1,4 +1,4 @@
-"""What runs: documents are gathered here, summarised by a remote worker, and reported here."""
+"""The catalog: documents are gathered here, summarised by a remote worker, and reported here."""
 
 from datetime import timedelta
 
@@ -16,7 +16,7 @@ STEPS = Registry(
         StepDispatchEntry(
             step_type="summarise",
             handler="remote",  # worker.py claims it
-            output="examples.remote_worker.steps:Summaries",  # what it must give
+            output="examples.remote_worker.steps:Summaries",  # what its output must fit
             agent_timeout=timedelta(minutes=20),
             dispatch_deadline=timedelta(minutes=25),
             schedule_to_start=timedelta(hours=1),  # nobody claims it: the run is given up

@@ -1,4 +1,4 @@
-"""The steps that run in the bundle, and the model of what the remote worker gives."""
+"""The steps that run in the bundle, and the model of the remote worker's output."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from leasehold import PermanentError, StepContext
 
 
 class Folder(BaseModel):
-    """What a run is started with: a folder with Markdown files."""
+    """The input of a run: a folder with Markdown files."""
 
     folder: str
 
@@ -21,20 +21,20 @@ class Document(BaseModel):
 
 
 class Documents(BaseModel):
-    """What the remote worker is given."""
+    """The input of the remote worker."""
 
     documents: list[Document]
 
 
 class Summary(BaseModel):
-    """The sentences that say most of what a document says."""
+    """The most telling sentences of a document."""
 
     name: str
     sentences: list[str] = Field(max_length=3)
 
 
 class Summaries(BaseModel):
-    """What the remote worker gives."""
+    """The output of the remote worker."""
 
     summaries: list[Summary]
 

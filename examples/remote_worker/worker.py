@@ -1,7 +1,7 @@
 """A worker for the step `summarise`, with nothing but Python's standard library.
 
 It claims a step, renews its lease from a thread, keeps a checkpoint after each document, and
-completes. Read it as what a worker in your language has to do: docs/remote-workers.md.
+completes. Take it as a model for a worker in your language: docs/remote-workers.md.
 
     python examples/remote_worker/worker.py --url http://127.0.0.1:PORT
 """
@@ -23,8 +23,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 STEP = "summarise"
-#: How often a call is made that gets no answer, or 503. Each may be repeated: a settlement that is
-#: repeated gets its first answer.
+#: How often a call is made that gets no answer, or 503. Any call may be repeated: a repeated
+#: settlement gets its first answer.
 TRIES = 6
 SERVER_ERROR = 500
 
@@ -39,7 +39,7 @@ class RefusedError(Exception):
 
 
 class UnreachableError(Exception):
-    """The API does not answer, though it was asked again."""
+    """The API does not answer, even after retries."""
 
 
 class StoppedError(Exception):
@@ -47,7 +47,7 @@ class StoppedError(Exception):
 
 
 def say(text: str) -> None:
-    """Tell what happens, in a line."""
+    """Print a line for people."""
     print(f"{datetime.now(UTC):%H:%M:%S} {text}", flush=True)
 
 
@@ -58,7 +58,7 @@ class Leases:
         self.url = url.rstrip("/")
 
     def call(self, word: str, body: dict[str, Any], tries: int = TRIES) -> dict[str, Any]:
-        """Make a call, and once more where nothing answers; return its answer."""
+        """Make a call, and repeat it if nothing answers; return its answer."""
         problem: Exception | None = None
         for number in range(tries):
             time.sleep(0.2 * 2**number if number else 0)
@@ -78,8 +78,8 @@ class Leases:
         request.add_header("Content-Type", "application/json")
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:
-                found: dict[str, Any] = json.load(answer)
-                return found
+                loaded: dict[str, Any] = json.load(answer)
+                return loaded
         except urllib.error.HTTPError as error:
             raise RefusedError(error.code, _error_of(error)) from None
 
@@ -93,7 +93,7 @@ def _error_of(answer: urllib.error.HTTPError) -> dict[str, Any]:
     return error
 
 
-class Held:
+class HeldStep:
     """A step under a lease of this worker, renewed by a thread for as long as it is worked on."""
 
     def __init__(self, leases: Leases, step: dict[str, Any], stop: threading.Event) -> None:
@@ -103,7 +103,7 @@ class Held:
         self._leases = leases
         self._stop = stop
         self._over = threading.Event()
-        self._shown = {name: step[name] for name in ("runId", "leaseId", "fencingToken")}
+        self._credentials = {name: step[name] for name in ("runId", "leaseId", "fencingToken")}
         self._note(step)
         self._renewing = threading.Thread(target=self._renew, daemon=True)
         if step["heartbeatS"] is not None:  # else the lease is as long as it can be
@@ -115,7 +115,7 @@ class Held:
             raise StoppedError
 
     def checkpoint(self, count: int, results: Any) -> None:
-        """Keep what there is, for whoever has to go on."""
+        """Keep what there is, for whoever continues the step."""
         self._call("checkpoint", iterationCount=count, partialResults=results)
 
     def settle(self, word: str, **body: Any) -> None:
@@ -125,12 +125,12 @@ class Held:
             self._renewing.join()
         if self.lost:
             return
-        with contextlib.suppress(StoppedError):  # it is lost, and that was said
+        with contextlib.suppress(StoppedError):  # it is lost, and that was printed
             say(f"{word}: {self._call(word, **body)['outcome']}")
 
     def _call(self, word: str, *, tries: int = TRIES, **body: Any) -> dict[str, Any]:
         try:
-            answer = self._leases.call(word, {**self._shown, **body}, tries)
+            answer = self._leases.call(word, {**self._credentials, **body}, tries)
         except RefusedError as refused:
             if refused.code == "lease_lost":
                 self.lost = True
@@ -143,8 +143,8 @@ class Held:
     def _renew(self) -> None:
         """Renew at a third of the time that is left, and no later than the step asks for.
 
-        A renewal that gets no answer is tried again at a third of what is left then; when nothing
-        is left the lease may be another's.
+        A renewal that gets no answer is repeated at a third of what is left then; when nothing is
+        left the lease may be another worker's.
         """
         while not self._over.wait(min(max(0.1, self._left() / 3), self.step["heartbeatS"])):
             progress = {} if self.progress is None else {"progress": self.progress}
@@ -168,13 +168,13 @@ class Held:
         return (self._expires_at - datetime.now(UTC)).total_seconds()
 
 
-def summarise(held: Held, slow: float) -> dict[str, Any]:
+def summarise(held: HeldStep, slow: float) -> dict[str, Any]:
     """Summarise each document, from where an earlier worker left it; keep each summary."""
     documents = held.step["given"]["documents"]
     done: list[Any] = []
     if resume := held.step["resume"]:
         done = list(resume["partialResults"])
-        say(f"going on after {len(done)} of {len(documents)} documents")
+        say(f"resuming after {len(done)} of {len(documents)} documents")
     for document in documents[len(done) :]:
         held.pause(slow)
         done.append({"name": document["name"], "sentences": most_telling(document["text"])})
@@ -199,53 +199,53 @@ def most_telling(text: str, how_many: int = 2) -> list[str]:
     return [sentence.strip() for sentence in sentences if sentence in chosen][:how_many]
 
 
-def work_on(held: Held, slow: float) -> None:
-    """Do the step and say what came of it; whatever goes wrong is told to the run."""
+def run_step(held: HeldStep, slow: float) -> None:
+    """Do the step and report its output, or whatever goes wrong."""
     try:
         output = summarise(held, slow)
         held.settle("complete", output=output)
     except StoppedError:
         held.settle("release")
     except UnreachableError:
-        raise  # the lease ends by itself, and another worker goes on
+        raise  # the lease ends by itself, and another worker continues
     except Exception as error:
         kind = type(error).__name__
         held.settle("fail", error={"type": kind, "message": str(error) or kind})
 
 
 def main() -> int:
-    """Claim and work until told to stop."""
-    parser = argparse.ArgumentParser(description="Works on the step `summarise`.")
+    """Claim steps and run them until a signal stops it."""
+    parser = argparse.ArgumentParser(description="Runs the step `summarise`.")
     parser.add_argument("--url", required=True, help="of manage_lease: `leasehold dev` prints it")
     parser.add_argument("--holder", default=f"{socket.gethostname()} {os.getpid()}")
-    parser.add_argument("--once", action="store_true", help="end after one claim")
+    parser.add_argument("--once", action="store_true", help="exit after one claim")
     parser.add_argument("--every", type=float, default=2, help="seconds between claims")
-    parser.add_argument("--slow", type=float, default=0, help="seconds each document takes more")
-    asked = parser.parse_args()
+    parser.add_argument("--slow", type=float, default=0, help="extra seconds for each document")
+    options = parser.parse_args()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    leases = Leases(asked.url)
+    leases = Leases(options.url)
     while not stop.is_set():
         step, code = None, 0
         try:
-            if step := claim(leases, asked.holder):
-                work_on(Held(leases, step, stop), asked.slow)
+            if step := claim(leases, options.holder):
+                run_step(HeldStep(leases, step, stop), options.slow)
         except UnreachableError as error:  # it may come back
             say(f"error: {error}")
             code = 1
         except RefusedError as error:
             say(f"error: {error}")
             return 1
-        if asked.once:
+        if options.once:
             return code
         if step is None:
-            stop.wait(asked.every)
+            stop.wait(options.every)
     return 0
 
 
 def claim(leases: Leases, holder: str) -> dict[str, Any] | None:
-    """Return a step and its lease; None where none waits."""
+    """Return a step and its lease; None if no step waits."""
     try:
         # once: a claim whose answer was lost gave a lease that has to run out
         step = leases.call("claim", {"stepType": STEP, "holder": holder}, tries=1)

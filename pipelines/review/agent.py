@@ -1,4 +1,4 @@
-"""Who does the thinking of the review, and which one is chosen."""
+"""The agent that does the thinking of the review, and which one is chosen."""
 
 import os
 from collections.abc import Sequence
@@ -47,10 +47,10 @@ class Agent(Protocol):
 
 
 def chosen_agent(ctx: StepContext) -> Agent:
-    """Return the agent that REVIEW_AGENT names; it answers no more once the attempt should end.
+    """Return the agent that REVIEW_AGENT names; it stops answering once the attempt should end.
 
     `local`, the default, answers within milliseconds, and a model does not. REVIEW_AGENT_PACE_MS
-    has it wait so long before each answer, to see how the engine bears steps that take their time;
+    makes it wait that long before each answer, to see how the engine handles slow steps;
     `make demo CHAOS=1` sets it. `openai` asks a model: see `llm_settings`.
 
     Raises:
@@ -69,15 +69,15 @@ def _model(ctx: StepContext) -> Agent:
     endpoint = endpoint_of(os.environ)
     try:
         # only here: the client of a model that nobody asks would cost each start half a second
+        from pipelines.review.cached_agent import CachedAgent  # noqa: PLC0415
         from pipelines.review.llm_agent import OpenAIAgent  # noqa: PLC0415
-        from pipelines.review.remembering import RememberingAgent  # noqa: PLC0415
     except ImportError as error:
         message = (
             f"{AGENT}=openai needs the extra llm, which is not there ({error}). Install it: "
             ".venv/bin/python -m pip install -c constraints.txt -e '.[llm]'"
         )
         raise PermanentError(message, code="extra_missing") from error
-    return RememberingAgent(ctx, OpenAIAgent(ctx, endpoint))
+    return CachedAgent(ctx, OpenAIAgent(ctx, endpoint))
 
 
 def pace_of(text: str) -> float:

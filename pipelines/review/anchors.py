@@ -1,4 +1,4 @@
-"""The anchors that headings get on GitHub."""
+"""The anchors that GitHub gives to headings."""
 
 import unicodedata
 

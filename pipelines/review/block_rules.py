@@ -1,4 +1,4 @@
-"""The rules of CommonMark that look ahead, within bounds: else many of them look at all lines."""
+"""The rules of CommonMark that look ahead, within bounds: else many would look at all lines."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ LAZY_LINES: Final = 20  # of a quotation: those of its paragraphs that have no `
 
 
 def short_reference(state: StateBlock, line: int, end: int, silent: bool) -> bool:
-    """Read a link definition, which is no footnote, and does not take forever to be none."""
+    """Read a link definition that is not a footnote, looking at a few lines only."""
     begin = state.bMarks[line] + state.tShift[line]
     if state.src.startswith("[^", begin):
         return False
@@ -23,7 +23,7 @@ def short_reference(state: StateBlock, line: int, end: int, silent: bool) -> boo
 def short_quotation(state: StateBlock, line: int, end: int, silent: bool) -> bool:
     """Read a quotation, which ends at the first lines without `>` that no paragraph takes.
 
-    The parser takes each line that could go on a paragraph, down to an empty one, before it sees
+    The parser takes each line that could continue a paragraph, down to an empty one, before it sees
     that there is no paragraph; and then the next quotation takes them all again.
     """
     return blockquote(state, line, end if silent else _quotation_end(state, line, end), silent)

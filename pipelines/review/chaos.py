@@ -1,7 +1,7 @@
-"""Chaos for the demo: workers end in the middle of steps, and the run goes on.
+"""Chaos for the demo: workers end in the middle of steps, and the run continues.
 
-One worker is killed, and cannot say a word; another is asked to stop, and can. Only processes of
-this machine are struck, and only while they hold the lease of the demo's run.
+One worker is killed without warning; another is asked to stop, and can react. Only processes of
+this machine are hit, and only while they hold the lease of the demo's run.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Hit:
     def end(self, events: Sequence[TraceEvent]) -> TraceEvent | None:
         """Return how the attempt was cut short; None: it ended by itself."""
         mine = (TraceType.STEP_TERMINATED, self.step, self.attempt)
-        found = (event for event in events if (event.type, event.step, event.attempt) == mine)
-        return next(found, None)
+        ends = (event for event in events if (event.type, event.step, event.attempt) == mine)
+        return next(ends, None)
 
 
 class Chaos:
@@ -65,7 +65,7 @@ class Chaos:
     Args:
         server: where the run is looked at.
         run_id: the run.
-        tell: told in a line of each strike, and of what came of it.
+        tell: called with a line for each strike, and for its result.
 
     Attributes:
         hits: the strikes that cut an attempt short.
@@ -93,15 +93,15 @@ class Chaos:
     def _work(self) -> None:
         try:
             for number, words in STRIKES:
-                self._strike_until_it_tells(number, words)
+                self._strike_until_it_counts(number, words)
         except LeaseholdError as error:
             self._tell(f"the chaos ends: {error.message}")
 
-    def _strike_until_it_tells(self, number: signal.Signals, words: str) -> None:
-        """Strike; a step that was done before it felt the blow leaves it to the next."""
+    def _strike_until_it_counts(self, number: signal.Signals, words: str) -> None:
+        """Strike; if a step was done before it was hit, the next one is."""
         for run in self._looks():
             hit = self._strike(run, number, words)
-            if hit is not None and self._told(hit):
+            if hit is not None and self._was_cut_short(hit):
                 self.hits.append(hit)
                 return
 
@@ -115,7 +115,7 @@ class Chaos:
             return None
         self._tell(f"{words.format(step=step)} ({number.name}, pid {pid})")
         hit = Hit(number, pid, self._now(), step, run.attempt, run.fencing_token)
-        with contextlib.suppress(ProcessLookupError):  # it is gone; what is told comes later
+        with contextlib.suppress(ProcessLookupError):  # it is gone; its end is reported later
             os.kill(pid, number)
         return hit
 
@@ -124,8 +124,8 @@ class Chaos:
         first = run.plan[0]
         return run.current_step == first and any(hit.step == first for hit in self.hits)
 
-    def _told(self, hit: Hit) -> bool:
-        """Wait for the next lease and tell of it; return whether the strike ended the attempt."""
+    def _was_cut_short(self, hit: Hit) -> bool:
+        """Wait for the next lease and report it; return whether the strike ended the attempt."""
         run = next((run for run in self._looks() if run.fencing_token > hit.token), None)
         if hit.end(self._trace()) is None:
             if not self._over.is_set():
@@ -137,7 +137,7 @@ class Chaos:
         return True
 
     def _looks(self) -> Iterator[Manifest]:
-        """Look at the run until it rests, or nobody waits for it any more."""
+        """Yield the run until it is idle, or nobody waits for it any more."""
         while True:
             run = self._look()
             yield run
@@ -156,8 +156,8 @@ def account(
         lines.append(f"{hit.step}, attempt {hit.attempt}: {hit.signal.name}, pid {hit.pid}; {why}")
     given = Counter(event.step for event in events if event.type is TraceType.STEP_HANDED_OFF)
     wrong = [f"{step} {given[step]} times" for step in run.plan[:-1] if given[step] != 1]
-    told = "each step handed off once" if not wrong else f"handed off: {', '.join(wrong)}"
-    lines.append(f"{told}; {run.fencing_token} leases for {len(run.plan)} steps")
+    handoffs = "each step handed off once" if not wrong else f"handed off: {', '.join(wrong)}"
+    lines.append(f"{handoffs}; {run.fencing_token} leases for {len(run.plan)} steps")
     missing = [number.name for number, _ in STRIKES[len(hits) :]]
     if missing:
         lines.append(f"not done: {' and '.join(missing)}; no step felt it before it was done")

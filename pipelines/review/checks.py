@@ -6,6 +6,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from pipelines.review.code_spans import code_spans
+from pipelines.review.findings import finding
 from pipelines.review.models import (
     Citation,
     Claim,
@@ -16,7 +17,6 @@ from pipelines.review.models import (
     Link,
     Point,
 )
-from pipelines.review.rules import finding
 from pipelines.review.vocabulary import NUMBER, numbers, terms
 
 COVERAGE_NEEDED: Final = 0.5  # share of the documents with claims that a digest must cite
@@ -99,7 +99,7 @@ def _check_citation(
     if claim is None:
         yield finding(
             "citation_unknown",
-            f"The digest cites {citation.claim}, which is no claim of any document.",
+            f"The digest cites {citation.claim}, which is not a claim of any document.",
         )
     elif (citation.document, citation.line, citation.quote) != (
         claim.document,
@@ -144,12 +144,12 @@ def _check_coverage(digest: Digest, extraction: Extraction) -> Iterator[Finding]
     cited = documents_cited(digest)
     uncited = [path for path in citable if path not in cited]
     share = 1 - len(uncited) / max(1, len(citable))
-    shown = _some(uncited, PATHS_SHOWN)
+    examples = _some(uncited, PATHS_SHOWN)
     if share < COVERAGE_NEEDED:
         yield finding(
             "coverage_low",
             f"The digest cites {len(citable) - len(uncited)} of {len(citable)} documents that "
-            f"make claims; it needs {COVERAGE_NEEDED:.0%}. Not cited: {shown}.",
+            f"make claims; it needs {COVERAGE_NEEDED:.0%}. Not cited: {examples}.",
         )
     for path in uncited:
         yield finding("document_uncited", "The digest says nothing about it.", document=path)
@@ -187,23 +187,23 @@ def _check_links(document: Document) -> Iterator[Finding]:
         where = f" (also on line {lines})" if also else ""
         yield finding(
             link.state,
-            f"The {'image' if link.image else 'link'} {_shown(link)}{where}.",
+            f"The {'image' if link.image else 'link'} {_describe(link)}{where}.",
             document=document.path,
             line=link.line,
             remediation=f"Did it mean `{link.hint}`?" if link.hint else None,
         )
 
 
-def _shown(link: Link) -> str:
+def _describe(link: Link) -> str:
     """Return the target as written rather than as it is encoded, and what it misses."""
     target = unquote(link.target)
     short = target if len(target) <= TARGET_SHOWN else target[:TARGET_SHOWN] + "..."
     return f"`{short}` {MISSING[link.state]}" if target else "has no target"
 
 
-def _some(names: Sequence[str], shown: int) -> str:
-    more = len(names) - shown
-    return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
+def _some(names: Sequence[str], limit: int) -> str:
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
 def _tells_what(text: str) -> bool:

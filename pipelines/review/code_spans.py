@@ -1,4 +1,4 @@
-"""Finds code spans in a line of text, as CommonMark does."""
+"""The code spans of a line of text, as CommonMark has them."""
 
 import re
 from collections.abc import Callable, Iterator

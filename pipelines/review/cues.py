@@ -1,4 +1,4 @@
-"""What shows that a sentence states something checkable, by the words it uses."""
+"""Cues: patterns of words which show that a sentence states something checkable."""
 
 import re
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
-"""The demo: serve the bundle here, review a folder with it, and say what came of it.
+"""The demo: serve the bundle here, review a folder with it, and show the result.
 
 Usage: INPUT=folder CHAOS=1 python -m pipelines.review.demo
 
-CHAOS=1 ends workers in the middle of steps meanwhile. A demo that was killed is continued by the
-next one on the same folder.
+CHAOS=1 kills workers in the middle of steps. A demo that was killed is continued by the next one on
+the same folder.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from leasehold.services.read_runs import RunFilter
 from leasehold.services.start_run import StartRequest
 from pipelines.review.agent import PACE, pace_of
 from pipelines.review.chaos import Chaos, account, pace_for
-from pipelines.review.escaping import written_out
-from pipelines.review.folder import find
+from pipelines.review.markdown_escapes import escape_controls
+from pipelines.review.markdown_files import find_markdown
 from pipelines.review.models import ReviewInput
 
 LEASEHOLD: Final = Path(sys.executable).parent / "leasehold"
 
 
 def main() -> int:
-    """Serve the bundle, run the demo on it; return 0 when all of it was done."""
+    """Serve the bundle, run the demo on it; return the exit code, 0 when everything worked."""
     wanted = os.environ.get("CHAOS", "")
     if wanted not in ("", "1"):
         say(f"error: CHAOS is {wanted!r}; allowed: 1, or nothing")
         return 2
     folder = Path(os.environ.get("INPUT") or ".").resolve()
     try:
-        documents = len(find(ReviewInput(folder=str(folder))).files)
+        documents = len(find_markdown(ReviewInput(folder=str(folder))).files)
         pace_of(os.environ.get(PACE, ""))
     except PermanentError as error:
         say(f"error: {'' if error.code == 'bad_setting' else 'INPUT: '}{error}")
@@ -56,7 +56,7 @@ def main() -> int:
         server.start()
         return review(folder, ServerSource(server.url), chaotic=bool(wanted))
     except KeyboardInterrupt:
-        say("stopped; make demo again goes on where it was")
+        say("stopped; make demo again continues where it was")
         return 130
     except LeaseholdError as error:
         say(f"error: {error.message}")
@@ -67,7 +67,7 @@ def main() -> int:
 
 
 def review(folder: Path, server: ServerSource, *, chaotic: bool) -> int:
-    """Have the server review the folder, and tell of it; return the exit code."""
+    """Have the server review the folder, and show the result; return the exit code."""
     digest = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
     key = unfinished(server, f"demo:{digest}") or f"demo-{secrets.token_hex(4)}"
     request = StartRequest("review", {"folder": str(folder)}, key, {"demo": digest})
@@ -77,7 +77,7 @@ def review(folder: Path, server: ServerSource, *, chaotic: bool) -> int:
     survived = True
     if chaos is not None:
         survived, lines = account(chaos.hits, run, server.trace(run_id))
-        print(written_out("\nThe chaos:    " + "\n              ".join(lines)))
+        print(escape_controls("\nThe chaos:    " + "\n              ".join(lines)))
     tell(run)
     return 0 if run.completed_at and survived else 1
 
@@ -99,28 +99,28 @@ def tell(run: Manifest) -> None:
         return
     done = json.loads(output)
     seconds = sum(step.execution_seconds or 0.0 for step in run.steps.values())
-    found = ", ".join(f"{count} {severity}" for severity, count in done["findings"].items())
+    counts = ", ".join(f"{count} {severity}" for severity, count in done["findings"].items())
     print(
-        written_out(f"""
+        escape_controls(f"""
 The report:   {near(done["report"])}
 
 What it did:  read {done["documents"]} documents, found {done["claims"]} claims, \
 condensed them to {done["points"]} key points
-              verdict: {done["verdict"].replace("_", " ")}; findings: {found}
+              verdict: {done["verdict"].replace("_", " ")}; findings: {counts}
               {len(run.steps)} steps, each recorded once, {seconds:.1f} s of work
               in functions of their own
 
-Try next:     {program} trace {run.run_id}    all that happened
+Try next:     {program} trace {run.run_id}    everything that happened
               {program} show {run.run_id}     the run's one document
               make demo INPUT=path/to/folder     your own Markdown
               make demo CHAOS=1     the same, while workers are killed in the middle of steps
-              kill -9 it in the middle, then make demo again: it goes on where it was""")
+              kill -9 it in the middle, then make demo again: it continues where it was""")
     )
 
 
 def say(text: str) -> None:
-    """Tell a person what goes on."""
-    print(written_out(text), file=sys.stderr, flush=True)
+    """Write a line for people, on stderr."""
+    print(escape_controls(text), file=sys.stderr, flush=True)
 
 
 def near(path: str) -> str:

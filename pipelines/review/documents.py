@@ -1,4 +1,4 @@
-"""Turns files into documents: reads them, and puts outline, links and claims together."""
+"""Documents made of files: read, with outline, links and claims put together."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,33 +6,33 @@ from pathlib import Path
 from typing import Final
 
 from leasehold import AgentClientError
-from pipelines.review.folder import Found
+from pipelines.review.findings import finding
 from pipelines.review.inline import LONGEST_BLOCK
 from pipelines.review.links import Library
-from pipelines.review.markdown import Page, Sentence, read_page
+from pipelines.review.markdown_files import MarkdownFiles
 from pipelines.review.models import Claim, Document, Finding
+from pipelines.review.page import Page, Sentence, read_page
 from pipelines.review.questions import Excerpt, Numbered, Pick
 from pipelines.review.regular_files import TooLargeError, read_below
-from pipelines.review.room import MOST, Room
-from pipelines.review.rules import finding
+from pipelines.review.size_budget import MAX_PARTS, SizeBudget
 
 EXCERPT_CHARACTERS: Final = 24_000  # what an agent reads at once, headings included
 CLAIMS_KEPT: Final = 40  # of each document, the weightiest
 
 
-def read_files(found: Found) -> tuple[dict[str, Page], list[Finding]]:
+def read_files(listing: MarkdownFiles) -> tuple[dict[str, Page], list[Finding]]:
     """Read the files into pages by their path; what cannot be read becomes findings."""
     pages: dict[str, Page] = {}
     findings: list[Finding] = []
-    left = found.bounds.max_total_bytes  # files may have grown since they were found
-    room = Room()
-    for file in found.files:
-        relative = file.relative_to(found.root)
+    left = listing.bounds.max_total_bytes  # files may have grown since they were listed
+    budget = SizeBudget()
+    for file in listing.files:
+        relative = file.relative_to(listing.root)
         path = relative.as_posix()
         try:
-            raw = read_below(found.root, relative.parts, min(left, found.bounds.max_file_bytes))
+            raw = read_below(listing.root, relative.parts, min(left, listing.bounds.max_file_bytes))
             left -= len(raw)
-            pages[path] = read_page(raw.decode(), room)
+            pages[path] = read_page(raw.decode(), budget)
             findings += _unread_parts(path, pages[path])
         except UnicodeDecodeError as error:
             findings.append(_not_utf8(path, error))
@@ -45,7 +45,7 @@ def read_files(found: Found) -> tuple[dict[str, Page], list[Finding]]:
     return pages, findings
 
 
-def library(root: Path, pages: Mapping[str, Page]) -> Library:
+def library_of(root: Path, pages: Mapping[str, Page]) -> Library:
     """Return what links between the pages are resolved with."""
     return Library(root, {path: frozenset(page.anchors) for path, page in pages.items()})
 
@@ -66,7 +66,7 @@ def excerpts(path: str, page: Page) -> Iterator[Excerpt]:
         yield Excerpt(document=path, title=page.title or path, sentences=tuple(part))
 
 
-def document(path: str, page: Page, shelf: Library, picks: Sequence[Pick]) -> Document:
+def document(path: str, page: Page, library: Library, picks: Sequence[Pick]) -> Document:
     """Put together what is known of one page.
 
     Raises:
@@ -81,7 +81,7 @@ def document(path: str, page: Page, shelf: Library, picks: Sequence[Pick]) -> Do
         words=page.words,
         sections=page.sections,
         links=tuple(
-            shelf.resolve(path, line, target, image=image) for line, target, image in page.links
+            library.resolve(path, line, target, image=image) for line, target, image in page.links
         ),
         claims_found=len(picks),
         claims=tuple(_claims(path, page, sorted(kept, key=lambda pick: pick.number))),
@@ -133,15 +133,15 @@ def _unread_parts(path: str, page: Page) -> Iterator[Finding]:
         )
     if page.left_out:
         parts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(page.left_out.items()))
-        most = ", ".join(f"{count:,} {kind}" for kind, count in sorted(MOST.items()))
+        most = ", ".join(f"{count:,} {kind}" for kind, count in sorted(MAX_PARTS.items()))
         message = f"{parts} are left out: a review has room for {most}."
         yield finding("too_much", message, document=path)
 
 
 def _not_utf8(path: str, error: UnicodeDecodeError) -> Finding:
-    found = error.object[error.start]
+    byte = error.object[error.start]
     return finding(
         "not_utf8",
-        f"The file is not UTF-8 (byte 0x{found:02x} at offset {error.start}); it is not reviewed.",
+        f"The file is not UTF-8 (byte 0x{byte:02x} at offset {error.start}); it is not reviewed.",
         document=path,
     )

@@ -1,4 +1,4 @@
-"""Step extraction: what stands in a folder of Markdown.
+"""Step extraction: what a folder of Markdown contains.
 
 Given:   ReviewInput.
 Gives:   Extraction: each document's sections, links and claims, and the files left out.
@@ -7,39 +7,39 @@ Fails:   PermanentError when there is no Markdown that can be read; AgentClientE
 
 from leasehold import PermanentError, StepContext
 from pipelines.review.agent import Agent, chosen_agent
-from pipelines.review.documents import document, excerpts, library, read_files
-from pipelines.review.folder import find
-from pipelines.review.markdown import Page
+from pipelines.review.documents import document, excerpts, library_of, read_files
+from pipelines.review.markdown_files import find_markdown
 from pipelines.review.models import Extraction, ReviewInput
+from pipelines.review.page import Page
 from pipelines.review.questions import Pick
 
 
 def extract(ctx: StepContext, given: ReviewInput) -> Extraction:
     """Read the folder and let the agent pick the claims."""
-    found = find(given)
-    ctx.progress(0.05, f"{len(found.files)} Markdown files in {found.root}")
-    pages, unread = read_files(found)
-    left_out = (*found.findings, *unread)
+    listing = find_markdown(given)
+    ctx.progress(0.05, f"{len(listing.files)} Markdown files in {listing.root}")
+    pages, unread = read_files(listing)
+    left_out = (*listing.findings, *unread)
     if not pages:
         raise PermanentError(
-            f"None of the Markdown files in {found.root} can be read; the first problem: "
+            f"None of the Markdown files in {listing.root} can be read; the first problem: "
             f"{left_out[0].document}: {left_out[0].message} {left_out[0].remediation}",
             code="nothing_readable",
         )
     ctx.progress(0.4, f"{len(pages)} documents read")
     agent = chosen_agent(ctx)
-    shelf = library(found.root, pages)
+    library = library_of(listing.root, pages)
     documents = []
     for count, (path, page) in enumerate(pages.items(), start=1):
-        documents.append(document(path, page, shelf, _picks(agent, path, page)))
+        documents.append(document(path, page, library, _picks(agent, path, page)))
         if count % max(1, len(pages) // 10) == 0:
             ctx.progress(0.4 + 0.6 * count / len(pages), f"claims of {count} documents")
     return Extraction(
-        folder=str(found.root),
+        folder=str(listing.root),
         agent=agent.name,
         points=given.points,
         documents=tuple(documents),
-        skipped_folders=tuple(sorted(found.skipped_folders)),
+        skipped_folders=tuple(sorted(listing.skipped_folders)),
         findings=left_out,
     )
 

@@ -7,7 +7,7 @@ BLANKS: Final = " \t"
 
 
 def front_matter_end(text: str) -> int:
-    """Return where the text goes on behind its front matter; 0 when it has none."""
+    """Return where the text after the front matter begins; 0 when there is none."""
     fence = text[:3]
     if fence not in FENCES:
         return 0

@@ -1,7 +1,7 @@
 """The gates of the review: what a digest must be before more is built on it.
 
-A gate refuses what another attempt of the same agent may well repeat, so a person decides. What
-is wrong with the documents themselves is for the step review, which tells it and goes on.
+A gate refuses what another attempt of the same agent may well repeat, so a person decides. Problems
+of the documents themselves are for the step review, which reports them and continues.
 """
 
 import unicodedata
@@ -11,7 +11,7 @@ from typing import Final
 
 from leasehold import GateContext, GatePolicyFailure
 from pipelines.review.checks import check_digest
-from pipelines.review.citing import LONGEST_TERM
+from pipelines.review.citations import LONGEST_TERM
 from pipelines.review.models import Digest, Extraction, Point, Summary, Term
 from pipelines.review.salience import fold
 
@@ -26,7 +26,7 @@ OFFENDER_SHOWN: Final = 400  # …with so many characters of each
 
 
 def format_compliance(ctx: GateContext, output: Digest) -> None:
-    """Refuse a digest that does not read as one: empty, repeated, endless or misplaced parts.
+    """Refuse a digest that does not read as one: empty, repeated, overlong or misplaced parts.
 
     Raises:
         GatePolicyFailure: it names the first of them.
@@ -36,7 +36,7 @@ def format_compliance(ctx: GateContext, output: Digest) -> None:
         "format_compliance",
         list(_misshapen(output, extraction)),
         f"Read the digest, the output of step {ctx.step_type}. Have it written again "
-        f"(leasehold retry {ctx.run_id}), or go on with it as it is (leasehold approve "
+        f"(leasehold retry {ctx.run_id}), or continue with it as it is (leasehold approve "
         f"{ctx.run_id}). If it comes back like this, the agent cannot do it: choose another with "
         "REVIEW_AGENT or REVIEW_MODEL.",
     )
@@ -49,13 +49,13 @@ def citation_coverage(ctx: GateContext, output: Digest) -> None:
         GatePolicyFailure: it names the first of them.
     """
     extraction = Extraction.model_validate(ctx.given)
-    found = check_digest(output, extraction)
+    findings = check_digest(output, extraction)
     _refuse(
         "citation_coverage",
-        [each.message for each in found if each.code in CITATION_CODES],
+        [each.message for each in findings if each.code in CITATION_CODES],
         "Do not pass the digest on: look up the places named. Have it written again "
         f"(leasehold retry {ctx.run_id}); if it comes back like this, choose another agent with "
-        "REVIEW_AGENT or REVIEW_MODEL. Go on with it as it is (leasehold approve "
+        "REVIEW_AGENT or REVIEW_MODEL. Continue with it as it is (leasehold approve "
         f"{ctx.run_id}) only to see the report, which will fail it.",
     )
 
@@ -63,13 +63,13 @@ def citation_coverage(ctx: GateContext, output: Digest) -> None:
 def _refuse(check_id: str, problems: Sequence[str], remediation: str) -> None:
     if not problems:
         return
-    shown = " ".join(
+    listed = " ".join(
         f"({number}) {problem[:OFFENDER_SHOWN]}"
         for number, problem in enumerate(problems[:OFFENDERS], start=1)
     )
     more = len(problems) - OFFENDERS
     raise GatePolicyFailure(
-        check_id, shown + (f" And {more} more." if more > 0 else ""), remediation
+        check_id, listed + (f" And {more} more." if more > 0 else ""), remediation
     )
 
 
@@ -86,16 +86,16 @@ def _misshapen(digest: Digest, extraction: Extraction) -> Iterator[str]:
 
 def _misshapen_points(name: str, points: Sequence[Point]) -> Iterator[str]:
     for number, point in enumerate(points, start=1):
-        shown = repr(point.text[:80])
+        excerpt = repr(point.text[:80])
         if not point.text.strip():
             yield f"{name} {number} is empty."
         elif any(point.text == each.quote for each in point.citations):
             continue  # it says what the document says, however that is written
         elif not _is_one_line(point.text):
-            yield f"{name} {number} is not one line of text: {shown}."
+            yield f"{name} {number} is not one line of text: {excerpt}."
         elif len(point.text) > LONGEST_POINT:
             size = f"{len(point.text)} characters; allowed: {LONGEST_POINT}"
-            yield f"{name} {number} has {size}: {shown}…"
+            yield f"{name} {number} has {size}: {excerpt}…"
     for first, *others in fold([point.text for point in points]):
         for other in others:
             yield f"{name}s {first + 1} and {other + 1} say the same: “{points[first].text}”"
@@ -105,7 +105,7 @@ def _misshapen_summaries(summaries: Sequence[Summary], extraction: Extraction) -
     citable = {document.path for document in extraction.documents if document.claims}
     for document, times in Counter(summary.document for summary in summaries).items():
         if document not in citable:
-            yield f"There is a summary of {document}, which is no document with claims."
+            yield f"There is a summary of {document}, which is not a document with claims."
         if times > 1:
             yield f"There are {times} summaries of {document}."
     for summary in summaries:
@@ -117,7 +117,7 @@ def _misshapen_summaries(summaries: Sequence[Summary], extraction: Extraction) -
 def _misshapen_terms(terms: Sequence[Term]) -> Iterator[str]:
     for term in terms:
         if not term.term.strip() or len(term.term) > LONGEST_TERM or not _is_one_line(term.term):
-            yield f"{term.term[:80]!r} is no term: allowed are 1 to {LONGEST_TERM} characters."
+            yield f"{term.term[:80]!r} is not a term: allowed are 1 to {LONGEST_TERM} characters."
     times = Counter(term.term.casefold() for term in terms)
     yield from (f"The term “{term}” stands there twice." for term in times if times[term] > 1)
 

@@ -1,10 +1,10 @@
-"""What raw HTML in Markdown adds to a document: links, anchors and headings."""
+"""Raw HTML in Markdown: the links, anchors and headings it adds to a document."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-from pipelines.review.room import LONGEST_TARGET
+from pipelines.review.size_budget import LONGEST_TARGET
 
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 TARGETS = {"a": "href", "img": "src"}

@@ -1,4 +1,4 @@
-"""Reads the inside of one paragraph or heading: its text, its links, and on which line each is."""
+"""The inside of one paragraph or heading: its text, its links, and the line of each."""
 
 import re
 from bisect import bisect_right
@@ -11,7 +11,7 @@ from markdown_it.rules_inline import StateInline, backtick
 from markdown_it.token import Token
 
 from pipelines.review.html_fragments import read_html
-from pipelines.review.room import LONGEST_TARGET
+from pipelines.review.size_budget import LONGEST_TARGET
 
 #: What is markup on GitHub though not in CommonMark: a task's box, an alert, a footnote.
 BEYOND_COMMONMARK: Final = re.compile(r"\A\[[ xX]\](?=\s)|\A\[![A-Za-z]++\]|\[\^[^\[\]\s]++\]:?")
@@ -22,10 +22,10 @@ BREAKS: Final = "breaks"  # of a code span: how many lines end in it
 def count_breaks(state: StateInline, silent: bool) -> bool:
     """Read a code span as CommonMark does, and note the line breaks that its token loses."""
     begin = state.pos
-    found = backtick(state, silent)
-    if found and not silent and not state.pending:  # backticks that open nothing stay pending
+    is_span = backtick(state, silent)
+    if is_span and not silent and not state.pending:  # backticks that open nothing stay pending
         state.tokens[-1].meta[BREAKS] = state.src.count("\n", begin, state.pos)
-    return found
+    return is_span
 
 
 @dataclass(slots=True)

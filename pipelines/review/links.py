@@ -1,4 +1,4 @@
-"""Says where the links of a document lead, and whether something is there."""
+"""Where the links of a document lead, and whether something is there."""
 
 import posixpath
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from pipelines.review.hints import Hints
+from pipelines.review.link_hints import LinkHints
 from pipelines.review.models import Link
 
 EXTERNAL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]++:|//")  # at the beginning of a target
@@ -37,21 +37,21 @@ class Library:
         link = Link(line=line, kind="file", target=target, image=image, state="ok")
         if not path:
             return link.model_copy(update={"state": "broken_link"})
-        found = self._find(document, path)
-        if found is None:
+        destination = self._find(document, path)
+        if destination is None:
             hint = self._hints.path(document, path, anchor)
             return link.model_copy(update={"state": "broken_link", "hint": hint})
-        return self._anchor(link, document, found, anchor)
+        return self._anchor(link, document, destination, anchor)
 
-    def _anchor(self, link: Link, document: str, found: str, anchor: str) -> Link:
+    def _anchor(self, link: Link, document: str, target: str, anchor: str) -> Link:
         if anchor in TOP or anchor.startswith(":~:"):
             return link
-        known = self.anchors.get(found)
+        known = self.anchors.get(target)
         if known is None:  # not Markdown, or not read
             return link.model_copy(update={"state": "unchecked"})
         if anchor in known:
             return link
-        hint = self._hints.anchor(document, found, anchor)
+        hint = self._hints.anchor(document, target, anchor)
         return link.model_copy(update={"state": "broken_anchor", "hint": hint})
 
     def _find(self, document: str, path: str) -> str | None:
@@ -93,8 +93,8 @@ class Library:
         return by_ending
 
     @cached_property
-    def _hints(self) -> Hints:
-        return Hints(self.anchors)
+    def _hints(self) -> LinkHints:
+        return LinkHints(self.anchors)
 
 
 def _exists(path: Path) -> bool:

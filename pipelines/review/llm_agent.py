@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from leasehold import AgentClientError, StepContext
 from pipelines.review.llm_failures import failure_of, is_about_the_schema, misfit, timed_out
-from pipelines.review.llm_questions import (
+from pipelines.review.llm_prompts import (
     CLAIMS,
     DIGEST,
     SUMMARY,
@@ -72,7 +72,7 @@ class OpenAIAgent:
 
     @property
     def name(self) -> str:
-        """The model, and where it is asked."""
+        """The model and its host."""
         return f"{self._endpoint.model} at {self._endpoint.host}"
 
     def claims(self, excerpt: Excerpt) -> Sequence[Pick]:
@@ -97,15 +97,15 @@ class OpenAIAgent:
         return _answer(self._endpoint.hide(text), answer)
 
     async def _in_time(self, request: Coroutine[Any, Any, str]) -> str:
-        """Wait for the response, but no longer than it may take or the attempt goes on."""
+        """Wait for the response, but no longer than it may take or the attempt lasts."""
         seconds = min(self._endpoint.answer_s, self._ctx.time_left().total_seconds())
-        asked = asyncio.ensure_future(request)
+        answering = asyncio.ensure_future(request)
         over = asyncio.ensure_future(self._ctx.await_or_shutdown(seconds))
-        await asyncio.wait((asked, over), return_when=asyncio.FIRST_COMPLETED)
-        if asked.done():
-            return asked.result()
-        asked.cancel()
-        await asyncio.wait((asked,), timeout=CLOSING_S)
+        await asyncio.wait((answering, over), return_when=asyncio.FIRST_COMPLETED)
+        if answering.done():
+            return answering.result()
+        answering.cancel()
+        await asyncio.wait((answering,), timeout=CLOSING_S)
         if over.result():
             raise InterruptedError("asked to stop before the model had answered")
         raise timed_out(self._endpoint, seconds)

@@ -1,4 +1,4 @@
-"""What an endpoint did wrong, as the error that the engine retries, or does not."""
+"""Failures of an endpoint, as errors that the engine retries, or does not."""
 
 from http import HTTPStatus
 from typing import Any, Final
@@ -22,12 +22,14 @@ def failure_of(error: openai.OpenAIError, endpoint: Endpoint) -> AgentClientErro
         return timed_out(endpoint, endpoint.answer_s)
     if isinstance(error, openai.APIConnectionError):
         cause = error.__cause__
-        said = endpoint.hide(f"{type(cause).__name__}: {cause}" if cause else error.message)
-        return AgentClientError(f"{endpoint.host} cannot be reached: {said}", code="unreachable")
+        problem = endpoint.hide(f"{type(cause).__name__}: {cause}" if cause else error.message)
+        return AgentClientError(f"{endpoint.host} cannot be reached: {problem}", code="unreachable")
     if isinstance(error, openai.APIStatusError):
         return _of_status(error, endpoint)
-    said = endpoint.hide(str(error))[:EXCERPT]
-    return AgentClientError(f"The request to {endpoint.host} failed: {said}", code="provider_error")
+    problem = endpoint.hide(str(error))[:EXCERPT]
+    return AgentClientError(
+        f"The request to {endpoint.host} failed: {problem}", code="provider_error"
+    )
 
 
 def timed_out(endpoint: Endpoint, seconds: float) -> AgentClientError:
@@ -42,7 +44,7 @@ def timed_out(endpoint: Endpoint, seconds: float) -> AgentClientError:
 def misfit(
     error: ValidationError, text: str, answer: type[BaseModel], **facts: Any
 ) -> AgentClientError:
-    """Return the error of an answer that is no JSON or does not fit, with its issues."""
+    """Return the error of an answer that is not JSON or does not fit, with its issues."""
     issues = [
         {
             "path": ".".join(str(part) for part in issue["loc"])[:_WORDS],
@@ -71,10 +73,10 @@ def _of_status(
     error: openai.APIStatusError, endpoint: Endpoint
 ) -> AgentClientError | PermanentError:
     status = error.status_code
-    said = endpoint.hide(_said(error))[:EXCERPT]
+    message = endpoint.hide(_message_of(error))[:EXCERPT]
     facts = {
         "status": status,
-        "said": said,
+        "said": message,
         "providerCode": error.code and endpoint.hide(error.code)[:_WORDS],
         "requestId": error.request_id and endpoint.hide(error.request_id)[:_WORDS],
     }
@@ -83,33 +85,33 @@ def _of_status(
         return AgentClientError(
             f"{endpoint.host} takes no more requests now"
             + (f" (retry-after: {after[:_WORDS]})" if after else "")
-            + f": {said}",
+            + f": {message}",
             code="rate_limited",
             details=facts | {"retryAfter": after and after[:_WORDS]},
         )
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _PASSING:
         return AgentClientError(
-            f"{endpoint.host} answered {status}: {said}", code="provider_error", details=facts
+            f"{endpoint.host} answered {status}: {message}", code="provider_error", details=facts
         )
     if status in _REFUSED:
         return PermanentError(
-            f"{endpoint.host} refuses the key ({status}): {said} Check {KEY} and {URL}.",
+            f"{endpoint.host} refuses the key ({status}): {message} Check {KEY} and {URL}.",
             code="unauthorized",
         )
     if status == HTTPStatus.NOT_FOUND:
         return PermanentError(
             f"{endpoint.host} does not know model {endpoint.model!r}, or has no chat completions "
-            f"there (404): {said} Check {MODEL} and {URL}.",
+            f"there (404): {message} Check {MODEL} and {URL}.",
             code="unknown_model",
         )
     return PermanentError(
-        f"{endpoint.host} refuses the request ({status}): {said} Check {MODEL}, or review less "
+        f"{endpoint.host} refuses the request ({status}): {message} Check {MODEL}, or review less "
         "at a time.",
         code="bad_request",
     )
 
 
-def _said(error: openai.APIStatusError) -> str:
+def _message_of(error: openai.APIStatusError) -> str:
     """Return what the endpoint says of it, which may be anything."""
     body = error.body
     message = body.get("message") if isinstance(body, dict) else body

@@ -1,4 +1,4 @@
-"""Which model is asked, and where: read from the environment, checked before anything is sent."""
+"""The settings of a model and its endpoint, checked before anything is sent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -43,14 +43,14 @@ class LocalAgent:
         picks: list[Pick] = []
         opened = any(sentence.number > 0 for sentence in excerpt.sentences[:1])
         for sentence in excerpt.sentences:
-            found = cue(sentence.text)
+            claim = cue(sentence.text)
             opening = None if opened else lead(sentence.text)
             if opening is not None:
                 opened = True
-                weight = max(opening, found[1] if found else 0.0)
+                weight = max(opening, claim[1] if claim else 0.0)
                 picks.append(Pick(number=sentence.number, kind="lead", weight=weight))
-            elif found is not None:
-                picks.append(Pick(number=sentence.number, kind=found[0], weight=found[1]))
+            elif claim is not None:
+                picks.append(Pick(number=sentence.number, kind=claim[0], weight=claim[1]))
         return picks
 
     def summary(self, given: DocumentClaims) -> Sequence[DraftPoint]:

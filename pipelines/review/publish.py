@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from leasehold import StepContext
-from pipelines.review.escaping import written_out
+from pipelines.review.markdown_escapes import escape_controls
 from pipelines.review.models import Digest, Extraction, FindingCounts, Publication, Review
 from pipelines.review.report import report
 
@@ -22,7 +22,7 @@ def publish(ctx: StepContext, given: Review) -> Publication:
     digest = Digest.model_validate(ctx.output_of("synthesis"))
     findings = [finding.model_dump(mode="json") for finding in given.findings]
     counts = Counter(finding.severity for finding in given.findings)
-    as_json = written_out(json.dumps(findings, ensure_ascii=False, indent=2))
+    as_json = escape_controls(json.dumps(findings, ensure_ascii=False, indent=2))
     findings_file = ctx.artifacts.put("findings.json", as_json.encode())
     text = report(ctx.run_id, extraction, digest, given, folder=folder_of(findings_file))
     return Publication(
@@ -37,7 +37,7 @@ def publish(ctx: StepContext, given: Review) -> Publication:
 
 
 def folder_of(address: str) -> Path | None:
-    """Return the folder of a file on this machine, or None when the address is elsewhere."""
+    """Return the folder of a file on this machine, or None for any other address."""
     if address.startswith("file://"):
         address = url2pathname(urlsplit(address).path)
     return None if "://" in address else Path(address).resolve().parent

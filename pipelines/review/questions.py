@@ -1,4 +1,4 @@
-"""What an agent is asked, and what it answers. Each fits one call of a model.
+"""The questions to an agent and its answers. Each fits one call of a model.
 
 An agent names sentences and claims by number and id instead of quoting them, so that what is
 cited is word for word what the document says.

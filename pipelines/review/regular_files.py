@@ -1,4 +1,4 @@
-"""Reads regular files below a folder: through no link, and no more of them than is asked for.
+"""Regular files below a folder, read without following links and up to a limit.
 
 Each part of a path is opened from the folder before it, so what is checked is what is read, even
 where a link is put in its place meanwhile.
@@ -23,10 +23,10 @@ class TooLargeError(OSError):
 
 @contextmanager
 def folder_below(root: Path, parts: Sequence[str]) -> Iterator[int]:
-    """Give the descriptor of a folder below `root`, while inside.
+    """Yield the descriptor of a folder below `root`.
 
     Raises:
-        OSError: it cannot be opened, or one of its parts is a link or no folder.
+        OSError: it cannot be opened, or one of its parts is a link or not a folder.
     """
     folder = os.open(root, _FOLDER)
     try:
@@ -40,11 +40,11 @@ def folder_below(root: Path, parts: Sequence[str]) -> Iterator[int]:
 
 
 def read_below(root: Path, parts: Sequence[str], at_most: int) -> bytes:
-    """Return what stands in a file below `root`.
+    """Return the content of a file below `root`.
 
     Raises:
         TooLargeError: it has more than `at_most` bytes, whatever its size is said to be.
-        OSError: it cannot be read, or is no regular file, or lies behind a link.
+        OSError: it cannot be read, or is not a regular file, or is behind a link.
     """
     with folder_below(root, parts[:-1]) as folder:
         file = os.open(parts[-1], _FILE | os.O_NOFOLLOW, dir_fd=folder)

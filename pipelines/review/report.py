@@ -1,4 +1,4 @@
-"""Lays out the report that people read."""
+"""The report that people read, as Markdown."""
 
 import os
 from collections import Counter
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from pipelines.review.escaping import code, label, prose, row
+from pipelines.review.markdown_escapes import code, label, prose, row
 from pipelines.review.models import (
     Digest,
     Extraction,
@@ -81,16 +81,16 @@ class _Report:
 
     def _headline(self) -> str:
         review, digest = self._review, self._digest
-        said = {
+        sentence = {
             "pass": "The digest stands on its sources, and nothing was found to correct.",
             "pass_with_findings": "The digest stands on its sources; the findings below are about "
             "the documents.",
             "fail": "Do not rely on the digest before the findings of high severity are resolved.",
         }[review.verdict]
         if not digest.points and review.verdict != "fail":
-            said = "The documents make no claims, so there is nothing to digest."
+            sentence = "The documents make no claims, so there is nothing to digest."
         return (
-            f"**{VERDICTS[review.verdict]}.** {said} "
+            f"**{VERDICTS[review.verdict]}.** {sentence} "
             f"{_count(len(self._extraction.documents), 'document')} read, "
             f"{_count(len(digest.points), 'key point')}, "
             f"{_count(len(review.findings), 'finding')}."
@@ -100,7 +100,7 @@ class _Report:
         documents, review = self._extraction.documents, self._review
         links = [link for document in documents for link in document.links]
         severities = Counter(finding.severity for finding in review.findings)
-        found, kept = (
+        total, kept = (
             sum(document.claims_found for document in documents),
             sum(len(document.claims) for document in documents),
         )
@@ -110,8 +110,8 @@ class _Report:
             "Documents": f"{len(documents)}, with "
             f"{sum(document.words for document in documents):,} words in "
             f"{sum(len(document.sections) for document in documents):,} sections",
-            "Claims": f"{found:,} found"
-            + ("" if kept == found else f", the weightiest {kept:,} kept"),
+            "Claims": f"{total:,} found"
+            + ("" if kept == total else f", the weightiest {kept:,} kept"),
             "Citations": f"{review.citations_checked} checked; {review.documents_cited} of "
             f"{_count(review.documents_citable, 'document')} with claims "
             f"{'is' if review.documents_citable == 1 else 'are'} cited",
@@ -151,19 +151,19 @@ class _Report:
         if not self._review.findings:
             yield "None."
         for severity, heading in SEVERITIES.items():
-            found = [each for each in self._review.findings if each.severity == severity]
-            if not found:
+            findings = [each for each in self._review.findings if each.severity == severity]
+            if not findings:
                 continue
-            yield f"### {heading} ({len(found)})"
+            yield f"### {heading} ({len(findings)})"
             yield _table(
                 ["Where", "What", "What to do"],
                 (
                     [self._where(each), prose(each.message), prose(each.remediation)]
-                    for each in islice(found, ROWS)
+                    for each in islice(findings, ROWS)
                 ),
             )
-            if len(found) > ROWS:
-                yield f"And {len(found) - ROWS} more, which stand in `findings.json`."
+            if len(findings) > ROWS:
+                yield f"And {len(findings) - ROWS} more, which are in `findings.json`."
 
     def _documents(self) -> Iterator[str]:
         findings = Counter(finding.document for finding in self._review.findings)
@@ -209,8 +209,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[i
 
 
 def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(code(name) for name in names[:NAMES])
-    return shown + (f" and {len(names) - NAMES} more" if len(names) > NAMES else "")
+    listed = ", ".join(code(name) for name in names[:NAMES])
+    return listed + (f" and {len(names) - NAMES} more" if len(names) > NAMES else "")
 
 
 def _links(states: Counter[LinkState]) -> str:
@@ -218,7 +218,7 @@ def _links(states: Counter[LinkState]) -> str:
     checked = states["ok"] + broken
     return (
         f"{checked:,} within the folder checked, {broken:,} of them broken; "
-        f"{states['unchecked']:,} lead elsewhere and were not followed"
+        f"{states['unchecked']:,} lead outside and were not followed"
     )
 
 

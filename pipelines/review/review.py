@@ -33,10 +33,10 @@ def review(digest: Digest, extraction: Extraction) -> Review:
         [
             *extraction.findings,
             *check_digest(digest, extraction),
-            *(found for document in extraction.documents for found in check_document(document)),
+            *(each for document in extraction.documents for each in check_document(document)),
             *check_agreement(extraction),
         ],
-        key=lambda found: (GRAVITY[found.severity], found.document or "", found.line or 0),
+        key=lambda each: (GRAVITY[each.severity], each.document or "", each.line or 0),
     )
     citable = {document.path for document in extraction.documents if document.claims}
     return Review(
@@ -50,6 +50,6 @@ def review(digest: Digest, extraction: Extraction) -> Review:
 
 def verdict(findings: list[Finding]) -> Verdict:
     """Return `fail` when anything is grave: then the digest cannot be trusted."""
-    if any(found.severity == "high" for found in findings):
+    if any(each.severity == "high" for each in findings):
         return "fail"
     return "pass_with_findings" if findings else "pass"

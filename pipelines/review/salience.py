@@ -1,4 +1,4 @@
-"""Tells what matters in a set of sentences: centrality, diversity, duplicates."""
+"""What matters in a set of sentences: centrality, diversity, duplicates."""
 
 import math
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""Splits prose into sentences."""
+"""The sentences of a paragraph."""
 
 import re
 from collections.abc import Iterator

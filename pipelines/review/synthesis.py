@@ -7,7 +7,7 @@ Fails:   AgentClientError from the agent, or when it cites a claim that there is
 
 from leasehold import StepContext
 from pipelines.review.agent import Agent, chosen_agent
-from pipelines.review.citing import cited, counted, shortlist
+from pipelines.review.citations import count_terms, shortlist, with_citations
 from pipelines.review.models import Digest, Document, Extraction, Point, Summary
 from pipelines.review.questions import DocumentClaims, FolderClaims
 
@@ -28,9 +28,9 @@ def synthesize(ctx: StepContext, given: Extraction) -> Digest:
     ctx.progress(1.0, f"{len(draft.points)} key points from {len(claims)} claims")
     return Digest(
         agent=agent.name,
-        points=cited(draft.points[: given.points], known),
+        points=with_citations(draft.points[: given.points], known),
         summaries=tuple(summaries),
-        terms=counted(draft.terms, list(known.values())),
+        terms=count_terms(draft.terms, list(known.values())),
     )
 
 
@@ -38,7 +38,7 @@ def _summary(agent: Agent, document: Document) -> tuple[Point, ...]:
     """Return what the agent says of the document; nothing, where it has nothing to say."""
     question = _question(document)
     drafts = agent.summary(question)[: question.points]
-    return cited(drafts, {claim.id: claim for claim in document.claims})
+    return with_citations(drafts, {claim.id: claim for claim in document.claims})
 
 
 def _question(document: Document) -> DocumentClaims:

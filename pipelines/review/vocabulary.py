@@ -49,13 +49,13 @@ def numbers(text: str) -> frozenset[str]:
 
 def notable(texts: Sequence[str], count: int) -> list[str]:
     """Return words and two-word phrases that many texts share, weightiest first, as written."""
-    found: Counter[str] = Counter()
+    texts_with: Counter[str] = Counter()
     written: dict[str, Counter[str]] = {}
     for text in texts:
         for key, form in dict(_phrases(text)).items():
-            found[key] += 1
+            texts_with[key] += 1
             written.setdefault(key, Counter())[form] += 1
-    shared = {key: n * (1.6 if " " in key else 1.0) for key, n in found.items() if n > 1}
+    shared = {key: n * (1.6 if " " in key else 1.0) for key, n in texts_with.items() if n > 1}
     ranked = sorted(shared, key=lambda key: (-shared[key], key))
     chosen: list[str] = []
     taken: set[str] = set()  # words of those that are chosen

@@ -30,7 +30,7 @@ class LeaseholdError(Exception):
         return f"[{self.code}] {self.message}"
 
 
-# -- what is set up wrongly --------------------------------------------------------------------
+# -- configuration -----------------------------------------------------------------------------
 
 
 class SettingError(LeaseholdError):
@@ -68,11 +68,11 @@ class HandlerNotFoundError(LeaseholdError):
     text = "Handler {handler!r} of step {step!r} does not resolve: {problem}."
 
 
-# -- what a caller asks for --------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------
 
 
 class UnknownKeyError(LeaseholdError):
-    """A registry does not have the key that was asked for."""
+    """A registry does not have that key."""
 
     code = "unknown_key"
     text = "{key!r} is not in the {registry} registry; known: {known}."
@@ -138,7 +138,7 @@ class NotAllowedError(LeaseholdError):
 
 
 class StateChangedError(LeaseholdError):
-    """The run is not what the operation was meant for, as far as can be known."""
+    """The run is no longer what the operation was meant for, as far as can be known."""
 
     code = "state_changed"
     text = (
@@ -148,7 +148,7 @@ class StateChangedError(LeaseholdError):
 
 
 class AlreadyRecreatedError(LeaseholdError):
-    """The run was recreated before, and is to be recreated once."""
+    """The run was recreated before, and must be recreated only once."""
 
     code = "already_recreated"
     text = "Run {run_id} was recreated before, as {recreated_as}."
@@ -181,14 +181,14 @@ class NothingToClaimError(LeaseholdError):
 
 
 class LeaseLostError(LeaseholdError):
-    """The lease that was shown is not the one that is held."""
+    """The caller's lease is not, or no longer, the current lease of the run."""
 
     code = "lease_lost"
     text = "Lease {lease_id} of run {run_id} is not held any more: {known}. Nothing was changed."
 
 
 class DispatchDeadlineError(LeaseholdError):
-    """An attempt was at work past its dispatch deadline, and brought no output."""
+    """An attempt was still running past its dispatch deadline, without an output."""
 
     code = "dispatch_deadline_exceeded"
     text = (
@@ -203,14 +203,14 @@ class InvalidOutputError(LeaseholdError):
     """The output of a remote worker does not fit; it still holds the lease."""
 
     code = "invalid_output"
-    text = "{problem} Nothing was changed; correct it and complete once more."
+    text = "{problem} Nothing was changed; correct it and complete again."
 
 
 # -- stores ------------------------------------------------------------------------------------
 
 
 class StoreUnavailableError(LeaseholdError):
-    """The store did not take or give a document."""
+    """The store did not accept or return a document."""
 
     code = "store_unavailable"
     text = "The store {store} does not answer: {problem}."
@@ -236,7 +236,7 @@ class VersionConflictError(LeaseholdError):
 
 
 class DocumentExistsError(LeaseholdError):
-    """A document that was to be created is there already."""
+    """A document that was to be created exists already."""
 
     code = "document_exists"
     text = "{ref} exists already; nothing was written."
@@ -275,7 +275,7 @@ class ArtifactNotFoundError(LeaseholdError):
 
 
 class AgentClientError(Exception):
-    """An agent or its provider failed; the attempt may be repeated.
+    """An agent or its provider failed; the attempt is retried.
 
     Args:
         message: what failed, for people.
@@ -297,7 +297,7 @@ class AgentClientError(Exception):
 
 
 class PermanentError(Exception):
-    """The step cannot succeed, however often it is repeated.
+    """The step cannot succeed, however often it is retried.
 
     Args:
         message: what failed and what to do about it, for people.

@@ -85,7 +85,7 @@ def test_after_kill_9_another_worker_goes_on_from_the_checkpoint(
     second = begin(*EVERY)
     done = ended(engine, run)
 
-    assert f"going on after {kept} of 5 documents" in second.said
+    assert f"resuming after {kept} of 5 documents" in second.said
     assert second.said.count("checkpoint") == 5 - kept
     assert [one["name"] for one in summaries(done)] == [f"{n}.md" for n in range(1, 6)]
     assert (done.status, done.fencing_token) == ("COMPLETED", 4)  # gather, two attempts, report

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from leasehold import AgentClientError
-from pipelines.review.citing import cited, counted, shortlist
-from pipelines.review.documents import document, excerpts, library
-from pipelines.review.markdown import read_page
+from pipelines.review.citations import count_terms, shortlist, with_citations
+from pipelines.review.documents import document, excerpts, library_of
 from pipelines.review.models import Citation, Claim, Document, Point, Term
+from pipelines.review.page import read_page
 from pipelines.review.questions import DraftPoint, Pick
 
 PAGE = read_page("# A\n\nOne is first. Two is next. Three\nis last.\n\n## B\n\nFour comes later.\n")
@@ -22,7 +22,7 @@ def claim(place: str, text: str = "It is so.", weight: float = 0.5) -> Claim:
 
 
 def described(tmp_path: Path, *picks: Pick) -> Document:
-    return document("a.md", PAGE, library(tmp_path, {"a.md": PAGE}), picks)
+    return document("a.md", PAGE, library_of(tmp_path, {"a.md": PAGE}), picks)
 
 
 def test_picks_become_claims_with_their_place_in_reading_order(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_only_the_weightiest_claims_of_a_document_are_kept(tmp_path: Path) -> No
     page = read_page("\n\n".join(f"Rule {number} must hold." for number in range(50)))
     picks = [Pick(number=number, kind="rule", weight=number / 100) for number in range(50)]
 
-    kept = document("a.md", page, library(tmp_path, {"a.md": page}), picks)
+    kept = document("a.md", page, library_of(tmp_path, {"a.md": page}), picks)
 
     assert (kept.claims_found, len(kept.claims)) == (50, 40)
     assert kept.claims[0].text == "Rule 10 must hold."
@@ -76,7 +76,7 @@ def test_a_long_document_is_asked_about_in_excerpts_that_fit_one_call() -> None:
 def test_a_draft_is_cited_word_for_word() -> None:
     known = {"a.md:3": claim("a.md:3", "One is first.")}
 
-    points = cited([DraftPoint(text="One leads.", claims=("a.md:3",))], known)
+    points = with_citations([DraftPoint(text="One leads.", claims=("a.md:3",))], known)
 
     assert points == (
         Point(
@@ -89,7 +89,7 @@ def test_a_draft_is_cited_word_for_word() -> None:
 @pytest.mark.parametrize("claims", [("a.md:99",), ()])
 def test_a_draft_without_a_claim_that_exists_is_refused(claims: tuple[str, ...]) -> None:
     with pytest.raises(AgentClientError) as refusal:
-        cited([DraftPoint(text="So it is.", claims=claims)], {"a.md:3": claim("a.md:3")})
+        with_citations([DraftPoint(text="So it is.", claims=claims)], {"a.md:3": claim("a.md:3")})
 
     assert refusal.value.code == "bad_citations"
     assert refusal.value.details == [{"point": "So it is.", "claims": list(claims)}]
@@ -131,4 +131,4 @@ def test_terms_are_counted_in_claims_and_those_of_nobody_are_dropped() -> None:
         claim("b.md:1", "Release it."),
     ]
 
-    assert counted(["lease", "dragon"], claims) == (Term(term="lease", claims=2, documents=1),)
+    assert count_terms(["lease", "dragon"], claims) == (Term(term="lease", claims=2, documents=1),)

@@ -128,7 +128,7 @@ def test_the_documents_of_this_repository_pass(engine: InProcessEngine) -> None:
                 update={"summaries": (*digest.summaries, Summary(document="x.md", points=()))}
             ),
             (
-                "(1) There is a summary of x.md, which is no document with claims. "
+                "(1) There is a summary of x.md, which is not a document with claims. "
                 "(2) The summary of x.md is empty."
             ),
         ),
@@ -142,7 +142,7 @@ def test_the_documents_of_this_repository_pass(engine: InProcessEngine) -> None:
             lambda digest: digest.model_copy(
                 update={"terms": (Term(term="\x1b[2J", claims=1, documents=1),)}
             ),
-            "(1) '\\x1b[2J' is no term: allowed are 1 to 80 characters.",
+            "(1) '\\x1b[2J' is not a term: allowed are 1 to 80 characters.",
         ),
         (
             lambda digest: digest.model_copy(update={"points": digest.points * 5}),
@@ -172,7 +172,7 @@ def test_a_digest_that_does_not_read_as_one_is_blocked(
         ),
         (
             lambda digest: cite(digest, claim="a.md:99"),
-            "(1) The digest cites a.md:99, which is no claim of any document.",
+            "(1) The digest cites a.md:99, which is not a claim of any document.",
         ),
         (
             lambda digest: cite(digest, claim="a.md:3", document="a.md", quote="It may renew."),

@@ -76,7 +76,7 @@ the findings below are about the documents. 1 document read, 1 key point, 1 find
 | Documents | 1, with 1,200 words in 0 sections |
 | Claims | 2 found, the weightiest 1 kept |
 | Citations | 2 checked; 1 of 1 document with claims is cited |
-| Links | 1 within the folder checked, 1 of them broken; 0 lead elsewhere and were not followed |
+| Links | 1 within the folder checked, 1 of them broken; 0 lead outside and were not followed |
 | Not looked into | `node_modules/` |
 | Folder | `/srv/my docs` |
 | Agent | local |
@@ -166,7 +166,7 @@ def test_more_findings_than_a_person_reads_are_counted() -> None:
     text = report("run-7", EXTRACTION, DIGEST, reviewed(*[untitled] * 203))
 
     assert text.count("| the digest | No. | Do. |") == 200
-    assert "And 3 more, which stand in `findings.json`." in text
+    assert "And 3 more, which are in `findings.json`." in text
 
 
 def test_places_are_plain_where_the_report_does_not_lie_in_a_folder() -> None:

@@ -1,1 +1,1 @@
-"""The ports' real ends: stores, queues, artifacts, the clock."""
+"""The ports on real systems: stores, queues, artifacts, the clock."""

@@ -15,7 +15,7 @@ class SystemClock:
         return datetime.now(UTC)  # noqa: TID251 - this is the one place
 
     def monotonic(self) -> float:
-        """Return seconds that only grow; they go on while the process is stopped."""
+        """Return seconds that only grow, also while the process is stopped."""
         return time.monotonic()
 
     def new_id(self) -> str:

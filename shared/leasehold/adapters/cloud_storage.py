@@ -61,13 +61,13 @@ class CloudStorageArtifacts:
 
     def put(self, name: str, data: bytes) -> str:
         """Store `data` whole or not at all; return its address."""
-        with self._told(name) as blob:
+        with self._located(name) as blob:
             blob.upload_from_string(data, "application/octet-stream", **self._limits)
         return f"{self._address}/{self._folder}{name}"
 
     def get(self, name: str) -> bytes:
         """Return what was stored."""
-        with self._told(name) as blob:
+        with self._located(name) as blob:
             try:
                 return bytes(blob.download_as_bytes(**self._limits))
             except self._missing:
@@ -76,7 +76,7 @@ class CloudStorageArtifacts:
 
     def exists(self, name: str) -> bool:
         """Return whether something has that name."""
-        with self._told(name) as blob:
+        with self._located(name) as blob:
             if blob.exists(**self._limits):
                 return True
             self._check_bucket(blob.bucket)
@@ -87,17 +87,17 @@ class CloudStorageArtifacts:
         if prefix:
             check_artifact_name(prefix)
         below = f"{self._folder}{prefix}/" if prefix else self._folder
-        with self._told(None) as bucket:
-            found = [blob.name for blob in bucket.list_blobs(prefix=below, **self._limits)]
-        return sorted(name.removeprefix(self._folder) for name in found)
+        with self._located(None) as bucket:
+            names = [blob.name for blob in bucket.list_blobs(prefix=below, **self._limits)]
+        return sorted(name.removeprefix(self._folder) for name in names)
 
     def _check_bucket(self, bucket: Any) -> None:
-        """Raise what the library raises where the bucket, and not an object alone, is missing."""
+        """Raise what the library raises if the bucket is missing, and not just an object."""
         list(bucket.list_blobs(max_results=1, **self._limits))
 
     @contextlib.contextmanager
-    def _told(self, name: str | None) -> Iterator[Any]:
-        """Lend the object of a name, or the bucket; tell what goes wrong as the port's error."""
+    def _located(self, name: str | None) -> Iterator[Any]:
+        """Yield the object of a name, or the bucket; translate errors to the port's."""
         if name is not None:
             check_artifact_name(name)
         try:
@@ -109,10 +109,10 @@ class CloudStorageArtifacts:
 
     def _of_this_process(self) -> Any:
         """Return this process's bucket: connections are not shared across a fork."""
-        found = self._bucket
-        if found is None or found[0] != os.getpid():
+        opened = self._bucket
+        if opened is None or opened[0] != os.getpid():
             with self._opening:
-                found = self._bucket
-                if found is None or found[0] != os.getpid():
-                    found = self._bucket = (os.getpid(), self._open())
-        return found[1]
+                opened = self._bucket
+                if opened is None or opened[0] != os.getpid():
+                    opened = self._bucket = (os.getpid(), self._open())
+        return opened[1]

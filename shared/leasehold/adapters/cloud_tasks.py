@@ -35,7 +35,7 @@ class CloudTasks:
         function_url: what is called for each task.
         task_account: the service account whose OIDC token the calls carry; None: they carry none.
         emulator_url: a local server in place of the service; nothing is authenticated there.
-        clock: tells which tasks are for later.
+        clock: decides which tasks are for later.
         patience: how long one call is repeated.
     """
 
@@ -61,7 +61,7 @@ class CloudTasks:
         self._made_in = 0
 
     def create(self, task: Task) -> None:
-        """Take the task; one whose name the queue knows is dropped, it was announced before.
+        """Create the task; if the queue knows its name already, do nothing.
 
         Raises:
             StoreUnavailableError: the queue did not take it. Retryable.
@@ -122,10 +122,10 @@ class CloudTasks:
     def _call(
         self, method: Callable[[CloudTasksClient], Callable[..., _T]], request: dict[str, Any]
     ) -> _T:
-        """Call the service, again while what fails may pass; NotFound and Conflict come through.
+        """Call the service, and retry what may pass; NotFound and Conflict are passed on.
 
-        The client itself repeats no create. A create that was done but lost its answer is
-        refused as known the second time, which is as good.
+        The client itself retries no create. A create that was done but lost its answer is refused
+        as known the second time, which is as good.
         """
         from google.api_core import exceptions as google  # noqa: PLC0415 - lazy, see above
         from google.api_core.timeout import ConstantTimeout  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""From an address of the settings to the adapter behind it, which is imported when it is named."""
+"""Opens the adapter that an address of the settings names, and imports no other."""
 
 # ruff: noqa: PLC0415 - a cold start pays only for the adapters it uses
 

@@ -14,7 +14,7 @@ from leasehold.domain.artifact_name import UNFINISHED, check_artifact_name
 from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, StoreUnavailableError
 from leasehold.ports.clock import Clock
 
-#: A half-written file this old belongs to a write that was cut; no write takes an hour.
+#: A half-written file this old belongs to an interrupted write; no write takes an hour.
 ORPHAN_AGE_S: Final = 3600.0
 
 #: Folders are for their owner alone, as the files in them are.
@@ -25,10 +25,10 @@ class FolderArtifacts:
     """The artifacts port on a folder.
 
     Args:
-        root: the folder; the first write makes it, for its owner alone. What cut writes left in
-            it is swept. Once it was seen to hold something, it is not made again: that it is gone
-            is an outage.
-        clock: tells the age of what was left.
+        root: the folder; the first write makes it, for its owner alone. What interrupted
+            writes left in it is deleted. Once it was seen to hold something, it is not made again:
+            if it is gone, that is an outage.
+        clock: gives the age of what was left.
 
     Raises:
         StoreUnavailableError: the folder cannot be made or written.
@@ -38,7 +38,7 @@ class FolderArtifacts:
         self._root = root.absolute()
         self._unfinished = self._root / UNFINISHED
         self._was_there = False
-        with self._told(self._root):
+        with self._translated(self._root):
             _try_out(self._unfinished)
             self.sweep(before=clock.now().timestamp() - ORPHAN_AGE_S)
             self._is_there()
@@ -46,7 +46,7 @@ class FolderArtifacts:
     def put(self, name: str, data: bytes) -> str:
         """Store `data` whole or not at all; return its path."""
         path = self._path(name)
-        with self._told(path):
+        with self._translated(path):
             self._make_ready()
             self._make_parents(name, path.parent)
             handle, unfinished = tempfile.mkstemp(dir=self._unfinished)
@@ -66,11 +66,11 @@ class FolderArtifacts:
     def get(self, name: str) -> bytes:
         """Return what was stored."""
         path = self._path(name)
-        with self._told(path):
+        with self._translated(path):
             try:
                 data = path.read_bytes()
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-                # each run has a folder, which nobody takes out alone: without it this is not the
+                # each run has a folder, which nobody removes alone: without it this is not the
                 # store that had the value, or a new one that was begun in its place
                 is_empty = not self._is_there() or not path.parent.is_dir()
                 raise ArtifactNotFoundError(
@@ -82,7 +82,7 @@ class FolderArtifacts:
     def exists(self, name: str) -> bool:
         """Return whether something has that name."""
         path = self._path(name)
-        with self._told(path):
+        with self._translated(path):
             if path.is_file():
                 return True
             self._is_there()  # or it does not answer
@@ -91,13 +91,13 @@ class FolderArtifacts:
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted."""
         start = self._path(prefix) if prefix else self._root
-        with self._told(start):
-            found = list(_files_below(start)) if self._is_there() else []
-        names = [path.relative_to(self._root).as_posix() for path in found]
+        with self._translated(start):
+            files = list(_files_below(start)) if self._is_there() else []
+        names = [path.relative_to(self._root).as_posix() for path in files]
         return sorted(name for name in names if not name.startswith(f"{UNFINISHED}/"))
 
     def sweep(self, *, before: float) -> int:
-        """Delete what cut writes left before this time (epoch seconds); return how many."""
+        """Delete what interrupted writes left before this time (epoch seconds); return how many."""
         if not self._unfinished.is_dir():
             return 0
         swept = 0
@@ -131,7 +131,7 @@ class FolderArtifacts:
         return holds
 
     def _make_ready(self) -> None:
-        """Make the folder, unless it was there before: an outage is no reason to begin anew."""
+        """Make the folder, unless it was there before: an outage is no reason to start over."""
         if self._unfinished.is_dir():
             pass
         elif self._is_there():
@@ -164,8 +164,8 @@ class FolderArtifacts:
         return ArtifactNameError(name=name, problem=problem)
 
     @contextlib.contextmanager
-    def _told(self, path: Path) -> Iterator[None]:
-        """Tell what the system refuses as the port's error."""
+    def _translated(self, path: Path) -> Iterator[None]:
+        """Translate errors of the system to the port's."""
         try:
             yield
         except OSError as error:
@@ -202,10 +202,10 @@ def _files_below(folder: Path) -> Iterator[Path]:
     """Yield all files below the folder; what goes away meanwhile is passed over."""
     try:
         with os.scandir(folder) as entries:
-            found = list(entries)
+            children = list(entries)
     except (FileNotFoundError, NotADirectoryError):
         return
-    for entry in found:
+    for entry in children:
         if entry.is_dir(follow_symlinks=False):
             yield from _files_below(Path(entry.path))
         elif entry.is_file():

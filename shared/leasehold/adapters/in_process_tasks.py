@@ -19,7 +19,7 @@ class InProcessTasks:
     """Tasks by their time, handed to the threads that ask for them.
 
     Args:
-        clock: tells which tasks are due.
+        clock: decides which tasks are due.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -32,7 +32,7 @@ class InProcessTasks:
         self._closed = False
 
     def create(self, task: Task) -> None:
-        """Take the task; one that has the name of one that is here already is dropped."""
+        """Take the task; one whose name is known already is dropped."""
         with self._changed:
             self._push(task)
             if self._idle:
@@ -43,9 +43,9 @@ class InProcessTasks:
         return task.name in self._names
 
     def exchange(self, done: Task | None, created: Iterable[Task]) -> Task | None:
-        """Give one task back as delivered, take new ones, and wait for the next that is due.
+        """Mark one task as delivered, take new ones, and wait for the next that is due.
 
-        All in one, so that a worker goes on with what its own step owes without waking another.
+        All in one, so that a worker continues with what its own step owes without waking another.
 
         Returns:
             The next task; None once the queue is closed.
@@ -71,7 +71,7 @@ class InProcessTasks:
             return due
 
     def close(self) -> None:
-        """Send all threads that wait for a task away."""
+        """Release all threads that wait for a task, with none."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

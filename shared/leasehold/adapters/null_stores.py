@@ -1,4 +1,4 @@
-"""Stores that are not there: nothing is in them, and what is written to them is gone.
+"""Null stores: nothing is in them, and what is written to them is gone.
 
 To read a store before anything was written, without making it; and to preview a start.
 """
@@ -14,7 +14,7 @@ from leasehold.ports.documents import Committed, Query, Snapshot
 
 
 class AbsentDocuments:
-    """The documents port on nothing."""
+    """The documents port without a store."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -47,7 +47,7 @@ class AbsentDocuments:
 
 
 class AbsentArtifacts:
-    """The artifacts port on nothing."""
+    """The artifacts port without a store."""
 
     def put(self, name: str, data: bytes) -> str:  # noqa: ARG002 - the port's shape
         """Forget the data."""

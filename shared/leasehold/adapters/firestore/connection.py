@@ -1,7 +1,7 @@
-"""The connection to Firestore: one RPC a method, each tried once, its failures told in our words.
+"""The connection to Firestore: one RPC a method, each tried once, its errors translated to ours.
 
 The client's own retries are off. Its retry of a commit would meet what the first try stored, and
-tell a commit that happened as a conflict.
+report a commit that happened as a conflict.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from google.cloud.firestore_v1.types import common
 from google.cloud.firestore_v1.types import firestore as requests
 from google.cloud.firestore_v1.types import write as types
 
-from leasehold.adapters.firestore.retrying import AnotherTryError, LostAnswerError, RefusedError
+from leasehold.adapters.firestore.retry_budget import AnotherTryError, LostAnswerError, RefusedError
 from leasehold.adapters.firestore.values import decode_fields, to_datetime, to_version
 from leasehold.domain.document import Ref
 from leasehold.errors import StoreUnavailableError
@@ -29,8 +29,9 @@ from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Snapshot
 
 #: A field of every document: the commit that wrote it. It is not part of what callers store.
-#: It tells a commit whose answer was lost from another one that wrote the same. And it differs
-#: each time, because Firestore keeps the update time of a document that is written as it was.
+#: It distinguishes a commit whose answer was lost from another one that wrote the same. And it
+#: differs each time, because Firestore keeps the update time of a document that is written
+#: unchanged.
 COMMIT_FIELD: Final = "_commit"
 
 #: Makes the official client of the low-level API, for a project and a database.
@@ -50,8 +51,8 @@ _NOT_NOW: Final = (exceptions.Aborted, exceptions.TooManyRequests)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What was found under a name; `snapshot` and `commit` are None where nothing was."""
+class ReadResult:
+    """A document as it was read; `snapshot` and `commit` are None if it does not exist."""
 
     ref: Ref
     snapshot: Snapshot | None
@@ -84,18 +85,18 @@ class Connection:
         """Begin a transaction; one that is never committed ends by itself, and holds nothing."""
         mode = common.TransactionOptions(read_write=common.TransactionOptions.ReadWrite())
         request = requests.BeginTransactionRequest(database=self.name, options=mode)
-        with self._told():
+        with self._translated():
             answer = self._client().begin_transaction(**self._call(request, timeout))
             return bytes(answer.transaction)
 
-    def read(self, refs: Sequence[Ref], timeout: float) -> list[Found]:
+    def read(self, refs: Sequence[Ref], timeout: float) -> list[ReadResult]:
         """Read documents at one time, in the order they were asked for; no lock is taken."""
         by_path = {self.path(ref): ref for ref in refs}
         request = requests.BatchGetDocumentsRequest(database=self.name, documents=list(by_path))
-        with self._told():
+        with self._translated():
             answers = self._client().batch_get_documents(**self._call(request, timeout))
-            found = [self._found(answer, by_path) for answer in map(_plain, answers)]
-        by_ref = {one.ref: one for one in found}
+            documents = [self._result(answer, by_path) for answer in map(_plain, answers)]
+        by_ref = {one.ref: one for one in documents}
         if len(by_ref) < len(by_path):
             raise LostAnswerError("the answer to a read was cut")
         return [by_ref[ref] for ref in refs]
@@ -113,7 +114,7 @@ class Connection:
         if transaction is not None:
             plain.transaction = transaction
         request = requests.CommitRequest.wrap(plain)
-        with self._told(refused=_REFUSED):
+        with self._translated(refused=_REFUSED):
             answer = _plain(self._client().commit(**self._call(request, timeout)))
         return answer.commit_time
 
@@ -126,7 +127,7 @@ class Connection:
         parent, _, _ = f"{self.documents}/{collection}".rpartition("/")
         plain = requests.RunQueryRequest.pb()(parent=parent, structured_query=structured)
         request = requests.RunQueryRequest.wrap(plain)
-        with self._told():
+        with self._translated():
             answers = self._client().run_query(**self._call(request, timeout))
             return [
                 self._snapshot(
@@ -142,15 +143,15 @@ class Connection:
             self._api[1].transport.close()
         self._api = None
 
-    def _found(self, answer: Any, by_path: dict[str, Ref]) -> Found:
+    def _result(self, answer: Any, by_path: dict[str, Ref]) -> ReadResult:
         read_at = to_datetime(answer.read_time)
         if answer.WhichOneof("result") == "missing":
-            return Found(by_path[answer.missing], None, None, read_at)
+            return ReadResult(by_path[answer.missing], None, None, read_at)
         ref = by_path[answer.found.name]
         fields = answer.found.fields
         commit = fields[COMMIT_FIELD].string_value if COMMIT_FIELD in fields else None
         snapshot = self._snapshot(ref, answer.found, answer.read_time)
-        return Found(ref, snapshot, commit, read_at)
+        return ReadResult(ref, snapshot, commit, read_at)
 
     def _snapshot(self, ref: Ref, document: Any, read_time: Any) -> Snapshot:
         values = decode_fields(document.fields.items())
@@ -174,8 +175,8 @@ class Connection:
         return api[1]
 
     @contextlib.contextmanager
-    def _told(self, refused: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-        """Tell Google's errors as whether to try again; what will not help is told at once."""
+    def _translated(self, refused: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+        """Translate Google's errors: those that another try may cure, and those that none will."""
         try:
             yield
         except refused as error:

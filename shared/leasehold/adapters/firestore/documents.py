@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from leasehold.adapters.firestore.retrying import DEADLINE_S, RetryBudget
+from leasehold.adapters.firestore.retry_budget import DEADLINE_S, RetryBudget
 from leasehold.domain.document import Answer, DecideDocument, Ref
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Query, Snapshot
@@ -34,15 +34,15 @@ class FirestoreDocuments:
         deadline_s: float = DEADLINE_S,
         connect: Callable[[str, str], Any] | None = None,
     ) -> None:
-        from leasehold.adapters.firestore import committing, connection, querying  # noqa: PLC0415
+        from leasehold.adapters.firestore import connection, document_change, structured_query  # noqa: PLC0415
 
         self._clock = clock
         self._deadline_s = deadline_s
         self._connection = connection.Connection(
             project, database, clock, connect or connection.official_client
         )
-        self._change = committing.Change
-        self._querying = querying
+        self._change = document_change.DocumentChange
+        self._queries = structured_query
 
     def transact(
         self,
@@ -58,33 +58,35 @@ class FirestoreDocuments:
         These are a read and a commit that holds only where the document was not written in
         between, which may be a transaction's; with a version, the commit alone.
         """
-        change = self._change(self._connection, self._clock, self._tries(within), ref, decide)
+        change = self._change(self._connection, self._clock, self._budget(within), ref, decide)
         if if_version is not None:
             return change.on_version(if_version)
         return change.on_what_is_read(in_transaction=in_transaction)
 
     def get(self, ref: Ref) -> Snapshot | None:
         """Return the document, or None."""
-        tries = self._tries()
-        (found,) = tries.run(lambda: self._connection.read([ref], tries.timeout()))
-        return found.snapshot
+        budget = self._budget()
+        (document,) = budget.run(lambda: self._connection.read([ref], budget.timeout()))
+        return document.snapshot
 
     def query(self, query: Query) -> Sequence[Snapshot]:
         """Return the documents that fit, in the order asked for."""
-        tries = self._tries()
-        asked = self._querying.structured(query, self._connection.documents)
-        found = tries.run(lambda: self._connection.query(query.collection, asked, tries.timeout()))
-        return self._querying.in_order(query, found)
+        budget = self._budget()
+        message = self._queries.structured(query, self._connection.documents)
+        snapshots = budget.run(
+            lambda: self._connection.query(query.collection, message, budget.timeout())
+        )
+        return self._queries.in_order(query, snapshots)
 
     def delete(self, ref: Ref) -> None:
         """Delete the document, if it is there."""
-        tries = self._tries()
-        tries.run(lambda: self._connection.delete(ref, tries.timeout()))
+        budget = self._budget()
+        budget.run(lambda: self._connection.delete(ref, budget.timeout()))
 
     def close(self) -> None:
         """Close the connection of this process; the next call opens it again."""
         self._connection.close()
 
-    def _tries(self, within: float | None = None) -> RetryBudget:
+    def _budget(self, within: float | None = None) -> RetryBudget:
         seconds = self._deadline_s if within is None else min(within, self._deadline_s)
         return RetryBudget(self._clock, self._connection.name, seconds)

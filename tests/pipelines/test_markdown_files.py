@@ -6,7 +6,7 @@ import pytest
 
 from leasehold import PermanentError
 from pipelines.review.documents import read_files
-from pipelines.review.folder import Found, find
+from pipelines.review.markdown_files import MarkdownFiles, find_markdown
 from pipelines.review.models import ReviewInput
 
 
@@ -17,11 +17,11 @@ def write(folder: Path, *names: str) -> None:
         path.write_text(f"# {name}\n")
 
 
-def found_in(folder: Path) -> Found:
-    return find(ReviewInput(folder=str(folder)))
+def found_in(folder: Path) -> MarkdownFiles:
+    return find_markdown(ReviewInput(folder=str(folder)))
 
 
-def names(found: Found) -> list[str]:
+def names(found: MarkdownFiles) -> list[str]:
     return [file.relative_to(found.root).as_posix() for file in found.files]
 
 
@@ -150,7 +150,7 @@ def test_pipes_and_sockets_are_findings_and_nobody_waits_for_them(tmp_path: Path
 def test_a_file_that_grew_is_not_read_beyond_the_bounds(tmp_path: Path) -> None:
     """A size is what a file says of itself; some say 0 and never end."""
     write(tmp_path, "a.md", "b.md")
-    found = find(ReviewInput(folder=str(tmp_path), max_file_bytes=1000))
+    found = find_markdown(ReviewInput(folder=str(tmp_path), max_file_bytes=1000))
 
     (tmp_path / "a.md").write_text("x" * 1001)
     pages, findings = read_files(found)
@@ -161,7 +161,7 @@ def test_a_file_that_grew_is_not_read_beyond_the_bounds(tmp_path: Path) -> None:
 
 def test_files_that_grew_are_not_read_beyond_the_bound_of_all(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "b.md")
-    found = find(ReviewInput(folder=str(tmp_path), max_total_bytes=1000))
+    found = find_markdown(ReviewInput(folder=str(tmp_path), max_total_bytes=1000))
 
     (tmp_path / "a.md").write_text("x" * 999)
     pages, findings = read_files(found)
@@ -216,7 +216,7 @@ def test_files_over_the_bounds_are_left_out_and_reported(tmp_path: Path) -> None
     write(tmp_path, "a.md", "b.md", "c.md")
     (tmp_path / "big.md").write_text("x" * 1001)
 
-    found = find(ReviewInput(folder=str(tmp_path), max_files=2, max_file_bytes=1000))
+    found = find_markdown(ReviewInput(folder=str(tmp_path), max_files=2, max_file_bytes=1000))
 
     assert names(found) == ["a.md", "b.md"]
     assert [each.message for each in found.findings] == [
@@ -257,7 +257,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("folder", ["bad\0name", "x" * 5000, "~no-such-user-here/docs"])
 def test_a_folder_name_that_cannot_be_is_refused(folder: str) -> None:
     with pytest.raises(PermanentError):
-        find(ReviewInput(folder=folder))
+        find_markdown(ReviewInput(folder=folder))
 
 
 def test_a_folder_without_markdown_is_refused_and_says_where_it_did_not_look(

@@ -1,4 +1,4 @@
-"""How much a review carries, whatever its documents hold."""
+"""How much of its documents a review keeps, whatever is in them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
@@ -6,19 +6,19 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 #: What is kept at most of all documents together: enough for 20 MB of prose.
-MOST: Final[Mapping[str, int]] = {"sections": 50_000, "links": 50_000, "sentences": 500_000}
+MAX_PARTS: Final[Mapping[str, int]] = {"sections": 50_000, "links": 50_000, "sentences": 500_000}
 LONGEST_NAME: Final = 160  # characters of a title or heading; it stands with all that is below it
 LONGEST_TARGET: Final = 1000  # characters of a link's target; one definition may serve many links
 
 
-class Room:
-    """The room that is left, for all documents of a review together."""
+class SizeBudget:
+    """How much may still be kept, of all documents of a review together."""
 
-    def __init__(self, most: Mapping[str, int] = MOST) -> None:
+    def __init__(self, most: Mapping[str, int] = MAX_PARTS) -> None:
         self._left = dict(most)
 
     def take(self, kind: str, parts: Sequence[T]) -> Sequence[T]:
-        """Return as many of these parts as there is room for."""
+        """Return as many of these parts as may still be kept, and count them."""
         kept = parts[: self._left[kind]]
         self._left[kind] -= len(kept)
         return kept

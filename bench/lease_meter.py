@@ -1,7 +1,7 @@
-"""What a handler counts with while it holds a lease.
+"""A meter of what is read and written while a handler holds a lease.
 
-Apart from the benchmark itself, which Python knows under two names: as the program, and as the
-module that the handler is in.
+It is a module of its own because Python knows the benchmark under two names: as the program, and
+as the module that the handler is in.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from leasehold.adapters.sqlite import SqliteDocuments
 
 
 @dataclass(slots=True)
-class Held:
-    """What the handler counts with, and what it counted while it held the lease."""
+class LeaseMeter:
+    """How the handler counts, and what it counted while it held the lease."""
 
     taken: Callable[[], Counter[str]]
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
-HELD: Final[dict[str, Held]] = {}  # by store; one run at a time on each
+METERS: Final[dict[str, LeaseMeter]] = {}  # by store; one run at a time on each
 
 
 class MeteredSqlite(SqliteDocuments):

@@ -1,6 +1,6 @@
-from pipelines.review.markdown import Page, Sentence, read_page
 from pipelines.review.models import Section
-from pipelines.review.room import Room
+from pipelines.review.page import Page, Sentence, read_page
+from pipelines.review.size_budget import SizeBudget
 
 
 def outline(page: Page) -> list[tuple[int, int, str]]:
@@ -205,9 +205,9 @@ def test_a_target_that_many_links_share_is_carried_short() -> None:
 
 
 def test_what_there_is_no_room_for_is_left_out_and_counted() -> None:
-    room = Room({"sections": 2, "links": 1, "sentences": 3})
-    first = read_page("# A\n\nOne is. Two are [b](b).\n\n## B\n", room)
-    second = read_page("# C\n\nThree is. Four are [b](b).\n\n<h2>D</h2>\n", room)
+    budget = SizeBudget({"sections": 2, "links": 1, "sentences": 3})
+    first = read_page("# A\n\nOne is. Two are [b](b).\n\n## B\n", budget)
+    second = read_page("# C\n\nThree is. Four are [b](b).\n\n<h2>D</h2>\n", budget)
 
     assert (len(first.sections), len(first.links), len(first.sentences)) == (2, 1, 2)
     assert (len(second.sections), len(second.links), len(second.sentences)) == (0, 0, 1)

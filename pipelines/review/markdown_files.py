@@ -1,18 +1,18 @@
-"""Finds the Markdown files of a folder, within bounds, and says what it left out.
+"""The Markdown files of a folder, within bounds, and what was left out.
 
-No link is followed. A link to a file that is found anyway is passed over; any other is a finding.
+No link is followed. A link to a file that is listed anyway is ignored; any other is a finding.
 """
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from leasehold import PermanentError
+from pipelines.review.folder_tree import SUFFIXES, Tree, is_utf8, walk
 from pipelines.review.models import Finding, ReviewInput
-from pipelines.review.tree import SUFFIXES, Tree, is_utf8, walk
 
 
 @dataclass(slots=True)
-class Found:
+class MarkdownFiles:
     """The files to read, and what is not read: folders by rule, files by finding."""
 
     root: Path
@@ -22,10 +22,10 @@ class Found:
     findings: list[Finding] = field(default_factory=list)
 
 
-def find(given: ReviewInput) -> Found:
+def find_markdown(given: ReviewInput) -> MarkdownFiles:
     """Find the Markdown files below `given.folder`, those near its top first.
 
-    Hidden folders, installed and built things, and links are not entered.
+    Hidden folders, installed or built ones, and links are not entered.
 
     Raises:
         PermanentError: the folder is missing, cannot be read, or has no Markdown in it.
@@ -43,7 +43,7 @@ def find(given: ReviewInput) -> Found:
         )
     _note_links(tree, root)
     files = [root / path for path in _within_bounds(tree, given)]
-    return Found(root, given, files, tree.skipped_folders, tree.findings())
+    return MarkdownFiles(root, given, files, tree.skipped_folders, tree.findings())
 
 
 def _start(folder: str) -> Path:
@@ -72,7 +72,7 @@ def _outside(tree: Tree) -> str:
 
 
 def _note_links(tree: Tree, root: Path) -> None:
-    """Note the links to files that are not found themselves."""
+    """Note the links to files that are not listed themselves."""
     for path in sorted(tree.links):
         try:
             real = (root / path).resolve(strict=True)

@@ -21,7 +21,7 @@ def structured(query: Query, documents: str) -> Any:
     """Return the protobuf message of the query.
 
     Args:
-        query: what is asked.
+        query: the port's query.
         documents: the path of the store's documents, which an id in a cursor begins with.
 
     Raises:
@@ -29,38 +29,38 @@ def structured(query: Query, documents: str) -> Any:
             on the field it is ordered by. A mistake in the program, not in the data.
     """
     _check(query)
-    asked = types.StructuredQuery.pb()()
-    asked.from_.add(collection_id=query.collection.rpartition("/")[2])
+    message = types.StructuredQuery.pb()()
+    message.from_.add(collection_id=query.collection.rpartition("/")[2])
     for field, operator, value in _conditions(query):
-        condition = asked.where.composite_filter.filters.add().field_filter
+        condition = message.where.composite_filter.filters.add().field_filter
         condition.field.field_path = field if _PLAIN.fullmatch(field) else f"`{field}`"
         condition.op = int(operator)
         encode(condition.value, value)
-    if asked.HasField("where"):
-        asked.where.composite_filter.op = types.StructuredQuery.CompositeFilter.Operator.AND
-    goes_down = query.descending and not _is_turned(query)
+    if message.HasField("where"):
+        message.where.composite_filter.op = types.StructuredQuery.CompositeFilter.Operator.AND
+    goes_down = query.descending and not _is_reversed(query)
     direction = _DIRECTION.DESCENDING if goes_down else _DIRECTION.ASCENDING
     for field in filter(None, (query.order_by, _ID)):
-        asked.order_by.add(direction=int(direction)).field.field_path = field
+        message.order_by.add(direction=int(direction)).field.field_path = field
     if query.after is not None:
         value, id_ = query.after
-        cursor = asked.end_at if _is_turned(query) else asked.start_at
-        cursor.before = _is_turned(query)
+        cursor = message.end_at if _is_reversed(query) else message.start_at
+        cursor.before = _is_reversed(query)
         if query.order_by is not None:
             encode(cursor.values.add(), value)
         cursor.values.add().reference_value = f"{documents}/{query.collection}/{id_}"
-    if not _is_turned(query):
-        asked.limit.value = query.limit
-    return asked
+    if not _is_reversed(query):
+        message.limit.value = query.limit
+    return message
 
 
-def in_order(query: Query, found: list[Snapshot]) -> list[Snapshot]:
-    """Return what the structured query found as it was asked for."""
-    return found[::-1][: query.limit] if _is_turned(query) else found
+def in_order(query: Query, snapshots: list[Snapshot]) -> list[Snapshot]:
+    """Return the results of the structured query in the order of the port's query."""
+    return snapshots[::-1][: query.limit] if _is_reversed(query) else snapshots
 
 
-def _is_turned(query: Query) -> bool:
-    """Return whether the query runs upwards, without a limit, and its answer is turned round.
+def _is_reversed(query: Query) -> bool:
+    """Return whether the query runs upwards, without a limit, and its answer is reversed.
 
     Firestore reads no ids downwards. No list asks for that, and no large collection should.
     """
@@ -68,21 +68,21 @@ def _is_turned(query: Query) -> bool:
 
 
 def _conditions(query: Query) -> list[tuple[str, Any, Any]]:
-    found: list[tuple[str, Any, Any]] = [
+    conditions: list[tuple[str, Any, Any]] = [
         (field, _COMPARE.EQUAL, value) for field, value in query.equal.items()
     ]
     if query.contains is not None:
         field, value = query.contains
-        found.append((field, _COMPARE.ARRAY_CONTAINS, value))
+        conditions.append((field, _COMPARE.ARRAY_CONTAINS, value))
     if query.range is not None:
         bounds = [
             (_COMPARE.GREATER_THAN_OR_EQUAL, query.range.at_least),
             (_COMPARE.LESS_THAN, query.range.below),
         ]
-        found += [
+        conditions += [
             (query.range.field, operator, bound) for operator, bound in bounds if bound is not None
         ]
-    return found
+    return conditions
 
 
 def _check(query: Query) -> None:

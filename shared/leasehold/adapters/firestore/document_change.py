@@ -1,4 +1,4 @@
-"""One change of a document: read, decide, commit, and learn what became of the commit.
+"""One change of a document: read, decide, commit, and find out what became of the commit.
 
 Each commit names itself in what it writes. So a commit whose answer was lost is known by what a
 later read finds, and sending it twice stores it once: its preconditions hold one time only.
@@ -14,8 +14,8 @@ from typing import Any, Generic
 
 from google.cloud.firestore_v1.types import write as types
 
-from leasehold.adapters.firestore.connection import COMMIT_FIELD, Connection, Found
-from leasehold.adapters.firestore.retrying import AnotherTryError, RetryBudget
+from leasehold.adapters.firestore.connection import COMMIT_FIELD, Connection, ReadResult
+from leasehold.adapters.firestore.retry_budget import AnotherTryError, RetryBudget
 from leasehold.adapters.firestore.values import (
     encode_fields,
     from_version,
@@ -37,20 +37,20 @@ class _Sent(Generic[Answer]):
     write: Write[Answer]
 
 
-class Change(Generic[Answer]):
+class DocumentChange(Generic[Answer]):
     """One call of `transact`."""
 
     def __init__(
         self,
         connection: Connection,
         clock: Clock,
-        tries: RetryBudget,
+        budget: RetryBudget,
         ref: Ref,
         decide: DecideDocument[Answer],
     ) -> None:
         self._connection = connection
         self._clock = clock
-        self._tries = tries
+        self._budget = budget
         self._ref = ref
         self._decide = decide
         self._sent: dict[str, _Sent[Answer]] = {}
@@ -63,7 +63,7 @@ class Change(Generic[Answer]):
         killed in between leaves no lock behind, which would keep everybody from the document for
         a minute.
         """
-        return self._tries.run(partial(self._read_and_commit, in_transaction=in_transaction))
+        return self._budget.run(partial(self._read_and_commit, in_transaction=in_transaction))
 
     def on_version(self, known: Snapshot) -> Committed[Answer]:
         """Decide on `known`, and write if it is still what is stored."""
@@ -81,24 +81,24 @@ class Change(Generic[Answer]):
                     return committed
                 raise
 
-        return self._tries.run(send)
+        return self._budget.run(send)
 
     def _read_and_commit(self, *, in_transaction: bool) -> Committed[Answer]:
-        (found,) = self._connection.read([self._ref], self._tries.timeout())
-        if committed := self._recognised([found]):
+        (current,) = self._connection.read([self._ref], self._budget.timeout())
+        if committed := self._recognised([current]):
             return committed
-        current = found.snapshot
-        write = self._decide(None if current is None else current.document, found.read_at)
+        known = current.snapshot
+        write = self._decide(None if known is None else known.document, current.read_at)
         if not _is_to_commit(write):
-            return Committed(write.answer, current)
-        transaction = self._connection.begin(self._tries.timeout()) if in_transaction else None
-        sent = self._note(current, write)
+            return Committed(write.answer, known)
+        transaction = self._connection.begin(self._budget.timeout()) if in_transaction else None
+        sent = self._note(known, write)
         try:
             return self._commit(sent, transaction)
         except AnotherTryError:
             if write.creates and (committed := self._settle(sent)):
                 return committed
-            raise  # the next read tells what became of it
+            raise  # the next read shows what became of it
 
     def _note(self, known: Snapshot | None, write: Write[Answer]) -> _Sent[Answer]:
         sent = _Sent(self._clock.new_id(), known, write)
@@ -109,7 +109,7 @@ class Change(Generic[Answer]):
         writes = [self._main(sent)]
         for ref, document in (sent.write.creates or {}).items():
             writes.append(self._put(ref, document, sent.id, None))
-        time = self._connection.commit(writes, self._tries.timeout(), transaction)
+        time = self._connection.commit(writes, self._budget.timeout(), transaction)
         return self._committed(sent, time)
 
     def _committed(self, sent: _Sent[Answer], time: Any) -> Committed[Answer]:
@@ -121,7 +121,7 @@ class Change(Generic[Answer]):
         return Committed(sent.write.answer, snapshot)
 
     def _main(self, sent: _Sent[Answer]) -> Any:
-        """Return the write of the document itself; where it is left alone, the check of it."""
+        """Return the write of the document itself; if it is left alone, a check of its version."""
         version = None if sent.known is None else sent.known.version
         if sent.write.document is not None:
             return self._put(self._ref, sent.write.document, sent.id, version)
@@ -142,9 +142,9 @@ class Change(Generic[Answer]):
         _expect(write, version)
         return write
 
-    def _recognised(self, found: Sequence[Found]) -> Committed[Answer] | None:
+    def _recognised(self, documents: Sequence[ReadResult]) -> Committed[Answer] | None:
         """Return the commit of ours that a read shows, if it shows one."""
-        for one in found:
+        for one in documents:
             sent = self._sent.get(one.commit or "")
             if sent is None or one.snapshot is None:
                 continue
@@ -154,17 +154,17 @@ class Change(Generic[Answer]):
         return None
 
     def _settle(self, sent: _Sent[Answer], *, conflict: bool = False) -> Committed[Answer] | None:
-        """Look what a commit without a good answer came to; None: to nothing, so far.
+        """Find out what became of a commit without a good answer; None: nothing, so far.
 
         Raises:
             DocumentExistsError: what it was decided on still stands, and it cannot be written.
-            VersionConflictError: it does not stand any more; told only where `conflict` is set.
+            VersionConflictError: it does not stand any more; raised only if `conflict` is set.
         """
         creates = list(sent.write.creates or {})
-        found = self._connection.read([self._ref, *creates], self._tries.timeout())
-        if committed := self._recognised(found):
+        documents = self._connection.read([self._ref, *creates], self._budget.timeout())
+        if committed := self._recognised(documents):
             return committed
-        main, *others = found
+        main, *others = documents
         stands = _version_of(main.snapshot) == _version_of(sent.known)
         if conflict and not stands:
             raise VersionConflictError(ref=str(self._ref))
@@ -179,7 +179,7 @@ def _is_to_commit(write: Write[Answer]) -> bool:
 
 
 def _expect(write: Any, version: int | None) -> None:
-    """Let the write succeed only where the document has this version; None: is not there."""
+    """Let the write succeed only if the document has this version; None: does not exist."""
     if version is None:
         write.current_document.exists = False
     else:

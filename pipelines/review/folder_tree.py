@@ -1,4 +1,4 @@
-"""What lies below a folder: Markdown files, links, and what is not looked into."""
+"""The tree below a folder: Markdown files, links, and the folders that are skipped."""
 
 import os
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from leasehold import PermanentError
+from pipelines.review.findings import finding
 from pipelines.review.models import Finding
 from pipelines.review.regular_files import folder_below
-from pipelines.review.rules import finding
 
 SUFFIXES: Final = frozenset({".md", ".markdown", ".mkd"})
 
@@ -112,8 +112,8 @@ def _look_at(
     if not is_folder and Path(child.name).suffix.lower() not in SUFFIXES:
         return
     if not is_utf8(path):
-        shown = os.fsencode(path).decode(errors="replace")
-        tree.note("unreadable", shown, "It is not read: its name is not UTF-8.", "Rename it.")
+        readable = os.fsencode(path).decode(errors="replace")
+        tree.note("unreadable", readable, "It is not read: its name is not UTF-8.", "Rename it.")
     elif is_folder:
         if not _is_own(child, folder, path, tree):
             return

@@ -1,4 +1,4 @@
-"""Says what a broken link may have meant, as long as that is cheap."""
+"""What a broken link may have meant, as long as that is cheap to find."""
 
 import posixpath
 from bisect import bisect_left
@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Final
 
 from pipelines.review.anchors import slug
-from pipelines.review.tree import SUFFIXES
+from pipelines.review.folder_tree import SUFFIXES
 
 ALIKE: Final = 0.75  # of difflib's ratio, from which an anchor may be meant…
 TYPO: Final = 0.88  # …and a file's name
@@ -21,7 +21,7 @@ WORK: Final = 1_000_000
 PAIRS_A_UNIT: Final = 100
 
 
-class Hints:
+class LinkHints:
     """What links may have meant that lead to no document or anchor of these.
 
     Args:
@@ -33,21 +33,21 @@ class Hints:
         self._anchors = anchors
         self._left = work
         self._sorted: dict[str, Sequence[str]] = {}
-        self._said: dict[tuple[str, ...], str] = {}
+        self._cache: dict[tuple[str, ...], str] = {}
 
     def path(self, document: str, path: str, anchor: str) -> str:
         """Return the document that a link from `document` may have meant, or nothing."""
         key = (document, path, anchor)
-        if key not in self._said:
-            self._said[key] = self._path(document, path, anchor)
-        return self._said[key]
+        if key not in self._cache:
+            self._cache[key] = self._path(document, path, anchor)
+        return self._cache[key]
 
-    def anchor(self, document: str, found: str, anchor: str) -> str:
-        """Return the anchor that a link from `document` to `found` may have meant, or nothing."""
-        key = (document, found, "#", anchor)
-        if key not in self._said:
-            self._said[key] = self._anchor(document, found, anchor)
-        return self._said[key]
+    def anchor(self, document: str, target: str, anchor: str) -> str:
+        """Return the anchor that a link from `document` to `target` may have meant, or nothing."""
+        key = (document, target, "#", anchor)
+        if key not in self._cache:
+            self._cache[key] = self._anchor(document, target, anchor)
+        return self._cache[key]
 
     def _path(self, document: str, path: str, anchor: str) -> str:
         if posixpath.splitext(path)[1].lower() not in {"", *SUFFIXES}:
@@ -62,15 +62,15 @@ class Hints:
             return ""
         return _relative(best, document) + (f"#{anchor}" if anchor in self._anchors[best] else "")
 
-    def _anchor(self, document: str, found: str, anchor: str) -> str:
-        if found not in self._sorted:
-            self._sorted[found] = sorted(self._anchors[found])
-        known, wanted = self._sorted[found], slug(anchor)
-        close = wanted if wanted in self._anchors[found] else self._closest(anchor, known, ALIKE)
+    def _anchor(self, document: str, target: str, anchor: str) -> str:
+        if target not in self._sorted:
+            self._sorted[target] = sorted(self._anchors[target])
+        known, wanted = self._sorted[target], slug(anchor)
+        close = wanted if wanted in self._anchors[target] else self._closest(anchor, known, ALIKE)
         if meant := close or _only_one_with(wanted, known):
             return f"#{meant}"
         for other in self._homes.get(anchor, ()):
-            if other != found:
+            if other != target:
                 return f"{_relative(other, document)}#{anchor}"
         return ""
 
@@ -83,7 +83,7 @@ class Hints:
 
     @cached_property
     def _homes(self) -> Mapping[str, Sequence[str]]:
-        """The first two documents that have an anchor: one of them is another than was found."""
+        """The first two documents that have an anchor: one of them is not the target."""
         homes: dict[str, list[str]] = {}
         for path in sorted(self._anchors):
             for anchor in self._anchors[path]:

@@ -1,4 +1,4 @@
-"""Reads one Markdown document as CommonMark does, with tables and front matter."""
+"""A Markdown document, read as CommonMark: its outline, sentences, links and front matter."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,8 @@ from pipelines.review.front_matter import front_matter_end, front_matter_title
 from pipelines.review.html_fragments import read_html
 from pipelines.review.inline import Inline, count_breaks, read_inline
 from pipelines.review.models import Section
-from pipelines.review.room import Room, shortened
 from pipelines.review.sentences import split
+from pipelines.review.size_budget import SizeBudget, shortened
 
 PARSER: Final = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 PARSER.block.ruler.at("reference", short_reference)
@@ -55,10 +55,10 @@ class Outline:
 
 @dataclass(slots=True)
 class Page:
-    """What stands in one document. `links` are (line, target, is an image).
+    """The parts of one document. `links` are (line, target, is an image).
 
-    `too_long` are the lines of blocks of which only the words were counted. `left_out` is what
-    there was no more room for, and how much of it.
+    `too_long` are the lines of blocks of which only the words were counted. `left_out`
+    counts what was over the budget, by kind.
     """
 
     lines: int
@@ -72,25 +72,25 @@ class Page:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def read_page(text: str, room: Room | None = None) -> Page:
+def read_page(text: str, budget: SizeBudget | None = None) -> Page:
     """Read a document; any text is Markdown, so this never refuses one.
 
     Args:
         text: the document.
-        room: what is kept of this document and the next ones; by default, of this one alone.
+        budget: how much is kept of this document and the next ones; by default, of this one alone.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     page = Page(lines=text.count("\n") + (not text.endswith("\n") and text != ""))
-    reader = _Reader(page, room or Room())
+    reader = _Reader(page, budget or SizeBudget())
     reader.read(PARSER.parse(reader.without_front_matter(text), reader.env))
     return page
 
 
 class _Reader:
-    def __init__(self, page: Page, room: Room) -> None:
+    def __init__(self, page: Page, budget: SizeBudget) -> None:
         self.page = page
         self.env: dict[str, Any] = {}  # where the parser notes the link definitions
-        self._room = room
+        self._budget = budget
         self._path: tuple[str, ...] = ()
         self._headings: list[Outline] = []
         self._open: list[Outline] = []  # the last one and those it stands under
@@ -158,8 +158,8 @@ class _Reader:
             self._count_content()
 
     def _keep(self, kind: str, kept: list[T], parts: Sequence[T]) -> bool:
-        """Keep the parts, unless the room for them is used up; return whether it was not."""
-        taken = self._room.take(kind, parts)
+        """Keep the parts, unless the budget is used up; return whether all were kept."""
+        taken = self._budget.take(kind, parts)
         kept += taken
         if len(taken) < len(parts):
             self.page.left_out[kind] += len(parts) - len(taken)

@@ -1,4 +1,4 @@
-"""Keeps what an agent answered, so that an attempt that failed is not paid for again."""
+"""An agent whose answers are kept, so that an attempt that failed is not paid for again."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ DRAFT: Final[TypeAdapter[DigestDraft]] = TypeAdapter(DigestDraft)
 NEW_SHARE: Final = 8
 
 
-class RememberingAgent:
+class CachedAgent:
     """Asks an agent each question once, over all attempts of a step.
 
     An answer counts once the step asks about something else: it has looked at it then, and one
@@ -37,7 +37,7 @@ class RememberingAgent:
 
     Args:
         ctx: the attempt, whose checkpoint holds the answers.
-        agent: who is asked.
+        agent: answers what was not asked before.
     """
 
     def __init__(self, ctx: StepContext, agent: Agent) -> None:
@@ -54,7 +54,7 @@ class RememberingAgent:
         return self._agent.name
 
     def claims(self, excerpt: Excerpt) -> Sequence[Pick]:
-        """Have the agent pick sentences, unless it did."""
+        """Have the agent pick sentences, unless it did already."""
         return self._once(excerpt.document, excerpt, self._agent.claims, PICKS)
 
     def summary(self, given: DocumentClaims) -> Sequence[DraftPoint]:

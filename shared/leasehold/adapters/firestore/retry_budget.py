@@ -1,4 +1,4 @@
-"""Tries: how often, how far apart, and when to give up."""
+"""The retry budget of one call: how far apart its tries are, and when it gives up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST_WAIT_S: Final = 1.0
 
 
 class AnotherTryError(Exception):
-    """This try came to nothing, or to nobody knows what; the next one may succeed."""
+    """This try failed, or its result is unknown; the next one may succeed."""
 
 
 class LostAnswerError(AnotherTryError):
@@ -31,11 +31,11 @@ class LostAnswerError(AnotherTryError):
 
 
 class RefusedError(AnotherTryError):
-    """A commit was refused, because a document was not as it was thought to be."""
+    """A commit was refused, because a document was not at the version expected."""
 
 
 class RetryBudget:
-    """The tries of one call.
+    """The time that all tries of one call share.
 
     Args:
         clock: measures the time that passes.

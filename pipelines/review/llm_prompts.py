@@ -1,4 +1,4 @@
-"""What a model is told for each question, and the shape in which it is to answer."""
+"""The prompts of a model, one for each question, and the shapes of its answers."""
 
 import json
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Turns what an agent drafted into points with citations, and counts its terms."""
+"""The citations behind what an agent drafted, and the claims that its terms stand in."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ def shortlist(documents: Sequence[Document]) -> tuple[Claim, ...]:
     return tuple(claim for document in documents for claim in _weightiest(document.claims, each))
 
 
-def cited(drafts: Sequence[DraftPoint], known: Mapping[str, Claim]) -> tuple[Point, ...]:
+def with_citations(drafts: Sequence[DraftPoint], known: Mapping[str, Claim]) -> tuple[Point, ...]:
     """Give each draft the citations of its claims.
 
     Raises:
@@ -44,12 +44,12 @@ def cited(drafts: Sequence[DraftPoint], known: Mapping[str, Claim]) -> tuple[Poi
     )
 
 
-def counted(terms: Sequence[str], claims: Sequence[Claim]) -> tuple[Term, ...]:
+def count_terms(terms: Sequence[str], claims: Sequence[Claim]) -> tuple[Term, ...]:
     """Count in how many claims and documents each term stands; drop those that nobody mentions.
 
     Those that are repeated, or too long for a term, are dropped as well.
     """
-    found = []
+    counts = []
     distinct: dict[str, str] = {}
     for term in terms:
         if term.strip() and len(term) <= LONGEST_TERM:
@@ -58,8 +58,8 @@ def counted(terms: Sequence[str], claims: Sequence[Claim]) -> tuple[Term, ...]:
         pattern = re.compile(rf"(?<!\w){re.escape(term)}(?:s|es)?(?!\w)", re.IGNORECASE)
         documents = [claim.document for claim in claims if pattern.search(claim.text)]
         if documents:
-            found.append(Term(term=term, claims=len(documents), documents=len(set(documents))))
-    return tuple(found)
+            counts.append(Term(term=term, claims=len(documents), documents=len(set(documents))))
+    return tuple(counts)
 
 
 def _weightiest(claims: Sequence[Claim], count: int) -> list[Claim]:

@@ -1,4 +1,4 @@
-"""Every finding there can be: how grave it is, and what to do about it."""
+"""Every finding there can be: its severity, and what to do about it."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -7,7 +7,7 @@ from pipelines.review.models import Finding, Severity
 
 
 class Rule(NamedTuple):
-    """How grave a finding of this code is, and what helps where nothing better is known."""
+    """The severity of a finding, and what helps if nothing better is known."""
 
     severity: Severity
     remediation: str

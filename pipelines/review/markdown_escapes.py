@@ -1,6 +1,6 @@
-r"""Writes text into Markdown so that it reads as it is. Code spans in backticks stay code.
+r"""Text escaped for Markdown, so that it reads as it is. Code spans in backticks stay code.
 
-What nobody sees, but a terminal or a browser obeys, is written out: `\u001b`, `\u202e`.
+Invisible characters that a terminal or a browser obeys are escaped: `\u001b`, `\u202e`.
 """
 
 import re
@@ -18,13 +18,13 @@ TICKS: Final = re.compile(r"`+")
 HARMLESS: Final = frozenset("\n\u00ad\u200c\u200d")
 
 
-def visible(text: str) -> str:
-    """Return the text on one line, with what nobody sees written out."""
-    return written_out(" ".join(text.split()))
+def on_one_line(text: str) -> str:
+    """Return the text on one line, with invisible characters escaped."""
+    return escape_controls(" ".join(text.split()))
 
 
-def written_out(text: str) -> str:
-    """Return the text with controls, and what turns its direction, as JSON writes them.
+def escape_controls(text: str) -> str:
+    """Return the text with controls, and characters that change its direction, as JSON escapes.
 
     Line breaks stay, and JSON stays JSON of the same value.
     """
@@ -35,13 +35,13 @@ def written_out(text: str) -> str:
 
 def prose(text: str) -> str:
     """Return one line of Markdown that shows the text."""
-    line = map_text(visible(text), _escaped, lambda code: code)
+    line = map_text(on_one_line(text), _escaped, lambda code: code)
     return BEGINNING.sub(_escape_beginning, line)
 
 
 def code(text: str) -> str:
     """Return the text as one code span, whatever backticks are in it."""
-    line = visible(text)
+    line = on_one_line(text)
     longest = max((len(run) for run in TICKS.findall(line)), default=0)
     fence = "`" * (longest + 1)
     pad = " " if line.startswith("`") or line.endswith("`") else ""
@@ -55,7 +55,7 @@ def row(cells: Sequence[str]) -> str:
 
 def label(text: str) -> str:
     """Return the text as the label of a reference link."""
-    return _escaped(visible(text))
+    return _escaped(on_one_line(text))
 
 
 def _escaped(text: str) -> str:

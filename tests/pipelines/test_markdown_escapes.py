@@ -3,7 +3,7 @@ import json
 import pytest
 from markdown_it import MarkdownIt
 
-from pipelines.review.escaping import code, label, prose, row, visible, written_out
+from pipelines.review.markdown_escapes import code, escape_controls, label, on_one_line, prose, row
 
 
 @pytest.mark.parametrize(
@@ -61,15 +61,15 @@ def test_a_path_with_brackets_is_a_label() -> None:
     ],
 )
 def test_what_nobody_sees_but_a_terminal_obeys_is_written_out(text: str, expected: str) -> None:
-    assert visible(text) == expected
+    assert on_one_line(text) == expected
 
 
 def test_json_that_is_written_out_is_the_same_json() -> None:
     value = {"a": '\x9b\u202e\U000e0041\x7f "x"'}
     text = json.dumps(value, ensure_ascii=False, indent=2)
 
-    assert json.loads(written_out(text)) == value
-    assert written_out(text).replace("\n", "").isprintable()
+    assert json.loads(escape_controls(text)) == value
+    assert escape_controls(text).replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A served bundle whose workers are struck, and a step that notes what happens to it."""
+"""A served bundle whose workers are killed, and a step that records what happens to it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ STEPS: Final = Registry(
     [
         StepDispatchEntry(
             step_type="hold",
-            handler="bench.striking:hold",
+            handler="bench.crash_bundle:hold",
             agent_timeout=timedelta(minutes=5),
             dispatch_deadline=timedelta(minutes=10),
             heartbeat_interval=timedelta(seconds=HEARTBEAT_S),
@@ -124,7 +124,7 @@ def bundle(**settings: str) -> Iterator[Place]:
     """Serve the step, with these settings."""
     with TemporaryDirectory() as name:
         data = Path(name) / "data"
-        environ = os.environ | settings | {"LEASEHOLD_CATALOG": "bench.striking"}
+        environ = os.environ | settings | {"LEASEHOLD_CATALOG": "bench.crash_bundle"}
         environ["LEASEHOLD_STORE"] = f"sqlite:///{data / 'leasehold.db'}"
         environ["LEASEHOLD_ARTIFACTS"] = f"file://{data / 'artifacts'}"
         options = DevOptions(port=free_port(), data=data, environ=environ)
