@@ -29,7 +29,8 @@ from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from tests.bundle.catalog import SIGNALLED
-from tests.bundle.conftest import Api, Begin, calls, settings, until
+from tests.bundle.conftest import Api, Begin, calls, settings
+from tests.waiting import until
 
 LISTENING = ("listens", "listens_later", "polls")
 SCENES = list(itertools.product(("gthread", "sync"), ("master", "worker")))

@@ -93,9 +93,9 @@ class Service:
 
     def post(self, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         app = flask.Flask(__name__)
-        opening: Any = SimpleNamespace(engine=self.bundle.engine)
+        provider: Any = SimpleNamespace(engine=self.bundle.engine)
         with app.test_request_context(path, method="POST", json=body or {}, headers=headers):
-            answer = answer_api(opening, flask.request)
+            answer = answer_api(provider, flask.request)
         return answer.status_code, answer.get_json()
 
     def batch(self, action: str, **words: Any) -> tuple[int, Any]:

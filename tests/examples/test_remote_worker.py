@@ -15,8 +15,9 @@ import pytest
 
 from leasehold.domain.manifest import Manifest
 from leasehold.testing import InProcessEngine
-from tests.bundle.conftest import ROOT, until
+from tests.bundle.conftest import ROOT
 from tests.examples.conftest import Begin
+from tests.waiting import until
 
 SUMMARY = ["A worker renews its lease.", "Nobody shares a lease."]
 EVERY = ("--every", "0.2")

@@ -7,7 +7,8 @@ import shutil
 import pytest
 
 from tests.outages.catalog import CALLS, DOES, LARGE
-from tests.outages.conftest import Make, Store, cancel, deferrals, until
+from tests.outages.conftest import Make, Store, cancel, deferrals
+from tests.waiting import until
 
 
 def test_finished_work_is_kept_when_the_store_comes_back(make: Make, store: Store) -> None:

@@ -56,9 +56,9 @@ def now(environ: dict[str, str], store: Store) -> Iterator[InProcessEngine]:
 @pytest.fixture
 def call(store: Store, environ: dict[str, str]) -> Iterator[Call]:
     function = Function("manage_lease")
-    function.opening.engine  # noqa: B018 - it is open before the store goes away
+    function.provider.engine  # noqa: B018 - it is open before the store goes away
     yield lambda word, **body: function.post(f"/leases:{word}", body)
-    function.opening.close()
+    function.provider.close()
 
 
 def waiting(engine: InProcessEngine) -> Manifest:
