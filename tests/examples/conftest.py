@@ -13,6 +13,7 @@ import pytest
 
 from examples.remote_worker.catalog import PIPELINES, STEPS
 from leasehold.devserver.function_processes import free_port
+from leasehold.domain.manifest import Manifest
 from leasehold.testing import InProcessEngine
 from tests.builders import environ_of
 from tests.bundle.conftest import ROOT
@@ -50,6 +51,18 @@ def engine(environ: dict[str, str]) -> Iterator[InProcessEngine]:
     """The bundle: it runs the steps that are not the worker's, and sweeps."""
     with InProcessEngine(STEPS, PIPELINES, environ=environ, workers=1) as engine:
         yield engine
+
+
+@pytest.fixture
+def run(engine: InProcessEngine, folder: Path) -> Manifest:
+    """A run that waits for a worker elsewhere."""
+    run_id = engine.start("digest", {"folder": str(folder)}).run_id
+    until(lambda: engine.show(run_id).claimable)
+    return engine.show(run_id)
+
+
+def ended(engine: InProcessEngine, run: Manifest) -> Manifest:
+    return engine.wait(run.run_id, timeout=20)
 
 
 @pytest.fixture
