@@ -144,6 +144,7 @@ def in_flight(region: Region) -> dict[tuple[str, str], Scene]:
         function = Function("execute_step", free_port(), workers=workers, threads=threads)
         engines[kind, target] = region.add(function).engine
     region.wait_until_ready()
+    warm_up(region)
     scenes = {key: Scene() for key in SCENES}
     for key, scene in scenes.items():
         for name in SIGNALLED:
@@ -154,6 +155,13 @@ def in_flight(region: Region) -> dict[tuple[str, str], Scene]:
             (began,) = until(partial(told, region.folder, run_id))
             scene.workers.add(began.process)
     return scenes
+
+
+def warm_up(region: Region) -> None:
+    """Run something on the instance that is next: how long a cold one takes is not looked at."""
+    engine = region.bundles[0].engine
+    run_id = start_run(engine, StartRequest("notes", {})).manifest.run_id
+    until(partial(completed, engine, run_id))
 
 
 def tell_to_end(scene: Scene, target: str) -> None:
@@ -354,10 +362,10 @@ def test_workers_that_end_in_the_moment_of_settlement_lose_and_repeat_nothing(
     first = api.start()
     api.ended(first)
     master = parent_of(int(calls(folder, first)[0][2]))
-    never, end = threading.Event(), time.monotonic() + 60
+    never, end = threading.Event(), time.monotonic() + 8
     run_ids, ended = [], set()
 
-    while len(ended) <= 8 and time.monotonic() < end:
+    while time.monotonic() < end:
         run_ids += [api.start({"n": 1}) for _ in range(4)]
         never.wait(0.05)  # some of their steps are done, others not
         alive = [pid for pid in children_of(master) if pid not in ended]
