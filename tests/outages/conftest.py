@@ -23,9 +23,16 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._away = root.with_name("away")
+        self._has_gone = False
 
     def goes(self) -> None:
-        """Take the folder away; one that nobody wrote to yet is there, and holds something."""
+        """Take the folder away, once; one that nobody wrote to yet is there, and holds something.
+
+        Each attempt of a handler may ask for it, before the test brings the folder back or after.
+        """
+        if self._has_gone:
+            return
+        self._has_gone = True
         (self.root / ".unfinished").mkdir(parents=True, exist_ok=True)
         self.root.rename(self._away)
 
