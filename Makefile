@@ -3,9 +3,9 @@
 SHELL := /bin/sh
 PYTHON ?= python3
 BIN := .venv/bin
-# Most tests wait for a process, an emulator or a lease, so two files run at a time; those of the
-# bundle measure how fast it is, and run alone.
-PYTEST := $(BIN)/pytest -n 2 --dist loadfile --ignore tests/bundle
+# Most tests wait for a process, an emulator or a lease, so more of them run at once than there are
+# cores. Those of the bundle measure how fast it is: they come after the others, two files at once.
+TESTS_AT_ONCE ?= 4
 export INPUT ?= .
 export CHAOS ?=
 
@@ -23,18 +23,27 @@ dev: .venv/.runtime ## serve the whole bundle on this machine, until Ctrl-C
 
 .PHONY: test
 test: .venv/.dev ## run the tests
-	@$(PYTEST)
-	@$(BIN)/pytest tests/bundle
+	@$(MAKE) --no-print-directory test-most
+	@$(MAKE) --no-print-directory test-bundle
+
+.PHONY: test-most
+test-most: .venv/.dev
+	@$(BIN)/pytest -n $(TESTS_AT_ONCE) --dist worksteal --ignore tests/bundle
+
+.PHONY: test-bundle
+test-bundle: .venv/.dev
+	@$(BIN)/pytest -n 2 --dist loadfile tests/bundle
 
 .PHONY: check
 check: .venv/.dev ## the whole gate: format, lint, types, import contract, fresh docs, tests
-	$(BIN)/ruff format --check
-	$(BIN)/ruff check
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/python docs/generate.py --check
-	$(PYTEST)
-	$(BIN)/pytest tests/bundle
+	@$(MAKE) --no-print-directory -j 2 static test-most
+	@$(MAKE) --no-print-directory test-bundle
+
+.PHONY: static
+static: .venv/.dev ## the gate but for the tests; it runs beside them, so what it says comes at its end
+	@said=$$({ $(BIN)/ruff format --check && $(BIN)/ruff check && $(BIN)/lint-imports && \
+	  $(BIN)/python docs/generate.py --check && $(BIN)/mypy; } 2>&1); \
+	  code=$$?; echo "$$said"; exit $$code
 
 .PHONY: fix
 fix: .venv/.dev ## format, mend what ruff can mend, draw the generated docs

@@ -22,7 +22,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bench.dead_workers import ALLOWANCE, behind_those_that_wait, beside_a_locked_run
+from bench.dead_workers import ALLOWANCE, WAITING, behind_those_that_wait, beside_a_locked_run
 from bench.firestore_steps import OwnTasks
 from bench.many_runs import COMMON, RARE, Place, Size, firestore_place, sqlite_place
 from bench.measuring import Figure, figure, report
@@ -123,9 +123,18 @@ def serve_a_batch() -> int:
     return 0
 
 
-def on_sqlite(size: Size, kills: Sequence[int]) -> list[Figure]:
-    """Return the figures of SQLite, beside those of a small store."""
-    small = Size(SMALL, size.due, size.dead // 10)
+def on_sqlite(
+    size: Size, kills: Sequence[int], *, backlog: int = BACKLOG, waiting: int = WAITING
+) -> list[Figure]:
+    """Return the figures of SQLite, beside those of a small store.
+
+    Args:
+        size: the store.
+        kills: after how many runs each process of the batch is killed.
+        backlog: how many runs are due where all are.
+        waiting: how many runs wait before that of a dead worker.
+    """
+    small = Size(SMALL, size.due, max(PAGE, size.dead // 10))
     of = f"{size.active:,} on SQLite"
     figures = []
     with sqlite_place(small) as floor, sqlite_place(size) as place:
@@ -145,17 +154,19 @@ def on_sqlite(size: Size, kills: Sequence[int]) -> list[Figure]:
             figure(f"time: {named}", "ms", [(took, floor_took)]),
         ]
         figures.append(_recreated(kills, place, size.dead, of))
-    with sqlite_place(Size(BACKLOG, BACKLOG, 0)) as place:
-        reads, _ = reads_of_a_sweep(place, BACKLOG)
-        named = f"reads: sweep where all of {BACKLOG:,} on SQLite are due"
-        limit = BACKLOG + ALLOWANCE
+    with sqlite_place(Size(backlog, backlog, 0)) as place:
+        reads, _ = reads_of_a_sweep(place, backlog)
+        named = f"reads: sweep where all of {backlog:,} on SQLite are due"
+        limit = backlog + ALLOWANCE
         figures.append(figure(named, "reads", [(reads, limit)], at_most=1.0))
     with sqlite_place(Size(0, 0, 0)) as place:
-        figures += behind_those_that_wait(place, "SQLite")
+        figures += behind_those_that_wait(place, "SQLite", waiting)
     return figures
 
 
-def on_firestore(host: str, size: Size, kills: Sequence[int]) -> list[Figure]:
+def on_firestore(
+    host: str, size: Size, kills: Sequence[int], *, waiting: int = WAITING
+) -> list[Figure]:
     """Return the figures of the emulator."""
     of = f"{size.active:,} on Firestore"
     figures = []
@@ -170,7 +181,7 @@ def on_firestore(host: str, size: Size, kills: Sequence[int]) -> list[Figure]:
         figures.append(figure(named, "reads", [(reads, limit)], at_most=1.0))
         figures.append(_recreated(kills, place, size.dead, of))
     with firestore_place(host, f"bench-{secrets.token_hex(4)}", Size(0, 0, 0)) as place:
-        figures += behind_those_that_wait(place, "Firestore")
+        figures += behind_those_that_wait(place, "Firestore", waiting)
         figures.append(beside_a_locked_run(place))
     return figures
 

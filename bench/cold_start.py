@@ -13,7 +13,7 @@ import compileall
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -49,12 +49,13 @@ def milliseconds(*lines: str) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def measure(rounds: int) -> list[Figure]:
-    """Return a figure for each entry."""
+def measure(rounds: int, entries: Collection[str] = NEEDS.keys()) -> list[Figure]:
+    """Return a figure for each of the entries."""
     for folder in ("functions", "shared", "pipelines"):
         compileall.compile_dir(str(ROOT / folder), quiet=2)
     figures = []
-    for entry, clients in NEEDS.items():
+    for entry in entries:
+        clients = NEEDS[entry]
         with_entry = (f"import functions.{entry}", *clients, _ADAPTERS)
         floor = (_FRAMEWORK, *clients)
         milliseconds(*with_entry), milliseconds(*floor)  # the caches of disk and bytecode

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.adapters.clock import SystemClock
@@ -22,13 +21,13 @@ from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceType
 from leasehold.services.start_run import StartRequest
+from tests.waiting import until
 
 LOOK_S: Final = 0.005
 PATIENCE_S: Final = 120.0
 HEARTBEAT_S: Final = 10.0
 
 CLOCK: Final = SystemClock()
-T = TypeVar("T")
 
 
 def hold(ctx: StepContext, given: dict[str, Any]) -> Any:
@@ -98,12 +97,15 @@ class Place:
     def noted(self, run_id: str, attempt: int, what: str) -> datetime:
         """Wait for what a handler writes down; return when it was."""
         note = self.folder / f"{run_id}.{attempt}.{what}"
-        return _until(lambda: datetime.fromisoformat(note.read_text()) if note.exists() else None)
+        until(note.exists, PATIENCE_S)
+        return datetime.fromisoformat(note.read_text())
 
     def terminated(self, run_id: str, reason: str) -> datetime:
         """Wait for the end of the first attempt; return when the store says that was."""
         trace = retry_unreachable(lambda: self.source.trace(run_id))
-        found = _until(lambda: [it for it in trace() if it.type is TraceType.STEP_TERMINATED])
+        found = until(
+            lambda: [it for it in trace() if it.type is TraceType.STEP_TERMINATED], PATIENCE_S
+        )
         assert found[0].reason == reason, found[0]
         return found[0].at
 
@@ -116,7 +118,7 @@ class Place:
 
     def _wait_for(self, run_id: str) -> None:
         look = retry_unreachable(lambda: self.source.get(run_id))
-        _until(lambda: look().completed_at)
+        until(lambda: look().completed_at, PATIENCE_S)
 
 
 @contextmanager
@@ -139,12 +141,3 @@ def bundle(**settings: str) -> Iterator[Place]:
 def _pid_of(run: Manifest) -> int:
     assert run.lease is not None
     return int(run.lease.holder.rpartition("/")[2].partition("@")[0])
-
-
-def _until(look: Callable[[], T | None]) -> T:
-    """Look again and again until there is something."""
-    give_up = time.monotonic() + PATIENCE_S
-    while not (found := look()):
-        assert time.monotonic() < give_up, "it did not come"
-        time.sleep(LOOK_S)
-    return found

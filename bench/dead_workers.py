@@ -75,7 +75,9 @@ def _recovered(place: Place, held: int, *, with_a_lock: bool = False) -> float:
     put(place, runs)
     seconds: list[float] = []
     engine = replace(place.engine, tasks=PausedQueue(), observe=_noting(seconds))
-    lock = locked(place.counting.within, runs[0].run_id) if with_a_lock else nullcontext()
+    lock = (
+        locked_for_reading(place.counting.within, runs[0].run_id) if with_a_lock else nullcontext()
+    )
     with lock:
         began = time.perf_counter()
         result = sweep(engine)
@@ -96,7 +98,7 @@ def _ms(seconds: list[float], began: float) -> float:
 
 
 @contextmanager
-def locked(documents: Any, run_id: str) -> Iterator[None]:
+def locked_for_reading(documents: Any, run_id: str) -> Iterator[None]:
     """Hold the lock on a run that a transaction has from its read on."""
     connection = documents._connection  # noqa: SLF001 - its client has the transactions
     api, name = connection._client(), connection.name  # noqa: SLF001

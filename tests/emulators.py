@@ -27,6 +27,8 @@ import pytest
 _JAR: Final = "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar"
 _MAIN: Final = "com.google.cloud.datastore.emulator.firestore.CloudFirestore"
 _HOW: Final = "apt install google-cloud-cli-firestore-emulator default-jre-headless"
+#: A machine that starts sooner and needs less: what it serves is never worth more compilation.
+_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _START_S: Final = 60.0
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -51,7 +53,7 @@ def firestore_host() -> str:
     )
     address = ["--host", "127.0.0.1", "--port", host.rpartition(":")[2]]
     emulator = subprocess.Popen(
-        [java, "-cp", str(_jar()), _MAIN, "start", *address],
+        [java, *_JAVA, "-cp", str(_jar()), _MAIN, "start", *address],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,

@@ -28,14 +28,11 @@ def test_a_report_is_a_table_and_a_file(
 ) -> None:
     monkeypatch.setattr(measuring, "OUT", tmp_path / "out")
 
-    measuring.report("cold_start", cold_start.measure(rounds=1))
+    measuring.report("cold_start", cold_start.measure(rounds=1, entries=["execute_step"]))
 
     rows = json.loads((tmp_path / "out/cold_start.json").read_text())
-    assert [row["name"] for row in rows] == [
-        "cold start of execute_step",
-        "cold start of serve_api",
-        "cold start of sweep_dead_letters",
-    ]
+    assert [row["name"] for row in rows] == ["cold start of execute_step"]
+    assert list(cold_start.NEEDS) == ["execute_step", "serve_api", "sweep_dead_letters"]
     assert set(rows[0]) == ROW
     assert "| cold start of execute_step |" in capsys.readouterr().out
 
@@ -113,16 +110,17 @@ def test_a_target_may_be_for_the_value_itself() -> None:
 
 def test_neither_sweep_nor_list_reads_more_where_there_is_more() -> None:
     """The counts are exact, however few the runs; and a killed batch does nothing twice."""
-    rows = at_scale.on_sqlite(many_runs.Size(6000, 100, 600), kills=(1, 70))
+    size = many_runs.Size(2000, 100, 120)
+    rows = at_scale.on_sqlite(size, kills=(1, 70), backlog=1000, waiting=400)
 
     assert all(row.holds for row in rows)
     assert {row.value for row in rows if row.name.startswith("reads: page")} == {51}
     (reads,) = (row.value for row in rows if row.name.startswith("reads: sweep of 100 due"))
     assert 100 <= reads <= 116
     values = {row.name: row.value for row in rows}
-    assert values["recreated once of 600 dead in 6,000 on SQLite, batch killed 2 times"] == 600
+    assert values["recreated once of 120 dead in 2,000 on SQLite, batch killed 2 times"] == 120
     assert {
-        f"{what}: sweep of a dead worker's run behind 2,000 that wait on SQLite"
+        f"{what}: sweep of a dead worker's run behind 400 that wait on SQLite"
         for what in ("recovered", "reads", "recovered after")
     } < set(values)
 
@@ -130,14 +128,15 @@ def test_neither_sweep_nor_list_reads_more_where_there_is_more() -> None:
 def test_the_same_is_read_on_firestore() -> None:
     need_firestore()
 
-    rows = at_scale.on_firestore(firestore_host(), many_runs.Size(1200, 100, 60), kills=())
+    size = many_runs.Size(1200, 100, 60)
+    rows = at_scale.on_firestore(firestore_host(), size, kills=(), waiting=400)
 
     assert all(row.holds for row in rows)
     assert [row.value for row in rows[:8]] == [51] * 8
     assert rows[9].value == 60
     assert [row.name.rpartition(" on ")[0] for row in rows[10:]] == [
-        "recovered: sweep of a dead worker's run behind 2,000 that wait",
-        "reads: sweep of a dead worker's run behind 2,000 that wait",
-        "recovered after: sweep of a dead worker's run behind 2,000 that wait",
+        "recovered: sweep of a dead worker's run behind 400 that wait",
+        "reads: sweep of a dead worker's run behind 400 that wait",
+        "recovered after: sweep of a dead worker's run behind 400 that wait",
         "last of 40 recovered beside a locked run",
     ]

@@ -4,8 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,15 +61,6 @@ class Api:
     def _completed(self, run_id: str) -> Any:
         run = self.call(f"/runs/{run_id}")
         return run if run["status"] == "COMPLETED" else None
-
-
-def until(found: Callable[[], Any], seconds: float = 30) -> Any:
-    """Look again and again until there is something; return it."""
-    never, end = threading.Event(), time.monotonic() + seconds
-    while not (answer := found()):
-        assert time.monotonic() < end, "it did not come"
-        never.wait(0.05)
-    return answer
 
 
 def calls(folder: Path, run_id: str) -> list[list[str]]:

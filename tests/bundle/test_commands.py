@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from leasehold.devserver.server import DevServer
-from tests.bundle.conftest import Api, calls, until
+from tests.bundle.conftest import Api, calls
+from tests.waiting import until
 
 
 def test_a_run_that_is_resumed_on_the_store_moves_at_the_next_tick(

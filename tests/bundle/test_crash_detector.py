@@ -15,7 +15,8 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.devserver.cloud_tasks import HttpTask
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
-from tests.bundle.conftest import Api, calls, settings, until
+from tests.bundle.conftest import Api, calls, settings
+from tests.waiting import until
 
 SOON = 10.0  # far below the 30 s of a lease; in truth it takes some tenths
 

@@ -22,8 +22,8 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
-from tests.bundle.conftest import until
 from tests.bundle.test_signals import AT_ONCE, STORY, Region, completed, parent_of, told
+from tests.waiting import until
 
 MANY = 6
 #: Those at which a server waits for no request.

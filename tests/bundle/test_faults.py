@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from leasehold.devserver.server import DevServer
-from tests.bundle.conftest import Api, calls, until
+from tests.bundle.conftest import Api, calls
+from tests.waiting import until
 
 STORY = [
     "run_started",

@@ -12,7 +12,8 @@ from typing import Any
 
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
-from tests.bundle.conftest import Api, settings, until
+from tests.bundle.conftest import Api, settings
+from tests.waiting import until
 
 RUNS = 5
 

@@ -16,7 +16,8 @@ import pytest
 
 from leasehold.devserver.function_processes import free_port
 from leasehold.worker.holder import host_name
-from tests.bundle.conftest import ROOT, Begin, calls, settings, until
+from tests.bundle.conftest import ROOT, Begin, calls, settings
+from tests.waiting import until
 
 
 def servers_of(process: subprocess.Popen[str]) -> set[int]:

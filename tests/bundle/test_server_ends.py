@@ -14,8 +14,9 @@ import pytest
 
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
-from tests.bundle.conftest import Api, calls, settings, until
+from tests.bundle.conftest import Api, calls, settings
 from tests.bundle.test_signals import children_of
+from tests.waiting import until
 
 #: Far below the 30 s of a lease, and the 10 s that a server may drain.
 SOON = 8.0

@@ -21,11 +21,9 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.explanation import explain
-from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import (
     Block,
     ErrorRecord,
-    KeptValue,
     Lease,
     Manifest,
     run_ref,
@@ -37,6 +35,7 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.services.audit import audit
 from leasehold.services.engine import Engine
 from leasehold.services.sweep import sweep
+from tests.builders import new_run
 from tests.conformance.stores import DOCUMENTS, put
 from tests.emulators import need_firestore
 from tests.in_process.sample import PIPELINES, STEPS
@@ -160,14 +159,7 @@ def has_alarm(case: Case) -> bool:
 def manifest_for(case: Case, now: datetime, rules: Rules, run_id: str = "r-1") -> Manifest:
     """The manifest of the state."""
     plan = ("away", "add") if case.owed == "remote" else ("add", "add_again")
-    new = NewRun(
-        run_id=run_id,
-        pipeline="agreement",
-        plan=plan,
-        input=KeptValue(text='{"n":1}'),
-        input_digest="digest-1",
-        nonce=f"nonce of {run_id}",
-    )
+    new = new_run(run_id, pipeline="agreement", plan=plan, nonce=f"nonce of {run_id}")
     run = lifecycle.start(None, now + case.due_at, rules=rules, new=new).manifest
     dispatch = run.dispatch.with_(enqueued=case.owed in ("task enqueued", "task lost", "backlog"))
     facts: dict[str, Any] = {

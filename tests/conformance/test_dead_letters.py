@@ -684,6 +684,7 @@ NO_TRANSITIONS: Final = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # a rule of the domain
 @pytest.mark.parametrize("reason", DeadLetterReason)
 def test_no_transition_touches_a_run_that_was_given_up(
     world: World, reason: DeadLetterReason
@@ -845,6 +846,7 @@ def logged(caplog: pytest.LogCaptureFixture, event: str) -> list[tuple[str, dict
     return [(line, facts) for line, facts in found if facts["event"] == event]
 
 
+@pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # no store writes the log
 @pytest.mark.parametrize("reason", DeadLetterReason)
 def test_a_dead_letter_is_one_line_of_json_without_secrets(
     world: World, caplog: pytest.LogCaptureFixture, reason: DeadLetterReason

@@ -16,10 +16,8 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, on_manifest, on_run
-from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.document import Document, Ref, Write
 from leasehold.domain.lease import Fence
-from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import KeptValue, Manifest, manifest_of, to_document
 from leasehold.domain.status import Outcome
 from leasehold.errors import (
@@ -29,22 +27,12 @@ from leasehold.errors import (
     VersionConflictError,
 )
 from leasehold.ports.documents import Documents, Query, Snapshot
+from tests.builders import new_run, rules_of, step_settings
 
 #: How often a race is run: who wins is not ours to say.
 ROUNDS = 8
 
-DRAFT = StepSettings(
-    step_type="draft",
-    agent_timeout=timedelta(seconds=120),
-    dispatch_deadline=timedelta(seconds=180),
-    max_retries=2,
-    heartbeat=timedelta(seconds=10),
-    queue="draft",
-    remote=True,
-    schedule_to_start=timedelta(hours=1),
-    sources={"agentTimeout": "entry"},
-)
-RULES = Rules(settings_for={"draft": DRAFT}.get, max_interruptions=2)
+RULES = rules_of(step_settings(remote=True), max_interruptions=2)
 OUTPUT = KeptValue(text='"Dear Ada"')
 
 
@@ -54,14 +42,7 @@ class Run:
     def __init__(self, documents: Documents, ref: Ref) -> None:
         self.documents = documents
         self.ref = ref
-        new = NewRun(
-            run_id=ref.id,
-            pipeline="letters",
-            plan=("draft",),
-            input=KeptValue(text='{"to":"ada"}'),
-            input_digest="digest-1",
-            nonce="nonce-1",
-        )
+        new = new_run(ref.id, plan=("draft",))
         start = partial(lifecycle.start, rules=RULES, new=new)
         documents.transact(ref, on_manifest(ref.id, start))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count, islice
@@ -13,19 +12,20 @@ from typing import Any
 
 import pytest
 
+from bench.dead_workers import locked_for_reading
 from leasehold.adapters.clock import SystemClock
 from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.document import Write
-from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.lifecycle.start import SHARDS
-from leasehold.domain.manifest import KeptValue, Manifest, manifest_of, run_ref, to_document
+from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
 from leasehold.domain.task import Task
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.sweep import WIDTH, sweep
+from tests.builders import new_run
 from tests.in_process.sample import PIPELINES, STEPS
 
 EARLIER = timedelta(minutes=10)
@@ -92,14 +92,7 @@ def put(engine: Engine, *runs: Manifest) -> None:
 def waiting(engine: Engine, run_id: str, ago: timedelta = EARLIER) -> Manifest:
     """Return a run whose task was created so long ago, and waits."""
     pipeline = engine.catalog.pipeline("three")
-    new = NewRun(
-        run_id=run_id,
-        pipeline=pipeline.name,
-        plan=pipeline.steps,
-        input=KeptValue(text='{"n": 1}'),
-        input_digest="digest",
-        nonce="nonce",
-    )
+    new = new_run(run_id, pipeline=pipeline.name, plan=pipeline.steps)
     return lifecycle.start(None, engine.clock.now() - ago, rules=engine.rules, new=new).manifest
 
 
@@ -240,26 +233,6 @@ def test_an_index_that_is_still_built_costs_the_order_and_no_run(
         sweep(replace(engine, documents=without_index))
 
     assert stored(engine, unique).dispatch.generation == 2
-
-
-@contextmanager
-def locked_for_reading(documents: Any, run_id: str) -> Iterator[None]:
-    """Hold the lock that a transaction of another program has from its read on."""
-    from google.cloud.firestore_v1.types import common, firestore  # noqa: PLC0415 - lazy
-
-    connection = documents._connection  # noqa: SLF001 - its client has the transactions
-    name, api = connection.name, connection._client()  # noqa: SLF001
-    mode = common.TransactionOptions(read_write=common.TransactionOptions.ReadWrite())
-    begun = api.begin_transaction(
-        firestore.BeginTransactionRequest(database=name, options=mode)
-    ).transaction
-    path = connection.path(run_ref(run_id))
-    read = firestore.BatchGetDocumentsRequest(database=name, documents=[path], transaction=begun)
-    list(api.batch_get_documents(read))
-    try:
-        yield
-    finally:
-        api.rollback(firestore.RollbackRequest(database=name, transaction=begun))
 
 
 def test_recovery_beside_a_locked_run_takes_no_longer(

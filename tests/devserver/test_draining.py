@@ -17,7 +17,8 @@ import pytest
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.orphan_processes import running_processes
 from leasehold.devserver.server import DevOptions, DevServer
-from tests.bundle.conftest import ROOT, Api, settings, until
+from tests.bundle.conftest import ROOT, Api, settings
+from tests.waiting import until
 
 
 def environ_of(folder: Path) -> dict[str, str]:

@@ -13,8 +13,11 @@ import pytest
 
 from examples.remote_worker.catalog import PIPELINES, STEPS
 from leasehold.devserver.function_processes import free_port
+from leasehold.domain.manifest import Manifest
 from leasehold.testing import InProcessEngine
-from tests.bundle.conftest import ROOT, until
+from tests.builders import environ_of
+from tests.bundle.conftest import ROOT
+from tests.waiting import until
 
 WORKER = ROOT / "examples" / "remote_worker" / "worker.py"
 TEXT = "Leases end by themselves. A worker renews its lease. Nobody shares a lease.\n"
@@ -25,8 +28,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
     """The settings of all processes: one store, and leases that are over soon."""
     return {
         **{name: value for name, value in os.environ.items() if "LEASEHOLD" not in name},
-        "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
+        **environ_of(tmp_path),
         "LEASEHOLD_CATALOG": "examples.remote_worker.catalog",
         "PIPELINE_LEASE_TTL_S": "1",
         "PIPELINE_DISPATCH_GRACE_S": "0.2",
@@ -49,6 +51,18 @@ def engine(environ: dict[str, str]) -> Iterator[InProcessEngine]:
     """The bundle: it runs the steps that are not the worker's, and sweeps."""
     with InProcessEngine(STEPS, PIPELINES, environ=environ, workers=1) as engine:
         yield engine
+
+
+@pytest.fixture
+def run(engine: InProcessEngine, folder: Path) -> Manifest:
+    """A run that waits for a worker elsewhere."""
+    run_id = engine.start("digest", {"folder": str(folder)}).run_id
+    until(lambda: engine.show(run_id).claimable)
+    return engine.show(run_id)
+
+
+def ended(engine: InProcessEngine, run: Manifest) -> Manifest:
+    return engine.wait(run.run_id, timeout=20)
 
 
 @pytest.fixture

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import shutil
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +11,10 @@ import pytest
 
 from leasehold.domain.manifest import Manifest
 from leasehold.testing import InProcessEngine
-from tests.bundle.conftest import ROOT, until
-from tests.examples.conftest import Begin
+from tests.examples.conftest import Begin, ended
 
 SUMMARY = ["A worker renews its lease.", "Nobody shares a lease."]
 EVERY = ("--every", "0.2")
-
-
-@pytest.fixture
-def run(engine: InProcessEngine, folder: Path) -> Manifest:
-    """A run that waits for a worker elsewhere."""
-    run_id = engine.start("digest", {"folder": str(folder)}).run_id
-    until(lambda: engine.show(run_id).claimable)
-    return engine.show(run_id)
-
-
-def ended(engine: InProcessEngine, run: Manifest) -> Manifest:
-    return engine.wait(run.run_id, timeout=20)
 
 
 def summaries(run: Manifest) -> Any:
@@ -149,25 +132,3 @@ def test_a_folder_that_is_not_there_is_told_with_the_run(engine: InProcessEngine
 
     assert lost.dead_letter_reason == "PERMANENT_FAILURE"
     assert "/no/such/folder is no folder" in str(lost.dead_letter_detail)
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_commands_of_the_docs_do_what_they_say(
-    engine: InProcessEngine, run: Manifest, url: str, tmp_path: Path
-) -> None:
-    page = (ROOT / "docs" / "remote-workers.md").read_text()
-    (commands,) = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-
-    said = subprocess.run(
-        ["/bin/sh", "-e", "-c", commands],
-        cwd=tmp_path,
-        env=os.environ | {"LEASES": url},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-    ).stdout
-
-    assert said.count('"expiresAt"') == 2
-    assert said.endswith('{"outcome":"handed_off"}')
-    assert ended(engine, run).status == "COMPLETED"

@@ -12,6 +12,7 @@ from flask.testing import FlaskClient
 from leasehold.domain.document import Write
 from leasehold.domain.manifest import run_ref
 from leasehold.testing import InProcessEngine
+from tests.builders import environ_of
 from tests.in_process.sample import PIPELINES, STEPS
 
 ROOT = Path(__file__).parents[2]
@@ -19,11 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 def one_store(folder: Path, monkeypatch: pytest.MonkeyPatch, **others: str) -> dict[str, str]:
     """Return the settings of the functions and of the engine beside them: one store."""
-    settings = {
-        "LEASEHOLD_STORE": f"sqlite:///{folder}/runs.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts",
-        **others,
-    }
+    settings = environ_of(folder, **others)
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     return settings

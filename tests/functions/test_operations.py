@@ -10,7 +10,7 @@ import pytest
 from leasehold.testing import InProcessEngine
 from tests.functions.conftest import Function
 from tests.in_process.sample import ENTERED, GO_ON, PIPELINES, STEPS
-from tests.in_process.test_threads import poll
+from tests.waiting import until
 
 START = {"pipeline": "three", "input": {"n": 1}}
 EVERYBODY = {"filter": {"pipeline": "three"}, "limit": 10}
@@ -307,7 +307,7 @@ def test_a_cancellation_reaches_the_code_that_runs(
         assert ENTERED[run_id].wait(10)
 
         status, _ = serve_api.post(f"/runs/{run_id}:cancel", {"reason": "enough"})
-        poll(lambda: not worker.held_runs())
+        until(lambda: not worker.held_runs())
         GO_ON[run_id].set()
 
     run = serve_api.get(f"/runs/{run_id}")[1]
@@ -332,7 +332,7 @@ def test_an_output_that_comes_after_the_cancellation_is_discarded(
         cancelled = serve_api.get(f"/runs/{run_id}")
 
         GO_ON[run_id].set()
-        poll(lambda: not worker.held_runs())
+        until(lambda: not worker.held_runs())
 
     assert cancelled[1]["cancelled"] is True
     assert serve_api.get(f"/runs/{run_id}") == cancelled

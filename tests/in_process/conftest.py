@@ -9,16 +9,13 @@ from typing import Any
 import pytest
 
 from leasehold.testing import FrozenClock, InProcessEngine
+from tests.builders import environ_of
 from tests.in_process.sample import ENTERED, GO_ON, PIPELINES, STEPS
 
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    return {
-        "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
-        "PIPELINE_MIN_BACKOFF_S": "10",
-    }
+    return environ_of(tmp_path, PIPELINE_MIN_BACKOFF_S="10")
 
 
 @pytest.fixture

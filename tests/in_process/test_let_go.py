@@ -21,7 +21,7 @@ from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.in_process.gated import GATES, PIPELINES, STEPS
 from tests.in_process.sample import GO_ON
-from tests.in_process.test_threads import poll
+from tests.waiting import until
 
 Environ = dict[str, str]
 
@@ -75,7 +75,7 @@ def test_a_paused_run_that_another_process_resumes_moves_here(
     run = holding(live)
     command("pause", run.run_id)
     GO_ON[run.run_id].set()
-    poll(lambda: live.show(run.run_id).current_step == "send")
+    until(lambda: live.show(run.run_id).current_step == "send")
     assert live.wait(run.run_id, 5).paused
 
     command("resume", run.run_id)
@@ -87,11 +87,11 @@ def test_a_failed_run_that_another_process_retries_does_not_wait_for_its_backoff
     live: InProcessEngine, command: Callable[..., None]
 ) -> None:
     run = live.start("recovers", {"n": 1})
-    poll(lambda: live.show(run.run_id).status == "ERROR")
+    until(lambda: live.show(run.run_id).status == "ERROR")
 
     command("retry", run.run_id)
 
-    poll(lambda: live.show(run.run_id).attempts.failed == 2, 5)
+    until(lambda: live.show(run.run_id).attempts.failed == 2, 5)
 
 
 def test_a_run_that_is_let_go_by_another_engine_is_dispatched_once(

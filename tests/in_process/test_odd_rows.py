@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import threading
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +19,7 @@ from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.in_process.sample import PIPELINES, STEPS
+from tests.waiting import until
 
 BODIES = {
     "no JSON": "{",
@@ -37,14 +36,6 @@ def spoil(folder: Path, run_id: str, body: str, alarm: str | None = None) -> Non
         set_ = "body = ?, alarmAt = coalesce(?, alarmAt)"
         other.execute(f"UPDATE runs SET {set_} WHERE id = ?", (body, alarm, run_id))  # noqa: S608
     other.close()
-
-
-def until(holds: Callable[[], object], seconds: float = 10) -> None:
-    """Look again and again until it holds."""
-    never, end = threading.Event(), time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        never.wait(0.01)
 
 
 def body_of(folder: Path, run_id: str) -> str:

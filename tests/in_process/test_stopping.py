@@ -14,7 +14,7 @@ from leasehold.domain.change import on_run
 from leasehold.domain.manifest import run_ref
 from leasehold.testing import InProcessEngine
 from tests.in_process.sample import CALLS, ENTERED, GO_ON
-from tests.in_process.test_threads import poll
+from tests.waiting import until
 
 Make = Callable[..., InProcessEngine]
 Hold = Callable[..., Any]
@@ -77,7 +77,7 @@ def test_a_cancelled_run_stops_its_handler_and_says_so_once(threaded: Make, hold
         run = holding(engine, "counts")
         cancel = partial(lifecycle.cancel, rules=engine.engine.rules, actor="ann", reason="enough")
         engine.engine.documents.transact(run_ref(run.run_id), on_run(run.run_id, cancel))
-        poll(lambda: not engine.held_runs())
+        until(lambda: not engine.held_runs())
         events = engine.trace(run.run_id)
         done = engine.show(run.run_id)
 
@@ -105,7 +105,7 @@ def test_an_engine_does_not_wait_for_a_handler_that_hears_nobody(
         second = after.show(run.run_id)
         GO_ON[run.run_id].set()
         done = after.wait(run.run_id, 30)
-        poll(lambda: not engine.held_runs())
+        until(lambda: not engine.held_runs())
         story = types_of(after, run.run_id)
 
     assert 0.3 <= took < 2.3

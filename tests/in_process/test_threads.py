@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import threading
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -18,8 +16,8 @@ from leasehold.domain.change import on_run
 from leasehold.domain.manifest import Progress, run_ref
 from leasehold.domain.task import dispatch_task
 from leasehold.testing import InProcessEngine
-from tests.bundle.conftest import until
 from tests.in_process.sample import CALLS, ENTERED, GO_ON
+from tests.waiting import until
 
 Make = Callable[..., InProcessEngine]
 Hold = Callable[..., Any]
@@ -88,7 +86,7 @@ def test_a_lease_is_renewed_while_its_handler_works(threaded: Make, holding: Hol
         run = holding(engine)
         acquired = engine.show(run.run_id).lease
         assert acquired is not None
-        poll(lambda: engine.show(run.run_id).heartbeat_at > acquired.expires_at)
+        until(lambda: engine.show(run.run_id).heartbeat_at > acquired.expires_at)
         held = engine.show(run.run_id)
         GO_ON[run.run_id].set()
         done = engine.wait(run.run_id, 30)
@@ -172,14 +170,6 @@ def test_waiting_has_an_end(threaded: Make, holding: Hold) -> None:
         assert engine.wait(run.run_id, 30).status == "COMPLETED"
 
 
-def poll(holds: Callable[[], bool], seconds: float = 10) -> None:
-    """Look again and again until it holds."""
-    never, end = threading.Event(), time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        never.wait(0.01)
-
-
 def test_a_worker_whose_renewals_do_not_come_stops_its_handler_in_time(
     threaded: Make, holding: Hold
 ) -> None:
@@ -188,7 +178,7 @@ def test_a_worker_whose_renewals_do_not_come_stops_its_handler_in_time(
         run = holding(engine)
         for held in engine.held_runs():
             held.renew_every = None
-        poll(lambda: engine.show(run.run_id).dispatch.generation == 2)
+        until(lambda: engine.show(run.run_id).dispatch.generation == 2)
         GO_ON[run.run_id].set()
         done = engine.wait(run.run_id, 30)
         events = engine.trace(run.run_id)
@@ -214,7 +204,7 @@ def test_an_attempt_that_outlives_its_lease_is_lost_and_its_run_goes_on(
         assert ENTERED[run.run_id].wait(10)  # of the second attempt
         GO_ON[run.run_id].set()
         done = engine.wait(run.run_id, 30)
-        poll(lambda: "lease_lost" in {event.type for event in engine.trace(run.run_id)})
+        until(lambda: "lease_lost" in {event.type for event in engine.trace(run.run_id)})
         events = engine.trace(run.run_id)
 
     (lost,) = [event for event in events if event.type == "lease_lost"]
@@ -278,7 +268,7 @@ def test_a_word_of_progress_that_is_no_text_costs_nobody_a_lease(
         for held in engine.held_runs():
             held.progress = Progress.model_construct(fraction=0.5, message="file \udce9")
         other = engine.start("mumbles", {"n": 1})
-        poll(lambda: engine.show(run.run_id).fencing_token > 1 or engine.show(other.run_id).lease)
+        until(lambda: engine.show(run.run_id).fencing_token > 1 or engine.show(other.run_id).lease)
         GO_ON[run.run_id].set()
 
         assert engine.wait(other.run_id, 30).status == "COMPLETED"

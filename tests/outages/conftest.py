@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -13,6 +11,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.testing import FrozenClock, InProcessEngine
+from tests.builders import environ_of
 from tests.outages.catalog import CALLS, DOES, ENTERED, GATES, GO_ON, PIPELINES, STEPS
 
 Make = Callable[..., InProcessEngine]
@@ -24,9 +23,16 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._away = root.with_name("away")
+        self._has_gone = False
 
     def goes(self) -> None:
-        """Take the folder away; one that nobody wrote to yet is there, and holds something."""
+        """Take the folder away, once; one that nobody wrote to yet is there, and holds something.
+
+        Each attempt of a handler may ask for it, before the test brings the folder back or after.
+        """
+        if self._has_gone:
+            return
+        self._has_gone = True
         (self.root / ".unfinished").mkdir(parents=True, exist_ok=True)
         self.root.rename(self._away)
 
@@ -43,15 +49,14 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    return {
-        "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
-        "LEASEHOLD_CATALOG": "tests.outages.catalog",
-        "PIPELINE_LEASE_TTL_S": "0.5",
-        "PIPELINE_HEARTBEAT_S": "0.1",
-        "PIPELINE_MIN_BACKOFF_S": "0.05",
-        "PIPELINE_MAX_BACKOFF_S": "0.2",
-    }
+    return environ_of(
+        tmp_path,
+        LEASEHOLD_CATALOG="tests.outages.catalog",
+        PIPELINE_LEASE_TTL_S="0.5",
+        PIPELINE_HEARTBEAT_S="0.1",
+        PIPELINE_MIN_BACKOFF_S="0.05",
+        PIPELINE_MAX_BACKOFF_S="0.2",
+    )
 
 
 @pytest.fixture
@@ -71,13 +76,6 @@ def forget() -> Iterator[None]:
         event.set()
     for known in (CALLS, DOES, ENTERED, GO_ON):
         known.clear()
-
-
-def until(holds: Callable[[], object], seconds: float = 20) -> None:
-    never, end = threading.Event(), time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not come"
-        never.wait(0.005)
 
 
 def deferrals(engine: InProcessEngine, run: Manifest) -> int:

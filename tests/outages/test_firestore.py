@@ -12,7 +12,8 @@ from leasehold.services.claim_step import claim_step
 from leasehold.testing import InProcessEngine
 from tests.emulators import environment, firestore_host, need_firestore
 from tests.outages.catalog import CALLS, DOES, GATES, LARGE, PIPELINES, STEPS
-from tests.outages.conftest import Store, until
+from tests.outages.conftest import Store
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from leasehold.testing import InProcessEngine
 from leasehold.worker.shutdown import ShutdownCoordinator
 from leasehold.worker.stop import StopSignal
 from tests.outages.catalog import CALLS, ENTERED, GO_ON
-from tests.outages.conftest import Make, cancel, reasons, until
+from tests.outages.conftest import Make, cancel, reasons
+from tests.waiting import until
 
 
 @contextlib.contextmanager

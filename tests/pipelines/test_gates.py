@@ -17,6 +17,7 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.testing import FrozenClock, InProcessEngine
 from pipelines.review.models import Digest, Point, Summary, Term
+from tests.builders import environ_of
 from tests.pipelines.spoiling import GATES, PIPELINES, SPOILS, STEPS
 
 ROOT = Path(__file__).parents[2]
@@ -30,11 +31,7 @@ def clock() -> FrozenClock:
 
 @pytest.fixture
 def engine(tmp_path: Path, clock: FrozenClock) -> Iterator[InProcessEngine]:
-    settings = {
-        "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/leasehold.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
-        "LEASEHOLD_CATALOG": "tests.pipelines.spoiling",
-    }
+    settings = environ_of(tmp_path, LEASEHOLD_CATALOG="tests.pipelines.spoiling")
     SPOILS.clear()
     with InProcessEngine(clock=clock, workers=0, environ=settings) as engine:
         yield engine

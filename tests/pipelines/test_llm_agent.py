@@ -19,6 +19,7 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.testing import FrozenClock, InProcessEngine
+from tests.builders import environ_of
 from tests.pipelines.model_server import (
     Call,
     ModelServer,
@@ -57,11 +58,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> dict[str, str]:
-    return {
-        "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/leasehold.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
-        "PIPELINE_MAX_RETRIES": "2",
-    }
+    return environ_of(tmp_path, PIPELINE_MAX_RETRIES="2")
 
 
 @pytest.fixture

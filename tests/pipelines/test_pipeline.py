@@ -7,15 +7,13 @@ from pathlib import Path
 import pytest
 
 from leasehold.testing import FrozenClock, InProcessEngine
+from tests.builders import environ_of
 
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[InProcessEngine]:
-    settings = {
-        "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/leasehold.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
-    }
-    with InProcessEngine(clock=FrozenClock(), workers=0, environ=settings) as engine:
+    environ = environ_of(tmp_path)
+    with InProcessEngine(clock=FrozenClock(), workers=0, environ=environ) as engine:
         yield engine
 
 

@@ -68,7 +68,7 @@ def check_change(before: Manifest, change: Change, now: datetime) -> None:
 
 def is_dispatched(before: Manifest, after: Manifest) -> bool:
     """Return whether the dispatch is another one, and not the same under another generation."""
-    noted = ("generation", "enqueued", "seen_at", "redispatched")
+    noted = ("generation", "enqueued", "seen_at", "redispatched", "deferred")
     seen = {name: getattr(after.dispatch, name) for name in noted}
     same = after.dispatch == before.dispatch.with_(**seen)
     return not same or after.dispatch.enqueued < before.dispatch.enqueued

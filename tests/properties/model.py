@@ -12,8 +12,10 @@ from typing import NamedTuple
 from leasehold.domain.dispatch import StepSettings
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
-from leasehold.domain.manifest import Block, ErrorRecord, KeptValue, Manifest
+from leasehold.domain.manifest import Block, ErrorRecord, Manifest
 from leasehold.domain.status import Outcome
+from tests import builders
+from tests.builders import step_settings
 
 PLAN = ("draft", "check", "send")
 MAX_RETRIES = 1
@@ -28,16 +30,13 @@ ERROR = ErrorRecord(type="AgentClientError", code="overloaded", message="try lat
 
 
 def _settings(step: str, *, deadline_s: int, heartbeat_s: int | None) -> StepSettings:
-    return StepSettings(
-        step_type=step,
+    return step_settings(
+        step,
         agent_timeout=timedelta(seconds=deadline_s - 5),
         dispatch_deadline=timedelta(seconds=deadline_s),
         max_retries=MAX_RETRIES,
         heartbeat=None if heartbeat_s is None else timedelta(seconds=heartbeat_s),
-        queue=step,
-        remote=False,
         schedule_to_start=WAIT,
-        sources={"agentTimeout": "entry"},
     )
 
 
@@ -140,14 +139,7 @@ class Known:
 
 
 def new_run(run_id: str) -> NewRun:
-    return NewRun(
-        run_id=run_id,
-        pipeline="letters",
-        plan=PLAN,
-        input=KeptValue(text='{"to":"ada"}'),
-        input_digest="abc",
-        nonce=f"nonce of {run_id}",
-    )
+    return builders.new_run(run_id, plan=PLAN, nonce=f"nonce of {run_id}")
 
 
 def output_of(worker: Worker) -> str:

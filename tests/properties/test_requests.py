@@ -20,7 +20,8 @@ from leasehold.domain.lifecycle import BoundOperation, Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.errors import LeaseholdError, StateChangedError
-from tests.properties.test_lifecycle import RECENT, World
+from tests.properties.machine import Lifecycle
+from tests.properties.world import RECENT
 
 #: What somebody else can undo without the run moving on.
 UNDONE = (Operation.PAUSE, Operation.RESUME)
@@ -45,7 +46,7 @@ class Look:
     blocks: int
 
 
-class Insistence(World):
+class Insistence(Lifecycle):
     """The world, with people who ask again and people who are late."""
 
     def __init__(self) -> None:

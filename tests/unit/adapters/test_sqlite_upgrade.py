@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import sqlite3
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,11 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
-from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.manifest import manifest_of, run_ref
 from leasehold.domain.status import Outcome
 from leasehold.errors import StoreUnavailableError, StoreVersionError
 from leasehold.ports.documents import Query
+from tests.builders import rules_of, step_settings
 from tests.unit.adapters.processes import open_fresh_files
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -91,18 +90,7 @@ PARKED: dict[str, Any] = {
     "traced": 1,
 }
 
-DRAFT = StepSettings(
-    step_type="draft",
-    agent_timeout=timedelta(seconds=120),
-    dispatch_deadline=timedelta(seconds=180),
-    max_retries=2,
-    heartbeat=timedelta(seconds=10),
-    queue="draft",
-    remote=True,
-    schedule_to_start=timedelta(hours=1),
-    sources={"agentTimeout": "entry"},
-)
-RULES = Rules(settings_for={"draft": DRAFT}.get)
+RULES = rules_of(step_settings(remote=True))
 OFFERED = Query("runs", order_by="alarmAt", equal={"claimable": "draft"})
 
 

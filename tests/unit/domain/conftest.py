@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from leasehold.domain.dispatch import Rules, StepSettings
+from leasehold.domain.dispatch import Rules
+from tests.builders import rules_of, step_settings
 from tests.unit.domain.runs import At, Runs
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -24,31 +25,17 @@ def rules() -> Rules:
 
     A step that waits for a worker elsewhere is given up after 600 s.
     """
-    steps = {
-        "draft": StepSettings(
-            step_type="draft",
-            agent_timeout=timedelta(seconds=120),
-            dispatch_deadline=timedelta(seconds=180),
-            max_retries=2,
-            heartbeat=timedelta(seconds=10),
-            queue="draft",
-            remote=False,
-            schedule_to_start=timedelta(minutes=10),
-            sources={"agentTimeout": "entry"},
-        ),
-        "send": StepSettings(
-            step_type="send",
-            agent_timeout=timedelta(seconds=10),
-            dispatch_deadline=timedelta(seconds=20),
-            max_retries=2,
-            heartbeat=None,
-            queue="mail",
-            remote=False,
-            schedule_to_start=timedelta(minutes=10),
-            sources={"agentTimeout": "PIPELINE_SEND_TIMEOUT_MS"},
-        ),
-    }
-    return Rules(settings_for=steps.get, max_interruptions=2)
+    draft = step_settings("draft", schedule_to_start=timedelta(minutes=10))
+    send = step_settings(
+        "send",
+        agent_timeout=timedelta(seconds=10),
+        dispatch_deadline=timedelta(seconds=20),
+        heartbeat=None,
+        queue="mail",
+        schedule_to_start=timedelta(minutes=10),
+        sources={"agentTimeout": "PIPELINE_SEND_TIMEOUT_MS"},
+    )
+    return rules_of(draft, send, max_interruptions=2)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Block, ErrorRecord, KeptValue, Manifest
+from tests.builders import new_run
 
 #: The time so many seconds after the start.
 At = Callable[[float], datetime]
@@ -31,15 +32,7 @@ class Runs:
         return lifecycle.start(None, self.at(0), rules=self.rules, new=self.new()).manifest
 
     def new(self, run_id: str = "r-1", **update: object) -> NewRun:
-        facts: dict[str, object] = {
-            "run_id": run_id,
-            "pipeline": "letters",
-            "plan": ("draft", "send"),
-            "input": KeptValue(text='{"to":"ada"}'),
-            "input_digest": "digest-1",
-            "nonce": "nonce-1",
-        }
-        return NewRun(**(facts | update))
+        return new_run(run_id, **update)
 
     def leased(
         self, run: Manifest | None = None, *, at: float = 0, lease_id: str = "lease-1"

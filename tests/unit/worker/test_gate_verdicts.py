@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from leasehold import GateEntry, GatePolicyFailure, PermanentError
 from leasehold.domain.result import Failed, Finished, Refused
 from leasehold.testing import FrozenClock, InProcessEngine
+from tests.builders import environ_of
 from tests.in_process.sample import PIPELINES, STEPS
 
 
@@ -31,10 +32,7 @@ def misreads(ctx: Any, output: Any) -> None:
 
 @pytest.fixture
 def verdict(tmp_path: Any) -> Any:
-    environ = {
-        "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
-    }
+    environ = environ_of(tmp_path)
     with InProcessEngine(
         STEPS, PIPELINES, environ=environ, clock=FrozenClock(), workers=0
     ) as engine:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +34,7 @@ from leasehold.testing import FrozenClock
 from leasehold.worker.context import StepContext
 from leasehold.worker.held_attempt import HeldAttempt
 from tests.in_process.sample import CALLS, PIPELINES, STEPS
+from tests.waiting import until
 
 RESULTS = '["one"]'
 
@@ -145,13 +145,6 @@ def save(_: World, held: HeldAttempt) -> None:
 
 def renew(_: World, held: HeldAttempt) -> None:
     held.renew()
-
-
-def until(holds: Callable[[], bool], seconds: float = 10) -> None:
-    never, end = threading.Event(), time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not come"
-        never.wait(0.005)
 
 
 # --- a lease that is lost ---

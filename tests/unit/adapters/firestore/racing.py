@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import threading
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
@@ -18,29 +17,17 @@ from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_manifest, on_run
-from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.document import Ref
-from leasehold.domain.lifecycle import NewRun
-from leasehold.domain.manifest import KeptValue, run_ref
+from leasehold.domain.manifest import run_ref
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, arrive
+from tests.builders import new_run, rules_of, step_settings
 from tests.conformance.stores import one_more
 from tests.in_process.sample import PIPELINES, STEPS
 from tests.unit.adapters.firestore.wire import Fault, Place, Wire
 
-DRAFT = StepSettings(
-    step_type="draft",
-    agent_timeout=timedelta(seconds=120),
-    dispatch_deadline=timedelta(seconds=180),
-    max_retries=2,
-    heartbeat=timedelta(seconds=10),
-    queue="draft",
-    remote=False,
-    schedule_to_start=timedelta(hours=1),
-    sources={"agentTimeout": "entry"},
-)
-RULES = Rules(settings_for={"draft": DRAFT}.get)
+RULES = rules_of(step_settings())
 
 
 def open_store(place: Place) -> FirestoreDocuments:
@@ -51,14 +38,7 @@ def open_store(place: Place) -> FirestoreDocuments:
 
 def start(documents: FirestoreDocuments, run_id: str) -> None:
     """Start a run of one step, which waits for a worker."""
-    new = NewRun(
-        run_id=run_id,
-        pipeline="letters",
-        plan=("draft",),
-        input=KeptValue(text='{"to":"ada"}'),
-        input_digest="digest-1",
-        nonce="nonce-1",
-    )
+    new = new_run(run_id, plan=("draft",))
     started = partial(lifecycle.start, rules=RULES, new=new)
     documents.transact(run_ref(run_id), on_manifest(run_id, started))
 

@@ -1,0 +1,55 @@
+"""What tests begin with: settings of steps, rules, new runs, and an environment of one store.
+
+Each gives something usable, with other values for the fields that are named.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from leasehold.domain.dispatch import Rules, StepSettings
+from leasehold.domain.lifecycle import NewRun
+from leasehold.domain.manifest import KeptValue
+
+
+def step_settings(step_type: str = "draft", **fields: Any) -> StepSettings:
+    """A local step of 2 minutes, tried three times, whose lease is renewed every 10 s."""
+    usable: dict[str, Any] = {
+        "agent_timeout": timedelta(seconds=120),
+        "dispatch_deadline": timedelta(seconds=180),
+        "max_retries": 2,
+        "heartbeat": timedelta(seconds=10),
+        "queue": step_type,
+        "remote": False,
+        "schedule_to_start": timedelta(hours=1),
+        "sources": {"agentTimeout": "entry"},
+    }
+    return StepSettings(step_type=step_type, **(usable | fields))
+
+
+def rules_of(*steps: StepSettings, **fields: Any) -> Rules:
+    """The rules of a deploy that knows these steps and no others."""
+    return Rules(settings_for={step.step_type: step for step in steps}.get, **fields)
+
+
+def new_run(run_id: str = "r-1", **fields: Any) -> NewRun:
+    """A run of the steps draft and send."""
+    usable: dict[str, Any] = {
+        "pipeline": "letters",
+        "plan": ("draft", "send"),
+        "input": KeptValue(text='{"to":"ada"}'),
+        "input_digest": "digest-1",
+        "nonce": "nonce-1",
+    }
+    return NewRun(run_id=run_id, **(usable | fields))
+
+
+def environ_of(folder: Path, **others: str) -> dict[str, str]:
+    """The settings of a store and artifacts in the folder."""
+    return {
+        "LEASEHOLD_STORE": f"sqlite:///{folder}/runs.db",
+        "LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts",
+        **others,
+    }

@@ -1,0 +1,247 @@
+"""The lifecycle against a model: hints, workers, time, people and deploys in any order.
+
+The world below has one run (and the runs that are recreated from it), a bag of tasks that come
+late, twice, reordered or never, workers elsewhere that claim steps without any task, and workers
+that go on after their lease is over. The model is told nothing but the answers; what it expects is
+compared with each next answer, and what must always hold is checked after each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from leasehold.domain import lifecycle
+from leasehold.domain.status import Outcome
+from tests.properties.deliveries import Deliveries
+from tests.properties.invariants import (
+    check_alarm,
+    check_counts,
+    check_lease,
+    check_owed,
+    check_steps,
+    is_let_in,
+)
+from tests.properties.liveness import HABITS, comes_to_an_end
+from tests.properties.model import (
+    PLAN,
+    catalog_of,
+    new_run,
+)
+from tests.properties.people import People
+from tests.properties.workers import Workers
+from tests.properties.world import RECENT
+
+
+def _weighted(**weights: int) -> st.SearchStrategy[str]:
+    """Draw one of the names, the likelier the heavier; examples shrink towards the first."""
+    return st.sampled_from([name for name, weight in weights.items() for _ in range(weight)])
+
+
+class Lifecycle(Deliveries, Workers, People):
+    """Everything that can happen to one run, the likelier the heavier.
+
+    Attributes:
+        remote: the steps that may run elsewhere at first, one of these.
+    """
+
+    remote: Sequence[Sequence[str]] = ((), (), ("draft",), ("check",), ("send",), PLAN)
+
+    @initialize(place=st.integers(0, 5))
+    def start(self, place: int) -> None:
+        self.away.update(self.remote[place % len(self.remote)])
+        self.catalog.update(catalog_of(self.away))
+
+        change = lifecycle.start(None, self.now, rules=self.in_force, new=new_run("r-1"))
+
+        assert change.outcome is Outcome.STARTED
+        self.add_run(change.manifest)
+        self.tasks += change.owed
+
+    @precondition(lambda self: self.tasks)
+    @rule(recent=RECENT, how=_weighted(in_time=6, now=3, twice=3, lost=1))
+    def task(self, recent: int, how: str) -> None:
+        place = -1 - recent % len(self.tasks)
+        task = self.tasks[place]
+        if how == "in_time":
+            self.now = max(self.now, task.not_before)
+        if how != "twice":
+            del self.tasks[place]
+        if how != "lost":
+            self.hint(task.run_id, task.generation)
+
+    @rule(
+        what=_weighted(
+            complete=3, complete_and_go_on=2, nothing=3, fail=2, block=1, release=1, defer=2, hang=1
+        ),
+        keeps=st.sampled_from([False, False, True]),
+    )
+    def by_the_book(self, what: str, keeps: bool) -> None:
+        """A worker gets the latest run when it should, and does the next thing."""
+        run_id = self.nth_run(0)
+        dispatch, workers = self.runs[run_id].dispatch, len(self.workers)
+        self.now = max(self.now, dispatch.not_before)
+        if dispatch.remote:
+            self.claim(run_id)
+        else:
+            self.hint(run_id, dispatch.generation)
+        if len(self.workers) > workers and keeps:
+            self.checkpoint(self.workers[-1])
+        if len(self.workers) > workers and what != "nothing":
+            getattr(self, what)(self.workers[-1])
+
+    @precondition(lambda self: self.workers)
+    @rule(
+        recent=RECENT,
+        what=_weighted(
+            complete=4,
+            complete_and_go_on=3,
+            fail=4,
+            release=3,
+            defer=3,
+            block=3,
+            checkpoint=3,
+            renew=2,
+            hang=2,
+            lease_is_over=2,
+            checkpoint_again=1,
+            checkpoint_back=1,
+            checkpoint_of_the_next_phase=1,
+            fail_for_good=1,
+            holder_is_gone=1,
+        ),
+        reads=st.booleans(),
+    )
+    def work(self, recent: int, what: str, reads: bool) -> None:
+        worker = self.workers[-1 - recent % len(self.workers)]
+        worker.reads = reads
+        getattr(self, what)(worker)
+
+    @precondition(lambda self: self.workers)
+    @rule(
+        recent=RECENT,
+        first=_weighted(renew=3, checkpoint=2, cancel=2, pause=2, complete=1, release=1),
+        then=_weighted(complete=4, fail=2, checkpoint=2, release=1, block=1, renew=1),
+    )
+    def race(self, recent: int, first: str, then: str) -> None:
+        """Two writes cross: the one that comes second was decided on what is no longer stored."""
+        worker = self.workers[-1 - recent % len(self.workers)]
+        before = worker.seen
+        if first in ("cancel", "pause"):
+            getattr(self, first)(worker.run_id)
+        else:
+            worker.reads = True
+            getattr(self, first)(worker)
+        worker.seen, worker.reads = before, False
+        getattr(self, then)(worker)
+
+    @precondition(lambda self: self.workers)
+    @rule(
+        recent=RECENT,
+        late=st.integers(0, 600),
+        then=_weighted(nobody=2, claim=2, sweep=1, current_hint=1),
+    )
+    def partition(self, recent: int, late: int, then: str) -> None:
+        """A worker that was cut off comes back once its lease is over, whoever took its place."""
+        worker = self.workers[-1 - recent % len(self.workers)]
+        run_id = worker.run_id
+        if self.holds(worker, self.now):
+            self.now = self.known[run_id].ends_at + timedelta(seconds=late)
+        if then != "nobody":
+            getattr(self, then)(run_id)
+        stored, others = self.runs[run_id], len(self.workers)
+        worker.reads = True
+        for what in ("renew", "checkpoint", "complete", "fail", "block", "release", "defer"):
+            getattr(self, what)(worker)
+        assert self.runs[run_id] == stored, "whoever lost its lease changes nothing"
+        assert len(self.workers) == others
+
+    @precondition(lambda self: self.workers)
+    @rule(recent=RECENT, seconds=st.sampled_from([1, 60, 151, 1000]))
+    def suspend(self, recent: int, seconds: int) -> None:
+        """A machine sleeps: its own clock has not gone on when it wakes up."""
+        self.now += timedelta(seconds=seconds)
+        self.workers[-1 - recent % len(self.workers)].asleep += timedelta(seconds=seconds)
+
+    @rule(
+        recent=RECENT,
+        what=_weighted(
+            claim=4,
+            sweep_in_time=3,
+            resume=3,
+            pause=2,
+            approve=2,
+            retry=2,
+            sweep=1,
+            sweep_of_long_ago=1,
+            current_hint=1,
+            old_hint=1,
+            forged_hint=1,
+            give_up=1,
+            cancel=1,
+        ),
+    )
+    def operation(self, recent: int, what: str) -> None:
+        getattr(self, what)(self.nth_run(recent))
+
+    @rule(seconds=st.sampled_from([1, 8, 10, 20, 30, 60, 149, 150, 151, 400, -3, -500]))
+    def wait(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    @rule(milliseconds=st.integers(1, 1_000_000))
+    def wait_any_time(self, milliseconds: int) -> None:
+        self.now += timedelta(milliseconds=milliseconds)
+
+    @rule(step=st.sampled_from([None, None, *PLAN]))
+    def deploy(self, step: str | None) -> None:
+        """Deploy a catalog with all steps, or with all but one."""
+        self.catalog.clear()
+        self.catalog.update(catalog_of(self.away))
+        if step is not None:
+            del self.catalog[step]
+
+    @rule(step=st.sampled_from(PLAN))
+    def move(self, step: str) -> None:
+        """Deploy a catalog where a step runs elsewhere from now on, or here again."""
+        self.away ^= {step}
+        self.deploy(None)
+
+    @invariant()
+    def every_run_is_in_order(self) -> None:
+        for run_id, known in self.known.items():
+            manifest = self.runs[run_id]
+            check_lease(manifest, known)
+            check_alarm(manifest, known)
+            check_owed(manifest, known)
+            check_counts(manifest, known)
+            check_steps(manifest, known)
+
+    @invariant()
+    def only_the_holder_of_a_lease_is_let_in(self) -> None:
+        for run_id in self.runs:
+            manifest = self.runs[run_id]
+            mine = [worker for worker in self.workers if worker.run_id == run_id]
+            let_in = [worker for worker in mine if is_let_in(manifest, self.now, worker)]
+            assert len(let_in) <= 1
+            assert let_in == [worker for worker in mine if self.holds(worker, self.now)]
+            tokens = [worker.fence.fencing_token for worker in mine]
+            assert tokens == sorted(set(tokens)), "tokens strictly grow"
+
+    def teardown(self) -> None:
+        """Whatever was reached, a run that is not parked comes to an end."""
+        self.deploy(None)
+        for run_id in self.runs:
+            manifest = self.runs[run_id]
+            if manifest.alarm_at is None or manifest.paused:
+                continue
+            for habit in HABITS:
+                for by_hints in (True, False):
+                    comes_to_an_end(manifest, self.now, self.in_force, habit, by_hints=by_hints)

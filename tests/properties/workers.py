@@ -1,0 +1,258 @@
+"""What workers do with their lease, zombies among them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+
+from leasehold.domain import lifecycle
+from leasehold.domain.change import Change, Transition
+from leasehold.domain.lifecycle.renewal import MAX_PHASES
+from leasehold.domain.manifest import KeptValue
+from leasehold.domain.status import Outcome
+from leasehold.errors import (
+    LeaseLostError,
+)
+from tests.properties.model import (
+    ERROR,
+    FOUND,
+    MAX_RETRIES,
+    TTL,
+    Kept,
+    Worker,
+    output_of,
+)
+from tests.properties.world import World
+
+
+class Workers(World):
+    """Whoever got a lease once, and writes with it whether it still holds it or not."""
+
+    def estimate(self, worker: Worker) -> datetime:
+        """Return the store's time as a worker knows it that does not ask."""
+        passed = self.elapsed - worker.seen.elapsed - worker.asleep
+        return worker.seen.at + max(timedelta(), passed)
+
+    def decided_at(self, worker: Worker, transition: Transition) -> datetime | None:
+        """Return the time by which a write is decided; None: its worker gives up unasked.
+
+        A worker that does not read decides on what it has seen, and the store takes that only
+        if it is still what is stored; if not, the worker reads and decides again.
+        """
+        if worker.reads:
+            return self.now
+        at = self.estimate(worker)
+        if worker.seen.version == self.versions[worker.run_id]:
+            return at
+        try:
+            transition(worker.seen.manifest, at)
+        except LeaseLostError:
+            return None
+        return self.now
+
+    def keep_on(self, worker: Worker, transition: Transition, expected: Outcome) -> Change | None:
+        """Renew the lease, and return the change; None where it was refused."""
+        known, at = self.known[worker.run_id], self.decided_at(worker, transition)
+        if at is None:
+            return None
+        if not self.holds(worker, at):
+            self.refused(worker.run_id, transition, LeaseLostError, at)
+            return None
+        change = self.commit(worker.run_id, transition, at)
+        assert change.outcome is expected
+        known.ends_at = max(known.ends_at, min(at + TTL, known.cap))
+        known.heard_at = at
+        worker.seen, worker.asleep = self.seen(worker.run_id), timedelta()
+        return change
+
+    def renew(self, worker: Worker) -> None:
+        renew = partial(lifecycle.renew, rules=self.in_force, fence=worker.fence)
+
+        self.keep_on(worker, renew, Outcome.RENEWED)
+
+    def checkpoint(self, worker: Worker, phase: str | None = None, more: int = 1) -> None:
+        known = self.known[worker.run_id]
+        last = known.checkpoint or Kept("", 3, 0)
+        kept = Kept(phase or last.phase, last.iterations + more, worker.fence.fencing_token)
+        checkpoint = partial(
+            lifecycle.checkpoint,
+            rules=self.in_force,
+            fence=worker.fence,
+            iteration_count=kept.iterations,
+            phase=kept.phase,
+            partial_results=KeptValue(text=output_of(worker)),
+        )
+
+        change = self.keep_on(worker, checkpoint, Outcome.CHECKPOINTED)
+
+        if change is not None:
+            known.checkpoint = kept
+            is_told_apart = kept.phase in known.furthest or len(known.furthest) < MAX_PHASES
+            if is_told_apart and kept.iterations > known.furthest.get(kept.phase, -1):
+                known.furthest[kept.phase] = kept.iterations
+                known.progress()
+
+    def checkpoint_again(self, worker: Worker) -> None:
+        self.checkpoint(worker, more=0)
+
+    def checkpoint_back(self, worker: Worker) -> None:
+        self.checkpoint(worker, more=-1)
+
+    def checkpoint_of_the_next_phase(self, worker: Worker) -> None:
+        self.checkpoint(worker, phase=self.new_id(), more=-1)
+
+    def hang(self, worker: Worker) -> None:
+        """Beat on and on, each time at the last moment, towards the cap of the lease."""
+        worker.reads = True
+        for _ in range(3):
+            if self.holds(worker, self.now):
+                self.now = self.known[worker.run_id].ends_at - timedelta(microseconds=1)
+            self.renew(worker)
+
+    def complete_and_go_on(self, worker: Worker) -> None:
+        self.complete(worker, may_continue=True)
+
+    def complete(self, worker: Worker, may_continue: bool = False) -> None:
+        run_id, step = worker.run_id, self.runs[worker.run_id].current_step
+        output = output_of(worker)
+        complete: Transition = partial(
+            lifecycle.complete,
+            fence=worker.fence,
+            rules=self.in_force,
+            output=KeptValue(text=output),
+        )
+        next_lease = self.new_id()
+        if may_continue:
+            complete = lifecycle.then_arrive(
+                complete, rules=self.in_force, lease_id=next_lease, holder="the same"
+            )
+        expected = self.after_output(run_id, Outcome.HANDED_OFF)
+
+        change = self.settle(worker, complete, expected)
+
+        if change is not None:
+            self.went_on(run_id, step, output)
+            if change.manifest.lease is not None:
+                assert may_continue
+                self.leased(run_id, change, next_lease)
+
+    def block(self, worker: Worker) -> None:
+        block = partial(
+            lifecycle.block,
+            rules=self.in_force,
+            fence=worker.fence,
+            output=KeptValue(text=output_of(worker)),
+            output_status="PARTIAL",
+            found=FOUND,
+        )
+
+        change = self.settle(worker, block, Outcome.BLOCKED)
+
+        if change is not None:
+            self.known[worker.run_id].kept = output_of(worker)
+
+    def fail_for_good(self, worker: Worker) -> None:
+        self.fail(worker, permanent=True)
+
+    def fail(self, worker: Worker, permanent: bool = False) -> None:
+        run_id, known = worker.run_id, self.known[worker.run_id]
+        manifest = self.runs[run_id]
+        fail = partial(
+            lifecycle.fail,
+            rules=self.in_force,
+            fence=worker.fence,
+            error=ERROR,
+            permanent=permanent,
+        )
+        expected = Outcome.RETRY_SCHEDULED
+        if permanent or known.ends["failed"] == MAX_RETRIES:
+            expected = Outcome.DEAD_LETTERED
+        elif not manifest.paused and not self.is_known(manifest.current_step):
+            expected = Outcome.BLOCKED
+
+        change = self.settle(worker, fail, expected)
+
+        if change is not None:
+            known.ends["failed"] += 1
+            if change.outcome is Outcome.RETRY_SCHEDULED and not manifest.paused:
+                wait = timedelta(seconds=10 * 2 ** (known.ends["failed"] - 1))
+                assert change.manifest.dispatch.not_before == change.manifest.updated_at + wait
+
+    def release(self, worker: Worker) -> None:
+        release = partial(
+            lifecycle.release,
+            rules=self.in_force,
+            fence=worker.fence,
+            reason="instance_shutdown",
+        )
+        expected = self.after_early_end(worker.run_id, Outcome.RELEASED)
+
+        change = self.settle(worker, release, expected)
+
+        if change is not None:
+            self.known[worker.run_id].cut_short("interrupted")
+
+    def defer(self, worker: Worker) -> None:
+        """An outage: it counts for nothing, and no number of them gives the run up."""
+        run_id, known = worker.run_id, self.known[worker.run_id]
+        manifest = self.runs[run_id]
+        defer = partial(
+            lifecycle.defer,
+            rules=self.in_force,
+            fence=worker.fence,
+            reason="store_unavailable",
+            detail="It does not answer.",
+        )
+        expected = Outcome.RELEASED
+        if not manifest.paused and not self.is_known(manifest.current_step):
+            expected = Outcome.BLOCKED
+
+        change = self.settle(worker, defer, expected)
+
+        if change is not None:
+            known.ends["deferred"] += 1
+            assert change.manifest.interruptions == manifest.interruptions
+            if change.manifest.dispatch.generation > manifest.dispatch.generation:
+                wait = change.manifest.dispatch.not_before - change.manifest.updated_at
+                in_a_row = change.manifest.dispatch.deferred
+                assert in_a_row == manifest.dispatch.deferred + 1
+                if change.outcome is Outcome.RELEASED:  # one that is blocked waits for a person
+                    doubled = timedelta(seconds=10 * 2 ** (in_a_row - 1))
+                    assert wait == min(doubled, timedelta(minutes=5))
+
+    def lease_is_over(self, worker: Worker) -> None:
+        self.expire(worker.run_id, worker.fence.lease_id, gone=False)
+
+    def holder_is_gone(self, worker: Worker) -> None:
+        self.expire(worker.run_id, worker.fence.lease_id, gone=True)
+
+    def holds(self, worker: Worker, at: datetime) -> bool:
+        known = self.known[worker.run_id]
+        return known.holder == worker.fence.lease_id and at < known.ends_at
+
+    def settle(self, worker: Worker, transition: Transition, expected: Outcome) -> Change | None:
+        """Settle, and return the change if it was one; a repetition and a zombie change nothing."""
+        known, at = self.known[worker.run_id], self.decided_at(worker, transition)
+        if at is None:
+            return None
+        if known.settled is not None and known.settled[0] == worker.fence.lease_id:
+            repeated = self.commit(worker.run_id, transition, at)
+            assert not repeated.changed
+            assert repeated.outcome is known.settled[1]
+            return None
+        if not self.holds(worker, at):
+            self.refused(worker.run_id, transition, LeaseLostError, at)
+            return None
+        change = self.commit(worker.run_id, transition, at)
+        worker.seen, worker.asleep = self.seen(worker.run_id), timedelta()
+        assert change.changed
+        assert change.outcome is expected
+        known.let_go()
+        known.settled = (worker.fence.lease_id, change.outcome)
+        note = change.manifest.last_settlement
+        assert note is not None
+        assert (note.lease_id, note.fencing_token) == (
+            worker.fence.lease_id,
+            worker.fence.fencing_token,
+        )
+        return change

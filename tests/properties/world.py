@@ -1,0 +1,235 @@
+"""The world of the model: its time, its runs and tasks, and what is known of each run.
+
+The model is told nothing but the answers of the lifecycle; what must hold for every
+change is checked where each is committed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+from functools import partial
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+)
+
+from leasehold.domain import lifecycle
+from leasehold.domain.change import Change, Transition, as_write
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.lease import Fence
+from leasehold.domain.manifest import Manifest, to_document
+from leasehold.domain.status import Outcome
+from leasehold.domain.task import Task
+from leasehold.domain.trace import TraceType
+from leasehold.errors import (
+    LeaseholdError,
+)
+from tests.properties.invariants import (
+    check_change,
+    check_generation,
+    from_store,
+    is_dispatched,
+    text,
+)
+from tests.properties.model import (
+    GRACE,
+    MAX_INTERRUPTIONS,
+    MAX_RETRIES,
+    PLAN,
+    START,
+    STUCK,
+    TTL,
+    Known,
+    Seen,
+    Worker,
+    catalog_of,
+)
+
+#: How long ago something began: mostly the latest counts.
+RECENT = st.sampled_from([0, 0, 0, 0, 0, 0, 1, 1, 2, 3, 4, 5])
+
+
+class World(RuleBasedStateMachine):
+    """Runs, their tasks and workers, and the time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time = START
+        self.elapsed = timedelta()
+        self.away: set[str] = set()
+        self.catalog = catalog_of(self.away)
+        self.in_force = Rules(
+            settings_for=self.catalog.get,
+            lease_ttl=TTL,
+            max_interruptions=MAX_INTERRUPTIONS,
+            grace=GRACE,
+            stuck_timeout=STUCK,
+            recovery_window=timedelta(days=7),  # windows: tests/unit/domain/test_verdict
+        )
+        self.ids = 0
+        self.runs: dict[str, Manifest] = {}
+        self.known: dict[str, Known] = {}
+        self.tasks: list[Task] = []
+        self.workers: list[Worker] = []
+        self.versions: Counter[str] = Counter()
+        self.traced: set[str] = set()
+        self.attempts: set[tuple[str, str, int, int]] = set()
+
+    @property
+    def now(self) -> datetime:
+        """The store's time. It may be set back; then no less time has gone by."""
+        return self.time
+
+    @now.setter
+    def now(self, now: datetime) -> None:
+        self.elapsed += max(timedelta(), now - self.time)
+        self.time = now
+
+    def new_id(self) -> str:
+        self.ids += 1
+        return f"{self.ids:04d}"
+
+    def nth_run(self, recent: int) -> str:
+        return list(self.runs)[-1 - recent % len(self.runs)]
+
+    def is_known(self, step: str) -> bool:
+        return step in self.catalog
+
+    def is_away(self, step: str) -> bool:
+        return self.is_known(step) and step in self.away
+
+    def seen(self, run_id: str) -> Seen:
+        return Seen(self.runs[run_id], self.versions[run_id], self.now, self.elapsed)
+
+    def commit(self, run_id: str, transition: Transition, at: datetime | None = None) -> Change:
+        """Do as a store does: read, decide, write; and check what holds for every change.
+
+        `at` is the store's time as a worker estimates it that has seen this version.
+        """
+        before, now = self.runs[run_id], at or self.now
+        was = text(before)
+        change = transition(before, now)
+        assert transition(before, now) == change, "a transition is pure"
+        assert text(before) == was, "a transition leaves its argument alone"
+        check_change(before, change, now)
+        write = as_write(change)
+        for ref in write.creates or ():
+            assert str(ref) not in self.traced, "a trace event has a number of its own"
+            self.traced.add(str(ref))
+        if change.changed:
+            assert write.document == to_document(change.manifest)
+            self.runs[run_id] = from_store(change.manifest)
+            self.versions[run_id] += 1
+            check_generation(before, change, self.known[run_id])
+            if is_dispatched(before, change.manifest):
+                self.known[run_id].elsewhere = self.is_away(change.manifest.current_step)
+                self.known[run_id].lost = 0
+        if change.created is not None:
+            self.add_run(change.created)
+        self.tasks += change.owed
+        return change
+
+    def add_run(self, manifest: Manifest) -> None:
+        self.runs[manifest.run_id] = from_store(manifest)
+        kept = {s: r.output for s, r in manifest.steps.items() if r.output is not None}
+        elsewhere = self.is_away(manifest.current_step)
+        self.known[manifest.run_id] = Known(handed_off=kept, elsewhere=elsewhere)
+
+    def refused(
+        self,
+        run_id: str,
+        transition: Transition,
+        error: type[LeaseholdError],
+        at: datetime | None = None,
+    ) -> None:
+        """Check that the transition is refused; a store then writes nothing."""
+        with pytest.raises(error):
+            transition(self.runs[run_id], at or self.now)
+
+    def leased(self, run_id: str, change: Change, lease_id: str) -> None:
+        """Note the lease that the change gave, and that its attempt goes on from what is kept."""
+        manifest, known = change.manifest, self.known[run_id]
+        now = manifest.updated_at
+        assert manifest.lease is not None
+        assert manifest.lease.lease_id == lease_id
+        number = (run_id, manifest.current_step, manifest.trial, manifest.attempt)
+        assert number not in self.attempts, "no two attempts have one number"
+        self.attempts.add(number)
+        settings = self.catalog[manifest.current_step]
+        known.holder, known.lost = lease_id, 0
+        known.cap = now + settings.dispatch_deadline + timedelta(minutes=5)
+        known.ends_at = known.cap if settings.heartbeat is None else now + TTL
+        known.heard_at, known.deadline = now, now + settings.dispatch_deadline
+        assert manifest.lease.expires_at == known.ends_at
+        resumed = [e.model_dump() for e in change.events if e.type is TraceType.CHECKPOINT_RESUMED]
+        facts = [(event.get("phase", ""), event["iterationCount"]) for event in resumed]
+        assert facts == ([] if known.checkpoint is None else [known.checkpoint[:2]])
+        fence = Fence(lease_id, manifest.fencing_token)
+        self.workers.append(Worker(run_id, fence, self.seen(run_id)))
+
+    def after_early_end(self, run_id: str, outcome: Outcome) -> Outcome:
+        """Return what an attempt that was cut short should answer, instead of `outcome`."""
+        manifest, known = self.runs[run_id], self.known[run_id]
+        if known.stuck + 1 > MAX_INTERRUPTIONS:
+            return Outcome.DEAD_LETTERED
+        if not manifest.paused and not self.is_known(manifest.current_step):
+            return Outcome.BLOCKED
+        return outcome
+
+    def is_silent(self, run_id: str) -> bool:
+        return not self.runs[run_id].paused and self.known[run_id].is_silent(self.now)
+
+    def after_lapse(
+        self, run_id: str, expired: Outcome, hung: Outcome, *, gone: bool = False
+    ) -> Outcome:
+        """Return what becomes of a run whose lease is ended for its worker: one of the two."""
+        manifest, known = self.runs[run_id], self.known[run_id]
+        if not known.hung:
+            silent = not gone and self.is_silent(run_id)
+            given_up = known.silences + silent > 1
+            return Outcome.DEAD_LETTERED if given_up else self.after_early_end(run_id, expired)
+        if known.ends["failed"] == MAX_RETRIES:
+            return Outcome.DEAD_LETTERED
+        return hung if manifest.paused else self.blocked_or(manifest.current_step, hung)
+
+    def after_output(self, run_id: str, outcome: Outcome) -> Outcome:
+        """Return what an output that goes on should answer, instead of `outcome`."""
+        manifest = self.runs[run_id]
+        place = PLAN.index(manifest.current_step) + 1
+        if place == len(PLAN):
+            return Outcome.COMPLETED
+        if not manifest.paused and not self.is_known(PLAN[place]):
+            return Outcome.BLOCKED
+        return outcome
+
+    def went_on(self, run_id: str, step: str, output: str) -> None:
+        known = self.known[run_id]
+        assert step not in known.handed_off, "a step is handed off once"
+        known.handed_off[step] = output
+        known.kept = known.checkpoint = None
+        known.furthest = {}
+        if step != PLAN[-1]:
+            known.ends.clear()
+            known.progress()
+
+    def expire(self, run_id: str, lease_id: str, *, gone: bool) -> None:
+        known = self.known[run_id]
+        expected = Outcome.MOVED_ON
+        if known.holder == lease_id:
+            expected = Outcome.LEASE_HELD
+            if gone or self.now >= known.ends_at:
+                expected = self.after_lapse(run_id, Outcome.EXPIRED, Outcome.EXPIRED, gone=gone)
+        silent = not gone and self.is_silent(run_id)
+        expire = partial(lifecycle.expire, rules=self.in_force, lease_id=lease_id, holder_gone=gone)
+
+        change = self.commit(run_id, expire)
+
+        assert change.outcome is expected
+        if change.changed:
+            known.lapsed(silent=silent)
+
+    def blocked_or(self, step: str, outcome: Outcome) -> Outcome:
+        return outcome if self.is_known(step) else Outcome.BLOCKED
