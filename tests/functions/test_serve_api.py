@@ -227,3 +227,10 @@ def test_a_filter_that_is_given_twice_is_refused(serve_api: Function) -> None:
     status, error = serve_api.get("/runs?label=team:a&label=m:perm")
 
     assert (status, error["error"]["details"]["field"]) == (400, "label")
+
+
+@pytest.mark.parametrize("query", ["pipeline=", "label=", "pipeline=&label="])
+def test_an_empty_filter_of_a_list_fits_no_run(serve_api: Function, query: str) -> None:
+    serve_api.post("/runs", START)
+
+    assert serve_api.get(f"/runs?{query}") == (200, {"runs": [], "nextPageToken": None})

@@ -81,8 +81,10 @@ def _boolean(given: Any) -> Any:
 
 
 class RunsQuery(FilterPart, RequestModel):
-    """`GET /runs`; its values come as text."""
+    """`GET /runs`; its values come as text, and an empty one fits no run."""
 
+    pipeline: Annotated[str, rules.text()] | None = None
+    label: Annotated[str, rules.text()] | None = None
     dead_lettered: (
         Annotated[bool, replace(rules.flag(), allowed="true, false"), BeforeValidator(_boolean)]
         | None
@@ -93,7 +95,7 @@ class RunsQuery(FilterPart, RequestModel):
     @classmethod
     def page_of(cls, wanted: RunFilter, limit: int, page_token: str | None) -> Self:
         """Return a page as a client asks for it."""
-        return cls(**dict(FilterPart.of(wanted)), limit=limit, page_token=page_token)
+        return cls(**{**dict(cls.of(wanted)), "limit": limit, "page_token": page_token})
 
     def to_texts(self) -> dict[str, str]:
         """Return the query as the address has it."""
