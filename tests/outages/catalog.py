@@ -115,6 +115,11 @@ _ASKED: dict[str, Callable[[StepContext], object]] = {
 }
 
 
+def pass_first(ctx: Any, output: Any) -> None:
+    """Let everything pass, as a gate before another."""
+    CALLS[ctx.run_id, "pass_first"] += 1
+
+
 def judge(ctx: Any, output: Any) -> None:
     """Read what was given and made before, as a gate."""
     CALLS[ctx.run_id, "judge"] += 1
@@ -175,7 +180,7 @@ STEPS = Registry(
         _entry("keep_later"),
         _entry("keep", max_retries=1),
         _entry("ask", max_retries=0),
-        _entry("judged", "take", gates=("judge",)),
+        _entry("judged", "take", gates=("pass_first", "judge")),
         _entry("err", max_retries=1),
         _entry("nest", max_retries=0),
         _entry("nest_and_keep", max_retries=0),
@@ -200,4 +205,10 @@ PIPELINES = Registry(
         PipelineEntry(name="away", steps=("make", "away", "take")),
     ],
 )
-GATES = Registry("gates", [GateEntry(name="judge", check="tests.outages.catalog:judge")])
+GATES = Registry(
+    "gates",
+    [
+        GateEntry(name="pass_first", check="tests.outages.catalog:pass_first"),
+        GateEntry(name="judge", check="tests.outages.catalog:judge"),
+    ],
+)

@@ -226,7 +226,7 @@ def test_a_file_that_is_not_there_is_no_outage(make: Make) -> None:
 
 
 def test_a_gate_that_meets_an_outage_is_asked_again(make: Make, store: Store) -> None:
-    """The output that it judges is not thrown away."""
+    """The output that it judges is not thrown away, and the gate before it is not run again."""
     DOES["judge"] = lambda: (DOES.clear(), store.goes())
     with make() as engine:
         run = engine.start("judges", {})
@@ -235,5 +235,5 @@ def test_a_gate_that_meets_an_outage_is_asked_again(make: Make, store: Store) ->
         done = engine.wait(run.run_id, 30)
 
     assert done.status == "COMPLETED"
-    assert CALLS[run.run_id, "take"] == 1
+    assert CALLS[run.run_id, "take"] == CALLS[run.run_id, "pass_first"] == 1
     assert done.steps["judged"].attempts.ended == 0

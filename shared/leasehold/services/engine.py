@@ -93,7 +93,7 @@ def commit(
     in_transaction: bool = False,
     within: float | None = None,
 ) -> Committed[Change]:
-    """Apply the transition in one commit; what it owes is the caller's to publish.
+    """Apply the transition in one commit; `publish_owed` is the caller's to call.
 
     Args:
         engine: the parts.
@@ -107,24 +107,20 @@ def commit(
         VersionConflictError: somebody has changed what was `known`; nothing was written.
         Everything that `change_run` raises.
     """
-    committed = engine.documents.transact(
+    return engine.documents.transact(
         run_ref(run_id),
         on_run(run_id, transition) if known is None else _on_known(known.manifest, transition),
         if_version=None if known is None else known.snapshot,
         in_transaction=in_transaction,
         within=within,
     )
-    _announce(engine, committed.answer)
-    return committed
 
 
 def create_run(
     engine: Engine, run_id: str, start: Callable[[Manifest | None, datetime], Change]
 ) -> Committed[Change]:
     """Commit the start of a run, as `commit` does a transition; None: no run has that id yet."""
-    committed = engine.documents.transact(run_ref(run_id), on_manifest(run_id, start))
-    _announce(engine, committed.answer)
-    return committed
+    return engine.documents.transact(run_ref(run_id), on_manifest(run_id, start))
 
 
 def find_run(engine: Engine, run_id: str) -> KnownRun:
@@ -136,13 +132,21 @@ def find_run(engine: Engine, run_id: str) -> KnownRun:
 
 
 def publish_owed(engine: Engine, change: Change) -> Change:
-    """Carry out what a committed change owes.
+    """Announce a committed change, and carry out what it owes.
 
     Raises:
         StoreUnavailableError: something could not be carried out; it is owed still.
     """
+    announce(engine, change)
     publish(engine, change.owed)
     return change
+
+
+def announce(engine: Engine, change: Change) -> None:
+    """Give a committed change to those who watch, and to the log."""
+    engine.observe(change)
+    for facts in reports(change):
+        engine.report(facts)
 
 
 def publish(engine: Engine, effects: Iterable[Task]) -> None:
@@ -152,7 +156,7 @@ def publish(engine: Engine, effects: Iterable[Task]) -> None:
 
 
 def publish_or_leave(engine: Engine, change: Change) -> Change:
-    """Carry out what a committed change owes; what cannot be had now is left to the sweep.
+    """Do as `publish_owed`; what cannot be carried out now is left to the sweep.
 
     For requests of people: to fail would be wrong, as the request given again would be refused,
     or done twice.
@@ -171,13 +175,6 @@ def _create_task(engine: Engine, task: Task) -> None:
 
 #: Who carries out each kind of effect that a change can owe.
 CARRIERS: Final[Mapping[type, Callable[[Engine, Any], None]]] = {Task: _create_task}
-
-
-def _announce(engine: Engine, change: Change) -> None:
-    """Give a committed change to those who watch, and to the log."""
-    engine.observe(change)
-    for facts in reports(change):
-        engine.report(facts)
 
 
 def _on_known(manifest: Manifest, transition: Transition) -> DecideDocument[Change]:

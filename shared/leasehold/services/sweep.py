@@ -16,7 +16,7 @@ from leasehold.domain.status import RunStatus
 from leasehold.domain.task import dispatch_task
 from leasehold.errors import LeaseholdError, StoreUnavailableError, VersionConflictError
 from leasehold.services.due_runs import DueRuns
-from leasehold.services.engine import Engine, KnownRun, commit, publish_owed
+from leasehold.services.engine import Engine, KnownRun, announce, commit, publish
 from leasehold.services.sweep_result import RunEnd, SweepResult, line_of
 
 #: How long Cloud Scheduler waits for the answer of a call, where its job does not say otherwise.
@@ -169,6 +169,7 @@ class _Sweep:
             change = commit(
                 self._engine, run_id, transition, known=known, within=ATTEND_WITHIN_S
             ).answer
+            announce(self._engine, change)
         except VersionConflictError:
             return  # somebody moved it on meanwhile
         except Exception as error:  # noqa: BLE001 - what one document holds must stop no other run
@@ -190,7 +191,7 @@ class _Sweep:
         """Create what a change owes; what cannot be created is owed still, says the manifest."""
         if change.manifest.dispatch.queue not in self._failed:
             try:
-                publish_owed(self._engine, change)
+                publish(self._engine, change.owed)
             except StoreUnavailableError as error:
                 self._fail(change.manifest, error)
             else:
