@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from leasehold.domain.alarm import alarm_for
 from leasehold.domain.change import Change
 from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
-from leasehold.domain.manifest import Manifest, Settlement
+from leasehold.domain.manifest import Manifest, ManifestUpdate, Settlement, StepRecordUpdate
 from leasehold.domain.status import AttemptEnd, Outcome
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
-
-if TYPE_CHECKING:
-    from leasehold.domain.updates import ManifestUpdate, StepRecordUpdate
 
 
 class Draft:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime, ValidationError
 
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
         DispatchUpdate,
         ErrorRecordUpdate,
         LeaseUpdate,
-        ManifestUpdate,
         SettlementUpdate,
-        StepRecordUpdate,
     )
 
 _MAX_SHOWN: Final = 128
@@ -153,6 +151,21 @@ class Progress(Stored):
     message: str = ""
 
 
+class StepRecordUpdate(TypedDict, total=False):
+    """What may be replaced of a `StepRecord`."""
+
+    status: RunStatus
+    started_at: AwareDatetime | None
+    completed_at: AwareDatetime | None
+    handed_off_at: AwareDatetime | None
+    execution_seconds: float | None
+    output: str | None
+    output_ref: str | None
+    output_status: str | None
+    progress: Progress | None
+    attempts: Attempts
+
+
 class StepRecord(Stored):
     """What became of one step. `attempts` counts over all its attempts."""
 
@@ -225,6 +238,52 @@ class OperationRecord(Stored):
     outcome: str
     at: AwareDatetime
     recreated_as: str | None = None
+
+
+class ManifestUpdate(TypedDict, total=False):
+    """What may be replaced of a `Manifest`."""
+
+    run_id: str
+    pipeline: str
+    plan: tuple[str, ...]
+    labels: tuple[str, ...]
+    idempotency_key: str | None
+    input_digest: str
+    input: str | None
+    input_ref: str | None
+    status: RunStatus
+    paused: bool
+    cancelled: bool
+    dead_lettered: bool
+    dead_lettered_at: AwareDatetime | None
+    dead_letter_reason: DeadLetterReason | None
+    dead_letter_detail: str | None
+    block: Block | None
+    current_step: str
+    trial: int
+    step_started_at: AwareDatetime | None
+    heartbeat_at: AwareDatetime | None
+    error_at: AwareDatetime | None
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+    completed_at: AwareDatetime | None
+    alarm_at: AwareDatetime | None
+    shard: int
+    fencing_token: int
+    lease: Lease | None
+    dispatch: Dispatch
+    attempts: Attempts
+    interruptions: int
+    silences: int
+    claimable: str | None
+    last_settlement: Settlement | None
+    checkpoint: Checkpoint | None
+    steps: Mapping[str, StepRecord]
+    error: ErrorRecord | None
+    recreated_from: str | None
+    recreated_as: tuple[str, ...]
+    operations: tuple[OperationRecord, ...]
+    traced: int
 
 
 class Manifest(Stored):

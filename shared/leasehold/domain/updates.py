@@ -1,6 +1,7 @@
-"""What `with_` may replace of a manifest and of its parts: for type checkers, who refuse the rest.
+"""What `with_` may replace of a part of a manifest: for type checkers, who refuse the rest.
 
-A test compares each of these with the fields of its model.
+The updates of a manifest and of its steps hold parts, and stand beside these in `manifest.py`. A
+test compares each update with the fields of its model.
 """
 
 from __future__ import annotations
@@ -13,19 +14,7 @@ if TYPE_CHECKING:
 
     from pydantic import AwareDatetime
 
-    from leasehold.domain.manifest import (
-        Attempts,
-        Block,
-        Checkpoint,
-        Dispatch,
-        ErrorRecord,
-        Lease,
-        OperationRecord,
-        Progress,
-        Settlement,
-        StepRecord,
-    )
-    from leasehold.domain.status import DeadLetterReason, Outcome, RunStatus
+    from leasehold.domain.status import Outcome
 
 
 class LeaseUpdate(TypedDict, total=False):
@@ -68,21 +57,6 @@ class SettlementUpdate(TypedDict, total=False):
     outcome: Outcome
 
 
-class StepRecordUpdate(TypedDict, total=False):
-    """Fields of `StepRecord`."""
-
-    status: RunStatus
-    started_at: AwareDatetime | None
-    completed_at: AwareDatetime | None
-    handed_off_at: AwareDatetime | None
-    execution_seconds: float | None
-    output: str | None
-    output_ref: str | None
-    output_status: str | None
-    progress: Progress | None
-    attempts: Attempts
-
-
 class ErrorRecordUpdate(TypedDict, total=False):
     """Fields of `ErrorRecord`."""
 
@@ -96,49 +70,3 @@ class ErrorRecordUpdate(TypedDict, total=False):
     permanent: bool
     step: str
     attempt: int
-
-
-class ManifestUpdate(TypedDict, total=False):
-    """Fields of `Manifest`."""
-
-    run_id: str
-    pipeline: str
-    plan: tuple[str, ...]
-    labels: tuple[str, ...]
-    idempotency_key: str | None
-    input_digest: str
-    input: str | None
-    input_ref: str | None
-    status: RunStatus
-    paused: bool
-    cancelled: bool
-    dead_lettered: bool
-    dead_lettered_at: AwareDatetime | None
-    dead_letter_reason: DeadLetterReason | None
-    dead_letter_detail: str | None
-    block: Block | None
-    current_step: str
-    trial: int
-    step_started_at: AwareDatetime | None
-    heartbeat_at: AwareDatetime | None
-    error_at: AwareDatetime | None
-    created_at: AwareDatetime
-    updated_at: AwareDatetime
-    completed_at: AwareDatetime | None
-    alarm_at: AwareDatetime | None
-    shard: int
-    fencing_token: int
-    lease: Lease | None
-    dispatch: Dispatch
-    attempts: Attempts
-    interruptions: int
-    silences: int
-    claimable: str | None
-    last_settlement: Settlement | None
-    checkpoint: Checkpoint | None
-    steps: Mapping[str, StepRecord]
-    error: ErrorRecord | None
-    recreated_from: str | None
-    recreated_as: tuple[str, ...]
-    operations: tuple[OperationRecord, ...]
-    traced: int
