@@ -26,15 +26,15 @@ class Store:
         self._has_gone = False
 
     def goes(self) -> None:
-        """Take the folder away, once; one that nobody wrote to yet is there, and holds something.
-
-        Each attempt of a handler may ask for it, before the test brings the folder back or after.
-        """
-        if self._has_gone:
-            return
-        self._has_gone = True
+        """Take the folder away; one that nobody wrote to yet is there, and holds something."""
         (self.root / ".unfinished").mkdir(parents=True, exist_ok=True)
         self.root.rename(self._away)
+
+    def goes_once(self) -> None:
+        """Take it away as a handler does: the first attempt, and no other that a test outruns."""
+        if not self._has_gone:
+            self._has_gone = True
+            self.goes()
 
     def comes_back(self) -> None:
         assert not self.root.exists(), "somebody made it anew"

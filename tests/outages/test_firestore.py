@@ -34,7 +34,7 @@ def engine(environ: dict[str, str], store: Store) -> Iterator[InProcessEngine]:
 def test_finished_work_is_kept_and_a_claim_leaves_no_lease(
     engine: InProcessEngine, store: Store
 ) -> None:
-    DOES["make"] = store.goes
+    DOES["make"] = store.goes_once
     run = engine.start("away", {})
     until(lambda: CALLS[run.run_id, "make"])
     lease = engine.show(run.run_id).lease
@@ -60,9 +60,9 @@ def test_finished_work_is_kept_and_a_claim_leaves_no_lease(
 def test_a_call_that_meets_an_outage_defers_its_attempt(
     engine: InProcessEngine, store: Store
 ) -> None:
-    DOES["ask"] = store.goes
+    DOES["ask"] = store.goes_once
     run = engine.start("asks", {"how": "put", "passes": "as a cause"})
-    until(lambda: engine.show(run.run_id).attempts.deferred == 1)
+    until(lambda: engine.show(run.run_id).attempts.deferred >= 1)
     DOES.clear()
     store.comes_back()
     done = engine.wait(run.run_id, 30)

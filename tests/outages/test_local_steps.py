@@ -13,7 +13,7 @@ from tests.waiting import until
 
 def test_finished_work_is_kept_when_the_store_comes_back(make: Make, store: Store) -> None:
     """It may have cost minutes of model calls: the lease is renewed, and the handler ran once."""
-    DOES["make"] = store.goes
+    DOES["make"] = store.goes_once
     with make() as engine:
         run = engine.start("makes", {})
         until(lambda: CALLS[run.run_id, "make"])
@@ -55,7 +55,7 @@ def test_a_step_whose_input_cannot_be_loaded_is_deferred_until_it_can(
 
 def test_a_shutdown_ends_an_attempt_that_waits_for_the_store(make: Make, store: Store) -> None:
     """Its lease is released within the grace, and the outage stays an outage."""
-    DOES["make"] = store.goes
+    DOES["make"] = store.goes_once
     with make() as engine:
         run = engine.start("makes", {})
         until(lambda: CALLS[run.run_id, "make"])
@@ -72,7 +72,7 @@ def test_a_shutdown_ends_an_attempt_that_waits_for_the_store(make: Make, store: 
 
 
 def test_a_run_that_is_cancelled_does_not_wait_for_the_store(make: Make, store: Store) -> None:
-    DOES["make"] = store.goes
+    DOES["make"] = store.goes_once
     with make(workers=1) as engine:
         run = engine.start("makes", {})
         until(lambda: CALLS[run.run_id, "make"])
@@ -89,7 +89,7 @@ def test_a_run_that_is_cancelled_does_not_wait_for_the_store(make: Make, store: 
 
 def test_a_checkpoint_that_cannot_be_loaded_is_waited_for(make: Make, store: Store) -> None:
     """The step goes on from there in the end: it neither fails nor begins anew."""
-    DOES["keep"] = store.goes
+    DOES["keep"] = store.goes_once
     with make() as engine:
         run = engine.start("keeps", {})
         until(lambda: deferrals(engine, run) >= 1)
@@ -157,7 +157,7 @@ def test_a_call_of_a_handler_that_meets_an_outage_defers_its_attempt(
     make: Make, store: Store, passes: str
 ) -> None:
     """It has no retry, and would be given up by a single failure."""
-    DOES["ask"] = store.goes
+    DOES["ask"] = store.goes_once
     with make() as engine:
         run = engine.start("asks", {"how": "put", "passes": passes})
         until(lambda: deferrals(engine, run) >= 1)
@@ -171,7 +171,7 @@ def test_a_call_of_a_handler_that_meets_an_outage_defers_its_attempt(
 
 @pytest.mark.parametrize("how", ["get", "exists", "list", "output"])
 def test_each_call_of_the_store_may_meet_an_outage(make: Make, store: Store, how: str) -> None:
-    DOES["ask"] = store.goes
+    DOES["ask"] = store.goes_once
     with make() as engine:
         run = engine.start("asks_later", {"how": how})
         until(lambda: engine.show(run.run_id).steps["ask"].attempts.deferred >= 1)
@@ -187,7 +187,7 @@ def test_each_call_of_the_store_may_meet_an_outage(make: Make, store: Store, how
 
 def test_a_checkpoint_waits_for_the_store(make: Make, store: Store) -> None:
     """What it is to keep was work, so the handler is not asked to do it again."""
-    DOES["ask"] = store.goes
+    DOES["ask"] = store.goes_once
     with make() as engine:
         run = engine.start("asks", {"how": "checkpoint"})
         until(lambda: CALLS[run.run_id, "ask"])
@@ -205,7 +205,7 @@ def test_a_checkpoint_waits_for_the_store(make: Make, store: Store) -> None:
 
 
 def test_an_outage_that_a_handler_says_is_not_the_cause_is_not(make: Make, store: Store) -> None:
-    DOES["ask"] = store.goes
+    DOES["ask"] = store.goes_once
     with make() as engine:
         run = engine.start("asks", {"how": "put", "passes": "as its own"})
         done = engine.wait(run.run_id, 30)
