@@ -100,6 +100,30 @@ def test_a_change_that_is_alone_needs_three_statements(
     assert statements == ["BEGIN IMMEDIATE", "INSERT INTO kept VALUES (1)", "COMMIT"]
 
 
+def test_one_statement_that_is_alone_is_a_transaction_by_itself(
+    commits: GroupCommit, connection: sqlite3.Connection, path: Path
+) -> None:
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+
+    commits.run(insert(1), is_atomic=True)
+
+    assert statements == ["INSERT INTO kept VALUES (1)"]
+    assert kept(path) == [1]
+
+
+def test_a_batch_needs_a_statement_for_each_change_and_two_for_all(
+    commits: GroupCommit, connection: sqlite3.Connection
+) -> None:
+    """A savepoint for each would be two more for each."""
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+
+    together(commits, *(insert(number) for number in range(8)))
+
+    assert len(statements) == 2 + 2 + 8
+
+
 def test_each_change_gets_its_own_result(commits: GroupCommit) -> None:
     futures = together(commits, *((lambda _, number=number: number) for number in range(8)))
 
@@ -131,6 +155,23 @@ def test_a_change_that_raises_is_undone_and_its_neighbours_are_not(
     assert errors_of([before, after]) == [None, None]
     assert bad.exception() is refused
     assert kept(path) == ["after", "before"]
+
+
+def test_a_change_that_raises_before_it_writes_leaves_its_neighbours_their_commit(
+    commits: GroupCommit, connection: sqlite3.Connection, path: Path
+) -> None:
+    """Such as one that comes too late: there is nothing to undo."""
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+
+    def refuse(_: sqlite3.Connection) -> None:
+        raise ValueError
+
+    futures = together(commits, insert("before"), refuse, insert("after"))
+
+    assert errors_of(futures) == [None, ValueError, None]
+    assert kept(path) == ["after", "before"]
+    assert "ROLLBACK" not in statements
 
 
 def test_a_change_that_raises_alone_is_undone(commits: GroupCommit, path: Path) -> None:

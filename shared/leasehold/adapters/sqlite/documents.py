@@ -99,12 +99,13 @@ class SqliteDocuments:
         What is decided on a snapshot is decided before: the version tells whether it still holds.
         """
         if if_version is None:
-            return self._commits.run(partial(self._read_and_write, ref, decide))
+            return self._commits.run(partial(self._change, ref, decide))
         now, monotonic = self._clock.now(), self._clock.monotonic()
         write = decide(if_version.document, now)
         if write.document is None and not write.creates:
             return Committed(write.answer, if_version)
-        return self._commits.run(partial(self._write, ref, if_version, write, (now, monotonic)))
+        work = partial(self._write, ref, if_version, write, (now, monotonic))
+        return self._commits.run(work, is_atomic=not write.creates)
 
     def get(self, ref: Ref) -> Snapshot | None:
         """Return the document, or None."""
@@ -140,13 +141,13 @@ class SqliteDocuments:
         while self._open:
             self._open.pop().close()
 
-    def _read_and_write(
+    def _change(
         self, ref: Ref, decide: DecideDocument[Answer], connection: sqlite3.Connection
     ) -> Committed[Answer]:
-        current = self._read(connection, ref)
+        known = self._read(connection, ref)
         now, monotonic = self._clock.now(), self._clock.monotonic()
-        write = decide(None if current is None else current.document, now)
-        return self._write(ref, current, write, (now, monotonic), connection)
+        write = decide(None if known is None else known.document, now)
+        return self._write(ref, known, write, (now, monotonic), connection)
 
     def _write(
         self,

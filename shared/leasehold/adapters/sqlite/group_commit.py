@@ -21,10 +21,11 @@ T = TypeVar("T")
 class _Job(Generic[T]):
     """One change, and what became of it: nothing durable, until that is known."""
 
-    __slots__ = ("durable", "error", "result", "taken", "work")
+    __slots__ = ("durable", "error", "is_atomic", "result", "taken", "work")
 
-    def __init__(self, work: Callable[[sqlite3.Connection], T]) -> None:
+    def __init__(self, work: Callable[[sqlite3.Connection], T], is_atomic: bool) -> None:
         self.work = work
+        self.is_atomic = is_atomic
         self.result: T | None = None
         self.error: BaseException | None = None
         self.taken = False
@@ -59,16 +60,21 @@ class GroupCommit:
         self._waiting: list[_Job[Any]] = []
         self._arrival = threading.Lock()
 
-    def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def run(self, work: Callable[[sqlite3.Connection], T], *, is_atomic: bool = False) -> T:
         """Run `work` in a transaction and return its result once that is durable.
 
         What `work` raises undoes what it wrote, and nothing of its neighbours.
+
+        Args:
+            work: executes statements; it may be called once more, when the first time is undone.
+            is_atomic: it is one statement, which is a transaction by itself where it is alone:
+                each call of SQLite lets go of Python's lock, and many threads wait for that.
 
         Raises:
             StoreUnavailableError: the transaction is not known to have committed.
         """
         self.check_process()
-        job = _Job(work)
+        job = _Job(work, is_atomic)
         with self._arrival:
             self._waiting.append(job)
         with self._writer:
@@ -99,11 +105,8 @@ class GroupCommit:
         return batch
 
     def _commit(self, batch: list[_Job[Any]]) -> None:
-        connection = self._connection
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            keep = all(self._is_whole(job) for job in batch)
-            connection.execute("COMMIT" if keep else "ROLLBACK")
+            keep = self._is_kept(batch)
         except BaseException as error:
             self._refuse(batch, error)
             if not isinstance(error, sqlite3.Error):
@@ -115,6 +118,16 @@ class GroupCommit:
         elif len(batch) > 1:
             for job in batch:
                 self._commit([job])
+
+    def _is_kept(self, batch: list[_Job[Any]]) -> bool:
+        """Run the changes in one transaction; return False where it was rolled back."""
+        if len(batch) == 1 and batch[0].is_atomic:
+            batch[0].run(self._connection)
+            return True
+        self._connection.execute("BEGIN IMMEDIATE")
+        keep = all(map(self._is_whole, batch))
+        self._connection.execute("COMMIT" if keep else "ROLLBACK")
+        return keep
 
     def _is_whole(self, job: _Job[Any]) -> bool:
         """Run the change; return False where it raised and left a part of what it writes.
