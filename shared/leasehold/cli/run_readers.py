@@ -35,10 +35,6 @@ _BATCH_TIMEOUT_S: Final = 900.0
 T = TypeVar("T")
 
 
-#: A page of runs, and where the next one begins.
-Listed = RunsResponse
-
-
 class Source(Protocol):
     """Runs, wherever they are kept."""
 
@@ -50,7 +46,7 @@ class Source(Protocol):
         """Return all that happened to one run, oldest first."""
         ...
 
-    def page(self, wanted: RunFilter, limit: int, token: str | None) -> Listed:
+    def page(self, wanted: RunFilter, limit: int, token: str | None) -> RunsResponse:
         """Return the runs that fit, newest first."""
         ...
 
@@ -83,7 +79,7 @@ class StoreSource:
         """Return all that happened to one run, oldest first."""
         return read_timeline(self.engine, run_id)
 
-    def page(self, wanted: RunFilter, limit: int, token: str | None) -> Listed:
+    def page(self, wanted: RunFilter, limit: int, token: str | None) -> RunsResponse:
         """Return the runs that fit, newest first."""
         page = list_runs(self.engine, wanted, limit=limit, page_token=token)
         return RunsResponse.of(page)
@@ -137,7 +133,7 @@ class ServerSource:
         _, answer = self._api.call(f"{path_of(run_id)}/trace")
         return self._api.read(TraceResponse.model_validate, answer).events
 
-    def page(self, wanted: RunFilter, limit: int, token: str | None) -> Listed:
+    def page(self, wanted: RunFilter, limit: int, token: str | None) -> RunsResponse:
         """Return the runs that fit, newest first."""
         query = RunsQuery.page_of(wanted, limit, token).to_texts()
         _, answer = self._api.call(f"/runs?{urlencode(query)}")

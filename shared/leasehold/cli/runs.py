@@ -7,8 +7,9 @@ from typing import Final
 
 import click
 
+from leasehold.api.runs import RunsResponse
 from leasehold.cli.options import filter_options, json_option, limit_option, url_option
-from leasehold.cli.run_readers import Listed, source_at
+from leasehold.cli.run_readers import source_at
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.domain.summary import Summary
@@ -44,7 +45,7 @@ def runs(
         _print_page(page, now)
 
 
-def _print_page(page: Listed, now: datetime) -> None:
+def _print_page(page: RunsResponse, now: datetime) -> None:
     if not page.runs:
         note("no runs")
         return
