@@ -362,16 +362,14 @@ def test_workers_that_end_in_the_moment_of_settlement_lose_and_repeat_nothing(
     first = api.start()
     api.ended(first)
     master = parent_of(int(calls(folder, first)[0][2]))
-    never, end = threading.Event(), time.monotonic() + 8
-    run_ids, ended = [], set()
+    never, run_ids, ended = threading.Event(), [], set()
 
-    while time.monotonic() < end:
-        run_ids += [api.start({"n": 1}) for _ in range(4)]
+    while len(ended) <= 8:
+        alive = until(lambda: two_or_more(set(children_of(master)) - ended))
+        run_ids += [api.start({"n": 1}) for _ in range(12)]
         never.wait(0.05)  # some of their steps are done, others not
-        alive = [pid for pid in children_of(master) if pid not in ended]
-        if len(alive) > 1:
-            ended.add(alive[0])
-            os.kill(alive[0], signal.SIGTERM)
+        ended.add(alive[0])
+        os.kill(alive[0], signal.SIGTERM)
     runs = [api.ended(run_id) for run_id in run_ids]
 
     assert len(ended) > 8
@@ -387,6 +385,10 @@ def test_workers_that_end_in_the_moment_of_settlement_lose_and_repeat_nothing(
         ]
         for step in run["steps"].values():
             assert (step["attempts"]["failed"], step["attempts"]["expired"]) == (0, 0)
+
+
+def two_or_more(pids: set[int]) -> list[int]:
+    return sorted(pids) if len(pids) > 1 else []
 
 
 def children_of(pid: int) -> list[int]:
