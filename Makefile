@@ -40,13 +40,13 @@ check: .venv/.dev ## the whole gate: format, lint, types, import contract, fresh
 	@$(MAKE) --no-print-directory test-bundle
 
 .PHONY: static
-static: .venv/.dev ## the gate but for the tests; it runs beside them, so what it says comes at its end
-	@said=$$({ $(BIN)/ruff format --check && $(BIN)/ruff check && $(BIN)/lint-imports && \
+static: .venv/.dev ## the gate but for the tests; it runs beside them, so its output comes at its end
+	@output=$$({ $(BIN)/ruff format --check && $(BIN)/ruff check && $(BIN)/lint-imports && \
 	  $(BIN)/python docs/generate.py --check && $(BIN)/mypy; } 2>&1); \
-	  code=$$?; echo "$$said"; exit $$code
+	  code=$$?; echo "$$output"; exit $$code
 
 .PHONY: fix
-fix: .venv/.dev ## format, mend what ruff can mend, draw the generated docs
+fix: .venv/.dev ## format, fix what ruff can fix, draw the generated docs
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	$(BIN)/python docs/generate.py

@@ -50,7 +50,7 @@ def gather(ctx: StepContext, given: Folder) -> Documents:
     """Read the Markdown files of the folder: the remote worker cannot see it."""
     folder = Path(given.folder)
     if not folder.is_dir():
-        raise PermanentError(f"{folder} is no folder; name one that is", code="folder_missing")
+        raise PermanentError(f"{folder} is not a folder; name one that is", code="folder_missing")
     files = sorted(folder.glob("*.md"))
     ctx.log.info("%s documents", len(files))
     return Documents(

@@ -160,7 +160,7 @@ def account(
     lines.append(f"{handoffs}; {run.fencing_token} leases for {len(run.plan)} steps")
     missing = [number.name for number, _ in STRIKES[len(hits) :]]
     if missing:
-        lines.append(f"not done: {' and '.join(missing)}; no step felt it before it was done")
+        lines.append(f"not done: {' and '.join(missing)}; no step was hit before it was done")
     return not (missing or wrong), lines
 
 

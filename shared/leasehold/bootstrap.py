@@ -16,7 +16,7 @@ from typing import Any, Final
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.factory import open_artifacts, open_documents, open_tasks
 from leasehold.adapters.in_process_tasks import InProcessTasks, UndeliveredTasks
-from leasehold.adapters.null_stores import AbsentArtifacts, AbsentDocuments
+from leasehold.adapters.null_stores import NullArtifacts, NullDocuments
 from leasehold.domain.change import Change
 from leasehold.errors import CatalogError, LeaseholdError, SettingError, StoreUnavailableError
 from leasehold.ports.artifacts import Artifacts
@@ -107,7 +107,7 @@ def boot(
     rules = rules_of(settings, catalog, environ, warn)
     artifacts: Artifacts
     if absent:
-        documents, artifacts = AbsentDocuments(clock), AbsentArtifacts()
+        documents, artifacts = NullDocuments(clock), NullArtifacts()
     else:
         documents, artifacts = _open_stores(settings, clock, documents)
     if tasks is None:

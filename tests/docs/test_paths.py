@@ -13,11 +13,6 @@ PACKAGE = ROOT / "shared/leasehold"
 DOCS = ROOT / "docs"
 PAGES = ("architecture.md", "internals.md", "glossary.md")
 
-#: The pages describe the house without `console/`; while that is here, others move too.
-in_the_new_house = pytest.mark.skipif(
-    (PACKAGE / "console").exists(), reason="the rooms are being moved"
-)
-
 _IN_CODE = re.compile(r"`([^`\s]+)`")
 _PATH = re.compile(r"(?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|toml)")
 _ROOM = re.compile(r"^### ((?:`\w+/`(?: and |, )?)+)", re.MULTILINE)
@@ -39,7 +34,6 @@ def is_there(path: str, rooms: list[str]) -> bool:
     return any((place / path).exists() for place in places)
 
 
-@in_the_new_house
 @pytest.mark.parametrize("page", PAGES)
 def test_each_path_that_a_page_names_is_there(page: str) -> None:
     named = list(paths(page))
@@ -48,7 +42,6 @@ def test_each_path_that_a_page_names_is_there(page: str) -> None:
     assert [path for path, rooms in named if not is_there(path, rooms)] == []
 
 
-@in_the_new_house
 def test_each_room_has_its_section() -> None:
     """A room that is described nowhere is filled with whatever has no other place."""
     text = (DOCS / "architecture.md").read_text()

@@ -131,4 +131,4 @@ def test_a_folder_that_is_not_there_is_told_with_the_run(engine: InProcessEngine
     lost = ended(engine, engine.start("digest", {"folder": "/no/such/folder"}))
 
     assert lost.dead_letter_reason == "PERMANENT_FAILURE"
-    assert "/no/such/folder is no folder" in str(lost.dead_letter_detail)
+    assert "/no/such/folder is not a folder" in str(lost.dead_letter_detail)

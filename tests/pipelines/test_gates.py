@@ -18,7 +18,7 @@ from leasehold.services.operate import OperationRequest, operate
 from leasehold.testing import FrozenClock, InProcessEngine
 from pipelines.review.models import Digest, Point, Summary, Term
 from tests.builders import environ_of
-from tests.pipelines.spoiling import GATES, PIPELINES, SPOILS, STEPS
+from tests.pipelines.spoiled_digests import GATES, PIPELINES, SPOILS, STEPS
 
 ROOT = Path(__file__).parents[2]
 REPEATED = "It is so, whatever the documents say of leases and of workers."
@@ -31,7 +31,7 @@ def clock() -> FrozenClock:
 
 @pytest.fixture
 def engine(tmp_path: Path, clock: FrozenClock) -> Iterator[InProcessEngine]:
-    settings = environ_of(tmp_path, LEASEHOLD_CATALOG="tests.pipelines.spoiling")
+    settings = environ_of(tmp_path, LEASEHOLD_CATALOG="tests.pipelines.spoiled_digests")
     SPOILS.clear()
     with InProcessEngine(clock=clock, workers=0, environ=settings) as engine:
         yield engine

@@ -13,7 +13,7 @@ from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Query, Snapshot
 
 
-class AbsentDocuments:
+class NullDocuments:
     """The documents port without a store."""
 
     def __init__(self, clock: Clock) -> None:
@@ -46,7 +46,7 @@ class AbsentDocuments:
         """Do nothing: nothing is open."""
 
 
-class AbsentArtifacts:
+class NullArtifacts:
     """The artifacts port without a store."""
 
     def put(self, name: str, data: bytes) -> str:  # noqa: ARG002 - the port's shape

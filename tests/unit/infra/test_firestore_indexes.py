@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from leasehold import Registry, StepDispatchEntry
-from leasehold.adapters.null_stores import AbsentDocuments
+from leasehold.adapters.null_stores import NullDocuments
 from leasehold.domain.collections import RUNS
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent
@@ -43,7 +43,7 @@ FILTERS = {
 }
 
 
-class AskedDocuments(AbsentDocuments):
+class AskedDocuments(NullDocuments):
     """A store with nothing in it, which keeps what it was asked."""
 
     def __init__(self) -> None:
