@@ -22,7 +22,8 @@ from leasehold.domain.document import Answer, DecideDocument, Document, Ref, Wri
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.lifecycle.start import SHARDS
-from leasehold.domain.manifest import ErrorRecord, KeptValue, Manifest, run_ref, to_document
+from leasehold.domain.manifest import Manifest, run_ref, to_document
+from leasehold.domain.manifest_parts import ErrorRecord, KeptValue
 from leasehold.ports.documents import Committed, Documents, Query, Snapshot
 from leasehold.services.engine import Engine
 

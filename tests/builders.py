@@ -11,7 +11,7 @@ from typing import Any
 
 from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.lifecycle import NewRun
-from leasehold.domain.manifest import KeptValue
+from leasehold.domain.manifest_parts import KeptValue
 
 
 def step_settings(step_type: str = "draft", **fields: Any) -> StepSettings:

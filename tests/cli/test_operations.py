@@ -23,7 +23,8 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import Operation
-from leasehold.domain.manifest import Block, ErrorRecord, KeptValue, run_ref
+from leasehold.domain.manifest import run_ref
+from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run

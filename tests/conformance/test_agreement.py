@@ -21,14 +21,8 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.explanation import explain
-from leasehold.domain.manifest import (
-    Block,
-    ErrorRecord,
-    Lease,
-    Manifest,
-    run_ref,
-    to_document,
-)
+from leasehold.domain.manifest import Manifest, run_ref, to_document
+from leasehold.domain.manifest_parts import Block, ErrorRecord, Lease
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.task import dispatch_task
 from leasehold.registry.pipelines import Catalog

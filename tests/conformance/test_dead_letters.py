@@ -35,14 +35,8 @@ from leasehold.domain.draft import Draft
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
-from leasehold.domain.manifest import (
-    Block,
-    ErrorRecord,
-    KeptValue,
-    Manifest,
-    run_ref,
-    to_document,
-)
+from leasehold.domain.manifest import Manifest, run_ref, to_document
+from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue
 from leasehold.domain.status import DeadLetterReason
 from leasehold.domain.task import dispatch_task
 from leasehold.errors import (

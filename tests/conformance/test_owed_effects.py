@@ -13,7 +13,8 @@ from leasehold.domain.document import Write
 from leasehold.domain.draft import Draft
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
-from leasehold.domain.manifest import KeptValue, Manifest, manifest_of, run_ref, to_document
+from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
+from leasehold.domain.manifest_parts import KeptValue
 from leasehold.domain.status import Outcome
 from leasehold.domain.task import Task
 from leasehold.ports.documents import Documents

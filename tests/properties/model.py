@@ -12,7 +12,8 @@ from typing import NamedTuple
 from leasehold.domain.dispatch import StepSettings
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
-from leasehold.domain.manifest import Block, ErrorRecord, Manifest
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.status import Outcome
 from tests import builders
 from tests.builders import step_settings

@@ -8,7 +8,7 @@ from functools import partial
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lifecycle.renewal import MAX_PHASES
-from leasehold.domain.manifest import KeptValue
+from leasehold.domain.manifest_parts import KeptValue
 from leasehold.domain.status import Outcome
 from leasehold.errors import (
     LeaseLostError,

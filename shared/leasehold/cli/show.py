@@ -11,7 +11,8 @@ import click
 from leasehold.cli.options import json_option, run_argument, url_option
 from leasehold.cli.run_readers import source_at
 from leasehold.cli.stdout import Fact, Row, print_facts, print_json, print_table
-from leasehold.domain.manifest import Attempts, KeptValue, Manifest, StepRecord, to_document
+from leasehold.domain.manifest import Manifest, to_document
+from leasehold.domain.manifest_parts import Attempts, KeptValue, StepRecord
 from leasehold.domain.status import AttemptEnd, RunStatus
 from leasehold.presentation.formatting import StyledText, ago, duration, stamp
 from leasehold.presentation.run_state import (

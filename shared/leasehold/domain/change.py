@@ -13,7 +13,8 @@ from leasehold.domain.alarm import alarm_for
 from leasehold.domain.claim import claimable_step
 from leasehold.domain.document import DecideDocument, Document, Ref, Write
 from leasehold.domain.effect import Effect, owed_effects
-from leasehold.domain.manifest import Manifest, OperationRecord, manifest_of, run_ref
+from leasehold.domain.manifest import Manifest, manifest_of, run_ref
+from leasehold.domain.manifest_parts import OperationRecord
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import StoredDocument
 from leasehold.domain.task import Task

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from leasehold.domain.manifest import Dispatch, Manifest
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Dispatch
 from leasehold.domain.retry import Backoff
 from leasehold.errors import UnknownKeyError
 

@@ -10,7 +10,8 @@ from leasehold.domain.change import Change
 from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
-from leasehold.domain.manifest import Manifest, ManifestUpdate, Settlement, StepRecordUpdate
+from leasehold.domain.manifest import Manifest, ManifestUpdate
+from leasehold.domain.manifest_parts import Settlement, StepRecordUpdate
 from leasehold.domain.status import AttemptEnd, Outcome
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
 

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.manifest import Lease, Manifest
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Lease
 from leasehold.domain.masks import masked
 from leasehold.errors import LeaseLostError
 

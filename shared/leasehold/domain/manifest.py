@@ -8,236 +8,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime, ValidationError
 
 from leasehold.domain.document import Document, Ref, UnreadableDocument
-from leasehold.domain.status import AttemptEnd, DeadLetterReason, Outcome, RunStatus
+from leasehold.domain.manifest_parts import (
+    Attempts,
+    Block,
+    Checkpoint,
+    Dispatch,
+    ErrorRecord,
+    KeptValue,
+    Lease,
+    OperationRecord,
+    Settlement,
+    StepRecord,
+    StepRecordUpdate,
+)
+from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.stored import Stored, StoredDocument
 from leasehold.errors import UnreadableRunError
 
-if TYPE_CHECKING:
-    from leasehold.domain.updates import (
-        DispatchUpdate,
-        ErrorRecordUpdate,
-        LeaseUpdate,
-        SettlementUpdate,
-    )
-
 _MAX_SHOWN: Final = 128
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
-
-
-class KeptValue(Stored):
-    """A user's value: its JSON text, or the name of the artifact that holds the text."""
-
-    text: str | None = None
-    ref: str | None = None
-
-
-class Lease(Stored):
-    """Who may work on the run, and until when. It is over at `expires_at` itself."""
-
-    lease_id: str
-    holder: str
-    acquired_at: AwareDatetime
-    expires_at: AwareDatetime
-    max_expires_at: AwareDatetime
-
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[LeaseUpdate]) -> Self: ...  # noqa: D102
-
-
-class Dispatch(Stored):
-    """The outbox: the attempt that is to run next, or runs. Its settings are frozen here.
-
-    `sources` has the source of each setting. `enqueued` is False until the task is known to be
-    created.
-    """
-
-    generation: int
-    step: str
-    trial: int
-    not_before: AwareDatetime
-    timeout_ms: int
-    deadline_s: int
-    max_retries: int
-    heartbeat_s: float | None = None
-    queue: str
-    sources: Mapping[str, str]
-    nonce: str
-    remote: bool = False  # a remote worker claims it: there is no task
-    schedule_to_start_s: int | None = None  # how long a remote step may wait to be claimed
-    redispatched: int = 0  # how many tasks were lost before this one, without a lease in between
-    deferred: int = 0  # how many attempts in a row before this one met an outage
-    seen_at: AwareDatetime | None = (
-        None  # when the task was last in its queue, or a worker wanted it
-    )
-    enqueued: bool = False
-
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[DispatchUpdate]) -> Self: ...  # noqa: D102
-
-
-class Attempts(Stored):
-    """How many attempts ended without an output that counts, by cause."""
-
-    failed: int = 0
-    interrupted: int = 0
-    expired: int = 0
-    continued: int = 0
-    repeated: int = 0
-    deferred: int = 0
-
-    @property
-    def ended(self) -> int:
-        """All of them."""
-        without_fault = self.continued + self.repeated + self.deferred
-        return self.failed + self.interrupted + self.expired + without_fault
-
-    def plus(self, end: AttemptEnd) -> Attempts:
-        """Return the counts with one more of `end`."""
-        return self.with_(**{end.value: getattr(self, end.value) + 1})
-
-
-class Settlement(Stored):
-    """The last lease that ended by its holder's word, and the answer that was given."""
-
-    lease_id: str
-    fencing_token: int | None = None
-    outcome: Outcome
-
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[SettlementUpdate]) -> Self: ...  # noqa: D102
-
-
-class PhaseReached(Stored):
-    """The most iterations of a phase that were ever kept."""
-
-    phase: str
-    iteration_count: int
-
-
-class Checkpoint(Stored):
-    """What an attempt can go on from: partial results as JSON text, or the artifact's name.
-
-    `furthest` says how far the step ever was: what goes back and comes again is no progress.
-    """
-
-    step: str
-    trial: int
-    phase: str = ""
-    iteration_count: int
-    inline: str | None = None
-    ref: str | None = None
-    saved_at: AwareDatetime
-    fencing_token: int
-    furthest: tuple[PhaseReached, ...] = ()
-
-    @property
-    def partial_results(self) -> KeptValue:
-        """The partial results."""
-        return KeptValue(text=self.inline, ref=self.ref)
-
-
-class Progress(Stored):
-    """How far a handler says it is: a share of 1, and a word on it."""
-
-    fraction: float
-    message: str = ""
-
-
-class StepRecordUpdate(TypedDict, total=False):
-    """What may be replaced of a `StepRecord`."""
-
-    status: RunStatus
-    started_at: AwareDatetime | None
-    completed_at: AwareDatetime | None
-    handed_off_at: AwareDatetime | None
-    execution_seconds: float | None
-    output: str | None
-    output_ref: str | None
-    output_status: str | None
-    progress: Progress | None
-    attempts: Attempts
-
-
-class StepRecord(Stored):
-    """What became of one step. `attempts` counts over all its attempts."""
-
-    status: RunStatus
-    started_at: AwareDatetime | None = None
-    completed_at: AwareDatetime | None = None
-    handed_off_at: AwareDatetime | None = None
-    execution_seconds: float | None = None
-    output: str | None = None
-    output_ref: str | None = None
-    output_status: str | None = None
-    progress: Progress | None = None
-    attempts: Attempts = Attempts()
-
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[StepRecordUpdate]) -> Self: ...  # noqa: D102
-
-    @property
-    def kept_output(self) -> KeptValue | None:
-        """The output, if the step has one."""
-        if self.output is None and self.output_ref is None:
-            return None
-        return KeptValue(text=self.output, ref=self.output_ref)
-
-
-class ErrorRecord(Stored):
-    """What failed: at most 16 KiB, so that it never fills the manifest."""
-
-    type: str
-    code: str
-    message: str
-    details: str | None = None  # JSON text
-    validation_issues: tuple[Mapping[str, Any], ...] = ()
-    validation_issue_count: int = 0
-    origin: str | None = None  # file:line (function) of the handler's code
-    permanent: bool = False  # no retry can repair it
-    step: str = ""
-    attempt: int = 0
-
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[ErrorRecordUpdate]) -> Self: ...  # noqa: D102
-
-
-class Block(Stored):
-    """Why a run is BLOCKED, and what a person can do about it; `check_id` names the gate."""
-
-    code: str
-    check_id: str | None = None
-    finding: str
-    remediation: str
-
-
-class OperationRecord(Stored):
-    """What a person did to the run: in which words, and what it was at then.
-
-    `id` names the call, so that a commit whose answer was lost is known by it, and `digest` all
-    words of the request; actor and reason are shortened, for people. Operation and outcome are
-    texts: a version that knows more of them must not make a run unreadable here.
-    """
-
-    id: str
-    digest: str
-    operation: str
-    actor: str
-    reason: str = ""
-    generation: int
-    step: str
-    outcome: str
-    at: AwareDatetime
-    recreated_as: str | None = None
 
 
 class ManifestUpdate(TypedDict, total=False):

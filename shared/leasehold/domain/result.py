@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
-from leasehold.domain.manifest import Block, ErrorRecord
+from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.status import Termination
 
 T = TypeVar("T")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import AwareDatetime
 
-from leasehold.domain.manifest import Attempts, Manifest
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Attempts
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.stored import Stored
 

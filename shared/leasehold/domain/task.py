@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from leasehold.domain.manifest import Lease, Manifest
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Lease
 
 #: How long after the end of a lease its wake task comes.
 WAKE_DELAY: Final = timedelta(seconds=2)

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from leasehold.domain.manifest import Manifest, StepRecord
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import StepRecord
 from leasehold.domain.trace import TraceEvent, TraceType
 
 #: What an attempt without an output leaves. It comes after the start of its step, and before the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from leasehold.domain.manifest import ErrorRecord
+from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.ports.handler_runner import StepHandler
 
 

@@ -12,7 +12,8 @@ from typing import Protocol, TypeVar
 
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
-from leasehold.domain.manifest import KeptValue, Manifest, Progress
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import KeptValue, Progress
 from leasehold.domain.status import Termination
 from leasehold.errors import LeaseLostError
 from leasehold.ports.documents import Committed

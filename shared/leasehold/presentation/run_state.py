@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from leasehold.domain.manifest import KeptValue, Manifest
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import KeptValue
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.presentation.formatting import StyledText, duration, one_line

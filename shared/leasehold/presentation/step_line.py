@@ -7,7 +7,8 @@ from datetime import datetime
 from math import isfinite
 from typing import Final
 
-from leasehold.domain.manifest import Lease, Manifest, StepRecord
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Lease, StepRecord
 from leasehold.domain.status import RunStatus
 from leasehold.presentation.formatting import duration, one_line
 from leasehold.presentation.run_state import overlay_of, status_icon, status_style

@@ -12,7 +12,8 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.effect import owed_tasks, waiting_tasks
 from leasehold.domain.lifecycle.start import SHARDS
-from leasehold.domain.manifest import Lease, manifest_of
+from leasehold.domain.manifest import manifest_of
+from leasehold.domain.manifest_parts import Lease
 from leasehold.domain.status import RunStatus
 from leasehold.domain.task import wake_task
 from leasehold.errors import LeaseholdError, UnreadableRunError

@@ -16,13 +16,8 @@ from leasehold.domain.change import Change, Transition
 from leasehold.domain.document import Document, Write
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
 from leasehold.domain.lease import Fence, held_lease
-from leasehold.domain.manifest import (
-    ErrorRecord,
-    KeptValue,
-    Progress,
-    manifest_of,
-    to_document,
-)
+from leasehold.domain.manifest import manifest_of, to_document
+from leasehold.domain.manifest_parts import ErrorRecord, KeptValue, Progress
 from leasehold.domain.result import Deferred, Failed, Finished, Refused, Result, Stopped
 from leasehold.domain.trace import TraceType, event_of, loss_ref
 from leasehold.errors import (

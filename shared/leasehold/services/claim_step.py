@@ -16,7 +16,8 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.attempt import EARLY
-from leasehold.domain.manifest import Checkpoint, KeptValue, Manifest, manifest_of
+from leasehold.domain.manifest import Manifest, manifest_of
+from leasehold.domain.manifest_parts import Checkpoint, KeptValue
 from leasehold.domain.status import Outcome
 from leasehold.errors import (
     ArtifactNotFoundError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from leasehold.domain.manifest import KeptValue
+from leasehold.domain.manifest_parts import KeptValue
 from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
 from leasehold.ports.artifacts import Artifacts
 

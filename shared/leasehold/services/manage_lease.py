@@ -12,7 +12,8 @@ from leasehold.domain.change import Change
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.settle import first_answer
-from leasehold.domain.manifest import ErrorRecord, Manifest, Progress
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import ErrorRecord, Progress
 from leasehold.domain.result import Failed, Finished, Result, Stopped
 from leasehold.domain.status import Termination
 from leasehold.errors import InvalidOutputError, LeaseLostError

@@ -28,7 +28,7 @@ from leasehold.api.tasks import OutcomeResponse
 from leasehold.domain.change import Change
 from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.lease import Fence
-from leasehold.domain.manifest import ErrorRecord, Lease, Progress
+from leasehold.domain.manifest_parts import ErrorRecord, Lease, Progress
 from leasehold.errors import LeaseHeldError, NothingToClaimError
 from leasehold.services.claim_step import ClaimedStep, acquire_run, claim_step
 from leasehold.services.engine import Engine

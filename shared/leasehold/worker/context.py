@@ -12,7 +12,8 @@ from typing import Any, Final, TypeVar
 import pydantic_core
 
 from leasehold.domain.json_text import OUTPUT_BYTES, check_depth, check_size
-from leasehold.domain.manifest import KeptValue, Manifest, Progress
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import KeptValue, Progress
 from leasehold.errors import ArtifactNotFoundError, InvalidRequestError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.worker.held_attempt import HeldAttempt

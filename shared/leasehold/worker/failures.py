@@ -12,7 +12,8 @@ from typing import Any, Final
 import pydantic_core
 from pydantic import ValidationError
 
-from leasehold.domain.manifest import ErrorRecord, to_document
+from leasehold.domain.manifest import to_document
+from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.errors import AgentClientError, LeaseholdError, PermanentError
 from leasehold.worker.redaction import Redaction, hides
 

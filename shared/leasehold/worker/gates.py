@@ -7,7 +7,8 @@ from typing import Any, Final
 import pydantic_core
 from pydantic import ValidationError
 
-from leasehold.domain.manifest import Block, ErrorRecord, Manifest
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.result import Failed, Finished, Refused, Result
 from leasehold.errors import GatePolicyFailure, PermanentError
 from leasehold.ports.artifacts import Artifacts

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pydantic_core
 from pydantic import TypeAdapter, ValidationError
 
-from leasehold.domain.manifest import ErrorRecord
+from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.errors import HandlerNotFoundError
 from leasehold.ports.handler_checks import StepOutput
 from leasehold.ports.handler_runner import StepHandler

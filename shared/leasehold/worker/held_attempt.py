@@ -9,7 +9,8 @@ from typing import Final, TypeVar
 
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
-from leasehold.domain.manifest import Manifest, Progress
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.masks import masked
 from leasehold.domain.status import Termination
 from leasehold.errors import LeaseLostError, StoreUnavailableError

@@ -8,7 +8,7 @@ import pydantic_core
 from pydantic import ValidationError
 
 from leasehold.domain.json_text import check_depth
-from leasehold.domain.manifest import ErrorRecord
+from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.result import OUTPUT_STATUSES, Failed, Finished, Result, StepResult
 from leasehold.worker.failures import record_of_misfit
 from leasehold.worker.handlers import Handler

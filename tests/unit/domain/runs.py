@@ -11,7 +11,8 @@ from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
-from leasehold.domain.manifest import Block, ErrorRecord, KeptValue, Manifest
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue
 from tests.builders import new_run
 
 #: The time so many seconds after the start.

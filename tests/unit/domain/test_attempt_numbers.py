@@ -6,7 +6,8 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
-from leasehold.domain.manifest import Attempts, Manifest
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Attempts
 from leasehold.domain.status import AttemptEnd
 from leasehold.domain.timeline import timeline
 from tests.unit.domain.runs import At, Runs

@@ -10,7 +10,8 @@ from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.renewal import MAX_PHASES
-from leasehold.domain.manifest import Checkpoint, KeptValue, Manifest, PhaseReached
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Checkpoint, KeptValue, PhaseReached
 from leasehold.domain.status import Outcome
 from leasehold.errors import LeaseLostError
 from tests.unit.domain.runs import At, Bound, Runs

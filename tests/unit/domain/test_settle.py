@@ -9,7 +9,7 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
-from leasehold.domain.manifest import KeptValue
+from leasehold.domain.manifest_parts import KeptValue
 from leasehold.domain.status import Outcome, RunStatus, Termination
 from leasehold.errors import LeaseLostError
 from tests.unit.domain.runs import At, Bound, Runs

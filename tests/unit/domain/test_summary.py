@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.domain.manifest import Progress, to_document
+from leasehold.domain.manifest import to_document
+from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.summary import RunProgress, progress_of, summary_of
 from tests.unit.domain.runs import Runs
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from leasehold.domain.manifest import Manifest, Progress
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Progress
 from leasehold.presentation.step_line import StepLine, step_line
 from tests.unit.domain.runs import At, Runs
 

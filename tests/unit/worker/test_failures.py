@@ -10,7 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
 
-from leasehold.domain.manifest import ErrorRecord, to_document
+from leasehold.domain.manifest import to_document
+from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.errors import AgentClientError, PermanentError
 from leasehold.worker.failures import first_problem, record_of, record_of_misfit
 

@@ -17,7 +17,8 @@ from leasehold.bootstrap import Bundle, boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.document import DecideDocument, Ref
-from leasehold.domain.manifest import KeptValue, Manifest, run_ref
+from leasehold.domain.manifest import Manifest, run_ref
+from leasehold.domain.manifest_parts import KeptValue
 from leasehold.domain.status import Outcome, Termination
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseLostError, StoreUnavailableError

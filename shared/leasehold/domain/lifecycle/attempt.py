@@ -15,7 +15,8 @@ from leasehold.domain.lifecycle.dead_letter import dead_letter, outcome_at_end
 from leasehold.domain.lifecycle.handoff import block_unknown_step, dispatch_next
 from leasehold.domain.lifecycle.lapse import lapse
 from leasehold.domain.lifecycle.settle import end_attempt, expire
-from leasehold.domain.manifest import Lease, Manifest
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Lease
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, after
 from leasehold.domain.task import dispatch_task, wake_task
 from leasehold.domain.trace import TraceType

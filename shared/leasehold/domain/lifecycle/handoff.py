@@ -8,7 +8,7 @@ from typing import Final
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import dispatch_of
 from leasehold.domain.draft import Draft
-from leasehold.domain.manifest import Attempts, Block, Dispatch
+from leasehold.domain.manifest_parts import Attempts, Block, Dispatch
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
 from leasehold.domain.trace import TraceType
 

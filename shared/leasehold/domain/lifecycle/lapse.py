@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from leasehold.domain.draft import Draft
 from leasehold.domain.lease import is_past_deadline, is_silent
-from leasehold.domain.manifest import ErrorRecord, Lease, Manifest
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import ErrorRecord, Lease
 from leasehold.domain.status import AttemptEnd, Termination
 from leasehold.domain.trace import TraceType
 from leasehold.errors import DispatchDeadlineError

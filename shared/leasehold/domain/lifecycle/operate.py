@@ -16,7 +16,8 @@ from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off
 from leasehold.domain.lifecycle.lapse import lapse, trace_termination
 from leasehold.domain.lifecycle.settle import end_attempt
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
-from leasehold.domain.manifest import Manifest, StepRecord
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import StepRecord
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.trace import TraceType
 from leasehold.errors import InvalidRequestError, NotAllowedError

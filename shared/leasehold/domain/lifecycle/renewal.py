@@ -10,7 +10,8 @@ from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
 from leasehold.domain.lease import Fence, held_lease
-from leasehold.domain.manifest import Checkpoint, KeptValue, Manifest, PhaseReached, Progress
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Checkpoint, KeptValue, PhaseReached, Progress
 from leasehold.domain.status import Outcome, RunEvent, after
 
 #: So many phases of a step count as progress; further ones are kept, and do not.

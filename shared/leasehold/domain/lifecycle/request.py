@@ -14,7 +14,8 @@ from typing import Final
 
 from leasehold.domain.change import Change, Transition, unchanged
 from leasehold.domain.lifecycle.operate import Operation, check_allowed, is_allowed
-from leasehold.domain.manifest import Manifest, OperationRecord
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import OperationRecord
 from leasehold.domain.status import Outcome
 from leasehold.errors import StateChangedError
 

@@ -18,7 +18,8 @@ from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.lifecycle.dead_letter import dead_letter
 from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off, under_next_generation
 from leasehold.domain.lifecycle.lapse import lapse, trace_termination
-from leasehold.domain.manifest import Block, ErrorRecord, KeptValue, Lease, Manifest
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue, Lease
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.trace import TraceType
 

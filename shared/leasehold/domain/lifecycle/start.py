@@ -9,7 +9,8 @@ from typing import Final
 
 from leasehold.domain.change import Change, unchanged, with_index_fields
 from leasehold.domain.dispatch import Rules, StepSettings, dispatch_of
-from leasehold.domain.manifest import KeptValue, Manifest, StepRecord
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import KeptValue, StepRecord
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.errors import DocumentExistsError, IdempotencyKeyReusedError
 
