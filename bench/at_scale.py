@@ -26,7 +26,7 @@ from bench.dead_workers import ALLOWANCE, WAITING, behind_those_that_wait, besid
 from bench.firestore_steps import OwnTasks
 from bench.many_runs import COMMON, RARE, Place, Size, firestore_place, sqlite_place
 from bench.measuring import Figure, figure, report
-from leasehold.bootstrap import boot
+from leasehold.bootstrap import Hooks, boot
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.services.batch import batch
@@ -118,7 +118,9 @@ def _all(place: Place, wanted: RunFilter) -> list[Manifest]:
 
 def serve_a_batch() -> int:
     """Recreate the dead runs of the store of the environment, a line each; return the exit code."""
-    engine = boot(tasks=OwnTasks(), observe=lambda _: print("recreated", flush=True)).engine
+    engine = boot(
+        tasks=OwnTasks(), hooks=Hooks(observe=lambda _: print("recreated", flush=True))
+    ).engine
     batch(engine, OperationRequest(Operation.RECREATE, "bench"), DEAD, limit=MAX_PAGE)
     return 0
 

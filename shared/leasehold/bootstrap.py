@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -64,19 +65,40 @@ def log_report(facts: Facts) -> None:
     _EVENTS.log(max(level, logging.WARNING), json.dumps(facts, ensure_ascii=False))
 
 
+class Purpose(Enum):
+    """What an engine is opened for."""
+
+    RUN = "run"  # runs, and whatever else the settings describe
+    CHANGE = "change"  # a command that runs nothing: a queue in this process delivers nothing
+    PREVIEW = "preview"  # on stores that hold nothing and keep nothing, in place of the settings'
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Who hears of what an engine does.
+
+    Args:
+        observe: given each change whose commit stands.
+        may_continue: whether a worker that hands a step off may take the next one at once.
+        warn: given each override and threshold that is refused, once.
+        report: given dead letters and refused outputs, as facts.
+    """
+
+    observe: Callable[[Change], None] = lambda _: None
+    may_continue: Callable[[], bool] = lambda: False
+    warn: Callable[[str], object] = _LOG.warning
+    report: Callable[[Facts], object] = log_report
+
+
 def boot(
     environ: Mapping[str, str] | None = None,
     *,
     catalog: Catalog | None = None,
     clock: Clock | None = None,
-    observe: Callable[[Change], None] = lambda _: None,
-    may_continue: Callable[[], bool] = lambda: False,
+    hooks: Hooks = Hooks(),
     documents: Documents | None = None,
     tasks: TaskQueue | None = None,
-    warn: Callable[[str], object] = _LOG.warning,
-    report: Callable[[Facts], object] = log_report,
-    absent: bool = False,
-    delivers: bool = True,
+    purpose: Purpose = Purpose.RUN,
 ) -> Bundle:
     """Wire the engine that the environment describes; whatever else is given has a default.
 
@@ -85,33 +107,27 @@ def boot(
             None: those of the process.
         catalog: what to run, in place of LEASEHOLD_CATALOG.
         clock: in place of the machine's.
-        observe: given each change.
-        may_continue: whether a worker that hands a step off may take the next one at once.
+        hooks: who hears of what the engine does.
         documents: in place of the store of LEASEHOLD_STORE.
         tasks: in place of the queue of LEASEHOLD_TASKS.
-        warn: given each override and threshold that is refused, once.
-        report: given dead letters and refused outputs, as facts.
-        absent: on stores that hold nothing and keep nothing, in place of those of the settings:
-            to read what is not there yet without making it, and to preview a start.
-        delivers: whether this process delivers the tasks of a queue within it; False for a
-            command that runs nothing: what waits in such a queue is not to be known there.
+        purpose: what the engine is for.
 
     Raises:
         SettingError, CatalogError, and the errors of the registries: nothing was written.
         StoreVersionError: a newer Leasehold wrote the store.
     """
     environ = os.environ if environ is None else environ
-    settings = read_settings(environ, warn)
+    settings = read_settings(environ, hooks.warn)
     catalog = catalog or load_catalog(settings["LEASEHOLD_CATALOG"])
     clock = clock or SystemClock()
-    rules = rules_of(settings, catalog, environ, warn)
+    rules = rules_of(settings, catalog, environ, hooks.warn)
     artifacts: Artifacts
-    if absent:
+    if purpose is Purpose.PREVIEW:
         documents, artifacts = NullDocuments(clock), NullArtifacts()
     else:
         documents, artifacts = _open_stores(settings, clock, documents)
     if tasks is None:
-        tasks = _open_queue(settings, clock, absent=absent, delivers=delivers)
+        tasks = _open_queue(settings, clock, purpose)
     interrupts, load_value = Interrupts(), partial(load, artifacts)
     inline = InlineRunner(artifacts, load_value, clock, interrupts)
     engine = Engine(
@@ -128,10 +144,10 @@ def boot(
         holder=holder_name(host_name(), os.getpid()),
         side_by_side=side_by_side,
         raise_interrupt=interrupts.raise_interrupt,
-        observe=observe,
-        may_continue=may_continue,
+        observe=hooks.observe,
+        may_continue=hooks.may_continue,
         log=without_repeats(_LOG.warning, clock),
-        report=report,
+        report=hooks.report,
     )
     return Bundle(engine)
 
@@ -193,12 +209,12 @@ def load_catalog(name: str) -> Catalog:
     return Catalog(steps=tables["STEPS"], pipelines=tables["PIPELINES"], gates=gates)  # type: ignore[arg-type] # checked above
 
 
-def _open_queue(
-    settings: Mapping[str, Any], clock: Clock, *, absent: bool, delivers: bool
-) -> TaskQueue:
-    if not delivers and settings["LEASEHOLD_TASKS"] == "in-process":
-        return UndeliveredTasks(clock)
-    return InProcessTasks(clock) if absent else open_tasks(settings, clock)
+def _open_queue(settings: Mapping[str, Any], clock: Clock, purpose: Purpose) -> TaskQueue:
+    if purpose is Purpose.PREVIEW:
+        return InProcessTasks(clock)
+    if purpose is Purpose.CHANGE and settings["LEASEHOLD_TASKS"] == "in-process":
+        return UndeliveredTasks(clock)  # what waits in such a queue is not to be known here
+    return open_tasks(settings, clock)
 
 
 def _open_stores(

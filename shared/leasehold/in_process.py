@@ -14,7 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
-from leasehold.bootstrap import Bundle, boot, in_process_queue, log_report, system_clock
+from leasehold.bootstrap import Bundle, Hooks, boot, in_process_queue, log_report, system_clock
 from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.retry import QUEUE_BACKOFF
@@ -101,10 +101,12 @@ class InProcessEngine:
             catalog=catalog,
             clock=clock,
             tasks=self._queue,
-            observe=self._observe,
-            warn=warn or _LOG.warning,
-            report=report,
-            may_continue=lambda: not self._closing.is_set(),
+            hooks=Hooks(
+                observe=self._observe,
+                may_continue=lambda: not self._closing.is_set(),
+                warn=warn or _LOG.warning,
+                report=report,
+            ),
         )
         self.engine: Engine = self._bundle.engine
         self._width = max(1, workers)

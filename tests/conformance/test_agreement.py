@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, get_args
 
 import pytest
 
-from leasehold.bootstrap import boot
+from leasehold.bootstrap import Hooks, Purpose, boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
@@ -213,7 +213,9 @@ def marks(case: Case, now: datetime) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def rules(tmp_path_factory: pytest.TempPathFactory) -> Rules:
     environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path_factory.mktemp('values')}"}
-    bundle = boot(environ, catalog=Catalog(steps=STEPS, pipelines=PIPELINES), absent=True)
+    bundle = boot(
+        environ, catalog=Catalog(steps=STEPS, pipelines=PIPELINES), purpose=Purpose.PREVIEW
+    )
     bundle.engine.leases.close()
     return bundle.engine.rules
 
@@ -388,7 +390,9 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Engin
         documents = stack.enter_context(DOCUMENTS[request.param](tmp_path))
         environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
         catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-        bundle = boot(environ, catalog=catalog, documents=documents, observe=seen.append)
+        bundle = boot(
+            environ, catalog=catalog, documents=documents, hooks=Hooks(observe=seen.append)
+        )
         stack.callback(bundle.engine.leases.close)
         yield bundle.engine, seen
 

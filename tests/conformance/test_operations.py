@@ -20,7 +20,7 @@ from typing import Any
 import flask
 import pytest
 
-from leasehold.bootstrap import Bundle, boot
+from leasehold.bootstrap import Bundle, Hooks, boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, on_run, with_index_fields
 from leasehold.domain.document import Write
@@ -415,7 +415,7 @@ def batch_that_stops(kind: str, folder: Path, label: str, told: Connection) -> N
             told.recv()
 
     with DOCUMENTS[kind](folder) as documents:
-        service = Service(booted(documents, folder, observe=stop), label)
+        service = Service(booted(documents, folder, hooks=Hooks(observe=stop)), label)
         service.batch("recreate")
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from leasehold.bootstrap import Bundle, boot, store_exists
+from leasehold.bootstrap import Bundle, Hooks, Purpose, boot, store_exists
 from leasehold.cli.stderr import warn
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
@@ -21,8 +21,8 @@ def bundle_to_read() -> Iterator[Bundle]:
 
     Runs can be read without the catalog that runs them.
     """
-    absent = not store_exists()
-    with open_bundle(absent=absent, catalog=_NO_CATALOG, warns=False) as bundle:
+    purpose = purpose_on_store(Purpose.RUN)
+    with open_bundle(purpose=purpose, catalog=_NO_CATALOG, warns=False) as bundle:
         yield bundle
 
 
@@ -33,9 +33,9 @@ def bundle_to_change() -> Iterator[Bundle]:
     This process runs nothing: a queue within it is another process's. What handlers print that
     are imported meanwhile goes to stderr: print the answer when the bundle is closed.
     """
-    absent = not store_exists()
+    purpose = purpose_on_store(Purpose.CHANGE)
     with (
-        open_bundle(absent=absent, delivers=False) as bundle,
+        open_bundle(purpose=purpose) as bundle,
         contextlib.redirect_stdout(sys.stderr),
     ):
         yield bundle
@@ -44,26 +44,29 @@ def bundle_to_change() -> Iterator[Bundle]:
 @contextlib.contextmanager
 def open_bundle(
     *,
-    absent: bool = False,
+    purpose: Purpose = Purpose.RUN,
     catalog: Catalog | None = None,
-    delivers: bool = True,
     warns: bool = True,
 ) -> Iterator[Bundle]:
     """Open the bundle that the environment describes, and close it in the end.
 
     Args:
-        absent: on stores that hold nothing and keep nothing.
+        purpose: what the engine is for.
         catalog: in place of LEASEHOLD_CATALOG.
-        delivers: False: a queue within this process is another one's, and delivers nothing here.
         warns: print which thresholds do not hold. What is refused of a step's limits, commands
             print themselves.
     """
     refused: list[str] = []
     with contextlib.redirect_stdout(sys.stderr):
-        bundle = boot(absent=absent, catalog=catalog, delivers=delivers, warn=refused.append)
+        bundle = boot(catalog=catalog, hooks=Hooks(warn=refused.append), purpose=purpose)
     for line in refused if warns else ():
         warn(line)
     try:
         yield bundle
     finally:
         bundle.close()
+
+
+def purpose_on_store(purpose: Purpose) -> Purpose:
+    """Return the purpose, or a preview where there is no store: looking makes none."""
+    return purpose if store_exists() else Purpose.PREVIEW

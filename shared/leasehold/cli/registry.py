@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from leasehold.bootstrap import Purpose
 from leasehold.cli.bundle import open_bundle
 from leasehold.cli.options import json_option
 from leasehold.cli.stderr import warn
@@ -29,7 +30,7 @@ def registry(*, as_json: bool) -> None:
     Example:
       PIPELINE_EXTRACTION_TIMEOUT_MS=60000 leasehold registry
     """  # noqa: D301
-    with open_bundle(absent=True) as bundle:  # no store is needed
+    with open_bundle(purpose=Purpose.PREVIEW) as bundle:  # no store is needed
         engine = bundle.engine
     if as_json:
         print_json(registry_report(engine))

@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from leasehold.bootstrap import Purpose
 from leasehold.cli.bundle import open_bundle
 from leasehold.cli.exit_codes import DONE, NOT_COMPLETED, end_on_sigterm, explain_interrupt
 from leasehold.cli.invocation import command_line, start_command, url_words
@@ -95,7 +96,7 @@ def _preview(request: StartRequest) -> tuple[StartRequest, str]:
     Returns:
         The request with its key, and the id of its run.
     """
-    with open_bundle(absent=True) as bundle, contextlib.redirect_stdout(sys.stderr):
+    with open_bundle(purpose=Purpose.PREVIEW) as bundle, contextlib.redirect_stdout(sys.stderr):
         engine = bundle.engine
         if request.idempotency_key is None:
             request = replace(request, idempotency_key=f"cli-{engine.clock.new_id()}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from leasehold.bootstrap import store_exists
-from leasehold.cli.bundle import open_bundle
+from leasehold.bootstrap import Purpose
+from leasehold.cli.bundle import open_bundle, purpose_on_store
 from leasehold.cli.delivery_hint import command_to_run
 from leasehold.cli.invocation import command_line, url_words
 from leasehold.cli.options import json_option, run_argument, url_option
@@ -30,8 +30,9 @@ def why(*, run_id: str, url: str | None, as_json: bool) -> None:
     Example:
       leasehold why r-0123456789abcdef
     """  # noqa: D301
+    purpose = Purpose.PREVIEW if url is not None else purpose_on_store(Purpose.RUN)
     # the rules are those of the environment, also with a URL
-    with open_bundle(absent=url is not None or not store_exists()) as bundle:
+    with open_bundle(purpose=purpose) as bundle:
         source = StoreSource(bundle.engine) if url is None else ServerSource(url)
         run, now = source.get(run_id), source.now()
         holder_gone = run.lease is not None and is_gone(run.lease.holder, host=host_name())

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from leasehold.domain.change import Change, Transition, as_write, on_manifest, on_run
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import DecideDocument
+from leasehold.domain.effect import Effect
 from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
 from leasehold.domain.task import Task
 from leasehold.errors import StoreUnavailableError, UnknownRunError
@@ -149,7 +150,7 @@ def announce(engine: Engine, change: Change) -> None:
         engine.report(facts)
 
 
-def publish(engine: Engine, effects: Iterable[Task]) -> None:
+def publish(engine: Engine, effects: Iterable[Effect]) -> None:
     """Carry out effects that are owed; what was carried out before has no effect again."""
     for effect in effects:
         CARRIERS[type(effect)](engine, effect)
