@@ -239,19 +239,23 @@ def _cpu(rounds: Iterable[tuple[Pace, Pace]]) -> list[tuple[float, float]]:
     return [(ours.cpu_ms, floor.cpu_ms) for ours, floor in rounds]
 
 
-#: Measures the checkout that it finds first, whatever else that one's benchmark returns: the CPU
-#: is that of the whole call here, with the engine's opening and end.
+#: Measures the checkout that it finds first, whatever else that one's benchmark returns. The CPU
+#: is that of a whole call, with the engine's opening and end, once imports and models are there.
 _PROBE: Final = """
 import json, sys, time, pathlib, tempfile
 from bench import durable_steps
 runs, at_once = map(int, sys.argv[1:])
 alone, together = durable_steps.steps_a_second_alone, durable_steps.steps_a_second_together
-for measure, further in (alone, ()), (together, (at_once,)):
+
+def measured(measure, runs, *further):
     with tempfile.TemporaryDirectory() as name:
         began = time.process_time()
         rate, size, *_ = measure(pathlib.Path(name), runs, *further)
         cpu = (time.process_time() - began) / runs / durable_steps.STEPS_A_RUN * 1000
-    print(json.dumps([rate, size, cpu]))
+    return rate, size, cpu
+
+measured(alone, 1)
+print(json.dumps([measured(alone, runs), measured(together, runs, at_once)]))
 """
 
 
@@ -263,7 +267,7 @@ def _measured_in(checkout: Path, runs: int) -> list[Pace]:
     done = subprocess.run(  # noqa: S603 - our own interpreter and text
         command, env=environ, cwd=checkout, check=True, stdout=subprocess.PIPE, text=True
     )
-    return [Pace(*json.loads(line)) for line in done.stdout.splitlines()]
+    return [Pace(*pace) for pace in json.loads(done.stdout)]
 
 
 @contextmanager
