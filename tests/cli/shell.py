@@ -18,8 +18,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -203,14 +202,6 @@ class Screen(io.StringIO):
 def without_controls(sent: str) -> str:
     """Return what a terminal was sent without its control sequences."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent)
-
-
-def until(holds: Callable[[], object]) -> None:
-    """Wait until something holds; an hour-glass, not a guess."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, "it never came to hold"
-        time.sleep(0.01)
 
 
 def only_line(text: str) -> str:

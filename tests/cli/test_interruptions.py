@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from leasehold.worker.holder import host_name
-from tests.cli.shell import LEASEHOLD, Shell, until
+from tests.cli.shell import LEASEHOLD, Shell
+from tests.waiting import until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--idempotency-key", "k", "--in-process")
 

@@ -30,7 +30,8 @@ from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run
 from leasehold.web.serve_api import answer_api
 from tests.cli import shop
-from tests.cli.shell import LEASEHOLD, Done, Shell, only_line, until
+from tests.cli.shell import LEASEHOLD, Done, Shell, only_line
+from tests.waiting import until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 DOOMED = ("start", "doomed", "--input", '{"amount": 13}', "--in-process", "--json")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 
-from tests.cli.shell import LEASEHOLD, Shell, only_line, until
+from tests.cli.shell import LEASEHOLD, Shell, only_line
+from tests.waiting import until
 
 PROGRAM = " ".join(LEASEHOLD)
 ORDER = ("start", "order", "--input", '{"amount": 3}')

@@ -136,11 +136,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *args: Any) -> None:
         """Nobody reads it."""
-
-
-def eventually(holds: Any) -> None:
-    """Poll until something holds."""
-    over_at = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < over_at, "it did not come true"
-        threading.Event().wait(0.005)

@@ -15,7 +15,8 @@ from google.cloud.tasks_v2 import CloudTasksClient
 
 from leasehold.adapters.clock import SystemClock
 from tests.devserver.cloud_tasks.conftest import QUEUE
-from tests.devserver.cloud_tasks.target import Target, eventually
+from tests.devserver.cloud_tasks.target import Target
+from tests.waiting import until
 
 
 def create(client: CloudTasksClient, target: Target, name: str = "", **fields: Any) -> str:
@@ -78,7 +79,7 @@ def test_retries_count_all_attempts_but_executions_leave_5xx_out(
     name = create(client, target)
 
     deliveries = target.wait_for(5)
-    eventually(lambda: is_gone(client, name))
+    until(lambda: is_gone(client, name))
     assert [it.header("TaskRetryCount") for it in deliveries] == ["0", "1", "2", "3", "4"]
     assert [it.header("TaskExecutionCount") for it in deliveries] == ["0", "0", "1", "2", "2"]
     previous = [it.header("TaskPreviousResponse") for it in deliveries]
@@ -116,7 +117,7 @@ def test_any_2xx_ends_a_task(client: CloudTasksClient, target: Target, status: i
     name = create(client, target)
 
     target.wait_for(1)
-    eventually(lambda: is_gone(client, name))
+    until(lambda: is_gone(client, name))
     assert len(target.deliveries) == 1
 
 
@@ -125,7 +126,7 @@ def test_a_worker_that_is_not_there_is_tried_again(client: CloudTasksClient) -> 
 
     name = client.create_task(parent=QUEUE, task={"http_request": request}).name
 
-    eventually(lambda: client.get_task(name=name).dispatch_count >= 3)
+    until(lambda: client.get_task(name=name).dispatch_count >= 3)
     assert client.get_task(name=name).response_count == 0
 
 
@@ -164,7 +165,7 @@ def test_a_name_is_refused_while_its_task_waits_and_after_it_ran_or_was_deleted(
         create(client, target, "once")
 
     target.release()
-    eventually(lambda: is_gone(client, name))
+    until(lambda: is_gone(client, name))
     with pytest.raises(Conflict, match="already exists"):
         create(client, target, "once")
 
@@ -248,7 +249,7 @@ def test_a_429_holds_up_other_tasks_of_the_queue_too(
 ) -> None:
     target.answer(429)
     first = create(client, target, "refused")
-    eventually(lambda: client.get_task(name=first).response_count == 1)
+    until(lambda: client.get_task(name=first).response_count == 1)
 
     create(client, target, "other")
 
@@ -295,7 +296,7 @@ def test_a_task_gives_up_when_its_attempts_are_used_up(
 
     name = create(client, target, retry_config={"max_attempts": 2})
 
-    eventually(lambda: is_gone(client, name))
+    until(lambda: is_gone(client, name))
     assert len(target.deliveries) == 2
 
 
@@ -322,7 +323,7 @@ def test_each_delivery_has_a_connection_of_its_own(
     """A kept one leads to one process: frozen, it would hide the next task while others wait."""
     for number in range(5):
         name = create(client, target, f"t{number}")
-        eventually(lambda name=name: is_gone(client, name))
+        until(lambda name=name: is_gone(client, name))
 
     assert len({delivery.peer for delivery in target.deliveries}) == 5
 

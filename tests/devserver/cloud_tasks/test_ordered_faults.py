@@ -11,7 +11,8 @@ from google.cloud.tasks_v2 import CloudTasksClient
 
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from tests.devserver.cloud_tasks.conftest import LOCATION
-from tests.devserver.cloud_tasks.target import Target, eventually
+from tests.devserver.cloud_tasks.target import Target
+from tests.waiting import until
 
 
 def create(
@@ -96,7 +97,7 @@ def test_overlapping_comes_again_while_the_first_still_runs(
 
     assert target.most_at_once == 2
     assert {first.header("TaskRetryCount"), second.header("TaskRetryCount")} == {"0", "1"}
-    eventually(lambda: target.answered == 2)
+    until(lambda: target.answered == 2)
     assert fired(double) == [("overlapping", "a")]
 
 

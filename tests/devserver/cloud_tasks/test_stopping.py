@@ -12,7 +12,8 @@ import pytest
 
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from tests.devserver.cloud_tasks.conftest import QUEUE, official_client
-from tests.devserver.cloud_tasks.target import Target, eventually
+from tests.devserver.cloud_tasks.target import Target
+from tests.waiting import until
 
 
 def create(url: str, target: Target, count: int = 1) -> None:
@@ -56,7 +57,7 @@ def test_tasks_are_taken_but_not_delivered_before_the_stop(target: Target) -> No
         target.release()
 
         with official_client(url) as client:
-            eventually(lambda: [it.dispatch_count for it in client.list_tasks(parent=QUEUE)] == [0])
+            until(lambda: [it.dispatch_count for it in client.list_tasks(parent=QUEUE)] == [0])
         assert target.answered == 1
 
 
@@ -70,7 +71,7 @@ def test_a_stop_leaves_a_delivery_that_takes_too_long(target: Target) -> None:
 
     assert target.answered == 0
     target.release()
-    eventually(lambda: not threads())
+    until(lambda: not threads())
 
 
 def test_nothing_is_started_after_a_stop(target: Target) -> None:
@@ -133,7 +134,7 @@ def test_no_more_deliveries_run_than_there_are_threads(target: Target) -> None:
     url = double.start()
     create(url, target, count=8)
     target.wait_for(3)
-    eventually(lambda: len(threads() - {"tasks-due", "tasks-api"}) == 3)
+    until(lambda: len(threads() - {"tasks-due", "tasks-api"}) == 3)
 
     target.release()
     target.wait_for(8)
