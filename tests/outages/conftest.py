@@ -100,6 +100,13 @@ class Meddling(FolderArtifacts):
 
     def get(self, name: str) -> bytes:
         data = super().get(name)
+        self._meddle()
+        return data
+
+    def put(self, name: str, data: bytes) -> str:
+        self._meddle()
+        return super().put(name, data)
+
+    def _meddle(self) -> None:
         if self._meanwhile:
             self._meanwhile.pop()()
-        return data

@@ -15,7 +15,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.errors import NothingToClaimError, StoreUnavailableError
 from leasehold.services.claim_step import acquire_run, claim_step
-from leasehold.services.manage_lease import LeaseCredentials, complete_step
+from leasehold.services.manage_lease import LeaseCredentials, complete_step, renew_lease
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.functions.conftest import Function
@@ -212,6 +212,26 @@ def test_what_was_loaded_before_the_run_moved_on_is_never_given_out(
 
     assert claimed.manifest.current_step == "away_too"
     assert claimed.given == '{"text":"of the other"}'
+
+
+def test_a_lease_that_is_renewed_while_the_output_is_stored_is_not_lost(
+    engine: InProcessEngine, store: Store, clock: FrozenClock
+) -> None:
+    """The store is slower than the lease that was read; the worker renews beside the call."""
+    run = engine.start("remote", {})
+    held = acquire_run(engine.engine, run.run_id, "vm-1").manifest
+    credentials = LeaseCredentials(run.run_id, fence_of(held))
+
+    def is_slow() -> None:
+        clock.advance(20)
+        renew_lease(engine.engine, credentials)
+        clock.advance(20)
+
+    slow = replace(engine.engine, artifacts=Meddling(store.root, is_slow))
+    settled = complete_step(slow, credentials, f'"{LARGE}"', "SUCCESS")
+
+    assert settled.changed
+    assert engine.show(run.run_id).status == "COMPLETED"
 
 
 def fence_of(run: Manifest) -> Fence:

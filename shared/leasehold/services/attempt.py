@@ -42,18 +42,30 @@ class Attempt:
     It knows the run from its last write, so it writes without reading. Where somebody else changed
     the run meanwhile, it reads and decides again. Each call may raise StoreUnavailableError.
 
+    Args:
+        engine: the parts.
+        known: the run as it was read or written with the lease.
+        fence: what each write shows.
+        is_shared: whether the lease may be renewed elsewhere: it is lost only once the store says
+            so, and not because it is over as far as it is known here.
+
     Attributes:
         manifest: the run as it was last written or read here.
         fence: what each write shows.
         ends_at: when the lease is over, unless it is renewed; in monotonic seconds.
     """
 
-    def __init__(self, engine: Engine, known: KnownRun, fence: Fence) -> None:
+    def __init__(
+        self, engine: Engine, known: KnownRun, fence: Fence, *, is_shared: bool = False
+    ) -> None:
         self.manifest = known.manifest
         self.fence = fence
         self.ends_at = _end_of_lease(known)
         self._engine = engine
         self._known = known
+        self._outdated: tuple[type[LeaseholdError], ...] = (VersionConflictError,)
+        if is_shared:
+            self._outdated += (LeaseLostError,)
 
     def insist(self, call: Callable[[], T]) -> T:
         """Return what `call` returns; a remote worker learns of an outage at once."""
@@ -145,7 +157,7 @@ class Attempt:
         run_id = known.manifest.run_id
         try:
             committed = commit(engine, run_id, transition, known=known, within=within)
-        except VersionConflictError:
+        except self._outdated:
             committed = commit(engine, run_id, transition, within=within)
         snapshot = committed.snapshot or known.snapshot
         self.manifest = committed.answer.manifest

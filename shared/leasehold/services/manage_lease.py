@@ -106,7 +106,8 @@ def release_step(engine: Engine, credentials: LeaseCredentials) -> Change:
 
 
 def _attempt(engine: Engine, credentials: LeaseCredentials) -> Attempt:
-    return Attempt(engine, find_run(engine, credentials.run_id), credentials.fence)
+    known = find_run(engine, credentials.run_id)
+    return Attempt(engine, known, credentials.fence, is_shared=True)
 
 
 def _settle(engine: Engine, attempt: Attempt, result: Result) -> Change:
