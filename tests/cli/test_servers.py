@@ -67,6 +67,25 @@ def test_an_error_is_told_in_the_words_of_the_server(answering: Answering) -> No
         look(answering((400, {"error": {"message": "limit is wrong"}})))
 
 
+@pytest.mark.parametrize(("code", "kept"), [(403, None), ("not_allowed", "not_allowed")])
+def test_an_error_of_a_proxy_before_the_server_keeps_its_message(
+    answering: Answering, code: Any, kept: str | None
+) -> None:
+    details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo"}]
+    error = {"code": code, "message": "Permission denied", "details": details}
+    with pytest.raises(ServerRefusedError, match=r"Permission denied$") as refused:
+        look(answering((403, {"error": error})))
+    assert refused.value.details["code"] == kept
+
+
+@pytest.mark.parametrize(
+    "body", [[], None, {}, {"error": "no"}, {"error": {"message": None}}, {"error": {"code": []}}]
+)
+def test_an_error_without_a_message_is_told_by_its_status(answering: Answering, body: Any) -> None:
+    with pytest.raises(ServerRefusedError, match=r"404 Not Found$"):
+        look(answering((404, body)))
+
+
 def test_who_waits_bears_a_server_that_is_away_for_a_moment(answering: Answering) -> None:
     away = (503, {"error": {"message": "the store does not answer"}})
     url = answering(away, away, (200, {"runs": [], "nextPageToken": None}))

@@ -52,6 +52,7 @@ def test_the_same_key_answers_200_with_the_earlier_run(serve_api: Function) -> N
     ("body", "status", "code", "says"),
     [
         ({"pipeline": "nope"}, 404, "unknown_pipeline", "known: three"),
+        ({"pipeline": "x" * 100_000}, 404, "unknown_pipeline", "known: three"),
         ({}, 400, "invalid_request", "pipeline"),
         ({"pipeline": "three", "input": {"n": "x"}}, 400, "invalid_input", "n: Input should be"),
         (START | {"inptu": 1}, 400, "invalid_request", "inptu"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import IO, Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
-from leasehold.api.errors import ErrorInfo, ErrorResponse
+from leasehold.api.errors import ErrorInfo
 from leasehold.errors import InvalidRequestError, ServerRefusedError, ServerUnreachableError
 
 _TIMEOUT_S: Final = 30.0
@@ -95,9 +95,14 @@ def _json(answer: IO[bytes]) -> Any:
 
 
 def _error(refused: urllib.error.HTTPError) -> ErrorInfo:
-    """Return what a refusal says; a server of another kind says no more than its status."""
+    """Return what a refusal says; a server of another kind says no more than its status.
+
+    A proxy of Google's has a number as its code, and a list of details: its message is read.
+    """
     with refused:
         try:
-            return ErrorResponse.model_validate(_json(refused)).error
-        except _NO_ANSWER:
+            found = _json(refused)["error"]
+            code = found.get("code")
+            return ErrorInfo(code=code if isinstance(code, str) else None, message=found["message"])
+        except (*_NO_ANSWER, KeyError, TypeError, AttributeError):
             return ErrorInfo(message=f"{refused.code} {refused.reason}")

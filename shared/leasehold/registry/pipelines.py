@@ -13,6 +13,9 @@ from leasehold.registry.registry import Registry
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,63}")
 
+#: How much of an unknown name its error repeats; callers may give any text.
+_MAX_QUOTED: Final = 200
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineEntry:
@@ -110,7 +113,7 @@ class Catalog:
         entry = self.pipelines.get(name)
         if entry is None:
             known = ", ".join(self.pipelines.keys()) or "none"
-            raise UnknownPipelineError(pipeline=name, known=known)
+            raise UnknownPipelineError(pipeline=name[:_MAX_QUOTED], known=known)
         return entry
 
 
