@@ -14,6 +14,7 @@ import pytest
 
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
+from leasehold.worker.shutdown import ENDING
 from tests.bundle.conftest import Api, calls, settings
 from tests.bundle.test_signals import children_of
 from tests.waiting import until
@@ -107,7 +108,10 @@ def test_a_server_that_is_told_to_end_is_replaced_while_it_drains(
     assert [process == worker for process in processes_of(folder, hanging)] == [True, False]
 
 
-def test_a_worker_that_is_told_to_end_while_it_begins_ends(api: Api, folder: Path) -> None:
+@pytest.mark.parametrize("number", ENDING)
+def test_a_worker_that_is_told_to_end_while_it_begins_ends(
+    api: Api, folder: Path, number: signal.Signals
+) -> None:
     """It has the handlers of its master still: it noted the signal, stayed, and refused all."""
     first = api.start()
     api.ended(first)
@@ -119,7 +123,7 @@ def test_a_worker_that_is_told_to_end_while_it_begins_ends(api: Api, folder: Pat
     while not (begun := set(children_of(master)) - known):
         pass  # at once: it begins in milliseconds
     (young,) = begun
-    os.kill(young, signal.SIGTERM)
+    os.kill(young, number)
 
     until(lambda: young not in children_of(master), SOON)
 

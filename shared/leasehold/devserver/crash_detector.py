@@ -54,7 +54,10 @@ class CrashDetector:
             return
         check = threading.Thread(target=self._check, args=(run_id,), name="crash", daemon=True)
         self._checks.add(check)
-        check.start()
+        try:
+            check.start()
+        except RuntimeError:  # no thread: then its lease expires, and the sweep comes
+            self._checks.discard(check)
 
     def stop(self) -> None:
         """Check no more; the leases of workers that die from now on end at the next start."""

@@ -143,7 +143,7 @@ class FunctionProcesses:
                 wait = RESTART_S
             code = server.exit_code()
             if code is None:
-                self._in_thread(self._drain, server)
+                self._drain_beside(server)
             else:
                 self._kill(server)  # before its runs begin again
             reason = "was asked to stop" if code is None else f"ended with {code}"
@@ -152,6 +152,13 @@ class FunctionProcesses:
                 return
             wait = min(wait * 2, LONGEST_RESTART_S)
             server = self._spawn_with_retries()
+
+    def _drain_beside(self, server: ServerProcess) -> None:
+        """Drain a server while the next one starts; before it does, where no thread is to be had."""
+        try:
+            self._in_thread(self._drain, server)
+        except RuntimeError:
+            self._drain(server)
 
     def _drain(self, server: ServerProcess) -> None:
         """Wait until a server that was replaced ended; kill what is left of it then."""
@@ -194,8 +201,8 @@ class FunctionProcesses:
 
     def _in_thread(self, call: Callable[[ServerProcess], None], server: ServerProcess) -> None:
         thread = threading.Thread(target=call, args=(server,), daemon=True)
-        self._threads.append(thread)
         thread.start()
+        self._threads.append(thread)
 
     def _unavailable(self, problem: str) -> StoreUnavailableError:
         return StoreUnavailableError(store=f"function {self.function.name}", problem=problem)

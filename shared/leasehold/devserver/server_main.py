@@ -25,6 +25,7 @@ from gunicorn.arbiter import Arbiter
 from leasehold.devserver.loopback_guard import LoopbackGuard
 from leasehold.devserver.server_process import DRAIN_S, READY, STOPPING
 from leasehold.log_lines import print_printable_logs
+from leasehold.worker.shutdown import ENDING
 
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -74,25 +75,26 @@ def die_with_parent() -> None:
 
 
 def end_young_workers() -> None:
-    """Have a worker end by a SIGTERM that comes before it has handlers of its own.
+    """Have a worker end by a signal to end that comes before it has handlers of its own.
 
     Until then it has those of its master: it would note that it is to end, refuse every request,
-    and not end. So the signal waits while a worker is forked, and then ends it at once.
+    and not end. So these signals wait while a worker is forked, and then end it at once.
     """
-    master, wanted = os.getpid(), {signal.SIGTERM}
+    master = os.getpid()
 
     def hold() -> None:
         if os.getpid() == master:
-            signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+            signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
 
     def let_go() -> None:
         if os.getpid() == master:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, wanted)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
     def let_go_in_worker() -> None:
         if os.getppid() == master:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, wanted)
+            for number in ENDING:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
     os.register_at_fork(before=hold, after_in_parent=let_go, after_in_child=let_go_in_worker)
 

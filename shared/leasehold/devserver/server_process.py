@@ -55,8 +55,13 @@ class ServerProcess:
             os.close(reports)
         self.pid = self._process.pid
         self.ready, self.stopping = threading.Event(), threading.Event()
-        threading.Thread(target=self._read_states, args=(states,), daemon=True).start()
-        threading.Thread(target=self._wait_for_end, daemon=True).start()
+        try:
+            threading.Thread(target=self._wait_for_end, daemon=True).start()
+            threading.Thread(target=self._read_states, args=(states,), daemon=True).start()
+        except BaseException:  # no thread to watch it: nobody would know of it
+            os.close(states)
+            self.kill()
+            raise
 
     def exit_code(self) -> int | None:
         """Return its exit code; None while it runs."""

@@ -10,9 +10,12 @@ from typing import Final
 
 from leasehold.devserver.cloud_tasks.queues import Queues
 from leasehold.devserver.cloud_tasks.task import Attempt, DeliveryResult
+from leasehold.worker.threads import start_thread
 
 #: A time of day that jumps, or a machine that slept, is noticed after this long at most.
 _MAX_WAIT_S: Final = 60.0
+#: How long to wait where the system has no thread for a delivery.
+_NO_THREAD_S: Final = 0.5
 
 
 class Dispatcher:
@@ -68,20 +71,23 @@ class Dispatcher:
     def _start_due(self) -> None:
         with self._queues.changed:
             while not self._closed:
-                attempt = self._queues.start() if self._running < self._max_running else None
+                attempt = self._queues.start() if self._has_deliverer() else None
                 if attempt:
-                    self._hand_over(attempt)
+                    self._running += 1
+                    self._due.put(attempt)
                 else:
                     self._queues.changed.wait(self._seconds_to_wait())
 
-    def _hand_over(self, attempt: Attempt) -> None:
-        self._running += 1
-        if self._running > len(self._deliverers):
-            name = f"tasks-{len(self._deliverers) + 1}"
-            deliverer = threading.Thread(target=self._deliver_due, name=name, daemon=True)
+    def _has_deliverer(self) -> bool:
+        """Return whether one more delivery may run and has a thread; makes that if it can."""
+        if self._running >= self._max_running:
+            return False
+        if self._running == len(self._deliverers):
+            deliverer = start_thread(self._deliver_due, f"tasks-{self._running + 1}")
+            if deliverer is None:
+                return False
             self._deliverers.append(deliverer)
-            deliverer.start()
-        self._due.put(attempt)
+        return True
 
     def _deliver_due(self) -> None:
         while attempt := self._due.get():
@@ -93,7 +99,11 @@ class Dispatcher:
 
     def _seconds_to_wait(self) -> float | None:
         """Return how long until something may be due; None: until something changes."""
-        next_time = self._queues.next_time() if self._running < self._max_running else None
+        if self._running >= self._max_running:
+            return None
+        if self._running == len(self._deliverers):
+            return _NO_THREAD_S
+        next_time = self._queues.next_time()
         if next_time is None:
             return None
         wait = (next_time - self._queues.now()).total_seconds()
