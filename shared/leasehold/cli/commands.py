@@ -24,9 +24,7 @@ class CommandRow(NamedTuple):
 #: The commands, in the order in which people need them.
 COMMANDS: Final[Mapping[str, CommandRow]] = {
     "start": CommandRow("start", "Start a run of PIPELINE, or continue it."),
-    "runs": CommandRow(
-        "runs", "List runs, newest first; of several filters, all must match."
-    ),
+    "runs": CommandRow("runs", "List runs, newest first; of several filters, all must match."),
     "show": CommandRow("show", "Show one run: where it stands, and why."),
     "trace": CommandRow("trace", "Show all that happened to a run, oldest first."),
     "why": CommandRow(

@@ -1,4 +1,4 @@
-"""`leasehold registry`: the effective limits of each step type, from where, and what was refused."""
+"""`leasehold registry`: the effective limits of each step type, and which overrides are refused."""
 
 from __future__ import annotations
 
