@@ -33,8 +33,8 @@ class AskedToStopError(Exception):
 def _tell(ctx: StepContext, word: str) -> None:
     """Write down when the attempt began or ended, and in which process."""
     folder, now = Path(os.environ["BUNDLE_TEST_FOLDER"]), SystemClock().now()
-    with (folder / "told").open("a") as told:
-        told.write(f"{ctx.run_id} {ctx.attempt} {word} {os.getpid()} {now.isoformat()}\n")
+    with (folder / "told").open("a") as log:
+        log.write(f"{ctx.run_id} {ctx.attempt} {word} {os.getpid()} {now.isoformat()}\n")
 
 
 def listens(ctx: StepContext, given: Any) -> Any:

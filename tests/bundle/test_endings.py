@@ -22,7 +22,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
-from tests.bundle.test_signals import AT_ONCE, STORY, Region, completed, parent_of, told
+from tests.bundle.test_signals import AT_ONCE, STORY, Region, completed, parent_of, rows_of
 from tests.waiting import until
 
 MANY = 6
@@ -36,7 +36,7 @@ Quick = tuple[signal.Signals, str]
 class Ended:
     """A run whose instance was told to end, and what is known of it."""
 
-    told_at: datetime
+    stop_sent_at: datetime
     run: Manifest
     events: list[TraceEvent]
 
@@ -56,7 +56,7 @@ class Endings:
 
 def began(region: Region, run_id: str) -> int:
     """Wait until the first attempt of a run is in flight; return its process."""
-    (row,) = until(partial(told, region.folder, run_id))
+    (row,) = until(partial(rows_of, region.folder, run_id))
     return int(row.process)
 
 
@@ -65,10 +65,10 @@ def end(region: Region, deaf: list[str], quick: dict[Quick, str]) -> Endings:
     (server,) = {began(region, run_id) for run_id in deaf}
     pids = {key: began(region, run_id) for key, run_id in quick.items()}
     engine, now = region.bundles[0].engine, SystemClock().now
-    deaf_at, told_at = now(), {}
+    deaf_at, stop_sent_at = now(), {}
     os.kill(server, signal.SIGTERM)
     for (number, target), pid in pids.items():
-        told_at[number, target] = now()
+        stop_sent_at[number, target] = now()
         os.kill(parent_of(pid) if target == "master" else pid, number)
 
     def ended(at: datetime, run_id: str) -> Ended:
@@ -80,7 +80,7 @@ def end(region: Region, deaf: list[str], quick: dict[Quick, str]) -> Endings:
         until(lambda run_id=run_id: get_run(engine, run_id).lease is None)  # type: ignore[misc] # bound here
     return Endings(
         [ended(deaf_at, run_id) for run_id in deaf],
-        {key: ended(told_at[key], run_id) for key, run_id in quick.items()},
+        {key: ended(stop_sent_at[key], run_id) for key, run_id in quick.items()},
     )
 
 
@@ -111,7 +111,7 @@ def test_all_leases_are_given_back_in_time_while_the_queue_is_down(endings: Endi
     for ended in endings.without_queue:
         attempts = ended.run.steps["ignores"].attempts
         assert ended.terminated.reason == "instance_shutdown"
-        assert ended.terminated.at - ended.told_at < timedelta(seconds=8)
+        assert ended.terminated.at - ended.stop_sent_at < timedelta(seconds=8)
         assert (attempts.interrupted, attempts.failed, attempts.expired) == (1, 0, 0)
         assert (ended.run.status, ended.run.dispatch.generation) == ("PENDING", 2)
 
@@ -126,5 +126,5 @@ def test_a_server_that_ends_where_it_stands_interrupts_a_step_and_fails_none(
     attempts = ended.run.steps["ignores"].attempts
     assert [event.type.value for event in ended.events] == STORY
     assert ended.terminated.reason == "instance_shutdown"
-    assert ended.terminated.at - ended.told_at < AT_ONCE
+    assert ended.terminated.at - ended.stop_sent_at < AT_ONCE
     assert (attempts.interrupted, attempts.failed, attempts.expired) == (1, 0, 0)

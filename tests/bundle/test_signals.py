@@ -53,7 +53,7 @@ STORY = [
 
 
 @dataclass(frozen=True)
-class Told:
+class Row:
     """What a handler wrote down of one attempt."""
 
     attempt: int
@@ -62,11 +62,11 @@ class Told:
     at: datetime
 
 
-def told(folder: Path, run_id: str) -> list[Told]:
+def rows_of(folder: Path, run_id: str) -> list[Row]:
     file = folder / "told"
     rows = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
     return [
-        Told(int(attempt), word, int(process), datetime.fromisoformat(at))
+        Row(int(attempt), word, int(process), datetime.fromisoformat(at))
         for run, attempt, word, process, at in rows
         if run == run_id
     ]
@@ -159,7 +159,7 @@ def in_flight(region: Region) -> dict[tuple[str, str], Scene]:
             scene.runs[name] = run.run_id
     for scene in scenes.values():
         for run_id in scene.runs.values():
-            (began,) = until(partial(told, region.folder, run_id))
+            (began,) = until(partial(rows_of, region.folder, run_id))
             scene.workers.add(began.process)
     return scenes
 
@@ -254,12 +254,12 @@ def test_its_lease_is_released_in_time_and_the_next_attempt_runs_at_once(
     """Elsewhere; Cloud Run kills what still runs 10 s after SIGTERM."""
     scene = scenes[kind, target]
     assert scene.signalled_at is not None
-    first, *_, second = [one for one in told(folder, scene.runs[name]) if one.word == "began"]
+    first, *_, second = [one for one in rows_of(folder, scene.runs[name]) if one.word == "began"]
     released_at = terminated(scene, name).at
     took = released_at - scene.signalled_at
 
     if name in LISTENING:
-        (ended,) = [one for one in told(folder, scene.runs[name]) if one.word == "ended"]
+        (ended,) = [one for one in rows_of(folder, scene.runs[name]) if one.word == "ended"]
         assert released_at - ended.at < timedelta(seconds=2)
         assert ended.at - scene.signalled_at < AT_ONCE
     assert took < timedelta(seconds=8)
@@ -298,7 +298,7 @@ def test_a_process_that_a_handler_waits_for_is_left_alone(
     """The lease is given back; what the handler started is its own business."""
     scene = scenes[kind, target]
 
-    rows = told(folder, scene.runs["waits_for_child"])
+    rows = rows_of(folder, scene.runs["waits_for_child"])
     (ended,) = [one for one in rows if one.word == "ended"]  # its process ended well
     assert ended.attempt == 1
     assert ended.at > terminated(scene, "waits_for_child").at
@@ -316,7 +316,7 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing(
 ) -> None:
     """It goes on as if nothing was: with a renewal, a checkpoint and a settlement."""
     run_id = started(api, "polls")
-    (began,) = until(lambda: told(folder, run_id))
+    (began,) = until(lambda: rows_of(folder, run_id))
     until(lambda: api.call(f"/runs/{run_id}")["checkpoint"]["iterationCount"] == 2)
 
     os.kill(began.process, signal.SIGSTOP)
@@ -326,7 +326,7 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing(
     finally:
         os.kill(began.process, signal.SIGCONT)
     until(lambda: "lease_lost polls" in api.story(run_id))
-    until(lambda: len(told(folder, run_id)) == 3)  # both began, and the first heard of its end
+    until(lambda: len(rows_of(folder, run_id)) == 3)  # both began, and the first heard of its end
 
     assert api.call(f"/runs/{run_id}") == before
     after = api.story(run_id)
@@ -413,7 +413,7 @@ def test_the_next_dev_server_goes_on_at_once_where_the_last_one_was_told_to_end(
     """No lease is waited for: they run 30 s."""
     process, api = begin(PIPELINE_LEASE_TTL_S="30")
     run_ids = {name: started(api, name) for name in LISTENING}
-    until(lambda: all(told(tmp_path, run_id) for run_id in run_ids.values()))
+    until(lambda: all(rows_of(tmp_path, run_id) for run_id in run_ids.values()))
 
     process.send_signal(number)
     code = process.wait(11)

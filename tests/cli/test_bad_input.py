@@ -27,19 +27,19 @@ def step(name):
 """
 
 
-def assert_refused(shell: Shell, words: tuple[str, ...], *told: str, **settings: str) -> None:
+def assert_refused(shell: Shell, words: tuple[str, ...], *parts: str, **settings: str) -> None:
     refused = shell.run(*words, **settings)
 
     line = only_line(refused.stderr)
     assert line.startswith("error: ")
-    for part in told:
+    for part in parts:
         assert part in line
     assert (refused.returncode, refused.stdout) == (2, "")
     assert shell.files() == ["shop.py"]
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "parts"),
     [
         (("start", "ordr"), ("'ordr'", "order, doomed, broken, deaf")),
         (("start", "order", "--input", '{"amount": "x"}'), ("Order", "amount: Input should be")),
@@ -84,9 +84,9 @@ def assert_refused(shell: Shell, words: tuple[str, ...], *told: str, **settings:
     ],
 )
 def test_wrong_words_are_refused(
-    shell: Shell, words: tuple[str, ...], told: tuple[str, ...]
+    shell: Shell, words: tuple[str, ...], parts: tuple[str, ...]
 ) -> None:
-    assert_refused(shell, words, *told)
+    assert_refused(shell, words, *parts)
 
 
 def test_an_input_over_a_mebibyte_is_refused(shell: Shell) -> None:
@@ -126,13 +126,13 @@ def test_the_port_of_the_leases_api_is_its_own(shell: Shell) -> None:
 def test_a_threshold_that_cannot_be_used_is_told_once_and_stops_nothing(shell: Shell) -> None:
     done = shell.run(*ORDER_HERE, "--json", PIPELINE_MAX_RETRIES="many")
 
-    (told,) = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
-    assert told.startswith("warning: PIPELINE_MAX_RETRIES refused: it is 'many'")
+    (warning,) = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    assert warning.startswith("warning: PIPELINE_MAX_RETRIES refused: it is 'many'")
     assert done.returncode == 0
 
 
 @pytest.mark.parametrize(
-    ("tables", "told"),
+    ("tables", "parts"),
     [
         (
             "STEPS = Registry('dispatch', [step('a'), step('a')])",
@@ -170,7 +170,7 @@ PIPELINES = Registry('pipelines', [PipelineEntry(name='order', steps=('b',))])
     ],
 )
 def test_a_catalog_that_cannot_be_used_is_refused(
-    shell: Shell, tmp_path_factory: pytest.TempPathFactory, tables: str, told: tuple[str, ...]
+    shell: Shell, tmp_path_factory: pytest.TempPathFactory, tables: str, parts: tuple[str, ...]
 ) -> None:
     folder = tmp_path_factory.mktemp("elsewhere")
     (folder / "catalog.py").write_text(ENTRY + tables)
@@ -178,7 +178,7 @@ def test_a_catalog_that_cannot_be_used_is_refused(
     shell.settings["LEASEHOLD_CATALOG"] = "catalog"
 
     for words in (ORDER_HERE, ("registry",)):
-        assert_refused(shell, words, *told)
+        assert_refused(shell, words, *parts)
 
 
 @pytest.mark.parametrize("setting", ["LEASEHOLD_STORE", "LEASEHOLD_ARTIFACTS"])
@@ -277,10 +277,10 @@ def test_an_unexpected_error_is_one_line_and_a_traceback_for_who_asks(shell: She
     (shell.folder / "shop.py").write_text("raise SystemError('odd')")
 
     plain = shell.run(*ORDER)
-    asked = shell.run(*ORDER, LEASEHOLD_DEBUG="1")
+    with_debug = shell.run(*ORDER, LEASEHOLD_DEBUG="1")
 
     assert "SystemError: odd" in only_line(plain.stderr)
-    assert "Traceback" in asked.stderr
+    assert "Traceback" in with_debug.stderr
 
 
 def newer(store: Path) -> None:

@@ -87,9 +87,9 @@ def test_an_interrupted_command_says_how_the_run_goes_on(
     stdout, stderr = charging.communicate(timeout=10)
 
     assert (charging.returncode, stdout) == (code, "")
-    (said,) = [line for line in stderr.splitlines() if line.startswith("interrupted: ")]
-    assert "is durable" in said
-    assert said.endswith(
+    (message,) = [line for line in stderr.splitlines() if line.startswith("interrupted: ")]
+    assert "is durable" in message
+    assert message.endswith(
         "leasehold start order --input '{\"amount\": 3}' --idempotency-key k --in-process"
     )
     assert "Traceback" not in stderr
@@ -112,9 +112,9 @@ def test_the_lease_of_a_handler_that_does_not_stop_is_given_back_all_the_same(
 ) -> None:
     """In the 10 s that Cloud Run leaves. Two commands at once: each of them takes 7 s."""
     deaf = ("start", "deaf", "--input", '{"amount": 1}', "--idempotency-key", "k", "--in-process")
-    asked = {signal.SIGINT: 130, signal.SIGTERM: 143}
+    codes = {signal.SIGINT: 130, signal.SIGTERM: 143}
     shells = {}
-    for number in asked:
+    for number in codes:
         (tmp_path / number.name).mkdir()
         (tmp_path / number.name / "hold").touch()
         shells[number] = Shell(tmp_path / number.name)
@@ -133,7 +133,7 @@ def test_the_lease_of_a_handler_that_does_not_stop_is_given_back_all_the_same(
         (shell.folder / "hold").unlink()
         (left,) = shell.json("runs")["runs"]
         again = shell.run(*deaf)
-        assert (processes[number].returncode, again.returncode) == (asked[number], 0)
+        assert (processes[number].returncode, again.returncode) == (codes[number], 0)
         assert left["status"] == "PENDING"
         assert (shell.folder / "charging").read_text() == "2"
         assert terminations(shell, left["runId"]) == [("deaf", "instance_shutdown")]
@@ -161,13 +161,13 @@ def test_a_run_that_another_process_works_on_is_waited_for(
 ) -> None:
     second = shell.begin(*ORDER)
     assert second.stderr is not None
-    said = second.stderr.readline()
+    message = second.stderr.readline()
     (shell.folder / "hold").unlink()
     stdout, _ = second.communicate(timeout=10)
     charging.communicate(timeout=10)
 
-    assert f"is worked on by {host_name()}/{charging.pid}@" in said
-    assert "its lease ends at 20" in said
+    assert f"is worked on by {host_name()}/{charging.pid}@" in message
+    assert "its lease ends at 20" in message
     assert (second.returncode, charging.returncode) == (0, 0)
     assert "COMPLETED" in stdout
     assert (shell.folder / "charging").read_text() == "1"

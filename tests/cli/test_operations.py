@@ -170,8 +170,8 @@ def test_what_waits_for_a_worker_afterwards_is_said_with_what_runs_it(
 
     resumed = shell.run("resume", run_id)
 
-    said, _, command = only_line(resumed.stderr).partition(": ")
-    assert said == "It waits for a worker. Unless a server of this store runs it, do so with"
+    sentence, _, command = only_line(resumed.stderr).partition(": ")
+    assert sentence == "It waits for a worker. Unless a server of this store runs it, do so with"
     done = shell.process(*shlex.split(command))
     assert done.stdout.startswith(f"run {run_id} COMPLETED")
 
@@ -213,7 +213,7 @@ def test_what_the_state_forbids_exits_with_1_and_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "parts"),
     [
         (("--from-step", "shp"), ("'shp'", "reserve, refuse")),
         (("--input", '{"amount": "x"}'), ("amount: Input should be",)),
@@ -221,13 +221,13 @@ def test_what_the_state_forbids_exits_with_1_and_changes_nothing(
     ],
 )
 def test_wrong_words_for_a_run_that_is_there_exit_with_2(
-    shell: Shell, dead: str, words: tuple[str, ...], told: tuple[str, ...]
+    shell: Shell, dead: str, words: tuple[str, ...], parts: tuple[str, ...]
 ) -> None:
     refused = shell.run("recreate", dead, *words)
 
     line = only_line(refused.stderr)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert all(part in line for part in told)
+    assert all(part in line for part in parts)
     assert len(shell.json("runs")["runs"]) == 1
 
 

@@ -67,16 +67,16 @@ def test_why_says_in_one_sentence_what_a_run_waits_for(shell: Shell) -> None:
     run_id = json.loads(shell.run(*ORDER, "--json").stdout)["runId"]
 
     pending = shell.run("why", run_id).stdout
-    told = shell.json("why", run_id)
+    answer = shell.json("why", run_id)
     shell.run("pause", run_id)
     paused = shell.json("why", run_id)
 
-    assert only_line(pending) == told["words"]
-    assert told["words"].startswith(
+    assert only_line(pending) == answer["words"]
+    assert answer["words"].startswith(
         f"Run {run_id} waits for a worker to take attempt 1 of step reserve from queue reserve, "
     )
-    assert told["until"].endswith("Z")
-    assert (told["runId"], told["then"]) == (run_id, "redispatched")
+    assert answer["until"].endswith("Z")
+    assert (answer["runId"], answer["then"]) == (run_id, "redispatched")
     assert paused == {
         "runId": run_id,
         "waitsFor": "a person to resume it (:resume or :cancel)",
@@ -120,16 +120,16 @@ def test_show_tells_people_why_and_machines_everything(shell: Shell) -> None:
     doomed = ("start", "doomed", "--input", '{"amount": 1}', "--in-process", "--json")
     run_id = json.loads(shell.run(*doomed).stdout)["runId"]
 
-    told = shell.run("show", run_id).stdout
+    answer = shell.run("show", run_id).stdout
     manifest = shell.json("show", run_id)
 
-    assert "status: ERROR dead-lettered\n" in told
-    assert "dead letter: 💀 PERMANENT_FAILURE: Permanent failure\n" in told
-    assert "meaning: The step failed in a way that no retry can repair.\n" in told
-    assert "remedy: Read the error; correct the input or the code, then recreate the run" in told
-    assert "error: PermanentError (unlucky): 13 is refused; choose another amount\n" in told
-    assert "raised: attempt 1 of step refuse at shop.py:" in told
-    assert "reserve\tCOMPLETED\t" in told
+    assert "status: ERROR dead-lettered\n" in answer
+    assert "dead letter: 💀 PERMANENT_FAILURE: Permanent failure\n" in answer
+    assert "meaning: The step failed in a way that no retry can repair.\n" in answer
+    assert "remedy: Read the error; correct the input or the code, then recreate the run" in answer
+    assert "error: PermanentError (unlucky): 13 is refused; choose another amount\n" in answer
+    assert "raised: attempt 1 of step refuse at shop.py:" in answer
+    assert "reserve\tCOMPLETED\t" in answer
     assert manifest["steps"]["reserve"]["output"] == '{"amount":1}'
     assert manifest["error"]["code"] == "unlucky"
     assert "lease" not in manifest
@@ -181,10 +181,10 @@ def test_registry_names_the_source_of_each_value_and_what_was_refused(shell: She
     (refused,) = steps["charge"]["refused"]
     assert refused.startswith("PIPELINE_CHARGE_DEADLINE_S refused")
     assert steps["ship"]["refused"] == []
-    told = shell.run("registry")
-    assert "15 s (PIPELINE_CHARGE_TIMEOUT_MS)" in told.stdout
-    assert "order\treserve → charge → ship" in told.stdout
-    assert told.stderr.startswith("warning: PIPELINE_CHARGE_DEADLINE_S refused")
+    answer = shell.run("registry")
+    assert "15 s (PIPELINE_CHARGE_TIMEOUT_MS)" in answer.stdout
+    assert "order\treserve → charge → ship" in answer.stdout
+    assert answer.stderr.startswith("warning: PIPELINE_CHARGE_DEADLINE_S refused")
 
 
 def test_help_comes_fast_with_an_example_and_version_is_the_packages(shell: Shell) -> None:

@@ -17,9 +17,9 @@ def test_a_run_in_this_process_is_told_line_by_line_and_answered_in_one(shell: S
 
     assert done.returncode == 0
     assert re.fullmatch(r"run r-[0-9a-f]{16} COMPLETED in \S+ s\n", done.stdout)
-    told = [re.sub(r"^\d{4}-.*?Z ", "", line) for line in done.stderr.splitlines()]
+    lines = [re.sub(r"^\d{4}-.*?Z ", "", line) for line in done.stderr.splitlines()]
     run_id = done.stdout.split()[1]
-    assert [line for line in told if line != "reserving"] == [
+    assert [line for line in lines if line != "reserving"] == [
         "run started: order",
         "step reserve started",
         "step reserve completed",
@@ -67,8 +67,8 @@ def test_a_recorded_run_waits_for_a_worker_and_the_command_it_names_runs_it(shel
     assert recorded.returncode == 0
     run_id = recorded.stdout.split()[1]
     assert recorded.stdout == f"run {run_id} PENDING\n"
-    said, _, command = only_line(recorded.stderr).partition(": ")
-    assert said == "It waits for a worker; this command runs it here"
+    sentence, _, command = only_line(recorded.stderr).partition(": ")
+    assert sentence == "It waits for a worker; this command runs it here"
     words = re.fullmatch(
         r".* -m leasehold (start order) --input '(.*)' --idempotency-key (\S+) --in-process",
         command,

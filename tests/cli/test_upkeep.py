@@ -58,19 +58,19 @@ def test_a_run_that_nobody_would_look_at_again_is_found_and_repaired(
     write(documents, run_id, alarmAt=None)
 
     found = shell.run("audit")
-    told = shell.run("audit", "--json")
+    answer = shell.run("audit", "--json")
     repaired = shell.run("audit", "--repair")
     after = shell.run("audit")
 
     assert found.returncode == 1
-    said = "no_alarm: It is PENDING, and owes its task, and has no alarm."
+    finding = "no_alarm: It is PENDING, and owes its task, and has no alarm."
     assert found.stdout.splitlines() == [
         "RUN\tBREACH\tREPAIR",
-        f"{run_id}\t{said}\tIt gets its alarm.",
+        f"{run_id}\t{finding}\tIt gets its alarm.",
     ]
     assert "1 left; --repair repairs them" in only_line(found.stderr)
-    assert told.returncode == 1
-    (one,) = json.loads(told.stdout)["found"]
+    assert answer.returncode == 1
+    (one,) = json.loads(answer.stdout)["found"]
     assert (one["runId"], one["breaches"][0]["code"], one["outcome"]) == (run_id, "no_alarm", None)
     assert repaired.returncode == 0
     assert "repaired: It gets its alarm." in repaired.stdout

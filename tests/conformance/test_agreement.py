@@ -251,25 +251,30 @@ def test_why_says_what_the_sweep_then_does(rules: Rules, status: RunStatus) -> N
     for case in (case for case in CASES if case.status is status):
         run = manifest_for(case, NOW, rules)
 
-        said = explain(run, NOW, rules)
+        explanation = explain(run, NOW, rules)
 
         if case.is_over:
-            assert (said.what, said.until, said.then) == (None, None, None), str(case)
-            assert "waits for nothing" in said.words
+            assert (explanation.what, explanation.until, explanation.then) == (
+                None,
+                None,
+                None,
+            ), str(case)
+            assert "waits for nothing" in explanation.words
             continue
         is_broken = bool(wrong(case) - {"overdue"})
-        assert ("a repair" in said.words) is is_broken, str(case)
-        assert said.until == run.alarm_at, str(case)
+        assert ("a repair" in explanation.words) is is_broken, str(case)
+        assert explanation.until == run.alarm_at, str(case)
         if run.alarm_at is None:
-            assert said.then is None, str(case)
+            assert explanation.then is None, str(case)
             assert not attended(run, NOW + timedelta(days=9), rules, in_queue=False).changed
             continue
         done = attended(run, max(NOW, run.alarm_at), rules, in_queue=False)
-        assert (said.then, done.outcome) == (done.outcome, at_alarm(case, in_queue=False)), str(
-            case
-        )
+        assert (explanation.then, done.outcome) == (
+            done.outcome,
+            at_alarm(case, in_queue=False),
+        ), str(case)
         if reason := done.manifest.dead_letter_reason:
-            assert f"given up as {reason}" in said.words
+            assert f"given up as {reason}" in explanation.words
         early = attended(run, run.alarm_at - timedelta(microseconds=1), rules, in_queue=False)
         assert not early.changed
 
@@ -324,15 +329,15 @@ def test_nothing_in_order_that_is_live_and_not_parked_is_without_an_alarm(rules:
 
 def test_an_error_and_a_stuck_attempt_are_told_apart(rules: Rules) -> None:
     """What `why` says of a failed run is never what it says of one that hangs."""
-    said: dict[RunStatus, set[str]] = {RunStatus.ERROR: set(), RunStatus.IN_PROGRESS: set()}
+    explanations: dict[RunStatus, set[str]] = {RunStatus.ERROR: set(), RunStatus.IN_PROGRESS: set()}
     for case in CASES:
-        if case.status in said and case.overlay == "plain" and not wrong(case):
+        if case.status in explanations and case.overlay == "plain" and not wrong(case):
             run = manifest_for(case, NOW, rules)
-            said[case.status].add(str(explain(run, NOW, rules).what))
+            explanations[case.status].add(str(explain(run, NOW, rules).what))
 
-    assert said[RunStatus.ERROR]
-    assert said[RunStatus.IN_PROGRESS]
-    assert not said[RunStatus.ERROR] & said[RunStatus.IN_PROGRESS]
+    assert explanations[RunStatus.ERROR]
+    assert explanations[RunStatus.IN_PROGRESS]
+    assert not explanations[RunStatus.ERROR] & explanations[RunStatus.IN_PROGRESS]
 
 
 # -- written while the clock was thirty years ahead -----------------------------------------------

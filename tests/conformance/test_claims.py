@@ -51,7 +51,7 @@ def start(engine: Engine, unique: str) -> Callable[[], str]:
     return lambda: start_run(engine, StartRequest(unique, {"n": 1})).manifest.run_id
 
 
-def shown(claimed: ClaimedStep) -> LeaseCredentials:
+def credentials_of(claimed: ClaimedStep) -> LeaseCredentials:
     run = claimed.manifest
     assert run.lease is not None
     return LeaseCredentials(run.run_id, Fence(run.lease.lease_id, run.fencing_token))
@@ -90,7 +90,7 @@ def test_of_many_that_claim_at_once_each_run_goes_to_one(
     assert sorted(one.manifest.run_id for one in claimed) == sorted(runs)
     assert {one.manifest.fencing_token for one in claimed} == {1}
     for one in claimed:
-        renew_lease(engine, shown(one))
+        renew_lease(engine, credentials_of(one))
 
 
 def test_of_many_that_want_one_run_one_gets_it(
@@ -117,11 +117,15 @@ def test_a_step_goes_on_from_its_checkpoint_and_is_settled_once(
     run_id = start()
     first = claim_step(engine, unique, "vm-1")
     large = '["' + "é" * 40_000 + '"]'
-    save_checkpoint(engine, shown(first), iteration_count=3, phase="reading", partial_results=large)
-    release_step(engine, shown(first))
+    save_checkpoint(
+        engine, credentials_of(first), iteration_count=3, phase="reading", partial_results=large
+    )
+    release_step(engine, credentials_of(first))
 
     second = claim_step(engine, unique, "vm-2")
-    outcomes = [complete_step(engine, shown(second), "2", "SUCCESS").outcome for _ in range(2)]
+    outcomes = [
+        complete_step(engine, credentials_of(second), "2", "SUCCESS").outcome for _ in range(2)
+    ]
 
     checkpoint = second.manifest.checkpoint
     assert checkpoint is not None
@@ -130,4 +134,4 @@ def test_a_step_goes_on_from_its_checkpoint_and_is_settled_once(
     assert second.partial_results == large
     assert outcomes == ["completed", "completed"]
     with pytest.raises(LeaseLostError):
-        renew_lease(engine, shown(second))
+        renew_lease(engine, credentials_of(second))

@@ -166,11 +166,11 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         def redeployed(catalog: Catalog) -> Engine:
             bundle = boot(environ, catalog=catalog, documents=documents)
             stack.callback(bundle.engine.leases.close)
-            told = bundle.engine.report
+            original = bundle.engine.report
 
             def report(facts: Any) -> None:
                 reports.append(dict(facts))
-                told(facts)
+                original(facts)
 
             return replace(bundle.engine, report=report)
 

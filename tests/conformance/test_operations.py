@@ -243,8 +243,8 @@ def test_an_operation_is_done_or_refused_as_the_table_says(
     assert status == 200
     assert_done(name, before, after)
     new = [event for event in service.trace(run_id) if event not in kept[1]]
-    (told,) = [event for event in new if event["type"].startswith("run_")]
-    assert (told["actor"], told["reason"]) == ("api", "why not")
+    (result,) = [event for event in new if event["type"].startswith("run_")]
+    assert (result["actor"], result["reason"]) == ("api", "why not")
     if name != "recreate":
         assert answer["runId"] == run_id
         return
@@ -351,10 +351,10 @@ def test_a_dry_run_changes_nothing_and_refuses_what_would_be_refused(service: Se
     live = service.start()
     before = [service.stored(run_id) for run_id in (*dead, live)]
 
-    status, told = service.batch("recreate", dryRun=True)
+    status, result = service.batch("recreate", dryRun=True)
 
-    assert (status, told["matched"], told["changed"]) == (200, 3, 0)
-    assert told["refused"] == [{"runId": live, "code": "not_allowed"}]
+    assert (status, result["matched"], result["changed"]) == (200, 3, 0)
+    assert result["refused"] == [{"runId": live, "code": "not_allowed"}]
     assert [service.stored(run_id) for run_id in (*dead, live)] == before
     assert service.batch("recreate", dryRun=True, fromStep="add_again")[1]["refused"] == [
         {"runId": live, "code": "not_allowed"},
@@ -366,9 +366,9 @@ def test_a_dry_run_changes_nothing_and_refuses_what_would_be_refused(service: Se
 def test_a_batch_changes_what_fits_at_most_its_limit_newest_first(service: Service) -> None:
     first, second, third = (service.start() for _ in range(3))
 
-    told = service.batch("pause", limit=2)[1]
+    result = service.batch("pause", limit=2)[1]
 
-    assert told == {"matched": 2, "changed": 2, "refused": []}
+    assert result == {"matched": 2, "changed": 2, "refused": []}
     assert [service.get(run_id).paused for run_id in (first, second, third)] == [False, True, True]
 
 
@@ -393,17 +393,17 @@ def test_two_batches_at_once_recreate_each_run_once(service: Service) -> None:
         return service.batch("recreate")[1]
 
     with ThreadPoolExecutor(2) as threads:
-        told = list(threads.map(batch, range(2)))
+        result = list(threads.map(batch, range(2)))
 
-    assert sum(one["changed"] for one in told) == 6
-    assert {refused["code"] for one in told for refused in one["refused"]} <= {
+    assert sum(one["changed"] for one in result) == 6
+    assert {refused["code"] for one in result for refused in one["refused"]} <= {
         "already_recreated",
         "not_allowed",  # a run that the other batch made
     }
     assert_each_recreated_once(service, dead)
 
 
-def batch_that_stops(kind: str, folder: Path, label: str, told: Connection) -> None:
+def batch_that_stops(kind: str, folder: Path, label: str, parent: Connection) -> None:
     """Recreate, and wait for ever behind the third commit."""
     done = 0
 
@@ -411,8 +411,8 @@ def batch_that_stops(kind: str, folder: Path, label: str, told: Connection) -> N
         nonlocal done
         done += 1
         if done == 3:
-            told.send(done)
-            told.recv()
+            parent.send(done)
+            parent.recv()
 
     with DOCUMENTS[kind](folder) as documents:
         service = Service(booted(documents, folder, hooks=Hooks(observe=stop)), label)

@@ -109,7 +109,7 @@ def held(transition: Callable[..., Change], **facts: object) -> Transition:
     return partial(transition, rules=RULES, fence=Fence("lease-1", 1), **facts)
 
 
-def asked(operation: Callable[..., Change]) -> Transition:
+def by_ada(operation: Callable[..., Change]) -> Transition:
     """Return what ada asks for."""
     return partial(operation, rules=RULES, actor="ada", reason="testing")
 
@@ -211,7 +211,7 @@ def test_a_checkpoint_that_races_a_release_is_kept_or_refused_whole(runs: list[R
 
 def test_what_is_delivered_after_a_cancellation_is_discarded(run: Run) -> None:
     known = run.seen()
-    run.change(asked(lifecycle.cancel))
+    run.change(by_ada(lifecycle.cancel))
     cancelled = run.seen()
 
     change, conflicted = run.persist(COMPLETE, known)
@@ -224,7 +224,7 @@ def test_what_is_delivered_after_a_cancellation_is_discarded(run: Run) -> None:
 def test_what_is_delivered_after_a_pause_is_recorded(run: Run) -> None:
     """A pause lets a running attempt end."""
     known = run.seen()
-    run.change(asked(lifecycle.pause))
+    run.change(by_ada(lifecycle.pause))
 
     change, conflicted = run.persist(COMPLETE, known)
 
@@ -237,7 +237,7 @@ def test_what_is_delivered_after_a_pause_is_recorded(run: Run) -> None:
 
 def test_what_is_given_back_after_a_pause_waits_for_the_person(run: Run) -> None:
     known = run.seen()
-    run.change(asked(lifecycle.pause))
+    run.change(by_ada(lifecycle.pause))
 
     change, _ = run.persist(RELEASE, known)
 
@@ -253,7 +253,7 @@ def test_a_cancellation_and_a_settlement_at_once_have_one_winner(runs: list[Run]
         known = run.seen()
 
         settled, cancelled = at_once(
-            partial(run.persist, COMPLETE, known), partial(run.change, asked(lifecycle.cancel))
+            partial(run.persist, COMPLETE, known), partial(run.change, by_ada(lifecycle.cancel))
         )
 
         stored = run.stored()

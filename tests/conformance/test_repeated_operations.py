@@ -130,8 +130,8 @@ def test_of_the_same_approvals_at_once_one_is_done_and_all_are_answered(service:
 
     assert [status for status, _ in answers] == [200, 200]
     assert at(service, run_id) == PAST_1
-    told = [event["type"] for event in service.trace(run_id)]
-    assert told.count("run_approved") == 1
+    types = [event["type"] for event in service.trace(run_id)]
+    assert types.count("run_approved") == 1
 
 
 # -- a store between whose calls something happens -------------------------------------------------

@@ -17,10 +17,10 @@ REMOTE = {"LEASEHOLD_CATALOG": "tests.devserver.catalog_of_remote"}
 
 
 def test_it_is_served_and_told_where_a_step_is_remote(tmp_path: Path) -> None:
-    told: list[str] = []
+    lines: list[str] = []
     environ, port = settings(tmp_path) | REMOTE, free_port()
     options = DevOptions(port=free_port(), data=tmp_path / "data", environ=environ, lease_port=port)
-    server = DevServer(options, told.append)
+    server = DevServer(options, lines.append)
     try:
         server.start()
         with pytest.raises(urllib.error.HTTPError) as caught:
@@ -29,7 +29,7 @@ def test_it_is_served_and_told_where_a_step_is_remote(tmp_path: Path) -> None:
         server.stop()
 
     assert server.leases_url == f"http://127.0.0.1:{port}"
-    assert told[-1] == f"leases http://127.0.0.1:{port}"
+    assert lines[-1] == f"leases http://127.0.0.1:{port}"
     with caught.value as answer:
         assert answer.code == 404
         assert "/leases:claim" in answer.read().decode()

@@ -367,11 +367,11 @@ def test_a_body_of_any_size_takes_no_memory_and_gets_its_answer(
     connection = http.client.HTTPConnection("127.0.0.1", place.port, timeout=60)
     connection.request("POST", place.path, blocks, JSON | sized, encode_chunked=chunked)
     answer = connection.getresponse()
-    said = answer.read().decode()
+    text = answer.read().decode()
     connection.close()
 
-    assert answer.status in {400, 413}, said
-    assert "limit" in said or "at most" in said
+    assert answer.status in {400, 413}, text
+    assert "limit" in text or "at most" in text
     assert peak(process) - before < 60 * 2**20
 
 

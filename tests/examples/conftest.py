@@ -111,12 +111,12 @@ class Worker:
             )
 
     @property
-    def said(self) -> str:
+    def printed(self) -> str:
         return self._log.read_text()
 
     def wait_until_it_says(self, text: str) -> None:
-        until(lambda: text in self.said or self.process.poll() is not None)
-        assert text in self.said, self.said
+        until(lambda: text in self.printed or self.process.poll() is not None)
+        assert text in self.printed, self.printed
 
     def ended(self) -> int:
         return self.process.wait(20)

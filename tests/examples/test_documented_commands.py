@@ -29,7 +29,7 @@ def test_the_commands_of_the_docs_do_what_they_say(
     page = (ROOT / "docs" / "remote-workers.md").read_text()
     (commands,) = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
-    said = subprocess.run(
+    done = subprocess.run(
         ["/bin/sh", "-e", "-c", commands],
         cwd=tmp_path,
         env=os.environ | {"LEASES": url},
@@ -39,6 +39,6 @@ def test_the_commands_of_the_docs_do_what_they_say(
         check=True,
     ).stdout
 
-    assert said.count('"expiresAt"') == 2
-    assert said.endswith('{"outcome":"handed_off"}')
+    assert done.count('"expiresAt"') == 2
+    assert done.endswith('{"outcome":"handed_off"}')
     assert ended(engine, run).status == "COMPLETED"

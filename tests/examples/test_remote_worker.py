@@ -30,7 +30,7 @@ def test_a_worker_elsewhere_does_its_step_and_the_bundle_the_others(
 ) -> None:
     worker = begin("--once")
 
-    assert worker.ended() == 0, worker.said
+    assert worker.ended() == 0, worker.printed
     done = ended(engine, run)
     assert done.status == "COMPLETED"
     assert summaries(done) == [
@@ -38,7 +38,7 @@ def test_a_worker_elsewhere_does_its_step_and_the_bundle_the_others(
     ]
     report = next((tmp_path / "artifacts").rglob("digest.md")).read_text()
     assert report.count(" ".join(SUMMARY)) == 5
-    assert "complete: handed_off" in worker.said
+    assert "complete: handed_off" in worker.printed
 
 
 def test_a_lease_is_renewed_for_as_long_as_the_work_takes(
@@ -49,7 +49,7 @@ def test_a_lease_is_renewed_for_as_long_as_the_work_takes(
 
     worker.wait_until_it_says("checkpoint 2 of 5")
 
-    assert worker.said.count("renewed until") >= 3
+    assert worker.printed.count("renewed until") >= 3
     assert story(engine, run, "step_terminated") == []
     progress = engine.show(run.run_id).steps["summarise"].progress
     assert progress is not None
@@ -64,12 +64,12 @@ def test_after_kill_9_another_worker_goes_on_from_the_checkpoint(
 
     first.process.kill()
     first.ended()
-    kept = first.said.count("checkpoint")
+    kept = first.printed.count("checkpoint")
     second = begin(*EVERY)
     done = ended(engine, run)
 
-    assert f"resuming after {kept} of 5 documents" in second.said
-    assert second.said.count("checkpoint") == 5 - kept
+    assert f"resuming after {kept} of 5 documents" in second.printed
+    assert second.printed.count("checkpoint") == 5 - kept
     assert [one["name"] for one in summaries(done)] == [f"{n}.md" for n in range(1, 6)]
     assert (done.status, done.fencing_token) == ("COMPLETED", 4)  # gather, two attempts, report
     assert done.steps["summarise"].attempts.expired == 1
@@ -89,7 +89,7 @@ def test_a_worker_that_is_told_to_stop_gives_its_lease_back(
     worker.process.send_signal(number)
 
     assert worker.ended() == 0
-    assert worker.said.endswith("release: released\n")
+    assert worker.printed.endswith("release: released\n")
     left = engine.show(run.run_id)
     assert (left.status, left.claimable) == ("PENDING", "summarise")
     assert left.steps["summarise"].attempts.interrupted == 1
@@ -108,8 +108,8 @@ def test_a_worker_that_was_away_learns_that_its_lease_is_lost_and_changes_nothin
     first.process.send_signal(signal.SIGCONT)
 
     assert first.ended() == 0
-    assert "lease lost: lease_lost: Lease " in first.said
-    assert "checkpoint 5 of 5" not in first.said
+    assert "lease lost: lease_lost: Lease " in first.printed
+    assert "checkpoint 5 of 5" not in first.printed
     assert engine.show(run.run_id) == done
 
 
@@ -117,14 +117,14 @@ def test_a_worker_without_work_says_so(begin: Begin) -> None:
     worker = begin("--once")
 
     assert worker.ended() == 0
-    assert worker.said.endswith(" nothing to claim\n")
+    assert worker.printed.endswith(" nothing to claim\n")
 
 
 def test_a_server_that_is_not_there_is_named(begin: Begin) -> None:
     worker = begin("--url", "http://127.0.0.1:1", "--once")
 
     assert worker.ended() == 1
-    assert "error: http://127.0.0.1:1 does not answer" in worker.said
+    assert "error: http://127.0.0.1:1 does not answer" in worker.printed
 
 
 def test_a_folder_that_is_not_there_is_told_with_the_run(engine: InProcessEngine) -> None:

@@ -411,9 +411,9 @@ def test_a_failure_is_kept_and_tried_again_until_it_is_given_up(
     second = call("fail", **claimed(call), error={"message": "x" * 9000, "details": "y" * 9000})
 
     manifest = engine.show(run.run_id)
-    told = next(event for event in engine.trace(run.run_id) if event.type == "step_error")
+    event = next(event for event in engine.trace(run.run_id) if event.type == "step_error")
     assert first == (200, {"outcome": "retry_scheduled"})
-    assert (told.reason, told.detail) == ("CudaError", "no memory\n")
+    assert (event.reason, event.detail) == ("CudaError", "no memory\n")
     assert second == (200, {"outcome": "dead_lettered"})
     assert manifest.error is not None
     assert (manifest.error.code, manifest.error.type) == ("remote_error", "RemoteError")
@@ -437,10 +437,10 @@ def test_a_release_burns_no_retry_and_the_step_can_be_claimed_at_once(
     answer = call("release", **claimed(call))
 
     manifest = engine.show(run.run_id)
-    told = engine.trace(run.run_id)[-1]
+    event = engine.trace(run.run_id)[-1]
     assert answer == (200, {"outcome": "released"})
     assert (manifest.attempts.failed, manifest.attempts.interrupted) == (0, 1)
-    assert (told.type, told.reason) == ("step_terminated", "instance_shutdown")
+    assert (event.type, event.reason) == ("step_terminated", "instance_shutdown")
     assert claimed(call)["fencingToken"] == 2
 
 

@@ -31,7 +31,7 @@ def dead(serve_api: Function, engine: InProcessEngine) -> str:
     return run_id
 
 
-def told(serve_api: Function, run_id: str) -> dict[str, Any]:
+def last_event(serve_api: Function, run_id: str) -> dict[str, Any]:
     """Return the last event of the run."""
     events: list[dict[str, Any]] = serve_api.get(f"/runs/{run_id}/trace")[1]["events"]
     return events[-1]
@@ -41,24 +41,24 @@ def test_an_operation_answers_with_the_summary(serve_api: Function, run_id: str)
     status, run = serve_api.post(f"/runs/{run_id}:pause", {"reason": "lunch"})
 
     assert (status, run["runId"], run["status"], run["paused"]) == (200, run_id, "PENDING", True)
-    assert told(serve_api, run_id)["reason"] == "lunch"
+    assert last_event(serve_api, run_id)["reason"] == "lunch"
 
 
 def test_a_body_is_not_needed(serve_api: Function, run_id: str) -> None:
     assert serve_api.post(f"/runs/{run_id}:cancel")[0] == 200
-    assert "reason" not in told(serve_api, run_id)
+    assert "reason" not in last_event(serve_api, run_id)
 
 
 def test_a_run_is_shown_with_the_generation_that_a_decision_names(
     serve_api: Function, run_id: str
 ) -> None:
     (listed,) = serve_api.get("/runs")[1]["runs"]
-    shown = serve_api.get(f"/runs/{run_id}")[1]["dispatch"]
+    dispatch = serve_api.get(f"/runs/{run_id}")[1]["dispatch"]
 
     status, run = serve_api.post(f"/runs/{run_id}:pause", {"generation": listed["generation"]})
 
     assert (status, run["generation"]) == (200, 1)
-    assert listed["generation"] == shown["generation"] == 1
+    assert listed["generation"] == dispatch["generation"] == 1
 
 
 def test_another_generation_is_a_409_that_says_what_the_run_is_now(
@@ -99,7 +99,7 @@ def test_a_recreate_answers_with_the_new_run(serve_api: Function, dead: str) -> 
     assert (status, run["status"], run["deadLettered"]) == (200, "PENDING", False)
     assert run["runId"] != dead
     assert run["labels"] == ["again:1"]
-    assert told(serve_api, dead)["recreatedAs"] == run["runId"]
+    assert last_event(serve_api, dead)["recreatedAs"] == run["runId"]
 
 
 def test_a_refusal_says_what_the_run_is_and_when_it_would_be_allowed(
@@ -198,7 +198,7 @@ def test_the_trace_names_who_asked(
 ) -> None:
     serve_api.client.post(f"/runs/{run_id}:pause", headers=_latin(headers))
 
-    assert told(serve_api, run_id)["actor"] == actor
+    assert last_event(serve_api, run_id)["actor"] == actor
 
 
 @pytest.mark.parametrize("actor", ["x" * 201, "a\x07b"])

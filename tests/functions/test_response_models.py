@@ -172,8 +172,8 @@ def test_the_client_reads_what_the_server_answers(server: ServerSource) -> None:
     assert again.refused == [(run.run_id, "not_allowed")]
     assert [found.run_id for found in page.runs + rest.runs] == [made.run_id, run.run_id]
     assert server.get(made.run_id).input == '{"n":2}'
-    told = {event.type: event.model_dump().get("actor") for event in server.trace(run.run_id)}
-    assert (told["run_paused"], told["run_cancelled"]) == ("jörg", "ada")
+    actors = {event.type: event.model_dump().get("actor") for event in server.trace(run.run_id)}
+    assert (actors["run_paused"], actors["run_cancelled"]) == ("jörg", "ada")
 
 
 def test_the_client_knows_the_limits_of_the_server(

@@ -44,13 +44,13 @@ def secrets_of(engine: InProcessEngine, run_id: str) -> list[str]:
     return found + ([run.last_settlement.lease_id] if run.last_settlement else [])
 
 
-def all_that_is_shown(serve_api: Function, engine: InProcessEngine, run_id: str) -> str:
+def all_answers(serve_api: Function, engine: InProcessEngine, run_id: str) -> str:
     """What everybody reads of a run: over HTTP, and on the command line."""
     paths = ("/runs", f"/runs/{run_id}", f"/runs/{run_id}/trace")
     answers = [serve_api.client.get(path).get_data(as_text=True) for path in paths]
     source = StoreSource(engine.engine)
-    shown = [source.get(run_id), source.trace(run_id)]
-    return "".join([*answers, *(pydantic_core.to_json(it).decode() for it in shown)])
+    visible = [source.get(run_id), source.trace(run_id)]
+    return "".join([*answers, *(pydantic_core.to_json(it).decode() for it in visible)])
 
 
 def test_who_reads_a_run_learns_neither_lease_id_nor_nonce(
@@ -59,15 +59,15 @@ def test_who_reads_a_run_learns_neither_lease_id_nor_nonce(
     run_id = lease["runId"]
     for word, further in (("renew", {}), ("complete", {"output": {"n": 1, "x": "y" * 40_000}})):
         secrets = secrets_of(engine, run_id)
-        shown = all_that_is_shown(serve_api, engine, run_id)
+        visible = all_answers(serve_api, engine, run_id)
 
-        assert [it for it in secrets if it in shown] == []
+        assert [it for it in secrets if it in visible] == []
         assert manage_lease.post(f"/leases:{word}", lease | further)[0] == 200
     secrets = [lease["leaseId"], *secrets_of(engine, run_id)]
-    shown = all_that_is_shown(serve_api, engine, run_id)
+    visible = all_answers(serve_api, engine, run_id)
 
-    assert "outputRef" in shown
-    assert [it for it in secrets if it in shown] == []
+    assert "outputRef" in visible
+    assert [it for it in secrets if it in visible] == []
 
 
 def test_what_is_shown_still_tells_two_leases_apart(
@@ -90,11 +90,11 @@ def test_the_event_of_a_lease_that_was_lost_does_not_tell_it(
         loss_ref(run, lease_id), lambda _, __: Write(None, to_document(event))
     )
 
-    shown = all_that_is_shown(serve_api, engine, run_id)
+    visible = all_answers(serve_api, engine, run_id)
 
-    assert "lease_lost" in shown
-    assert "vm-1" in shown
-    assert lease_id not in shown
+    assert "lease_lost" in visible
+    assert "vm-1" in visible
+    assert lease_id not in visible
 
 
 @pytest.mark.parametrize(

@@ -202,11 +202,11 @@ def test_a_run_that_cannot_be_read_hides_no_other(
     spoil(engine, odd)
 
     listed = serve_api.get("/runs")[1]["runs"]
-    shown = serve_api.get(f"/runs/{odd}")
+    answer = serve_api.get(f"/runs/{odd}")
 
     assert [run["runId"] for run in listed] == [even]
-    assert (shown[0], shown[1]["error"]["code"]) == (500, "unreadable_run")
-    assert "status: Input should be" in shown[1]["error"]["message"]
+    assert (answer[0], answer[1]["error"]["code"]) == (500, "unreadable_run")
+    assert "status: Input should be" in answer[1]["error"]["message"]
 
 
 def test_a_start_whose_queue_is_down_is_still_a_start(

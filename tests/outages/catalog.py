@@ -35,7 +35,7 @@ def make(ctx: StepContext, given: Any) -> Any:
     CALLS[ctx.run_id, "make"] += 1
     _write_down(ctx)
     DOES.get("make", lambda: None)()
-    _wait_if_told(ctx, given)
+    _wait_if_ordered(ctx, given)
     return {**given, "text": LARGE}
 
 
@@ -48,12 +48,12 @@ def _write_down(ctx: StepContext) -> None:
 
 async def keep_later(ctx: StepContext, given: Any) -> Any:
     """Keep a checkpoint in a coroutine, once it may."""
-    _wait_if_told(ctx, given)
+    _wait_if_ordered(ctx, given)
     await ctx.acheckpoint(1, "kept")
     return given
 
 
-def _wait_if_told(ctx: StepContext, given: Any) -> None:
+def _wait_if_ordered(ctx: StepContext, given: Any) -> None:
     if given.get("waits"):
         GO_ON[ctx.run_id] = GO_ON.get(ctx.run_id) or threading.Event()
         ENTERED[ctx.run_id] = threading.Event()
@@ -130,8 +130,8 @@ def judge(ctx: Any, output: Any) -> None:
 def err(ctx: StepContext, given: Any) -> StepResult[Any]:
     """Say of the output itself that it is none."""
     CALLS[ctx.run_id, "err"] += 1
-    said = {"problem": "the model refused", "api_key": "sk-1234567890", "text": LARGE}
-    return StepResult(said, status="ERROR")
+    failed_output = {"problem": "the model refused", "api_key": "sk-1234567890", "text": LARGE}
+    return StepResult(failed_output, status="ERROR")
 
 
 def nest(ctx: StepContext, given: Any) -> Any:

@@ -43,14 +43,16 @@ def test_a_step_whose_input_cannot_be_loaded_is_deferred_until_it_can(
         waiting = engine.show(run.run_id)
         store.comes_back()
         done = engine.wait(run.run_id, 30)
-        told = [event for event in engine.trace(run.run_id) if event.type == "step_terminated"]
+        terminated = [
+            event for event in engine.trace(run.run_id) if event.type == "step_terminated"
+        ]
 
     assert waiting.attempts.failed == waiting.interruptions == 0
     assert done.status == "COMPLETED"
     assert CALLS[run.run_id, "make"] == 1
-    assert done.steps["make"].attempts.deferred == len(told) >= 2
-    assert {event.reason for event in told} == {"store_unavailable"}
-    assert {event.detail and "does not answer" in event.detail for event in told} == {True}
+    assert done.steps["make"].attempts.deferred == len(terminated) >= 2
+    assert {event.reason for event in terminated} == {"store_unavailable"}
+    assert {event.detail and "does not answer" in event.detail for event in terminated} == {True}
 
 
 def test_a_shutdown_ends_an_attempt_that_waits_for_the_store(make: Make, store: Store) -> None:

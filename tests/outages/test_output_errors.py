@@ -11,13 +11,13 @@ def test_an_output_of_status_error_fails_the_attempt_and_in_the_end_the_run(make
     with make() as engine:
         run = engine.start("errs", {})
         done = engine.wait(run.run_id, 30)
-        told = [event for event in engine.trace(run.run_id) if event.type == "step_error"]
+        errors = [event for event in engine.trace(run.run_id) if event.type == "step_error"]
 
     assert CALLS[run.run_id, "err"] == 2
     assert done.dead_letter_reason == "RETRIES_EXHAUSTED"
     assert done.steps["err"].attempts.failed == 2
     assert done.steps["err"].kept_output is None
-    assert [(event.model_extra or {})["errorCode"] for event in told] == ["output_error"] * 2
+    assert [(event.model_extra or {})["errorCode"] for event in errors] == ["output_error"] * 2
 
 
 def test_the_error_shows_the_beginning_of_the_output_without_its_secrets(make: Make) -> None:

@@ -204,8 +204,8 @@ def test_what_was_loaded_before_the_run_moved_on_is_never_given_out(
     def another_worker_completes_the_step() -> None:
         held = acquire_run(engine.engine, run.run_id, "vm-2").manifest
         assert held.lease is not None
-        shown = LeaseCredentials(run.run_id, fence_of(held))
-        complete_step(engine.engine, shown, '{"text":"of the other"}', "SUCCESS")
+        credentials = LeaseCredentials(run.run_id, fence_of(held))
+        complete_step(engine.engine, credentials, '{"text":"of the other"}', "SUCCESS")
 
     slow = replace(engine.engine, artifacts=Meddling(store.root, another_worker_completes_the_step))
     claimed = acquire_run(slow, run.run_id, "vm-1")

@@ -90,10 +90,10 @@ def test_a_step_that_nothing_can_watch_over_is_deferred(make: Make) -> None:
             until(lambda: engine.show(run.run_id).attempts.deferred == 1)
             assert CALLS[run.run_id, "make"] == 0
         done = engine.wait(run.run_id, 30)
-        told = reasons(engine, run)
+        seen = reasons(engine, run)
 
     assert done.status == "COMPLETED"
-    assert set(told) == {"thread_unavailable"}
+    assert set(seen) == {"thread_unavailable"}
     assert done.steps["make"].attempts.failed == done.steps["make"].attempts.interrupted == 0
 
 

@@ -54,8 +54,8 @@ def test_killed_and_stopped_workers_cost_an_attempt_each_and_no_output(
     done = demo(docs, tmp_path / "data", CHAOS="1")
 
     assert done.returncode == 0, done.stderr
-    said = [re.sub(r"\d+(\.\d)?", "N", line) for line in done.stderr.splitlines()]
-    assert [line for line in said if "ing the worker that runs" in line or "again" in line] == [
+    report = [re.sub(r"\d+(\.\d)?", "N", line) for line in done.stderr.splitlines()]
+    assert [line for line in report if "ing the worker that runs" in line or "again" in line] == [
         "killing the worker that runs extraction (SIGKILL, pid N)",
         "extraction runs again, N s later",
         "asking the worker that runs synthesis to stop (SIGTERM, pid N)",

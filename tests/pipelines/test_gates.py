@@ -222,15 +222,15 @@ def test_a_blocked_run_keeps_its_output_and_says_why_in_run_trace_and_log(
     assert output is not None
     assert json.loads(output)["points"][0]["text"] == "Trust me."
     assert run.block is not None
-    said = {
+    facts = {
         "checkId": "citation_coverage",
         "finding": "(1) A point of the digest cites nothing: “Trust me.”",
         "remediation": run.block.remediation,
     }
     event = next(each for each in engine.trace(run.run_id) if each.type == "gate_blocked")
-    assert said.items() <= (event.model_extra or {}).items()
+    assert facts.items() <= (event.model_extra or {}).items()
     logged = [json.loads(line.message) for line in caplog.records if "GATE" in line.message]
-    assert [said.items() <= line.items() for line in logged] == [True]
+    assert [facts.items() <= line.items() for line in logged] == [True]
     assert run.alarm_at is None
 
 

@@ -103,7 +103,7 @@ def details(run: Manifest) -> dict[str, Any]:
     return facts
 
 
-def told(engine: InProcessEngine, run: Manifest) -> str:
+def text_of(engine: InProcessEngine, run: Manifest) -> str:
     """Return all that is kept of a run."""
     events = "".join(event.model_dump_json() for event in engine.trace(run.run_id))
     return engine.show(run.run_id).model_dump_json() + events
@@ -225,7 +225,7 @@ def test_what_may_pass_is_tried_again_and_kept_whole_when_it_does_not(
     assert (run.error.type, run.error.code, run.error.attempt) == ("AgentClientError", code, 3)
     assert facts.items() <= details(run).items()
     assert len(server.questions) == 3
-    assert KEY not in told(engine, run) + caplog.text
+    assert KEY not in text_of(engine, run) + caplog.text
 
 
 @pytest.mark.parametrize("reply", [hang, trickle])
@@ -269,7 +269,7 @@ def test_an_endpoint_that_cannot_be_reached_is_tried_again(
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "code", "advice"),
+    ("status", "line", "code", "advice"),
     [
         (401, f"Not valid: {KEY}", "unauthorized", "Check OPENAI_API_KEY"),
         (403, "Not in your country", "unauthorized", "Check OPENAI_API_KEY"),
@@ -282,20 +282,20 @@ def test_what_no_retry_mends_ends_the_run_at_once(
     engine: InProcessEngine,
     reviewed: Callable[[], Manifest],
     status: int,
-    said: str,
+    line: str,
     code: str,
     advice: str,
 ) -> None:
-    server.always = refusing(status, said)
+    server.always = refusing(status, line)
 
     run = reviewed()
 
     assert run.dead_letter_reason == "PERMANENT_FAILURE"
     assert run.error is not None
     assert (run.error.code, len(server.questions)) == (code, 1)
-    assert said.replace(KEY, "[OPENAI_API_KEY]") in run.error.message
+    assert line.replace(KEY, "[OPENAI_API_KEY]") in run.error.message
     assert advice in run.error.message
-    assert KEY not in told(engine, run)
+    assert KEY not in text_of(engine, run)
 
 
 def test_after_one_429_the_engine_asks_again_and_completes(
@@ -323,8 +323,8 @@ def test_what_was_answered_before_a_failure_is_not_asked_again(
     run = reviewed()
 
     assert run.dead_letter_reason is None
-    asked = [question["messages"][1]["content"] for question in server.questions]
-    times = Counter(json.loads(each).get("document", "all") for each in asked)
+    prompts = [question["messages"][1]["content"] for question in server.questions]
+    times = Counter(json.loads(each).get("document", "all") for each in prompts)
     assert times == {"a.md": 2, "b.md": 3, "c.md": 3, "d.md": 4, "all": 1}
 
 

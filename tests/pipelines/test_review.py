@@ -81,7 +81,7 @@ def section(line: int, level: int, name: str, *, empty: bool = False) -> Section
     return Section(path=(name,), level=level, line=line, anchor=name.lower(), empty=empty)
 
 
-def said(findings: tuple[Finding, ...]) -> list[tuple[str, str | None, int | None]]:
+def codes_and_places(findings: tuple[Finding, ...]) -> list[tuple[str, str | None, int | None]]:
     return [(finding.code, finding.document, finding.line) for finding in findings]
 
 
@@ -104,7 +104,7 @@ def test_a_citation_of_nothing_fails_the_digest() -> None:
     )
 
     assert result.verdict == "fail"
-    assert said(result.findings) == [("citation_unknown", None, None)]
+    assert codes_and_places(result.findings) == [("citation_unknown", None, None)]
 
 
 def test_a_quotation_that_does_not_stand_at_its_place_fails_the_digest() -> None:
@@ -114,7 +114,7 @@ def test_a_quotation_that_does_not_stand_at_its_place_fails_the_digest() -> None
     result = review(digest(point("It renews.", altered)), extraction(document("a.md", renew)))
 
     assert result.verdict == "fail"
-    assert said(result.findings) == [("citation_altered", "a.md", 3)]
+    assert codes_and_places(result.findings) == [("citation_altered", "a.md", 3)]
 
 
 def test_a_point_without_a_citation_fails_the_digest() -> None:
@@ -124,7 +124,7 @@ def test_a_point_without_a_citation_fails_the_digest() -> None:
         digest(point(RENEW, renew), point("Trust me.")), extraction(document("a.md", renew))
     )
 
-    assert said(result.findings) == [("point_uncited", None, None)]
+    assert codes_and_places(result.findings) == [("point_uncited", None, None)]
 
 
 def test_a_number_that_no_citation_has_fails_the_digest() -> None:
@@ -159,7 +159,7 @@ def test_a_digest_of_less_than_half_of_the_documents_fails() -> None:
     )
 
     assert result.verdict == "fail"
-    assert said(result.findings) == [
+    assert codes_and_places(result.findings) == [
         ("coverage_low", None, None),
         ("document_uncited", "b.md", None),
         ("document_uncited", "c.md", None),
@@ -211,7 +211,7 @@ def test_the_outline_of_each_document_is_checked() -> None:
         ),
     )
 
-    assert said(result.findings) == [
+    assert codes_and_places(result.findings) == [
         ("level_skipped", "a.md", 3),
         ("empty_section", "a.md", 5),
         ("no_title", "b.md", 1),
@@ -238,7 +238,7 @@ def test_documents_that_give_the_same_thing_different_numbers_are_compared() -> 
         ),
     )
 
-    assert said(result.findings) == [("numbers_differ", "b.md", 7)]
+    assert codes_and_places(result.findings) == [("numbers_differ", "b.md", 7)]
 
 
 def test_what_extraction_left_out_is_a_finding_of_the_review_and_the_gravest_stand_first() -> None:

@@ -110,7 +110,7 @@ class People(World):
             self.operate(run_id, recreate, False, Outcome.RECREATED)
             return
         if error is InvalidRequestError or not self.is_known(from_step):
-            self.refused(run_id, self.asked(recreate), error)
+            self.refused(run_id, self.as_transition(recreate), error)
             return
 
         change = self.operate(run_id, recreate, True, Outcome.RECREATED)
@@ -136,16 +136,16 @@ class People(World):
         assert change.outcome is expected
         self.known[run_id].let_go()
 
-    def asked(self, operation: Callable[..., Change]) -> Transition:
+    def as_transition(self, operation: Callable[..., Change]) -> Transition:
         return partial(operation, rules=self.in_force, actor="ada", reason="testing")
 
     def operate(
         self, run_id: str, operation: Callable[..., Change], allowed: bool, expected: Outcome
     ) -> Change | None:
         if not allowed:
-            self.refused(run_id, self.asked(operation), NotAllowedError)
+            self.refused(run_id, self.as_transition(operation), NotAllowedError)
             return None
-        change = self.commit(run_id, self.asked(operation))
+        change = self.commit(run_id, self.as_transition(operation))
         assert change.changed
         assert change.outcome is expected
         return change

@@ -54,7 +54,7 @@ class Insistence(Lifecycle):
         self.done: list[Done] = []
         self.looks: list[Look] = []
 
-    def asked(self, operation: Callable[..., Change]) -> Transition:
+    def as_transition(self, operation: Callable[..., Change]) -> Transition:
         """Return the operation as nobody has asked for it before; every other one is bound."""
         return lifecycle.on_request(self.request_for(operation), self.plain(operation))
 

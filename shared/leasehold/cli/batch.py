@@ -53,7 +53,7 @@ def batch(
     as_json: bool,
     **words: Any,
 ) -> None:
-    """Do ACTION to the runs that match, newest first.
+    """Apply ACTION to the runs that match, newest first.
 
     Runs whose state forbids it are listed and left alone. A batch that was cut off can simply be
     repeated, by the same person with the same reason: nothing is done twice, and no run passes a

@@ -24,9 +24,7 @@ class CommandRow(NamedTuple):
 #: The commands, in the order in which people need them.
 COMMANDS: Final[Mapping[str, CommandRow]] = {
     "start": CommandRow("start", "Start a run of PIPELINE, or continue it."),
-    "runs": CommandRow(
-        "runs", "List runs, newest first; where several filters are given, all must hold."
-    ),
+    "runs": CommandRow("runs", "List runs, newest first; of several filters, all must match."),
     "show": CommandRow("show", "Show one run: where it stands, and why."),
     "trace": CommandRow("trace", "Show all that happened to a run, oldest first."),
     "why": CommandRow(
@@ -34,9 +32,9 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     ),
     "pause": CommandRow(
         "operations",
-        "Let RUN go no further: a running attempt may end, nothing more is dispatched.",
+        "Hold RUN: a running attempt may end, and nothing more is dispatched.",
     ),
-    "resume": CommandRow("operations", "Let RUN go on after a pause, at once."),
+    "resume": CommandRow("operations", "Continue RUN after a pause, at once."),
     "cancel": CommandRow(
         "operations", "End RUN for good; a running attempt is stopped, and its output discarded."
     ),
@@ -49,10 +47,10 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     "recreate": CommandRow(
         "operations", "Make a new run of RUN, which is completed, cancelled or given up."
     ),
-    "batch": CommandRow("batch", "Do ACTION to the runs that match, newest first."),
+    "batch": CommandRow("batch", "Apply ACTION to the runs that match, newest first."),
     "audit": CommandRow("audit", "Look for runs that nobody and nothing would move."),
-    "sweep": CommandRow("sweep", "Attend to the runs whose alarm is due, once."),
-    "registry": CommandRow("registry", "Show what is in force for each step type."),
+    "sweep": CommandRow("sweep", "Handle the runs whose alarm is due, once."),
+    "registry": CommandRow("registry", "Show the effective limits of each step type."),
     "dev": CommandRow("dev", "Serve the whole bundle on this machine, until Ctrl-C."),
 }
 

@@ -1,4 +1,4 @@
-"""`leasehold registry`: what is in force per step type, from where, and what was refused."""
+"""`leasehold registry`: the effective limits of each step type, and which overrides are refused."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ _COLUMNS: Final = ("STEP", "HANDLER", "TIMEOUT", "DEADLINE", "RETRIES", "HEARTBE
 @click.command()
 @json_option
 def registry(*, as_json: bool) -> None:
-    """Show what is in force for each step type.
+    """Show the effective limits of each step type.
 
-    Each value is shown with where it comes from; a warning names each override that was refused.
+    Each value is shown with where it comes from: the step's entry in the catalog, a threshold
+    (PIPELINE_MAX_RETRIES), or the variable that overrides it. A warning names each override that
+    was refused.
 
     \b
     Example:

@@ -30,7 +30,7 @@ _COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "DONE", "CREATED", "GENE
 def runs(
     *, wanted: RunFilter, limit: int, page_token: str | None, url: str | None, as_json: bool
 ) -> None:
-    """List runs, newest first; where several filters are given, all must hold.
+    """List runs, newest first; of several filters, all must match.
 
     \b
     Example:

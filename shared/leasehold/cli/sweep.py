@@ -16,7 +16,7 @@ from leasehold.services.sweep import sweep as sweep_runs
 @click.command()
 @json_option
 def sweep(*, as_json: bool) -> None:
-    """Attend to the runs whose alarm is due, once.
+    """Handle the runs whose alarm is due, once.
 
     Where functions are deployed, Scheduler does this each minute.
 

@@ -16,9 +16,9 @@ from tests.devserver.cloud_tasks.target import PATIENCE, Target
 
 @pytest.fixture
 def dropped(double: CloudTasksDouble) -> Iterator[SimpleQueue[HttpTask]]:
-    told: SimpleQueue[HttpTask] = SimpleQueue()
-    double.on_dropped(told.put)
-    return told
+    drops: SimpleQueue[HttpTask] = SimpleQueue()
+    double.on_dropped(drops.put)
+    return drops
 
 
 def create(client: CloudTasksClient, url: str, seconds: float = 15) -> None:

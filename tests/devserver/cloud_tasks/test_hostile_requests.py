@@ -216,8 +216,8 @@ NOT_ITS_OWN = [
 def test_no_header_of_a_task_speaks_for_the_service_or_for_the_connection(
     send: Send, target: Target
 ) -> None:
-    said = dict.fromkeys(NOT_ITS_OWN, "forged")
-    request = {"url": target.url, "headers": said | {"X-Mine": "kept"}}
+    forged = dict.fromkeys(NOT_ITS_OWN, "forged")
+    request = {"url": target.url, "headers": forged | {"X-Mine": "kept"}}
     send(TASKS, json.dumps({"task": {"httpRequest": request}}).encode())
 
     came = target.wait_for(1)[0].headers

@@ -175,10 +175,10 @@ def test_enums_are_taken_and_given_as_integers_and_as_names(ask: Ask) -> None:
     by_number = {"task": {"httpRequest": WORK | {"httpMethod": 4}}, "responseView": 2}
     by_name = {"task": {"httpRequest": WORK | {"httpMethod": "PUT"}}, "responseView": "FULL"}
 
-    _, shown = ask("POST", f"{TASKS}?$alt=json;enum-encoding=int", by_number)
+    _, created = ask("POST", f"{TASKS}?$alt=json;enum-encoding=int", by_number)
     _, named = ask("POST", TASKS, by_name)
 
-    assert (shown["httpRequest"]["httpMethod"], shown["view"]) == (4, 2)
+    assert (created["httpRequest"]["httpMethod"], created["view"]) == (4, 2)
     assert (named["httpRequest"]["httpMethod"], named["view"]) == ("PUT", "FULL")
 
 

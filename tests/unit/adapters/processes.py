@@ -92,7 +92,7 @@ def _write_on(documents: SqliteDocuments, begun: threading.Semaphore) -> None:
         return
 
 
-def fill_the_disk(path: Path, told: Connection) -> None:
+def fill_the_disk(path: Path, parent: Connection) -> None:
     """Write until files may not grow; then let them grow, and write once more."""
     documents = SqliteDocuments(path, SystemClock())
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -103,21 +103,21 @@ def fill_the_disk(path: Path, told: Connection) -> None:
             documents.transact(Ref("runs", f"r-{stored}"), put({"text": "x" * 10_000}))
             stored += 1
     except StoreUnavailableError as error:
-        told.send(error.retryable)
-    told.send([documents.get(Ref("runs", f"r-{number}")) is not None for number in range(stored)])
-    told.send(documents.get(Ref("runs", f"r-{stored}")))
+        parent.send(error.retryable)
+    parent.send([documents.get(Ref("runs", f"r-{number}")) is not None for number in range(stored)])
+    parent.send(documents.get(Ref("runs", f"r-{stored}")))
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     documents.transact(Ref("runs", "r-last"), put({}))
-    told.send(documents.get(Ref("runs", "r-last")) is not None)
+    parent.send(documents.get(Ref("runs", "r-last")) is not None)
     documents.close()
 
 
-def stop_in_the_middle_of_put(root: Path, name: str, told: Connection) -> None:
+def stop_in_the_middle_of_put(root: Path, name: str, parent: Connection) -> None:
     """Write an artifact, and stop for ever once its data is written but has no name yet."""
     artifacts = FolderArtifacts(root, SystemClock())
 
     def stop(_: int) -> None:
-        told.send("written")
+        parent.send("written")
         signal.pause()
 
     os.fsync = stop  # type: ignore[assignment] # in this process, which is to be killed

@@ -82,12 +82,12 @@ def test_without_an_account_there_is_no_token(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "given"), [(1, 15), (15, 15), (900, 900), (1800, 1800), (9000, 1800)]
+    ("requested", "given"), [(1, 15), (15, 15), (900, 900), (1800, 1800), (9000, 1800)]
 )
 def test_the_deadline_is_brought_into_what_the_service_takes(
-    tasks: CloudTasks, url: str, asked: int, given: int
+    tasks: CloudTasks, url: str, requested: int, given: int
 ) -> None:
-    tasks.create(task(deadline=timedelta(seconds=asked)))
+    tasks.create(task(deadline=timedelta(seconds=requested)))
 
     assert stored(url).dispatch_deadline == timedelta(seconds=given)
 

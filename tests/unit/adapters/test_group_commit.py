@@ -262,8 +262,8 @@ def test_an_interrupt_ends_the_thread_it_came_to_and_tells_the_others(
         commits, insert("a"), insert_and_raise("b", KeyboardInterrupt()), insert("c")
     )
 
-    told = errors_of(futures)
-    assert sorted(error.__name__ for error in told if error) == [
+    raised = errors_of(futures)
+    assert sorted(error.__name__ for error in raised if error) == [
         "KeyboardInterrupt",
         "StoreUnavailableError",
         "StoreUnavailableError",

@@ -122,8 +122,8 @@ def test_a_lease_that_is_over_passes_on_with_a_higher_token(
     assert (run.dispatch.generation, run.attempts.expired, run.attempt) == (1, 1, 2)
     assert run.steps["draft"].attempts.expired == 1
     assert run.steps["draft"].started_at == at(0)
-    (told,) = change.events
-    assert told.model_dump(exclude_none=True) == {
+    (event,) = change.events
+    assert event.model_dump(exclude_none=True) == {
         "type": "step_terminated",
         "at": at(30),
         "step": "draft",
@@ -148,7 +148,7 @@ def test_one_expiry_too_many_gives_the_run_up(runs: Runs, arrive: Bound, at: At)
         "Step draft was interrupted or lost its lease 3 times without progress; "
         "at most 2 are allowed."
     )
-    assert [told.type for told in change.events] == ["step_terminated", "step_dead_lettered"]
+    assert [event.type for event in change.events] == ["step_terminated", "step_dead_lettered"]
 
 
 def test_the_expired_attempt_of_a_paused_run_ends_and_nothing_is_dispatched(
@@ -173,7 +173,7 @@ def test_a_step_that_the_deploy_does_not_know_blocks_the_run(
     assert (run.status, run.block.code, run.alarm_at) == ("BLOCKED", "UNKNOWN_STEP", None)
     assert run.block.finding == "This deploy knows no step 'draft'."
     assert run.steps["draft"].status is RunStatus.BLOCKED
-    assert [told.type for told in change.events] == ["step_unknown"]
+    assert [event.type for event in change.events] == ["step_unknown"]
 
 
 def test_an_expired_attempt_of_an_unknown_step_ends_and_blocks_the_run(
@@ -184,7 +184,7 @@ def test_an_expired_attempt_of_an_unknown_step_ends_and_blocks_the_run(
     run = change.manifest
     assert (change.outcome, run.status, run.lease) == (Outcome.BLOCKED, "BLOCKED", None)
     assert run.attempts.expired == 1
-    assert [told.type for told in change.events] == ["step_terminated", "step_unknown"]
+    assert [event.type for event in change.events] == ["step_terminated", "step_unknown"]
 
 
 def test_a_renewed_lease_runs_on_from_now_and_notes_the_progress(

@@ -27,10 +27,10 @@ def test_a_step_that_runs_again_after_a_gate_has_an_attempt_of_its_own(runs: Run
     after = change.manifest
     assert (after.attempt, after.attempts.repeated, after.interruptions) == (2, 1, 0)
     assert after.steps["draft"].attempts.repeated == 1
-    assert [(str(told.type), told.attempt) for told in change.events] == [("run_retried", 1)]
+    assert [(str(row.type), row.attempt) for row in change.events] == [("run_retried", 1)]
     again = runs.with_output(runs.leased(after, at=20, lease_id="lease-2"), at=21)
-    told = [(str(event.type), event.attempt) for event in timeline(again, [])]
-    assert ("step_completed", 2) in told
+    row = [(str(event.type), event.attempt) for event in timeline(again, [])]
+    assert ("step_completed", 2) in row
 
 
 def test_to_run_again_costs_no_retry(runs: Runs, at: At) -> None:

@@ -157,8 +157,8 @@ def test_the_next_attempt_of_the_step_goes_on_from_it_and_the_trace_says_so(
     )
 
     assert change.manifest.checkpoint == run.checkpoint
-    (told,) = change.events
-    assert told.model_dump(exclude_none=True) == {
+    (event,) = change.events
+    assert event.model_dump(exclude_none=True) == {
         "type": "checkpoint_resumed",
         "at": at(15),
         "step": "draft",
@@ -176,7 +176,7 @@ def test_who_takes_a_lease_over_goes_on_from_it_too(elsewhere: Runs, at: At) -> 
         run, at(34), rules=elsewhere.rules, lease_id="lease-2", holder="desktop"
     )
 
-    assert [(told.type, told.attempt) for told in change.events] == [
+    assert [(event.type, event.attempt) for event in change.events] == [
         ("step_terminated", 1),
         ("checkpoint_resumed", 2),
     ]

@@ -60,7 +60,7 @@ def test_a_step_that_somebody_holds_is_refused_with_who_and_until_when(
 
 
 @pytest.mark.parametrize(
-    ("state", "said"),
+    ("state", "state_text"),
     [
         ("completed", "COMPLETED"),
         ("dead_lettered", "dead-lettered and ERROR"),
@@ -69,31 +69,32 @@ def test_a_step_that_somebody_holds_is_refused_with_who_and_until_when(
     ],
 )
 def test_a_run_that_waits_for_no_worker_says_what_it_is(
-    runs: Runs, claim: Bound, at: At, state: str, said: str
+    runs: Runs, claim: Bound, at: At, state: str, state_text: str
 ) -> None:
     with pytest.raises(NothingToClaimError) as refused:
         claim(getattr(runs, state)(), at(600))
 
     assert refused.value.retryable
     assert refused.value.details == {
-        "problem": f"run r-1 is {said}",
+        "problem": f"run r-1 is {state_text}",
         "run_id": "r-1",
-        "state": said,
+        "state": state_text,
     }
 
 
 @pytest.mark.parametrize(
-    ("overlay", "said"), [("paused", "paused and PENDING"), ("cancelled", "cancelled and PENDING")]
+    ("overlay", "state_text"),
+    [("paused", "paused and PENDING"), ("cancelled", "cancelled and PENDING")],
 )
 def test_a_run_that_a_person_holds_or_ended_cannot_be_claimed(
-    elsewhere: Runs, claim: Bound, at: At, overlay: str, said: str
+    elsewhere: Runs, claim: Bound, at: At, overlay: str, state_text: str
 ) -> None:
     run = getattr(elsewhere, overlay)(elsewhere.pending())
 
     with pytest.raises(NothingToClaimError) as refused:
         claim(run, at(9))
 
-    assert refused.value.message == f"Nothing to claim: run r-1 is {said}."
+    assert refused.value.message == f"Nothing to claim: run r-1 is {state_text}."
 
 
 def test_the_expired_lease_of_a_paused_run_is_not_taken_over(
@@ -150,7 +151,7 @@ def test_an_expired_lease_is_taken_over_with_a_higher_token(
     assert (run.lease.lease_id, run.lease.holder, run.fencing_token) == ("lease-9", "desktop", 2)
     assert (run.dispatch.generation, run.attempts.expired, run.interruptions) == (1, 1, 1)
     assert run.steps["draft"].started_at == at(0)
-    assert [(told.type, told.reason) for told in change.events] == [
+    assert [(event.type, event.reason) for event in change.events] == [
         ("step_terminated", "lease_expired")
     ]
     assert change.events[0].model_dump()["holder"] == "laptop"
@@ -178,7 +179,7 @@ def test_one_expiry_too_many_gives_the_run_up_in_place_of_a_lease(
         "at most 2 are allowed."
     )
     assert (run.claimable, run.alarm_at) == (None, None)
-    assert [told.type for told in change.events] == ["step_terminated", "step_dead_lettered"]
+    assert [event.type for event in change.events] == ["step_terminated", "step_dead_lettered"]
 
 
 def test_a_step_that_was_interrupted_as_often_as_is_allowed_may_be_claimed_once_more(

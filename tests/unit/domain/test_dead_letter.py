@@ -29,7 +29,7 @@ def test_a_live_run_is_given_up_and_owes_nothing(
     assert (run.lease, run.paused, run.block, run.alarm_at) == (None, False, None, None)
     assert run.steps[run.current_step].status == "ERROR"
     assert change.owed == ()
-    assert [told.type for told in change.events] == ["step_dead_lettered"]
+    assert [event.type for event in change.events] == ["step_dead_lettered"]
 
 
 @pytest.mark.parametrize(

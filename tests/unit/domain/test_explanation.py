@@ -60,13 +60,13 @@ def test_a_step_whose_process_is_gone_waits_for_somebody_else(
     late = explain(runs.leased(), at(30), rules, holder_gone=True)
     paused = explain(runs.paused(runs.leased()), at(7), rules, holder_gone=True)
 
-    said = (
+    sentence = (
         "Run r-1 waits for somebody to take up attempt 1 of step draft, whose process host-a is "
         "gone (a server that starts on this machine does so at once, the sweep when the lease "
         "ends), until 2026-01-01T12:00:30Z; if nothing happens by then, "
     )
-    assert found.words == f"{said}the step is dispatched again."
-    assert paused.words == f"{said}the lease is ended, and the run stays paused."
+    assert found.words == f"{sentence}the step is dispatched again."
+    assert paused.words == f"{sentence}the lease is ended, and the run stays paused."
     assert late.words == explain(runs.leased(), at(30), rules).words
 
 
@@ -89,9 +89,13 @@ def test_a_run_that_would_be_given_up_says_so(runs: Runs, rules: Rules, at: At) 
     late = runs.failed()
     lost = runs.pending().with_(dispatch=runs.pending().dispatch.with_(redispatched=2))
 
-    said = [words(stuck, at, 1, rules), words(late, at, 9000, rules), words(lost, at, 1, rules)]
+    sentences = [
+        words(stuck, at, 1, rules),
+        words(late, at, 9000, rules),
+        words(lost, at, 1, rules),
+    ]
 
-    assert [one.rpartition("; ")[2] for one in said] == [
+    assert [one.rpartition("; ")[2] for one in sentences] == [
         "if nothing happens by then, the run is given up as STUCK_IN_PROGRESS.",
         "the run is given up as UNRECOVERED_ERROR.",
         "if nothing happens by then, the run is given up as NEVER_STARTED.",
@@ -105,12 +109,12 @@ def test_at_the_end_of_the_window_it_says_what_the_sweep_will_do_a_second_later(
     short = replace(rules, recovery_window=timedelta(seconds=30))
     run = runs.failed()
 
-    said = explain(run, at(20), short)
+    answer = explain(run, at(20), short)
     done = lifecycle.on_alarm(run, at(76), rules=short, generation=2, in_queue=False)
 
-    assert said.until == at(75)
-    assert said.then is done.outcome
-    assert said.words.endswith("the run is given up as UNRECOVERED_ERROR.")
+    assert answer.until == at(75)
+    assert answer.then is done.outcome
+    assert answer.words.endswith("the run is given up as UNRECOVERED_ERROR.")
 
 
 def test_a_step_that_the_deploy_does_not_know_would_block(runs: Runs, at: At) -> None:

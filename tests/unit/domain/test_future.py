@@ -67,7 +67,7 @@ def test_a_run_that_was_written_in_the_future_is_found_and_repaired_for_good(
 
     after = change.manifest
     assert change.changed
-    assert [(str(told.type), told.reason) for told in change.events] == [
+    assert [(str(event.type), event.reason) for event in change.events] == [
         ("step_recovered", "repaired")
     ]
     assert codes(runs, after) == []

@@ -228,7 +228,7 @@ def test_a_resumed_run_whose_attempt_hung_goes_on_at_once(runs: Runs) -> None:
     after = change.manifest
     assert (after.status, after.paused) == (RunStatus.PENDING, False)
     assert (after.dispatch.generation, after.dispatch.not_before) == (2, runs.at(230))
-    assert [told.type for told in change.events] == ["step_terminated", "run_resumed"]
+    assert [event.type for event in change.events] == ["step_terminated", "run_resumed"]
 
 
 def test_a_clock_set_back_makes_no_deadline_pass(runs: Runs, at: At) -> None:

@@ -69,7 +69,7 @@ def test_a_lease_that_is_not_held_is_refused_with_what_is_known(
 
 
 @pytest.mark.parametrize(
-    ("state", "token", "said", "cancelled"),
+    ("state", "token", "state_text", "cancelled"),
     [
         ("pending", 0, "PENDING", False),
         ("failed", 1, "ERROR", False),
@@ -78,7 +78,7 @@ def test_a_lease_that_is_not_held_is_refused_with_what_is_known(
     ],
 )
 def test_a_run_without_a_lease_lets_nobody_in_and_says_what_became_of_it(
-    runs: Runs, at: At, state: str, token: int, said: str, cancelled: bool
+    runs: Runs, at: At, state: str, token: int, state_text: str, cancelled: bool
 ) -> None:
     run = runs.cancelled(runs.pending()) if state == "cancelled" else getattr(runs, state)()
 
@@ -87,13 +87,13 @@ def test_a_run_without_a_lease_lets_nobody_in_and_says_what_became_of_it(
 
     assert lost.value.message == (
         "Lease … of run r-1 is not held any more: "
-        f"the run has no lease, it is {said}. Nothing was changed."
+        f"the run has no lease, it is {state_text}. Nothing was changed."
     )
     assert lost.value.details == {
         "lease_id": "…",
         "run_id": "r-1",
-        "known": f"the run has no lease, it is {said}",
-        "state": said,
+        "known": f"the run has no lease, it is {state_text}",
+        "state": state_text,
         "fencing_token": token,
         "holder": None,
         "expires_at": None,

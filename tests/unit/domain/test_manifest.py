@@ -78,7 +78,7 @@ def test_a_later_step_is_given_the_output_before_it_by_reference_too(runs: Runs)
 
 
 @pytest.mark.parametrize(
-    ("state", "overlay", "said"),
+    ("state", "overlay", "expected"),
     [
         ("pending", None, "PENDING"),
         ("completed", None, "COMPLETED"),
@@ -88,12 +88,12 @@ def test_a_later_step_is_given_the_output_before_it_by_reference_too(runs: Runs)
     ],
 )
 def test_the_state_of_a_run_is_said_with_its_overlays_first(
-    runs: Runs, state: str, overlay: str | None, said: str
+    runs: Runs, state: str, overlay: str | None, expected: str
 ) -> None:
     run = getattr(runs, state)()
     run = run if overlay is None else getattr(runs, overlay)(run)
 
-    assert run.state == said
+    assert run.state == expected
 
 
 def test_a_manifest_with_a_checkpoint_comes_back_from_json_as_it_was(runs: Runs) -> None:

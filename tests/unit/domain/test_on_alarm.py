@@ -54,7 +54,7 @@ def test_an_expired_lease_is_ended_and_the_step_dispatched_again(
     assert (change.outcome, run.status, run.lease) == (Outcome.EXPIRED, "PENDING", None)
     assert (run.dispatch.generation, run.alarm_at, len(change.owed)) == (2, at(90), 1)
     assert (run.interruptions, run.attempts.expired) == (1, 1)
-    assert [(told.type, told.reason) for told in change.events] == [
+    assert [(event.type, event.reason) for event in change.events] == [
         ("step_terminated", "lease_expired"),
         ("step_recovered", None),
     ]
@@ -66,7 +66,7 @@ def test_an_expired_lease_too_many_gives_the_run_up(runs: Runs, on_alarm: Bound,
 
     assert change.outcome is Outcome.DEAD_LETTERED
     assert change.manifest.dead_letter_reason == "STUCK_IN_PROGRESS"
-    assert [told.type for told in change.events] == ["step_terminated", "step_dead_lettered"]
+    assert [event.type for event in change.events] == ["step_terminated", "step_dead_lettered"]
     assert change.events[1].model_dump()["sweepJobId"] == "sweep-1"
 
 
@@ -79,7 +79,7 @@ def test_a_paused_run_loses_its_expired_lease_and_waits(
     assert (change.outcome, run.paused, run.lease) == (Outcome.EXPIRED, True, None)
     assert (run.status, run.dispatch.generation, run.alarm_at) == ("PENDING", 1, None)
     assert change.owed == ()
-    assert [told.type for told in change.events] == ["step_terminated"]
+    assert [event.type for event in change.events] == ["step_terminated"]
 
 
 def test_a_task_that_was_never_created_is_created(runs: Runs, on_alarm: Bound, at: At) -> None:

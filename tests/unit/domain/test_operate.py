@@ -153,7 +153,7 @@ def test_a_refusal_says_what_the_run_is_and_when_it_would_be_allowed(
 
 
 @pytest.mark.parametrize(
-    ("state", "operation", "told"),
+    ("state", "operation", "event_type"),
     [
         ("PENDING", Operation.PAUSE, "run_paused"),
         ("PENDING+paused", Operation.RESUME, "run_resumed"),
@@ -168,12 +168,12 @@ def test_the_trace_says_who_did_it_and_why(
     operate: Bound,
     state: str,
     operation: Operation,
-    told: str,
+    event_type: str,
 ) -> None:
     change = operate(operation, run_in(state))
 
     event = change.events[0].model_dump()
-    assert (event["type"], event["actor"], event["reason"]) == (told, "ada", "because")
+    assert (event["type"], event["actor"], event["reason"]) == (event_type, "ada", "because")
 
 
 # -- pause and resume --------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_an_attempt_that_died_meanwhile_is_counted_when_its_run_is_resumed(
     assert (change.outcome, run.status, run.lease) == (Outcome.RESUMED, "PENDING", None)
     assert (run.attempts.expired, run.dispatch.generation) == (1, 2)
     assert run.steps["draft"].status is RunStatus.PENDING
-    assert [told.type for told in change.events] == ["step_terminated", "run_resumed"]
+    assert [event.type for event in change.events] == ["step_terminated", "run_resumed"]
 
 
 def test_resuming_does_not_get_around_the_bound_on_interruptions(
@@ -281,7 +281,7 @@ def test_a_cancelled_run_is_over_and_its_worker_has_lost_it(
     assert (run.status, run.cancelled, run.lease) == ("PENDING", True, None)
     assert (run.last_settlement.lease_id, run.last_settlement.outcome) == ("lease-1", "cancelled")
     assert (run.alarm_at, change.owed) == (None, ())
-    assert [(told.type, told.reason) for told in change.events] == [
+    assert [(event.type, event.reason) for event in change.events] == [
         ("run_cancelled", "because"),
         ("step_terminated", "cancelled"),
     ]
@@ -290,10 +290,10 @@ def test_a_cancelled_run_is_over_and_its_worker_has_lost_it(
 def test_the_end_of_a_cancelled_attempt_names_who_had_it(
     run_in: Callable[[str], Manifest], operate: Bound, at: At
 ) -> None:
-    told = operate(Operation.CANCEL, run_in("IN_PROGRESS")).events[1].model_dump()
+    event = operate(Operation.CANCEL, run_in("IN_PROGRESS")).events[1].model_dump()
 
-    assert told["holder"] == "host-a"
-    assert (told["lastHeartbeatAt"], told["leaseExpiresAt"]) == (at(0), at(30))
+    assert event["holder"] == "host-a"
+    assert (event["lastHeartbeatAt"], event["leaseExpiresAt"]) == (at(0), at(30))
 
 
 def test_a_cancelled_run_is_not_paused_any_more(

@@ -29,7 +29,7 @@ def test_a_task_that_was_lost_is_replaced_by_one_of_the_next_generation(
     assert (run.dispatch.generation, run.dispatch.not_before) == (2, at(60))
     assert run.alarm_at == at(120)
     assert [(task.generation, task.not_before) for task in change.owed] == [(2, at(60))]
-    assert [told.type for told in change.events] == ["step_redispatched"]
+    assert [event.type for event in change.events] == ["step_redispatched"]
 
 
 def test_a_lost_task_costs_no_attempt(runs: Runs, redispatch: Bound, at: At) -> None:

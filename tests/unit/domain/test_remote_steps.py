@@ -109,7 +109,7 @@ def test_a_step_that_nobody_claimed_in_time_is_given_up(
     assert run.dead_letter_reason == "NEVER_STARTED"
     assert run.dead_letter_detail == "No worker claimed step draft within 600 s."
     assert (run.alarm_at, run.claimable, run.dispatch.generation) == (None, None, 1)
-    assert [told.type for told in change.events] == ["step_dead_lettered"]
+    assert [event.type for event in change.events] == ["step_dead_lettered"]
 
 
 def test_a_step_that_is_still_waiting_in_time_is_left_alone(
@@ -208,7 +208,7 @@ def test_a_hint_for_a_step_that_a_deploy_gave_away_offers_it_to_workers_elsewher
     assert (after.claimable, after.dispatch.remote, change.owed) == ("draft", True, ())
     assert after.dispatch.generation == run.dispatch.generation + 1
     assert (after.alarm_at, after.attempts) == (at(620), run.attempts)
-    assert [(told.type, told.detail) for told in change.events] == [
+    assert [(event.type, event.detail) for event in change.events] == [
         ("step_redispatched", "The step is remote by now: a worker has to claim it.")
     ]
 
@@ -259,7 +259,9 @@ def test_a_hint_ends_the_expired_lease_of_a_worker_elsewhere_and_offers_the_step
     assert (change.outcome, run.status, run.lease) == ("awaits_claim", "PENDING", None)
     assert (run.claimable, run.dispatch.generation, run.alarm_at) == ("draft", 2, at(630))
     assert (run.attempts.expired, run.interruptions, change.owed) == (1, 1, ())
-    assert [(told.type, told.holder) for told in change.events] == [("step_terminated", "laptop")]
+    assert [(event.type, event.holder) for event in change.events] == [
+        ("step_terminated", "laptop")
+    ]
 
 
 def test_a_hint_that_finds_one_expiry_too_many_gives_the_run_up(

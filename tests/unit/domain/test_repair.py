@@ -253,14 +253,14 @@ def test_a_repair_of_long_ago_does_what_is_due_as_well(runs: Runs, at: At) -> No
     change = mended(no_alarm(runs, at), runs, at, 9000)
 
     assert (change.outcome, change.manifest.alarm_at) == (Outcome.REDISPATCHED, at(9060))
-    assert [told.type for told in change.events] == ["step_recovered", "step_redispatched"]
+    assert [event.type for event in change.events] == ["step_recovered", "step_redispatched"]
     assert change.manifest.traced == 2
 
 
 def test_a_repair_tells_what_was_wrong(runs: Runs, at: At) -> None:
     change = mended(no_lease(runs, at), runs, at, 20)
 
-    assert [(told.reason, told.detail) for told in change.events] == [
+    assert [(event.reason, event.detail) for event in change.events] == [
         (
             "repaired",
             "It is IN_PROGRESS, and nobody holds it. It is IN_PROGRESS, and has no alarm.",

@@ -26,13 +26,13 @@ Ask = Callable[..., Change]
 def ask(runs: Runs, rules: Rules, at: At) -> Ask:
     calls = (f"call-{number}" for number in itertools.count(1))
 
-    def do(run: Manifest, operation: str, *, rules: Rules = rules, **said: Any) -> Change:
+    def do(run: Manifest, operation: str, *, rules: Rules = rules, **fields: Any) -> Change:
         words = {"actor": "ada", "reason": "because"}
         facts: dict[str, Any] = {}
         if operation == "recreate":
-            facts = {"from_step": "draft", "new": runs.new(said.pop("run_id", "r-2"))}
+            facts = {"from_step": "draft", "new": runs.new(fields.pop("run_id", "r-2"))}
         request = BoundOperation(
-            **({"id": next(calls), "operation": Operation(operation)} | words | said)
+            **({"id": next(calls), "operation": Operation(operation)} | words | fields)
         )
         transition = getattr(lifecycle, operation)
         bound = partial(

@@ -159,8 +159,8 @@ def test_a_gate_keeps_the_output_and_waits_for_a_person(runs: Runs, block: Bound
     record = run.steps["draft"]
     assert (record.status, record.output_ref) == ("BLOCKED", "runs/r-1/values/draft.json")
     assert record.output_status == "PARTIAL"
-    (told,) = change.events
-    assert (told.type, told.reason, told.detail) == ("gate_blocked", "TOO_SHORT", "2 letters")
+    (event,) = change.events
+    assert (event.type, event.reason, event.detail) == ("gate_blocked", "TOO_SHORT", "2 letters")
 
 
 # -- fail --------------------------------------------------------------------------------------
@@ -181,8 +181,8 @@ def test_a_failure_is_kept_whole_and_repeated_after_its_backoff(
     assert (run.attempts.failed, run.attempt) == (1, 2)
     assert (run.error.message, run.error.step, run.error.attempt) == ("Try later.", "draft", 1)
     assert [(task.generation, task.not_before) for task in change.owed] == [(2, at(15))]
-    (told,) = change.events
-    assert told.model_dump(exclude_none=True) == {
+    (event,) = change.events
+    assert event.model_dump(exclude_none=True) == {
         "type": "step_error",
         "at": at(5),
         "step": "draft",
@@ -219,7 +219,7 @@ def test_one_failure_more_than_the_repeats_gives_the_run_up(
         "Step draft failed 3 of 3 times; last: AgentClientError: Try later."
     )
     assert (run.attempts.failed, run.lease, run.alarm_at, change.owed) == (3, None, None, ())
-    assert [told.type for told in change.events] == ["step_error", "step_dead_lettered"]
+    assert [event.type for event in change.events] == ["step_error", "step_dead_lettered"]
     assert change.events[1].model_dump()["retryCount"] == 2
 
 
@@ -250,7 +250,7 @@ def test_a_failure_of_a_step_that_is_not_known_any_more_blocks_the_run(
     run = change.manifest
     assert (change.outcome, run.status, run.block.code) == ("blocked", "BLOCKED", "UNKNOWN_STEP")
     assert (run.error.message, run.attempts.failed) == ("Try later.", 1)
-    assert [told.type for told in change.events] == ["step_error", "step_unknown"]
+    assert [event.type for event in change.events] == ["step_error", "step_unknown"]
 
 
 def test_how_often_a_step_is_repeated_was_decided_when_it_was_dispatched(
@@ -276,7 +276,7 @@ def test_a_lease_that_is_given_back_costs_no_repeat_and_no_wait(
     assert (run.dispatch.generation, run.dispatch.not_before) == (2, at(5))
     assert (run.attempts.interrupted, run.attempts.failed) == (1, 0)
     assert run.steps["draft"].status is RunStatus.PENDING
-    assert [(told.type, told.reason) for told in change.events] == [
+    assert [(event.type, event.reason) for event in change.events] == [
         ("step_terminated", "instance_shutdown")
     ]
 
@@ -297,7 +297,7 @@ def test_a_lease_that_is_given_back_because_it_ends_counts_as_expired(
     assert (change.outcome, after.status, after.lease) == ("released", "PENDING", None)
     assert (ends.expired, ends.interrupted, ends.failed) == (1, 0, 0)
     assert after.steps["draft"].attempts.expired == 1
-    assert [(told.type, told.reason) for told in change.events] == [
+    assert [(event.type, event.reason) for event in change.events] == [
         ("step_terminated", "lease_expired")
     ]
 
@@ -363,7 +363,7 @@ def test_the_trace_says_what_ended_an_attempt_that_went_silent(
 
     change = lifecycle.expire(run, at(200), rules=rules, lease_id="lease-1", holder_gone=gone)
 
-    assert [(told.reason, told.detail) for told in change.events] == [(reason, detail)]
+    assert [(event.reason, event.detail) for event in change.events] == [(reason, detail)]
 
 
 def test_a_clock_that_is_set_back_makes_no_time_negative(

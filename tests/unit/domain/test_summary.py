@@ -31,26 +31,26 @@ def test_progress_counts_the_steps_that_were_handed_off(
 
 def test_what_a_running_handler_says_counts_as_a_share_of_its_step(runs: Runs) -> None:
     run = runs.leased(runs.handed_off(), at=6, lease_id="lease-2")
-    said = Progress(fraction=0.5, message="page 3")
+    latest = Progress(fraction=0.5, message="page 3")
 
-    progress = progress_of(run.with_(steps=run.with_step("send", progress=said)))
+    progress = progress_of(run.with_(steps=run.with_step("send", progress=latest)))
 
     assert (progress.fraction, progress.message) == (0.75, "page 3")
 
 
 def test_what_an_attempt_said_that_failed_does_not_count(runs: Runs) -> None:
-    said = Progress(fraction=0.9, message="almost")
+    latest = Progress(fraction=0.9, message="almost")
     run = runs.failed()
 
-    progress = progress_of(run.with_(steps=run.with_step("draft", progress=said)))
+    progress = progress_of(run.with_(steps=run.with_step("draft", progress=latest)))
 
     assert (progress.fraction, progress.message) == (0.0, "")
 
 
 def test_the_next_attempt_begins_its_progress_anew(runs: Runs) -> None:
-    said = Progress(fraction=0.9, message="almost")
+    latest = Progress(fraction=0.9, message="almost")
     run = runs.failed()
-    run = run.with_(steps=run.with_step("draft", progress=said))
+    run = run.with_(steps=run.with_step("draft", progress=latest))
 
     again = runs.leased(run, at=15, lease_id="lease-2")
 

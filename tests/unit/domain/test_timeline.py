@@ -61,7 +61,9 @@ def test_an_output_names_the_attempt_that_brought_it(runs: Runs, at: At) -> None
 # -- a clock that is set back ----------------------------------------------------------------------
 
 
-def told(type_: TraceType, when: datetime, attempt: int = 1, step: str = "draft") -> TraceEvent:
+def stored_event(
+    type_: TraceType, when: datetime, attempt: int = 1, step: str = "draft"
+) -> TraceEvent:
     return TraceEvent(type=type_, at=when, step=step, attempt=attempt)
 
 
@@ -71,9 +73,9 @@ def names(events: list[TraceEvent]) -> list[str]:
 
 def test_stored_events_keep_their_order_where_the_clock_was_set_back(runs: Runs, at: At) -> None:
     stored = [
-        told(TraceType.STEP_ERROR, at(300)),
-        told(TraceType.RUN_PAUSED, at(9), 2),
-        told(TraceType.RUN_RESUMED, at(4), 2),
+        stored_event(TraceType.STEP_ERROR, at(300)),
+        stored_event(TraceType.RUN_PAUSED, at(9), 2),
+        stored_event(TraceType.RUN_RESUMED, at(4), 2),
     ]
 
     found = names(timeline(runs.failed(), stored))
@@ -85,8 +87,8 @@ def test_an_output_comes_after_the_attempts_before_it(runs: Runs, at: At) -> Non
     """The first attempt failed at 12:05, by a clock that was set back by an hour then."""
     run = runs.with_output(runs.leased(runs.failed(), at=15, lease_id="lease-2"), at=20)
     stored = [
-        told(TraceType.STEP_ERROR, at(3600)),
-        told(TraceType.CHECKPOINT_RESUMED, at(15), 2),
+        stored_event(TraceType.STEP_ERROR, at(3600)),
+        stored_event(TraceType.CHECKPOINT_RESUMED, at(15), 2),
     ]
 
     found = names(timeline(run, stored))
@@ -104,7 +106,7 @@ def test_an_output_comes_after_the_attempts_before_it(runs: Runs, at: At) -> Non
 def test_what_ended_an_attempt_comes_after_its_start(runs: Runs, at: At) -> None:
     run = runs.failed(runs.leased(at=3600))
 
-    found = names(timeline(run, [told(TraceType.STEP_ERROR, at(5))]))
+    found = names(timeline(run, [stored_event(TraceType.STEP_ERROR, at(5))]))
 
     assert found == ["run_started", "step_started", "step_error"]
 
@@ -112,7 +114,10 @@ def test_what_ended_an_attempt_comes_after_its_start(runs: Runs, at: At) -> None
 def test_a_gate_and_its_approval_come_between_output_and_hand_off(runs: Runs, at: At) -> None:
     run = runs.blocked()
     run = lifecycle.approve(run, at(-50), rules=runs.rules, actor="ada", reason="fine").manifest
-    stored = [told(TraceType.GATE_BLOCKED, at(5)), told(TraceType.RUN_APPROVED, at(-50))]
+    stored = [
+        stored_event(TraceType.GATE_BLOCKED, at(5)),
+        stored_event(TraceType.RUN_APPROVED, at(-50)),
+    ]
 
     found = names(timeline(run, stored))
 
@@ -137,7 +142,7 @@ def test_a_run_that_completes_before_it_began_is_told_in_order(runs: Runs, at: A
 
 def test_a_lost_lease_stands_at_the_time_it_was_noticed(runs: Runs, at: At) -> None:
     """It has no number: whoever wrote it had no right to one."""
-    lost = told(TraceType.LEASE_LOST, at(7))
+    lost = stored_event(TraceType.LEASE_LOST, at(7))
 
     found = names(timeline(runs.completed(), [lost]))
 

@@ -48,10 +48,10 @@ class AskedDocuments(NullDocuments):
 
     def __init__(self) -> None:
         super().__init__(FrozenClock())
-        self.asked: list[Query] = []
+        self.queries: list[Query] = []
 
     def query(self, query: Query) -> Sequence[Snapshot]:
-        self.asked.append(query)
+        self.queries.append(query)
         return ()
 
 
@@ -63,7 +63,7 @@ REMOTE = StepDispatchEntry(
 )
 
 
-def asked_by_services() -> list[Query]:
+def queries_of_services() -> list[Query]:
     """Return what is asked for lists, however they are filtered, live runs, alarms and claims."""
     documents = AskedDocuments()
     catalog = SimpleNamespace(steps=Registry("dispatch", [REMOTE]))
@@ -83,7 +83,7 @@ def asked_by_services() -> list[Query]:
     sweep(engine)
     with pytest.raises(NothingToClaimError):
         claim_step(engine, "elsewhere", "vm-1")
-    return documents.asked
+    return documents.queries
 
 
 def composite(declared: Mapping[str, Any]) -> Index:
@@ -126,7 +126,7 @@ def is_served(query: Query) -> bool:
     return query.contains is None and compared == set().union(*merged)
 
 
-@pytest.mark.parametrize("query", sorted(asked_by_services(), key=repr), ids=repr)
+@pytest.mark.parametrize("query", sorted(queries_of_services(), key=repr), ids=repr)
 def test_a_query_of_the_services_is_served(query: Query) -> None:
     assert is_served(query)
 

@@ -82,7 +82,7 @@ def test_a_handler_may_be_elsewhere(entry: Entry) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said", "allowed"),
+    ("field", "value", "quoted", "allowed"),
     [
         ("isolation", "thread", "'thread'", "'process' or 'inline'"),
         ("max_retries", -1, "-1", "0 or more, or None"),
@@ -97,13 +97,13 @@ def test_a_handler_may_be_elsewhere(entry: Entry) -> None:
     ],
 )
 def test_a_field_that_cannot_be_used_is_named_with_what_is_allowed(
-    entry: Entry, field: str, value: object, said: str, allowed: str
+    entry: Entry, field: str, value: object, quoted: str, allowed: str
 ) -> None:
     with pytest.raises(InvalidEntryError) as refused:
         entry(**{field: value})
 
     assert refused.value.message == (
-        f"{field} of 'extraction' in the dispatch registry is {said}; allowed: {allowed}."
+        f"{field} of 'extraction' in the dispatch registry is {quoted}; allowed: {allowed}."
     )
 
 

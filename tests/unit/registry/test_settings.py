@@ -95,26 +95,26 @@ def test_a_threshold_that_is_not_allowed_is_told_of_in_a_line_and_the_default_ho
     name: str, text: str, default: int
 ) -> None:
     """A slip in a threshold must not keep runs from moving."""
-    told: list[str] = []
+    warnings: list[str] = []
 
-    value = read_settings({name: text}, told.append)[name]
+    value = read_settings({name: text}, warnings.append)[name]
 
     assert value == default
-    assert told == [
+    assert warnings == [
         (
             f"{name} refused: it is {text!r}; allowed: {SETTINGS[name].allowed}. "
             f"The default {default} is in force."
         )
     ]
-    assert "\n" not in told[0]
+    assert "\n" not in warnings[0]
 
 
 def test_a_threshold_that_is_allowed_is_not_told_of() -> None:
-    told: list[str] = []
+    warnings: list[str] = []
 
-    read_settings({"PIPELINE_MAX_RETRIES": "0", "PIPELINE_STUCK_TIMEOUT_MS": "1"}, told.append)
+    read_settings({"PIPELINE_MAX_RETRIES": "0", "PIPELINE_STUCK_TIMEOUT_MS": "1"}, warnings.append)
 
-    assert told == []
+    assert warnings == []
 
 
 @pytest.mark.parametrize(

@@ -529,13 +529,13 @@ def test_an_attempt_that_is_to_stop_asks_once(world: World) -> None:
 def test_a_stop_ends_the_wait_between_two_tries(world: World) -> None:
     held = world.held()
     away = Away(world, 0)
-    asked = threading.Timer(0.2, held.ask_to_stop, [Termination.CANCELLED])
-    asked.start()
+    timer = threading.Timer(0.2, held.ask_to_stop, [Termination.CANCELLED])
+    timer.start()
 
     with pytest.raises(StoreUnavailableError):
         held.insist(away)
 
-    asked.join()
+    timer.join()
     assert away.tries <= 3
 
 

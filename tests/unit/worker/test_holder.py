@@ -58,11 +58,11 @@ def test_a_holder_among_other_pids_is_not_known_to_be_gone(options: tuple[str, .
     words = elsewhere(*options)
     holder = holder_name(host_name(), os.getpid())
 
-    asked = subprocess.run(
+    child = subprocess.run(
         [*words, sys.executable, "-c", ASK, holder], capture_output=True, text=True, check=True
     )
 
-    assert asked.stdout == "False\n"
+    assert child.stdout == "False\n"
 
 
 def test_the_host_of_a_holder_begins_with_its_name() -> None:

@@ -43,23 +43,23 @@ def start(documents: FirestoreDocuments, run_id: str) -> None:
     documents.transact(run_ref(run_id), on_manifest(run_id, started))
 
 
-def acquire(place: Place, run_id: str, holder: str, all_ready: Barrier, told: Connection) -> None:
+def acquire(place: Place, run_id: str, holder: str, all_ready: Barrier, parent: Connection) -> None:
     """Ask for the lease at the same moment as the others, and send what came of it."""
     documents = open_store(place)
     documents.get(run_ref(run_id))  # connected before the race begins
     ask = partial(lifecycle.arrive, rules=RULES, generation=1, lease_id=holder, holder=holder)
     all_ready.wait()
     change = documents.transact(run_ref(run_id), on_run(run_id, ask), in_transaction=True).answer
-    told.send(change.outcome.value)
-    told.close()
+    parent.send(change.outcome.value)
+    parent.close()
     documents.close()
 
 
-def hang_before_the_commit(place: Place, run_id: str, told: Connection) -> None:
+def hang_before_the_commit(place: Place, run_id: str, parent: Connection) -> None:
     """Ask for the lease as a worker does, and say when all is done but the commit."""
 
     def hang() -> None:
-        told.send("now")
+        parent.send("now")
         threading.Event().wait()
 
     wire = Wire(place.host)

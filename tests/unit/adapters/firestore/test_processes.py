@@ -27,8 +27,8 @@ def test_of_three_that_race_to_acquire_a_step_one_gets_the_lease(
     barrier = SPAWN.Barrier(3)
     pipes = [SPAWN.Pipe(duplex=False) for _ in range(3)]
     racers = [
-        SPAWN.Process(target=acquire, args=(place, ref.id, f"worker-{number}", barrier, told))
-        for number, (_, told) in enumerate(pipes)
+        SPAWN.Process(target=acquire, args=(place, ref.id, f"worker-{number}", barrier, child_end))
+        for number, (_, child_end) in enumerate(pipes)
     ]
     for racer in racers:
         racer.start()
@@ -51,8 +51,8 @@ def test_a_worker_that_is_killed_while_it_takes_a_lease_keeps_nobody_from_the_ru
 ) -> None:
     """It had read the run and was about to commit: a lock of that read would last a minute."""
     start(documents, ref.id)
-    heard, told = SPAWN.Pipe(duplex=False)
-    worker = SPAWN.Process(target=hang_before_the_commit, args=(place, ref.id, told))
+    heard, child_end = SPAWN.Pipe(duplex=False)
+    worker = SPAWN.Process(target=hang_before_the_commit, args=(place, ref.id, child_end))
     worker.start()
     assert heard.recv() == "now"
     worker.kill()
