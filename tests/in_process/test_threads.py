@@ -38,7 +38,7 @@ def test_many_runs_at_once_complete_with_each_step_run_once(threaded: Make) -> N
 
 def test_an_idle_worker_has_the_first_lease_of_a_run_with_its_start(threaded: Make) -> None:
     with threaded(workers=1) as engine:
-        until(lambda: engine._queue.reserve_worker())  # noqa: SLF001 - it is idle
+        until(engine._queue.reserve_worker)  # noqa: SLF001 - it is idle
         engine._queue.end_reservation(None)  # noqa: SLF001
         begun = engine.start("three", {"n": 1})
         done = engine.wait(begun.run_id, 30)
