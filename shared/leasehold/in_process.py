@@ -19,10 +19,11 @@ from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.retry import QUEUE_BACKOFF
 from leasehold.domain.status import Outcome
-from leasehold.domain.task import Task
+from leasehold.domain.task import Task, dispatch_task
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseholdError
 from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Committed
 from leasehold.ports.lease_keeper import HeldAttempt
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry
@@ -34,8 +35,8 @@ from leasehold.services.adopt_runs import (
     parked_runs,
     take_up_dispatched,
 )
-from leasehold.services.engine import Engine
-from leasehold.services.execute_step import Hint, execute_step, run_steps
+from leasehold.services.engine import Engine, publish_or_leave
+from leasehold.services.execute_step import Hint, execute_step, has_lease, run_steps
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.reporting import Facts
 from leasehold.services.shut_down import GRACE_S, shut_down
@@ -96,6 +97,7 @@ class InProcessEngine:
         clock = clock or system_clock()
         self._dispatched_since = clock.now()
         self._queue = in_process_queue(clock)
+        self._begun: dict[str, Committed[Change]] = {}  # by task: runs that have a worker's lease
         self._bundle: Bundle = boot(
             environ,
             catalog=catalog,
@@ -136,9 +138,12 @@ class InProcessEngine:
         idempotency_key: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Manifest:
-        """Start a run, or take up the one the key started before; see `services.start_run`."""
+        """Start a run, or take up the one the key started before; see `services.start_run`.
+
+        Where a worker is idle, it has the lease of the first step already when this returns.
+        """
         request = StartRequest(pipeline, input, idempotency_key, labels or {})
-        change = start_run(self.engine, request)
+        change = self._begin(request)
         if change.outcome is Outcome.EXISTING:
             self.adopt(change.manifest.run_id)
         return change.manifest
@@ -266,6 +271,20 @@ class InProcessEngine:
         finally:
             self.engine.raise_interrupt()
 
+    def _begin(self, request: StartRequest) -> Change:
+        """Start a run; where a worker is idle, it gets the first lease in the same commit."""
+        if not self._queue.reserve_worker():
+            return start_run(self.engine, request)
+        task = None
+        try:
+            begun = begin(self.engine, request, eager=True)
+            if has_lease(begun.answer):
+                task = dispatch_task(begun.answer.manifest)
+                self._begun[task.name] = begun
+        finally:
+            self._queue.end_reservation(task)
+        return begun.answer if task else publish_or_leave(self.engine, begun.answer)
+
     def _work(self) -> None:
         """Run tasks until the queue closes; what a step owes is exchanged for the next task."""
         owed = _OwedTasks()
@@ -275,7 +294,10 @@ class InProcessEngine:
         while task := self._queue.exchange(done, owed.drain()):
             done = task
             try:
-                execute_step(engine, Hint(task.run_id, task.generation))
+                if begun := self._begun.pop(task.name, None):
+                    run_steps(engine, begun)
+                else:
+                    execute_step(engine, Hint(task.run_id, task.generation))
                 failures = 0
             except Exception as error:  # noqa: BLE001 - the thread must outlive any step
                 failures += 1

@@ -36,6 +36,18 @@ def test_many_runs_at_once_complete_with_each_step_run_once(threaded: Make) -> N
     assert {CALLS[run_id, step] for run_id in runs for step in ("add", "add_again")} == {1}
 
 
+def test_an_idle_worker_has_the_first_lease_of_a_run_with_its_start(threaded: Make) -> None:
+    with threaded(workers=1) as engine:
+        until(engine._queue.reserve_worker)  # noqa: SLF001 - it is idle
+        engine._queue.end_reservation(None)  # noqa: SLF001
+        begun = engine.start("three", {"n": 1})
+        done = engine.wait(begun.run_id, 30)
+
+    assert begun.status == "IN_PROGRESS"
+    assert begun.lease is not None
+    assert done.status == "COMPLETED"
+
+
 def test_a_restart_takes_up_all_that_is_live(threaded: Make) -> None:
     """The queue keeps nothing: the manifests say what is due."""
     with threaded(workers=0) as before:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from leasehold.domain.task import Task
@@ -13,6 +14,9 @@ from leasehold.ports.clock import Clock
 
 #: A time of day that jumps, or a machine that slept, is noticed after this long at most.
 _LOOK_AGAIN_S: Final = 60.0
+
+#: When a task is due, its place among those of the same time, and the task.
+_Entry = tuple[float, int, Task]
 
 
 class InProcessTasks:
@@ -25,10 +29,12 @@ class InProcessTasks:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._changed = threading.Condition()
-        self._heap: list[tuple[float, int, Task]] = []
+        self._heap: list[_Entry] = []
         self._names: set[str] = set()  # waiting or being delivered
         self._order = itertools.count()
         self._idle = 0
+        self._reserved = 0  # of the idle workers
+        self._for_reserved: deque[Task] = deque()
         self._closed = False
 
     def create(self, task: Task) -> None:
@@ -55,13 +61,38 @@ class InProcessTasks:
                 self._names.discard(done.name)
             for task in created:
                 self._push(task)
-            while not self._closed:
-                if due := self._pop_due():
+            while True:
+                if self._for_reserved:  # also once it is closed: its run has begun
+                    return self._for_reserved.popleft()
+                if self._closed and not self._reserved:
+                    return None
+                is_free = not self._closed and self._idle >= self._reserved
+                if is_free and (due := self._pop_due()):
                     if self._heap and self._idle:
                         self._changed.notify()
                     return due
-                self._wait()
-        return None
+                self._wait(self._heap if is_free else ())
+
+    def reserve_worker(self) -> bool:
+        """Keep an idle worker for a task that is to come; return whether there is one."""
+        with self._changed:
+            waiting = self._reserved + len(self._heap) + len(self._for_reserved)
+            if self._closed or waiting >= self._idle:
+                return False
+            self._reserved += 1
+            return True
+
+    def end_reservation(self, task: Task | None) -> None:
+        """Give the reserved worker its task, whenever that is due; None: there is none for it."""
+        with self._changed:
+            self._reserved -= 1
+            if task is not None:
+                self._names.add(task.name)
+                self._for_reserved.append(task)
+            if self._closed:
+                self._changed.notify_all()
+            else:
+                self._changed.notify()
 
     def take_due(self) -> Task | None:
         """Return a task that is due now, or None, without waiting. It counts as delivered."""
@@ -87,10 +118,10 @@ class InProcessTasks:
             return heapq.heappop(self._heap)[2]
         return None
 
-    def _wait(self) -> None:
+    def _wait(self, tasks: Sequence[_Entry]) -> None:
         timeout = None
-        if self._heap:
-            timeout = max(0.0, self._heap[0][0] - self._clock.now().timestamp())
+        if tasks:
+            timeout = max(0.0, tasks[0][0] - self._clock.now().timestamp())
             timeout = min(timeout, _LOOK_AGAIN_S)
         self._idle += 1
         try:

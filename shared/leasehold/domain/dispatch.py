@@ -9,7 +9,10 @@ from datetime import datetime, timedelta
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Dispatch
 from leasehold.domain.retry import Backoff
+from leasehold.domain.stored import trusted
 from leasehold.errors import UnknownKeyError
+
+_dispatch = trusted(Dispatch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ def dispatch_of(
     """Freeze the settings in force into the next dispatch."""
     heartbeat = settings.heartbeat
     claimed_within = settings.schedule_to_start if settings.remote else None
-    return Dispatch(
+    return _dispatch(
         generation=generation,
         step=settings.step_type,
         trial=trial,

@@ -13,7 +13,10 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, ManifestUpdate
 from leasehold.domain.manifest_parts import Settlement, StepRecordUpdate
 from leasehold.domain.status import AttemptEnd, Outcome
+from leasehold.domain.stored import trusted
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
+
+_settlement = trusted(Settlement)
 
 
 class Draft:
@@ -91,6 +94,6 @@ class Draft:
         fence = self.fence
         if fence is None:
             return self.run.last_settlement
-        return Settlement(
+        return _settlement(
             lease_id=fence.lease_id, fencing_token=fence.fencing_token, outcome=outcome
         )

@@ -25,6 +25,7 @@ from leasehold.domain.manifest_parts import (
     Settlement,
     StepRecord,
     StepRecordUpdate,
+    kept_value,
 )
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.stored import Stored, StoredDocument
@@ -177,7 +178,7 @@ class Manifest(Stored):
         place = self.plan.index(self.current_step)
         if place and (output := self.steps[self.plan[place - 1]].kept_output):
             return output
-        return KeptValue(text=self.input, ref=self.input_ref)
+        return kept_value(text=self.input, ref=self.input_ref)
 
     @property
     def text_bytes(self) -> int:

@@ -6,12 +6,12 @@ A test compares each update with the fields of its model.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime
 
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
-from leasehold.domain.stored import Stored
+from leasehold.domain.stored import Stored, trusted
 
 
 class KeptValue(Stored):
@@ -19,6 +19,10 @@ class KeptValue(Stored):
 
     text: str | None = None
     ref: str | None = None
+
+
+#: A `KeptValue` of a text or a name that the engine made or has read.
+kept_value: Final = trusted(KeptValue)
 
 
 class LeaseUpdate(TypedDict, total=False):
@@ -166,7 +170,7 @@ class Checkpoint(Stored):
     @property
     def partial_results(self) -> KeptValue:
         """The partial results."""
-        return KeptValue(text=self.inline, ref=self.ref)
+        return kept_value(text=self.inline, ref=self.ref)
 
 
 class Progress(Stored):
@@ -214,7 +218,7 @@ class StepRecord(Stored):
         """The output, if the step has one."""
         if self.output is None and self.output_ref is None:
             return None
-        return KeptValue(text=self.output, ref=self.output_ref)
+        return kept_value(text=self.output, ref=self.output_ref)
 
 
 class ErrorRecordUpdate(TypedDict, total=False):

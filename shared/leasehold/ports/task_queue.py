@@ -46,6 +46,14 @@ class PulledTaskQueue(TaskQueue, Protocol):
         """
         ...
 
+    def reserve_worker(self) -> bool:
+        """Keep an idle worker for a task that is to come; return whether there is one."""
+        ...
+
+    def end_reservation(self, task: Task | None) -> None:
+        """Give the reserved worker its task, whenever that is due; None: there is none for it."""
+        ...
+
     def take_due(self) -> Task | None:
         """Return a task that is due now, or None, without waiting. It counts as delivered."""
         ...

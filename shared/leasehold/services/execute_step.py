@@ -125,9 +125,10 @@ def _run_handler(engine: Engine, held: HeldAttempt) -> Result:
         StoreUnavailableError: what it is given could not be loaded; it was not called.
     """
     manifest = held.manifest
-    load_given = partial(load, engine.artifacts, manifest.given)
+    value = manifest.given
+    load_given = partial(load, engine.artifacts, value)
     try:
-        given = load_given() if manifest.given.ref is None else held.fetch(load_given)
+        given = load_given() if value.ref is None else held.fetch(load_given)
     except ArtifactNotFoundError as error:
         return Failed(error_record(error), permanent=True)
     step = engine.catalog.steps[manifest.current_step]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from leasehold.domain.manifest_parts import KeptValue
+from leasehold.domain.manifest_parts import KeptValue, kept_value
 from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
 from leasehold.ports.artifacts import Artifacts
 
@@ -23,7 +23,7 @@ def inline(text: str, *, beside: int = 0) -> KeptValue | None:
         beside: the bytes of the texts that the manifest holds already.
     """
     fits = len(text.encode()) <= min(INLINE_BYTES, MANIFEST_BYTES - beside)
-    return KeptValue(text=text) if fits else None
+    return kept_value(text=text) if fits else None
 
 
 def keep(artifacts: Artifacts, text: str, name: str, *, beside: int = 0) -> KeptValue:

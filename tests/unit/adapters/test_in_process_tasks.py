@@ -255,3 +255,54 @@ def test_a_closed_queue_gives_nothing_more(queue: InProcessTasks) -> None:
     queue.close()
 
     assert queue.exchange(None, ()) is None
+
+
+def test_a_reserved_worker_is_kept_for_its_task(
+    queue: InProcessTasks, threads: ThreadPoolExecutor
+) -> None:
+    (waiting,) = idle(queue, threads, 1)
+
+    assert queue.reserve_worker()
+    assert not queue.reserve_worker()  # there is no other one
+    queue.create(task("due"))
+    queue.end_reservation(task("its own", NEVER))
+
+    assert name_of(waiting) == "its own"
+    assert drained(queue) == ["due"]
+
+
+def test_a_worker_that_was_reserved_for_nothing_takes_what_is_due(
+    queue: InProcessTasks, threads: ThreadPoolExecutor
+) -> None:
+    (waiting,) = idle(queue, threads, 1)
+    assert queue.reserve_worker()
+    queue.create(task("due"))
+
+    queue.end_reservation(None)
+
+    assert name_of(waiting) == "due"
+
+
+def test_a_reserved_worker_gets_its_task_from_a_queue_that_was_closed_meanwhile(
+    queue: InProcessTasks, threads: ThreadPoolExecutor
+) -> None:
+    """The run has begun under the worker's lease, which it is to release."""
+    workers = idle(queue, threads, 2)
+    assert queue.reserve_worker()
+
+    queue.close()
+    queue.end_reservation(task("a"))
+
+    assert {name_of(worker) for worker in workers} == {"a", None}
+    assert not queue.reserve_worker()
+
+
+def test_no_worker_is_reserved_where_none_is_idle_or_tasks_wait_for_all(
+    queue: InProcessTasks, threads: ThreadPoolExecutor
+) -> None:
+    assert not queue.reserve_worker()
+    idle(queue, threads, 1)
+
+    queue.create(task("later", NEVER))
+
+    assert not queue.reserve_worker()

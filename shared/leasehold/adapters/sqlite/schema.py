@@ -182,6 +182,8 @@ def to_column(value: Any) -> Any:
 
 def same_value(stored: Any, new: Any) -> bool:
     """Return whether a field keeps its value; what was read has its times as text."""
+    if isinstance(stored, datetime) and isinstance(new, datetime):
+        return stored == new
     if stored == new or _as_time(stored) == _as_time(new):
         return True
     return bool(to_column(stored) == to_column(new))

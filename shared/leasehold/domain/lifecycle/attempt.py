@@ -56,7 +56,9 @@ def arrive(
         return take_over(draft, lease, lease_id=lease_id, holder=holder)
     if not is_here:
         return _not_here(draft)
-    arrived = manifest.with_(dispatch=manifest.dispatch.with_(redispatched=0))  # this task is here
+    arrived = manifest
+    if manifest.dispatch.redispatched:  # this task is here
+        arrived = manifest.with_(dispatch=manifest.dispatch.with_(redispatched=0))
     if verdict := verdict_on(arrived, now, rules):
         return dead_letter(draft, verdict)
     return acquire(draft, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)

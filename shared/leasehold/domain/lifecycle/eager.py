@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -44,6 +43,6 @@ def then_arrive(
         if arrived.outcome is not Outcome.ACQUIRED:
             return change
         events = change.events + arrived.events
-        return replace(arrived, outcome=change.outcome, events=events)
+        return Change(change.outcome, arrived.manifest, events)
 
     return both

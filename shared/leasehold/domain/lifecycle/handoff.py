@@ -13,6 +13,7 @@ from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
 from leasehold.domain.trace import TraceType
 
 _NOW: Final = timedelta()
+_NONE_ENDED: Final = Attempts()
 
 
 def dispatch_next(
@@ -112,7 +113,7 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
         trial=1,
         step_started_at=None,
         heartbeat_at=None,
-        attempts=Attempts(),
+        attempts=_NONE_ENDED,
         interruptions=0,
         silences=0,
     )

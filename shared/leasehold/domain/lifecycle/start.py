@@ -12,10 +12,14 @@ from leasehold.domain.dispatch import Rules, StepSettings, dispatch_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import KeptValue, StepRecord
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.stored import trusted
 from leasehold.errors import DocumentExistsError, IdempotencyKeyReusedError
 
 #: How many shards lead the alarm's index, so that no timestamp leads it.
 SHARDS: Final = 16
+
+_manifest: Final = trusted(Manifest)
+_record: Final = trusted(StepRecord)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ def start(current: Manifest | None, now: datetime, *, rules: Rules, new: NewRun)
     if current is not None:
         check_again(current, new)
         return unchanged(current, Outcome.EXISTING)
-    steps = {step: StepRecord(status=RunStatus.PENDING) for step in new.plan}
+    steps = {step: _record(status=RunStatus.PENDING) for step in new.plan}
     settings = rules.known_settings(new.plan[0])
     manifest = new_manifest(now, rules=rules, settings=settings, new=new, steps=steps)
     return Change(Outcome.STARTED, manifest)
@@ -59,7 +63,7 @@ def new_manifest(
 ) -> Manifest:
     """Return the manifest of a run that is dispatched at the step of `settings`."""
     dispatch = dispatch_of(settings, generation=1, trial=1, not_before=now, nonce=new.nonce)
-    manifest = Manifest(
+    manifest = _manifest(
         run_id=new.run_id,
         pipeline=new.pipeline,
         plan=new.plan,
