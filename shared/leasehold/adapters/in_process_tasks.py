@@ -62,16 +62,13 @@ class InProcessTasks:
             for task in created:
                 self._push(task)
             while True:
-                if self._for_reserved:  # also once it is closed: its run has begun
-                    return self._for_reserved.popleft()
-                if self._closed and not self._reserved:
+                if self._closed and not (self._reserved or self._for_reserved):
                     return None
-                is_free = not self._closed and self._idle >= self._reserved
-                if is_free and (due := self._pop_due()):
-                    if self._heap and self._idle:
+                if following := self._next():
+                    if self._heap and self._idle:  # another thread has to watch the time now
                         self._changed.notify()
-                    return due
-                self._wait(self._heap if is_free else ())
+                    return following
+                self._wait(self._heap if self._is_free else ())
 
     def reserve_worker(self) -> bool:
         """Keep an idle worker for a task that is to come; return whether there is one."""
@@ -112,6 +109,16 @@ class InProcessTasks:
             self._names.add(task.name)
             entry = (task.not_before.timestamp(), next(self._order), task)
             heapq.heappush(self._heap, entry)
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether the thread that looks is not needed for a run that is being started."""
+        return not self._closed and self._idle >= self._reserved
+
+    def _next(self) -> Task | None:
+        if self._for_reserved:  # also once it is closed: its run has begun
+            return self._for_reserved.popleft()
+        return self._pop_due() if self._is_free else None
 
     def _pop_due(self) -> Task | None:
         if self._heap and self._heap[0][0] <= self._clock.now().timestamp():
