@@ -154,7 +154,7 @@ class FunctionProcesses:
             server = self._spawn_with_retries()
 
     def _drain_beside(self, server: ServerProcess) -> None:
-        """Drain a server while the next one starts; before it does, where no thread is to be had."""
+        """Drain a server while the next one starts; where no thread is to be had, before."""
         try:
             self._in_thread(self._drain, server)
         except RuntimeError:
