@@ -172,14 +172,16 @@ class FunctionProcesses:
             self._servers.remove(server)
 
     def _spawn_with_retries(self) -> ServerProcess | None:
-        """Start a server as soon as the system has a process to spare."""
+        """Start a server as soon as the system has a process and threads to spare."""
+        wait = RESTART_S
         while True:
             try:
                 return self._spawn()
             except (OSError, RuntimeError) as error:
                 self.report(f"{self.function.name} cannot be started: {error}")
-                if self._stopping.wait(LONGEST_RESTART_S):
+                if self._stopping.wait(wait):
                     return None
+                wait = min(wait * 2, LONGEST_RESTART_S)
 
     def _spawn(self) -> ServerProcess | None:
         """Start a server, unless this is to stop."""
