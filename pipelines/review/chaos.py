@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final, Self
 
 from leasehold import LeaseholdError
-from leasehold.cli.run_readers import Source, retry_unreachable
+from leasehold.client.source import Source, retry_unreachable
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.worker.holder import holder_name, host_name

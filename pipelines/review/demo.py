@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from leasehold import LeaseholdError, PermanentError
-from leasehold.cli.run_readers import ServerSource
 from leasehold.cli.run_watcher import wait_for
+from leasehold.client.server_source import ServerSource
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest

@@ -14,7 +14,7 @@ from leasehold.api.errors import ErrorResponse
 from leasehold.api.leases import CheckpointResponse, ClaimResponse, RenewResponse
 from leasehold.api.sweep import SweepResponse
 from leasehold.api.tasks import OutcomeResponse
-from leasehold.cli.run_readers import ServerSource
+from leasehold.client.server_source import ServerSource
 from leasehold.domain.lifecycle import Operation
 from leasehold.errors import InvalidRequestError, ServerRefusedError
 from leasehold.services.limits import MAX_PAGE

@@ -20,8 +20,8 @@ from leasehold.cli.options import (
     step_option,
     url_option,
 )
-from leasehold.cli.run_readers import ServerSource
 from leasehold.cli.stdout import print_json, print_line, print_table
+from leasehold.client.server_source import ServerSource
 from leasehold.domain.lifecycle import Operation
 from leasehold.services import batch as service
 from leasehold.services.operate import OperationRequest

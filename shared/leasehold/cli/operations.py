@@ -22,9 +22,9 @@ from leasehold.cli.options import (
     step_option,
     url_option,
 )
-from leasehold.cli.run_readers import ServerSource
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_line
+from leasehold.client.server_source import ServerSource
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.presentation.run_state import state_line

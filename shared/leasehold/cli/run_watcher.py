@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol, Self
 
 from leasehold.cli.exit_codes import explain_interrupt
 from leasehold.cli.invocation import command_line, url_words
-from leasehold.cli.run_readers import Source, retry_unreachable
 from leasehold.cli.stderr import note
+from leasehold.client.source import Source, retry_unreachable
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.domain.trace import TraceEvent

@@ -9,7 +9,7 @@ import click
 
 from leasehold.api.runs import RunsResponse
 from leasehold.cli.options import filter_options, json_option, limit_option, url_option
-from leasehold.cli.run_readers import source_at
+from leasehold.cli.run_source import source_at
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.domain.summary import Summary

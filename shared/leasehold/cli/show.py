@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from leasehold.cli.options import json_option, run_argument, url_option
-from leasehold.cli.run_readers import source_at
+from leasehold.cli.run_source import source_at
 from leasehold.cli.stdout import Fact, Row, print_facts, print_json, print_table
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.manifest_parts import Attempts, KeptValue, StepRecord

@@ -21,10 +21,11 @@ from leasehold.cli.options import (
     labels_option,
     url_option,
 )
-from leasehold.cli.run_readers import ServerSource, StoreSource
 from leasehold.cli.run_watcher import LOOK_EVERY_S, View, wait_for, watch
 from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import print_json, print_line, print_to_stderr
+from leasehold.client.server_source import ServerSource
+from leasehold.client.store_source import StoreSource
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.summary import summary_of

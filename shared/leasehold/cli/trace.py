@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from leasehold.cli.options import json_option, run_argument, url_option
-from leasehold.cli.run_readers import source_at
+from leasehold.cli.run_source import source_at
 from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.domain.trace import TraceEvent
 from leasehold.presentation.event_line import event_name, event_reason

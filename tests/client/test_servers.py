@@ -1,4 +1,4 @@
-"""`--url`: what a server may answer, and what becomes of who waits for a run there."""
+"""A client of a server: what may answer, and what becomes of who waits for a run there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.cli.run_readers import ServerSource, retry_unreachable
+from leasehold.client.server_source import ServerSource
+from leasehold.client.source import retry_unreachable
 from leasehold.errors import InvalidRequestError, ServerRefusedError, ServerUnreachableError
 from leasehold.services.read_runs import RunFilter
 
