@@ -28,7 +28,8 @@ class ServerSource:
 
     Raises, in each method:
         ServerUnreachableError: it does not answer.
-        ServerRefusedError: it answers with an error.
+        ServerRefusedError: what it answers is not of this API.
+        LeaseholdError: the error that it answers with, as if it had been raised here.
     """
 
     def __init__(self, url: str) -> None:
@@ -76,6 +77,10 @@ class ServerSource:
     def now(self) -> datetime:
         """Return the time of this machine; the API has none."""
         return system_clock().now()
+
+    def delivers(self) -> bool:
+        """Return True: the server sees to what it has changed."""
+        return True
 
 
 def _named(actor: str) -> dict[str, str]:

@@ -1,27 +1,40 @@
-"""Where runs are read and changed: a server, or a store."""
+"""Where a client reads and changes runs: a server, or a store."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from datetime import datetime
-from typing import Final, Protocol, TypeVar
+from typing import Protocol
 
 from leasehold.api.runs import RunsResponse
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent
-from leasehold.errors import ServerUnreachableError
+from leasehold.services.batch import BatchResult
+from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter
-
-#: How long somebody who waits for a run bears with a server that does not answer.
-PATIENCE_S: Final = 20.0
-_LOOK_AGAIN_S: Final = 0.2
-
-T = TypeVar("T")
+from leasehold.services.start_run import StartRequest
 
 
 class Source(Protocol):
-    """Runs, wherever they are kept."""
+    """Runs, wherever they are kept; each call means the same, and raises the same, in all places.
+
+    Raises, in each method:
+        ServerUnreachableError, StoreUnavailableError: nobody answers, or not now. Retryable.
+    """
+
+    def start(self, request: StartRequest) -> tuple[bool, Summary]:
+        """Start a run, or find the one that the key started; return whether it is new, and it."""
+        ...
+
+    def operate(self, run_id: str, request: OperationRequest) -> Summary:
+        """Do an operation; return the run, after a recreate the new one."""
+        ...
+
+    def batch(
+        self, request: OperationRequest, wanted: RunFilter, *, limit: int, dry_run: bool
+    ) -> BatchResult:
+        """Do an operation on the runs that fit; each of them is a commit of its own."""
+        ...
 
     def get(self, run_id: str) -> Manifest:
         """Return one run."""
@@ -39,18 +52,6 @@ class Source(Protocol):
         """Return the time."""
         ...
 
-
-def retry_unreachable(look: Callable[[], T]) -> Callable[[], T]:
-    """Return `look`, repeated while the server is unreachable for a moment, as in a restart."""
-
-    def again() -> T:
-        give_up = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                return look()
-            except ServerUnreachableError:
-                if time.monotonic() > give_up:
-                    raise
-            time.sleep(_LOOK_AGAIN_S)
-
-    return again
+    def delivers(self) -> bool:
+        """Return whether what is changed here reaches a worker without a server of the store."""
+        ...
