@@ -11,7 +11,7 @@ from typing import Any, Final, Self, TypedDict, TypeVar, Unpack, overload
 
 from leasehold.api.batch import BatchBody
 from leasehold.api.operations import OperationBody, RecreateBody
-from leasehold.api.runs import RunsQuery, RunsResponse
+from leasehold.api.runs import RunsQuery, RunsResponse, StartBody
 from leasehold.client.caller import checked_actor, this_user
 from leasehold.client.given_input import plain_input
 from leasehold.client.opening import LOG, opened
@@ -27,7 +27,6 @@ from leasehold.domain.trace import TraceEvent
 from leasehold.services.batch import BatchResult
 from leasehold.services.limits import DEFAULT_PAGE
 from leasehold.services.operate import AS_BEFORE
-from leasehold.services.start_run import StartRequest
 
 #: How many runs a list reads at once.
 _PAGE: Final = 200
@@ -148,9 +147,13 @@ class Client:
             CatalogError: it cannot be started; nothing was written.
             IdempotencyKeyReusedError: the key started something else.
         """
-        given = plain_input(input)
-        request = StartRequest(pipeline, given, idempotency_key, dict(labels or {}))
-        _, run = start_once(self.source, request)
+        given = {
+            "pipeline": pipeline,
+            "input": plain_input(input),
+            "idempotency_key": idempotency_key,
+            "labels": dict(labels or {}),
+        }
+        _, run = start_once(self.source, StartBody.model_validate(given).to_request())
         self._say_who_runs(run)
         return run
 
@@ -252,8 +255,8 @@ class Client:
     def pause(self, run: Run, **decision: Unpack[Decision]) -> Summary:
         """Let a running attempt end, and dispatch nothing more until the run is resumed.
 
-        This and the other operations may be given again after an answer that was lost: they are
-        done once. Each returns the run as it is then.
+        Each operation returns the run as it is then. One that names the `generation` may be given
+        again after an answer that was lost: it is done once.
 
         Raises:
             NotAllowedError: the state of the run forbids it.

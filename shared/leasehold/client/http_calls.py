@@ -11,15 +11,17 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from leasehold.api.errors import ErrorInfo
 from leasehold.client.told_errors import error_told
+from leasehold.domain.manifest import is_run_id
 from leasehold.errors import (
     InvalidRequestError,
     LeaseholdError,
     ServerRefusedError,
     ServerUnreachableError,
+    UnknownRunError,
 )
 
 #: How long one answer may take, and how long it may be silent meanwhile.
@@ -39,6 +41,7 @@ _NOT_NOW: Final = frozenset(
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
 _LONGEST_MESSAGE: Final = 1000
+_LONGEST_ID: Final = 128
 
 #: With these, no connection was made: the server got nothing.
 _NOT_CONNECTED: Final = (ConnectionRefusedError, socket.gaierror)
@@ -130,8 +133,10 @@ class RunsApi:
 
 
 def path_of(run_id: str) -> str:
-    """Return the path of a run."""
-    return f"/runs/{quote(run_id, safe='')}"
+    """Return the path of a run, or raise UnknownRunError for what can be the id of none."""
+    if not is_run_id(run_id):
+        raise UnknownRunError(run_id=run_id[:_LONGEST_ID])
+    return f"/runs/{run_id}"
 
 
 def is_server(url: str) -> bool:
