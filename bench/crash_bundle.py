@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.adapters.clock import SystemClock
-from leasehold.cli.run_readers import ServerSource, retry_unreachable
+from leasehold.client.patience import retry_unreachable
+from leasehold.client.server_source import ServerSource
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest

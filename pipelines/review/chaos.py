@@ -17,8 +17,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, Self
 
-from leasehold import LeaseholdError
-from leasehold.cli.run_readers import Source, retry_unreachable
+from leasehold import Client, LeaseholdError
+from leasehold.client.patience import retry_unreachable
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.worker.holder import holder_name, host_name
@@ -63,7 +63,7 @@ class Chaos:
     """Strikes the workers of a run from a thread of its own, while inside.
 
     Args:
-        server: where the run is looked at.
+        client: where the run is looked at.
         run_id: the run.
         tell: called with a line for each strike, and for its result.
 
@@ -71,11 +71,11 @@ class Chaos:
         hits: the strikes that cut an attempt short.
     """
 
-    def __init__(self, server: Source, run_id: str, tell: Callable[[str], None]) -> None:
+    def __init__(self, client: Client, run_id: str, tell: Callable[[str], None]) -> None:
         self.hits: list[Hit] = []
-        self._look = retry_unreachable(partial(server.get, run_id))
-        self._trace = retry_unreachable(partial(server.trace, run_id))
-        self._now = server.now
+        self._look = retry_unreachable(partial(client.get, run_id))
+        self._trace = retry_unreachable(partial(client.trace, run_id))
+        self._now = client.source.now
         self._tell = tell
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="chaos", daemon=True)

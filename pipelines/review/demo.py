@@ -17,15 +17,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
-from leasehold import LeaseholdError, PermanentError
-from leasehold.cli.run_readers import ServerSource
+from leasehold import Client, LeaseholdError, PermanentError
 from leasehold.cli.run_watcher import wait_for
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
 from leasehold.presentation.run_state import result_of
-from leasehold.services.read_runs import RunFilter
-from leasehold.services.start_run import StartRequest
 from pipelines.review.agent import PACE, pace_of
 from pipelines.review.chaos import Chaos, account, pace_for
 from pipelines.review.markdown_escapes import escape_controls
@@ -54,7 +51,7 @@ def main() -> int:
         server = DevServer(DevOptions(port=free_port(), environ=environ), say)
         say("starting the functions on this machine")
         server.start()
-        return review(folder, ServerSource(server.url), chaotic=bool(wanted))
+        return review(folder, Client(server.url), chaotic=bool(wanted))
     except KeyboardInterrupt:
         say("stopped; make demo again continues where it was")
         return 130
@@ -66,26 +63,26 @@ def main() -> int:
             server.stop()
 
 
-def review(folder: Path, server: ServerSource, *, chaotic: bool) -> int:
+def review(folder: Path, client: Client, *, chaotic: bool) -> int:
     """Have the server review the folder, and show the result; return the exit code."""
     digest = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
-    key = unfinished(server, f"demo:{digest}") or f"demo-{secrets.token_hex(4)}"
-    request = StartRequest("review", {"folder": str(folder)}, key, {"demo": digest})
-    run_id = server.start(request)[1].run_id
-    with Chaos(server, run_id, say) if chaotic else nullcontext() as chaos:
-        run = wait_for(server, run_id, quiet=False)
+    key = unfinished(client, f"demo:{digest}") or f"demo-{secrets.token_hex(4)}"
+    given = {"folder": str(folder)}
+    started = client.start("review", given, idempotency_key=key, labels={"demo": digest})
+    with Chaos(client, started.run_id, say) if chaotic else nullcontext() as chaos:
+        run = wait_for(client, started.run_id, quiet=False)
     survived = True
     if chaos is not None:
-        survived, lines = account(chaos.hits, run, server.trace(run_id))
+        survived, lines = account(chaos.hits, run, client.trace(run))
         print(escape_controls("\nThe chaos:    " + "\n              ".join(lines)))
     tell(run)
     return 0 if run.completed_at and survived else 1
 
 
-def unfinished(server: ServerSource, label: str) -> str | None:
+def unfinished(client: Client, label: str) -> str | None:
     """Return the idempotency key of the last demo on this folder, if that run is still live."""
-    for listed in server.page(RunFilter(label=label), 1, None).runs:
-        run = server.get(listed.run_id)
+    for listed in client.page(limit=1, label=label).runs:
+        run = client.get(listed)
         return None if run.is_terminal else run.idempotency_key
     return None
 

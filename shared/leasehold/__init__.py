@@ -7,7 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from leasehold.client.async_client import AsyncClient
+    from leasehold.client.client import Client
+    from leasehold.domain.manifest import Manifest
     from leasehold.domain.result import StepResult
+    from leasehold.domain.summary import Summary
+    from leasehold.domain.trace import TraceEvent
     from leasehold.errors import (
         AgentClientError,
         GatePolicyFailure,
@@ -25,12 +30,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AgentClientError",
+    "AsyncClient",
+    "Client",
     "EnvOverrides",
     "GateContext",
     "GateEntry",
     "GatePolicyFailure",
     "IncrementalState",
     "LeaseholdError",
+    "Manifest",
     "PermanentError",
     "PipelineEntry",
     "Registry",
@@ -39,17 +47,22 @@ __all__ = [
     "StepContext",
     "StepDispatchEntry",
     "StepResult",
+    "Summary",
+    "TraceEvent",
 ]
 
 #: The module of this package that each name is defined in.
 _MODULES: Final = {
     "AgentClientError": "errors",
+    "AsyncClient": "client.async_client",
+    "Client": "client.client",
     "EnvOverrides": "registry.dispatch",
     "GateContext": "worker.gates",
     "GateEntry": "registry.gates",
     "GatePolicyFailure": "errors",
     "IncrementalState": "worker.context",
     "LeaseholdError": "errors",
+    "Manifest": "domain.manifest",
     "PermanentError": "errors",
     "PipelineEntry": "registry.pipelines",
     "Registry": "registry.registry",
@@ -58,6 +71,8 @@ _MODULES: Final = {
     "StepContext": "worker.context",
     "StepDispatchEntry": "registry.dispatch",
     "StepResult": "domain.result",
+    "Summary": "domain.summary",
+    "TraceEvent": "domain.trace",
 }
 
 

@@ -7,7 +7,7 @@ Handlers raise the three at the end; all others are raised by Leasehold.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class LeaseholdError(Exception):
@@ -20,6 +20,14 @@ class LeaseholdError(Exception):
     def __init__(self, **details: Any) -> None:
         super().__init__(self.text.format(**details))
         self.details: dict[str, Any] = details
+
+    @classmethod
+    def told(cls, message: str, details: Mapping[str, Any]) -> Self:
+        """Return the error as another process tells it, whose version may say it otherwise."""
+        error = cls.__new__(cls)
+        Exception.__init__(error, message)
+        error.details = dict(details)
+        return error
 
     @property
     def message(self) -> str:
@@ -243,18 +251,43 @@ class DocumentExistsError(LeaseholdError):
 
 
 class ServerUnreachableError(LeaseholdError):
-    """The server that was named does not answer."""
+    """The server that was named does not answer, or not now; `sent`: it may have been asked."""
 
     code = "server_unreachable"
-    text = "The server --url {url} does not answer: {problem}. Is `leasehold dev` running there?"
+    text = (
+        "The server {url} does not answer: {problem}. "
+        "Is `leasehold serve` or `leasehold dev` running there?"
+    )
     retryable = True
 
 
 class ServerRefusedError(LeaseholdError):
-    """The server that was named answered with an error."""
+    """The server that was named answers, but with what no runs API of this version answers."""
 
     code = "server_refused"
     text = "{message}"
+
+
+class RunUnfinishedError(LeaseholdError):
+    """The run has no result yet: it moves, or waits for a person."""
+
+    code = "run_unfinished"
+    text = "Run {run_id} has no result yet: it is {state} at step {step}{why}. {remedy}"
+    retryable = True
+
+
+class RunNotCompletedError(LeaseholdError):
+    """The run ended otherwise than completed, so it has no result; `error` is what failed last."""
+
+    code = "run_not_completed"
+    text = "Run {run_id} has no result: it is {state} at step {step}{why}."
+
+
+class ResultMismatchError(LeaseholdError):
+    """The output of a run is not what the caller reads it as."""
+
+    code = "result_mismatch"
+    text = "The output of run {run_id} does not fit {model}: {problem}."
 
 
 class ArtifactNameError(LeaseholdError):

@@ -7,15 +7,11 @@ import json
 import shlex
 import socket
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
-import flask
 import pytest
-from werkzeug.serving import WSGIRequestHandler, make_server
 
 from leasehold.bootstrap import boot
 from leasehold.cli.commands import COMMANDS
@@ -28,9 +24,9 @@ from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run
-from leasehold.web.serve_api import answer_api
 from tests.cli import shop
 from tests.cli.shell import LEASEHOLD, Done, Shell, only_line
+from tests.runs_api import runs_api
 from tests.waiting import until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
@@ -62,13 +58,6 @@ def dead(shell: Shell) -> str:
     return str(json.loads(shell.run(*DOOMED).stdout)["runId"])
 
 
-class Quiet(WSGIRequestHandler):
-    """Logs no requests: stderr is that of the command."""
-
-    def log_request(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def losing() -> list[str]:
     """The paths to which the server loses its next answer."""
@@ -79,21 +68,8 @@ def losing() -> list[str]:
 def server(engine: Engine, losing: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The runs API over the same store, which can import the handlers; its address."""
     monkeypatch.setitem(sys.modules, "shop", shop)
-    app, provider = flask.Flask(__name__), SimpleNamespace(engine=engine)
-
-    @app.route("/<path:_>", methods=["GET", "POST"])
-    def answer(_: str) -> flask.Response:
-        answer = answer_api(provider, flask.request)
-        if flask.request.path in losing:
-            losing.remove(flask.request.path)
-            flask.request.environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
-        return answer
-
-    serving = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
-    threading.Thread(target=serving.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{serving.server_port}"
-    serving.shutdown()
-    serving.server_close()
+    with runs_api(engine, losing) as url:
+        yield url
 
 
 def attempt(engine: Engine, run_id: str, settle: Any, **facts: Any) -> None:

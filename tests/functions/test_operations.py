@@ -146,7 +146,7 @@ def test_wrong_operations_and_methods_are_told_what_is_right(
         ("pause", {"step": ""}, "1 to 128 printable"),
         ("recreate", {"step": 1}, "1 to 128 printable"),
         ("pause", {"reason": 7}, "printable characters"),
-        ("pause", {"reason": "x" * 501}, "1 to 500 printable"),
+        ("pause", {"reason": "x" * 501}, "at most 500 printable"),
         ("pause", {"reason": "a\u0000b"}, "printable characters"),
         ("recreate", {"fromStep": "ad"}, "'ad'; allowed: refuse."),
         ("recreate", {"generation": 1, "fromStep": "ad"}, "'ad'; allowed: refuse."),
@@ -277,7 +277,7 @@ def test_the_filters_of_a_batch_combine(
         ({"action": "pause", **EVERYBODY, "step": 7}, "step is 7; allowed: a text"),
         ({"action": "pause", **EVERYBODY, "generation": 1}, "action, filter, limit, dryRun"),
         ({"action": "recreate", **EVERYBODY, "fromStep": "ad"}, "add, add_again"),
-        ({"action": "pause", **EVERYBODY, "reason": "x" * 501}, "1 to 500 printable"),
+        ({"action": "pause", **EVERYBODY, "reason": "x" * 501}, "at most 500 printable"),
         ({"action": "pause", **EVERYBODY, "input": {}}, "action, filter, limit, dryRun"),
     ],
 )

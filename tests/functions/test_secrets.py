@@ -9,7 +9,7 @@ from typing import Any
 import pydantic_core
 import pytest
 
-from leasehold.cli.run_readers import StoreSource
+from leasehold.client.store_source import StoreSource
 from leasehold.domain.document import Write
 from leasehold.domain.manifest import to_document
 from leasehold.domain.trace import TraceType, event_of, loss_ref

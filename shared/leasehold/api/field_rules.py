@@ -53,7 +53,8 @@ def printable(most: int = MAX_NAME, *, least: int = 1) -> Rule:
     """Return the rule of a text that a line can show, of at most so many characters."""
     size = core_schema.str_schema(strict=True, min_length=least, max_length=most)
     check = _checked(str.isprintable, size)
-    return Rule(f"a text of 1 to {most} printable characters", check)
+    count = f"{least} to {most}" if least else f"at most {most}"
+    return Rule(f"a text of {count} printable characters", check)
 
 
 def run_id() -> Rule:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from dataclasses import asdict
+from typing import Any, Final, cast
 
 import click
 
 from leasehold.api.batch import BatchResponse
-from leasehold.bootstrap import delivers_tasks
-from leasehold.cli.bundle import bundle_to_change
 from leasehold.cli.delivery_hint import hint_for_runs
-from leasehold.cli.invocation import actor
+from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import (
     filter_options,
     from_step_option,
@@ -20,11 +19,10 @@ from leasehold.cli.options import (
     step_option,
     url_option,
 )
-from leasehold.cli.run_readers import ServerSource
 from leasehold.cli.stdout import print_json, print_line, print_table
+from leasehold.client.client import Filters
 from leasehold.domain.lifecycle import Operation
-from leasehold.services import batch as service
-from leasehold.services.operate import OperationRequest
+from leasehold.services.batch import BatchResult
 from leasehold.services.read_runs import RunFilter
 
 #: What leaves a run to a worker.
@@ -64,15 +62,12 @@ def batch(
       leasehold batch recreate --dead-lettered --pipeline review --limit 50 --dry-run
       leasehold batch approve --status BLOCKED --step synthesis --limit 20
     """  # noqa: D301
-    request = OperationRequest(Operation(action), actor(), **words)
-    _check(request, wanted)
-    is_left = False
-    if url is not None:
-        done = ServerSource(url).batch(request, wanted, limit=limit, dry_run=dry_run)
-    else:
-        with bundle_to_change() as bundle:
-            done = service.batch(bundle.engine, request, wanted, limit=limit, dry_run=dry_run)
-        is_left = request.operation in _MOVING and not delivers_tasks(bundle.engine)
+    operation = Operation(action)
+    _check(operation, words["from_step"], wanted)
+    with client_at(url) as client:
+        fits = cast("Filters", asdict(wanted))
+        done = client.batch(operation, fits, limit=limit, dry_run=dry_run, **words)
+        is_left = operation in _MOVING and not client.source.delivers()
     if as_json:
         print_json(BatchResponse.of(done))
         return
@@ -81,9 +76,9 @@ def batch(
         hint_for_runs()
 
 
-def _check(request: OperationRequest, wanted: RunFilter) -> None:
-    if request.from_step is not None and request.operation is not Operation.RECREATE:
-        raise click.UsageError(f"--from-step is for recreate, not for {request.operation}.")
+def _check(operation: Operation, from_step: str | None, wanted: RunFilter) -> None:
+    if from_step is not None and operation is not Operation.RECREATE:
+        raise click.UsageError(f"--from-step is for recreate, not for {operation}.")
     if wanted == RunFilter():
         raise click.UsageError(
             "no runs are named; allowed: at least one of --status, --dead-lettered, --pipeline, "
@@ -91,7 +86,7 @@ def _check(request: OperationRequest, wanted: RunFilter) -> None:
         )
 
 
-def _print_result(done: service.BatchResult, *, dry_run: bool) -> None:
+def _print_result(done: BatchResult, *, dry_run: bool) -> None:
     refused = len(done.refused)
     changed = f"{done.matched - refused} would be changed" if dry_run else f"{done.changed} changed"
     print_line(f"{done.matched} matched, {changed}, {refused} refused")

@@ -5,25 +5,9 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
-from typing import Final
 
 from leasehold.bootstrap import Bundle, Hooks, Purpose, boot, store_exists
 from leasehold.cli.stderr import warn
-from leasehold.registry.pipelines import Catalog
-from leasehold.registry.registry import Registry
-
-_NO_CATALOG: Final = Catalog(steps=Registry("dispatch", []), pipelines=Registry("pipelines", []))
-
-
-@contextlib.contextmanager
-def bundle_to_read() -> Iterator[Bundle]:
-    """Open the store for reading; one that is not there is read as empty and stays away.
-
-    Runs can be read without the catalog that runs them.
-    """
-    purpose = purpose_on_store(Purpose.RUN)
-    with open_bundle(purpose=purpose, catalog=_NO_CATALOG, warns=False) as bundle:
-        yield bundle
 
 
 @contextlib.contextmanager
@@ -45,20 +29,18 @@ def bundle_to_change() -> Iterator[Bundle]:
 def open_bundle(
     *,
     purpose: Purpose = Purpose.RUN,
-    catalog: Catalog | None = None,
     warns: bool = True,
 ) -> Iterator[Bundle]:
     """Open the bundle that the environment describes, and close it in the end.
 
     Args:
         purpose: what the engine is for.
-        catalog: in place of LEASEHOLD_CATALOG.
         warns: print which thresholds do not hold. What is refused of a step's limits, commands
             print themselves.
     """
     refused: list[str] = []
     with contextlib.redirect_stdout(sys.stderr):
-        bundle = boot(catalog=catalog, hooks=Hooks(warn=refused.append), purpose=purpose)
+        bundle = boot(hooks=Hooks(warn=refused.append), purpose=purpose)
     for line in refused if warns else ():
         warn(line)
     try:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 
-from leasehold.bootstrap import delivers_tasks
 from leasehold.cli.invocation import command_line, start_command
 from leasehold.cli.stderr import note
 from leasehold.domain.effect import owed_tasks
 from leasehold.domain.manifest import Manifest
-from leasehold.services.engine import Engine
 from leasehold.services.start_run import StartRequest
 
 
-def hint_for_run(engine: Engine, run: Manifest) -> None:
-    """Print that the run waits for a worker, if it does and none will come by itself."""
-    if owed_tasks(run) and not delivers_tasks(engine):
+def hint_for_run(run: Manifest) -> None:
+    """Print that the run waits for a worker, if it does; none will come by itself."""
+    if owed_tasks(run):
         line = "It waits for a worker. Unless a server of this store runs it, do so with:"
         note(line, command_to_run(run))
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import shlex
 import shutil
-import socket
 import sys
 from pathlib import Path
 from typing import Final
 
-from leasehold.presentation.formatting import one_line
 from leasehold.services.start_run import StartRequest
 
 _NAME: Final = "leasehold"
-_MAX_ACTOR: Final = 200
 _MAX_INPUT: Final = 2000
 
 
@@ -47,11 +43,6 @@ def url_words(url: str | None) -> tuple[str, ...]:
     return () if url is None else ("--url", url)
 
 
-def actor() -> str:
-    """Return who gives the command, for the trace of a run: `user@host`."""
-    return one_line(f"{_user()}@{socket.gethostname()}", _MAX_ACTOR)
-
-
 def _program() -> tuple[str, ...]:
     """Return the words that call this program again."""
     called = Path(sys.argv[0])
@@ -65,10 +56,3 @@ def _program() -> tuple[str, ...]:
 def _near(path: Path) -> str:
     relative = os.path.relpath(path.absolute())
     return str(path) if relative.startswith("..") else relative
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):  # nobody has given this user a name
-        return f"uid-{os.getuid()}"

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from leasehold.cli.bundle import bundle_to_change
 from leasehold.cli.commands import COMMANDS
 from leasehold.cli.delivery_hint import hint_for_run
-from leasehold.cli.invocation import actor, command_line
+from leasehold.cli.invocation import command_line
+from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import (
     GivenInput,
     from_step_option,
@@ -22,13 +22,11 @@ from leasehold.cli.options import (
     step_option,
     url_option,
 )
-from leasehold.cli.run_readers import ServerSource
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_line
 from leasehold.domain.lifecycle import Operation
-from leasehold.domain.summary import Summary, summary_of
+from leasehold.domain.summary import Summary
 from leasehold.presentation.run_state import state_line
-from leasehold.services import operate as service
 
 
 def _operation(operation: Operation, example: str) -> click.Command:
@@ -49,8 +47,7 @@ def _operation(operation: Operation, example: str) -> click.Command:
     @url_option
     @json_option
     def command(*, run_id: str, url: str | None, as_json: bool, **words: Any) -> None:
-        request = service.OperationRequest(operation, actor(), **words)
-        _operate(run_id, request, url=url, as_json=as_json)
+        _operate(operation, run_id, words, url=url, as_json=as_json)
 
     return command
 
@@ -90,25 +87,24 @@ def recreate(
     """  # noqa: D301
     if given is not None:
         words["input"] = given.value
-    request = service.OperationRequest(Operation.RECREATE, actor(), labels=labels or None, **words)
-    _operate(run_id, request, url=url, as_json=as_json)
+    words["labels"] = labels or None
+    _operate(Operation.RECREATE, run_id, words, url=url, as_json=as_json)
 
 
 def _operate(
-    run_id: str, request: service.OperationRequest, *, url: str | None, as_json: bool
+    operation: Operation, run_id: str, words: dict[str, Any], *, url: str | None, as_json: bool
 ) -> None:
     """Do it; answer with the run afterwards, after a recreate with the new one."""
-    if url is not None:
-        _print_run(run_id, ServerSource(url).operate(run_id, request), as_json=as_json)
-        if not as_json:
-            note("look at it with:", command_line("show", run_id, "--url", url))
+    with client_at(url) as client:
+        run: Summary = getattr(client, operation.value)(run_id, **words)
+        left = None if client.source.delivers() else client.get(run)
+    _print_run(run_id, run, as_json=as_json)
+    if as_json:
         return
-    with bundle_to_change() as bundle:
-        change = service.operate(bundle.engine, run_id, request)
-    run = change.created or change.manifest
-    _print_run(run_id, summary_of(run), as_json=as_json)
-    if not as_json:
-        hint_for_run(bundle.engine, run)
+    if url is not None:
+        note("look at it with:", command_line("show", run_id, "--url", url))
+    elif left is not None:
+        hint_for_run(left)
 
 
 def _print_run(run_id: str, run: Summary, *, as_json: bool) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from leasehold.client.http_calls import is_server
 from leasehold.domain.status import RunStatus
 from leasehold.services.limits import MAX_PAGE
 from leasehold.services.read_runs import RunFilter
@@ -94,9 +95,20 @@ def _only_one(
     return labels[0] if labels else None
 
 
+def _server(_context: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    """Refuse what is not the address of a server: any other would be read as that of a store."""
+    if given is not None and not is_server(given):
+        allowed = "http://HOST:PORT or https://HOST"
+        raise click.BadParameter(f"{given[:200]!r}; allowed: {allowed}.", param=param)
+    return given
+
+
 run_argument = click.argument("run_id", metavar="RUN")
 url_option = click.option(
-    "--url", metavar="URL", help="A server, in place of the store of the environment."
+    "--url",
+    metavar="URL",
+    callback=_server,
+    help="A server, in place of the store of the environment.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer with JSON on stdout.")
 reason_option = click.option(

@@ -14,8 +14,9 @@ from typing import Any, Final, Protocol, Self
 
 from leasehold.cli.exit_codes import explain_interrupt
 from leasehold.cli.invocation import command_line, url_words
-from leasehold.cli.run_readers import Source, retry_unreachable
 from leasehold.cli.stderr import note
+from leasehold.client.client import Client
+from leasehold.client.patience import retry_unreachable
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.domain.trace import TraceEvent
@@ -45,13 +46,13 @@ class View:
     worker: str | None = None
 
 
-def wait_for(source: Source, run_id: str, *, quiet: bool, url: str | None = None) -> Manifest:
+def wait_for(client: Client, run_id: str, *, quiet: bool, url: str | None = None) -> Manifest:
     """Wait until the run is over or waits for a person, whoever works on it."""
     view = View(
-        show=retry_unreachable(partial(source.get, run_id)),
-        trace=retry_unreachable(partial(source.trace, run_id)),
+        show=retry_unreachable(partial(client.get, run_id)),
+        trace=retry_unreachable(partial(client.trace, run_id)),
         pause=partial(time.sleep, LOOK_EVERY_S),
-        now=source.now,
+        now=client.source.now,
     )
     meaning = f"run {run_id} is durable and goes on; look at it with:"
     with explain_interrupt(meaning, command_line("show", run_id, *url_words(url))):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Final
 
 import click
 
 from leasehold.api.runs import RunsResponse
+from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import filter_options, json_option, limit_option, url_option
-from leasehold.cli.run_readers import source_at
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.domain.summary import Summary
@@ -36,9 +37,9 @@ def runs(
     Example:
       leasehold runs --dead-lettered --pipeline review
     """  # noqa: D301
-    with source_at(url) as source:
-        page = source.page(wanted, limit, page_token)
-        now = source.now()
+    with client_at(url) as client:
+        page = client.page(limit=limit, page_token=page_token, **asdict(wanted))
+        now = client.source.now()
     if as_json:
         print_json({"runs": page.runs, "nextPageToken": page.next_page_token})
     else:

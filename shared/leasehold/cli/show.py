@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
+from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
-from leasehold.cli.run_readers import source_at
 from leasehold.cli.stdout import Fact, Row, print_facts, print_json, print_table
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.manifest_parts import Attempts, KeptValue, StepRecord
@@ -39,8 +39,8 @@ def show(*, run_id: str, url: str | None, as_json: bool) -> None:
     Example:
       leasehold show r-0123456789abcdef
     """  # noqa: D301
-    with source_at(url) as source:
-        run, now = source.get(run_id), source.now()
+    with client_at(url) as client:
+        run, now = client.get(run_id), client.source.now()
     if as_json:
         print_json(to_document(run))
         return

@@ -14,6 +14,7 @@ from leasehold.bootstrap import Purpose
 from leasehold.cli.bundle import open_bundle
 from leasehold.cli.exit_codes import DONE, NOT_COMPLETED, end_on_sigterm, explain_interrupt
 from leasehold.cli.invocation import command_line, start_command, url_words
+from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import (
     GivenInput,
     input_option,
@@ -21,13 +22,13 @@ from leasehold.cli.options import (
     labels_option,
     url_option,
 )
-from leasehold.cli.run_readers import ServerSource, StoreSource
 from leasehold.cli.run_watcher import LOOK_EVERY_S, View, wait_for, watch
 from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import print_json, print_line, print_to_stderr
+from leasehold.client.starting import start_once
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
-from leasehold.domain.summary import summary_of
+from leasehold.domain.summary import Summary, summary_of
 from leasehold.domain.trace import TraceEvent
 from leasehold.in_process import InProcessEngine
 from leasehold.presentation.formatting import ago, stamp
@@ -35,6 +36,7 @@ from leasehold.presentation.run_state import result_of, state_line, value_in_sho
 from leasehold.services.start_run import StartRequest, start_run
 
 _MAX_OUTPUT: Final = 200
+_WAITING: Final = (RunStatus.PENDING, RunStatus.ERROR)
 _EXISTING: Final = "It was started before with the same idempotency key."
 
 
@@ -80,12 +82,12 @@ def start(  # a parameter for each option
     if url is not None:
         if in_process:
             raise click.UsageError("--in-process runs the run here; --url has a server run it.")
-        return _start_on_server(ServerSource(url), request, wait=wait, as_json=as_json)
+        return _record(request, None, url=url, wait=wait, as_json=as_json)
     request, run_id = _preview(request)
     command = start_command(request, given.words)
     if in_process:
         return _run_in_process(request, run_id, command=command, as_json=as_json)
-    return _record(request, command, wait=wait, as_json=as_json)
+    return _record(request, command, url=None, wait=wait, as_json=as_json)
 
 
 def _preview(request: StartRequest) -> tuple[StartRequest, str]:
@@ -107,42 +109,44 @@ def _preview(request: StartRequest) -> tuple[StartRequest, str]:
     return request, run.run_id
 
 
-def _record(request: StartRequest, command: str, *, wait: bool, as_json: bool) -> int:
-    """Record the run for a worker; wait for it where that is wanted."""
-    with open_bundle(warns=False) as bundle:  # the preview did
-        change = start_run(bundle.engine, request)
-        run = change.manifest
-        if not as_json:
-            if not wait:
-                print_line(state_line(run))
-            if change.outcome is Outcome.EXISTING:
-                note(_EXISTING)
-            if run.alarm_at is not None and run.lease is None:
-                note("It waits for a worker; this command runs it here:", command)
-        if wait:
-            ended = wait_for(StoreSource(bundle.engine), run.run_id, quiet=as_json)
-            return _print_result(ended, as_json=as_json)
-    if as_json:
-        print_json(summary_of(run))
-    return DONE
-
-
-def _start_on_server(
-    server: ServerSource, request: StartRequest, *, wait: bool, as_json: bool
+def _record(
+    request: StartRequest, command: str | None, *, url: str | None, wait: bool, as_json: bool
 ) -> int:
-    """Have a server start the run; wait for it where that is wanted."""
-    is_new, run = server.start(request)
-    if wait:
-        ended = wait_for(server, run.run_id, quiet=as_json, url=server.url)
-        return _print_result(ended, as_json=as_json, url=server.url)
+    """Record the run for a worker; wait for it where that is wanted.
+
+    Args:
+        request: the run.
+        command: what runs it here; None: a server does.
+        url: the server.
+        wait: wait until the run is idle.
+        as_json: answer with JSON, and show nothing on the way.
+    """
+    ended = None
+    with client_at(url) as client:
+        is_new, run = start_once(client.source, request)
+        if not as_json and not is_new:
+            note(_EXISTING)
+        if wait:
+            if not as_json:
+                _note_command(run, command)
+            ended = wait_for(client, run.run_id, quiet=as_json, url=url)
+    if ended is not None:
+        return _print_result(ended, as_json=as_json, url=url)
     if as_json:
         print_json(run)
         return DONE
     print_line(state_line(run))
-    if not is_new:
-        note(_EXISTING)
-    note("look at it with:", command_line("show", run.run_id, "--url", server.url))
+    if url is not None:
+        note("look at it with:", command_line("show", run.run_id, "--url", url))
+    _note_command(run, command)
     return DONE
+
+
+def _note_command(run: Summary, command: str | None) -> None:
+    """Say what runs the run here, where it waits for a worker of a store."""
+    waits = run.status in _WAITING and not (run.paused or run.cancelled or run.dead_lettered)
+    if waits and command is not None:
+        note("It waits for a worker; this command runs it here:", command)
 
 
 def _run_in_process(request: StartRequest, run_id: str, *, command: str, as_json: bool) -> int:

@@ -7,8 +7,8 @@ from typing import Final
 
 import click
 
+from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
-from leasehold.cli.run_readers import source_at
 from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.domain.trace import TraceEvent
 from leasehold.presentation.event_line import event_name, event_reason
@@ -28,8 +28,8 @@ def trace(*, run_id: str, url: str | None, as_json: bool) -> None:
     Example:
       leasehold trace r-0123456789abcdef --json
     """  # noqa: D301
-    with source_at(url) as source:
-        events = source.trace(run_id)
+    with client_at(url) as client:
+        events = client.trace(run_id)
     if as_json:
         print_json({"events": events})
     else:

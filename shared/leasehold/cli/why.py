@@ -9,9 +9,10 @@ from leasehold.cli.bundle import open_bundle, purpose_on_store
 from leasehold.cli.delivery_hint import command_to_run
 from leasehold.cli.invocation import command_line, url_words
 from leasehold.cli.options import json_option, run_argument, url_option
-from leasehold.cli.run_readers import ServerSource, StoreSource
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_line
+from leasehold.client.server_source import ServerSource
+from leasehold.client.store_source import StoreSource
 from leasehold.domain.explanation import explain
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest

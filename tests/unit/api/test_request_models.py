@@ -57,7 +57,7 @@ LIMITS: list[tuple[type[RequestModel], str, Any, Any, str]] = [
     (BatchBody, "limit", MAX_PAGE, MAX_PAGE + 1, "a whole number from 1 to 1000"),
     (BatchBody, "limit", 1, 0, "a whole number from 1 to 1000"),
     *(
-        (model, "reason", "x" * MAX_REASON, "x" * (MAX_REASON + 1), "1 to 500 printable")
+        (model, "reason", "x" * MAX_REASON, "x" * (MAX_REASON + 1), "at most 500 printable")
         for model in (OperationBody, RecreateBody, BatchBody)
     ),
     *(
@@ -74,7 +74,7 @@ LIMITS: list[tuple[type[RequestModel], str, Any, Any, str]] = [
     (AcquireBody, "holder", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
     (LeaseBody, "leaseId", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
     (LeaseBody, "fencingToken", MAX_INTEGER, MAX_INTEGER + 1, "a whole number from 1"),
-    (CheckpointBody, "phase", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
+    (CheckpointBody, "phase", "x" * MAX_NAME, "x" * (MAX_NAME + 1), "at most 128 printable"),
     (CheckpointBody, "iterationCount", 0, -1, "a whole number from 0"),
     (
         CompleteBody,

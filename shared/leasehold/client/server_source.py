@@ -1,92 +1,26 @@
-"""Where commands read runs: the store of the environment, or a server that is named."""
+"""Runs of a server, over its runs API."""
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol, TypeVar
+from typing import Final
 from urllib.parse import urlencode
 
 from leasehold.api.batch import BatchBody, BatchResponse
 from leasehold.api.operations import ACTOR_HEADER, body_of
 from leasehold.api.runs import RunsQuery, RunsResponse, StartBody, TraceResponse
 from leasehold.bootstrap import system_clock
-from leasehold.cli.bundle import bundle_to_read
-from leasehold.cli.http_client import RunsApi, path_of
+from leasehold.client.http_calls import RunsApi, path_of
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent
-from leasehold.errors import ServerUnreachableError
 from leasehold.services.batch import BatchResult
-from leasehold.services.engine import Engine
 from leasehold.services.operate import OperationRequest
-from leasehold.services.read_runs import RunFilter, list_runs, read_run, read_timeline
+from leasehold.services.read_runs import RunFilter
 from leasehold.services.start_run import StartRequest
 
-#: How long somebody who waits for a run bears with a server that does not answer.
-PATIENCE_S: Final = 20.0
-_LOOK_AGAIN_S: Final = 0.2
 #: A thousand runs, each with a commit of its own.
 _BATCH_TIMEOUT_S: Final = 900.0
-
-T = TypeVar("T")
-
-
-class Source(Protocol):
-    """Runs, wherever they are kept."""
-
-    def get(self, run_id: str) -> Manifest:
-        """Return one run."""
-        ...
-
-    def trace(self, run_id: str) -> list[TraceEvent]:
-        """Return all that happened to one run, oldest first."""
-        ...
-
-    def page(self, wanted: RunFilter, limit: int, token: str | None) -> RunsResponse:
-        """Return the runs that fit, newest first."""
-        ...
-
-    def now(self) -> datetime:
-        """Return the time."""
-        ...
-
-
-@contextlib.contextmanager
-def source_at(url: str | None) -> Iterator[Source]:
-    """Open the server at `url`, or without one the store of the environment."""
-    if url is not None:
-        yield ServerSource(url)
-        return
-    with bundle_to_read() as bundle:
-        yield StoreSource(bundle.engine)
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSource:
-    """Runs of the store that the environment names."""
-
-    engine: Engine
-
-    def get(self, run_id: str) -> Manifest:
-        """Return one run."""
-        return read_run(self.engine, run_id)
-
-    def trace(self, run_id: str) -> list[TraceEvent]:
-        """Return all that happened to one run, oldest first."""
-        return read_timeline(self.engine, run_id)
-
-    def page(self, wanted: RunFilter, limit: int, token: str | None) -> RunsResponse:
-        """Return the runs that fit, newest first."""
-        page = list_runs(self.engine, wanted, limit=limit, page_token=token)
-        return RunsResponse.of(page)
-
-    def now(self) -> datetime:
-        """Return the time of the store."""
-        return self.engine.clock.now()
 
 
 class ServerSource:
@@ -94,7 +28,8 @@ class ServerSource:
 
     Raises, in each method:
         ServerUnreachableError: it does not answer.
-        ServerRefusedError: it answers with an error.
+        ServerRefusedError: what it answers is not of this API.
+        LeaseholdError: the error that it answers with, as if it had been raised here.
     """
 
     def __init__(self, url: str) -> None:
@@ -143,23 +78,11 @@ class ServerSource:
         """Return the time of this machine; the API has none."""
         return system_clock().now()
 
+    def delivers(self) -> bool:
+        """Return True: the server sees to what it has changed."""
+        return True
+
 
 def _named(actor: str) -> dict[str, str]:
     """Return the header that says who asks: UTF-8, in the way that headers are sent."""
     return {ACTOR_HEADER: actor.encode(errors="replace").decode("latin-1")}
-
-
-def retry_unreachable(look: Callable[[], T]) -> Callable[[], T]:
-    """Return `look`, repeated while the server is unreachable for a moment, as in a restart."""
-
-    def again() -> T:
-        give_up = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                return look()
-            except ServerUnreachableError:
-                if time.monotonic() > give_up:
-                    raise
-            time.sleep(_LOOK_AGAIN_S)
-
-    return again

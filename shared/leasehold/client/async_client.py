@@ -1,0 +1,141 @@
+"""The client for asyncio: the same calls, each made by a thread of its own few."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial, wraps
+from types import TracebackType
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack, overload
+
+from leasehold.client.client import Client, Filters, Run, RunOptions, id_of, pages_of
+from leasehold.client.waiting import OnChange, Waiting
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.summary import Summary
+
+#: How many calls are made at once; the others wait for their turn. Who waits for a run makes none.
+_THREADS: Final = 8
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _twin(
+    method: Callable[Concatenate[Client, P], T],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    """Return a method of `Client` as one to be awaited."""
+
+    @wraps(method)
+    async def twin(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._call(partial(method, self.client, *args, **kwargs))
+
+    return twin
+
+
+class AsyncClient:
+    """`Client` for asyncio: the same arguments, methods and errors; each method is awaited.
+
+    Any number of tasks may wait for runs at once. A task that is cancelled stops waiting for the
+    answer; what was asked for may still be done. Close it in the end, or use it in an `async with`.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        actor: str | None = None,
+        warn: Callable[[str], object] | None = None,
+    ) -> None:
+        self.client: Final = Client(address, environ=environ, actor=actor, warn=warn)
+        self._threads: Final = ThreadPoolExecutor(_THREADS, "leasehold-client")
+
+    async def close(self) -> None:
+        """Let the calls that are made end, drop those that wait, and close the store."""
+        ended = partial(self._threads.shutdown, cancel_futures=True)
+        await asyncio.to_thread(ended)
+        self.client.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    start = _twin(Client.start)
+    get = _twin(Client.get)
+    output = _twin(Client.output)
+    trace = _twin(Client.trace)
+    page = _twin(Client.page)
+    pause = _twin(Client.pause)
+    resume = _twin(Client.resume)
+    cancel = _twin(Client.cancel)
+    retry = _twin(Client.retry)
+    approve = _twin(Client.approve)
+    recreate = _twin(Client.recreate)
+    batch = _twin(Client.batch)
+
+    async def wait(
+        self,
+        run: Run,
+        timeout: float | None = None,  # noqa: ASYNC109 - as of Client.wait
+        *,
+        on_change: OnChange | None = None,
+    ) -> Manifest:
+        """Wait until the run is idle, as `Client.wait`; `on_change` is called in the event loop."""
+        waiting = Waiting(self.client.get, id_of(run), timeout, on_change)
+        await self._call(waiting.look)
+        while not waiting.is_over():
+            await asyncio.sleep(waiting.pause())
+            await self._call(waiting.look)
+        return waiting.run
+
+    @overload
+    async def result(self, run: Run) -> Any: ...
+
+    @overload
+    async def result(self, run: Run, model: type[T]) -> T: ...
+
+    async def result(self, run: Run, model: type[T] | None = None) -> Any:
+        """Return the output of a completed run, as JSON has it or as `model` does."""
+        return await self._call(partial(self.client.result, run, model))
+
+    @overload
+    async def run(self, pipeline: str, input: Any, **how: Unpack[RunOptions]) -> Any: ...
+
+    @overload
+    async def run(
+        self, pipeline: str, input: Any, model: type[T], **how: Unpack[RunOptions]
+    ) -> T: ...
+
+    async def run(
+        self,
+        pipeline: str,
+        input: Any,  # noqa: A002 - the word of the API
+        model: type[T] | None = None,
+        **how: Unpack[RunOptions],
+    ) -> Any:
+        """Start a run, wait for it, and return its result."""
+        key, labels = how.get("idempotency_key"), how.get("labels")
+        started = await self.start(pipeline, input, idempotency_key=key, labels=labels)
+        ended = await self.wait(started, how.get("timeout"), on_change=how.get("on_change"))
+        return await (self.result(ended) if model is None else self.result(ended, model))
+
+    async def runs(self, **wanted: Unpack[Filters]) -> AsyncIterator[Summary]:
+        """Yield all runs that fit, newest first; see `Client.runs`."""
+        pages = pages_of(self.client.page, wanted)
+        while (page := await self._call(partial(next, pages, None))) is not None:
+            for run in page:
+                yield run
+
+    async def _call(self, call: Callable[[], T]) -> T:
+        """Return what a call returns, made by one of the threads."""
+        context = contextvars.copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, context.run, call)

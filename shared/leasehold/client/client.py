@@ -1,0 +1,373 @@
+"""The client: runs of a server or of a store, for a Python program."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from types import TracebackType
+from typing import Any, Final, Self, TypedDict, TypeVar, Unpack, overload
+
+from leasehold.api.batch import BatchBody
+from leasehold.api.operations import OperationBody, RecreateBody
+from leasehold.api.runs import RunsQuery, RunsResponse, StartBody
+from leasehold.client.caller import checked_actor, this_user
+from leasehold.client.given_input import plain_input
+from leasehold.client.opening import LOG, opened
+from leasehold.client.results import check_completed, read_as
+from leasehold.client.source import Source
+from leasehold.client.starting import start_once
+from leasehold.client.waiting import OnChange, Waiting
+from leasehold.domain.lifecycle import Operation
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import RunStatus
+from leasehold.domain.summary import Summary
+from leasehold.domain.trace import TraceEvent
+from leasehold.services.batch import BatchResult
+from leasehold.services.limits import DEFAULT_PAGE
+from leasehold.services.operate import AS_BEFORE
+
+#: How many runs a list reads at once.
+_PAGE: Final = 200
+
+#: A run: its id, or what another call answered of it.
+Run = str | Summary | Manifest
+
+T = TypeVar("T")
+
+
+class Filters(TypedDict, total=False):
+    """Which runs: all that is given must hold; None is not given. `label` is "key:value"."""
+
+    status: RunStatus | str | None
+    pipeline: str | None
+    dead_lettered: bool | None
+    label: str | None
+
+
+class RunOptions(TypedDict, total=False):
+    """How a run is started and waited for; see `Client.start` and `Client.wait`."""
+
+    idempotency_key: str | None
+    labels: Mapping[str, str] | None
+    timeout: float | None
+    on_change: OnChange | None
+
+
+class Decision(TypedDict, total=False):
+    """What goes with an operation.
+
+    `reason` is kept in the run's trace. `generation` and `step` are those of the run that was
+    looked at: where it is at another one by now, StateChangedError is raised and nothing is done.
+    """
+
+    reason: str
+    generation: int | None
+    step: str | None
+
+
+class Client:
+    """Starts, reads and changes runs, over a server's runs API or on a store.
+
+    Many threads may use one client. A store stays open until the client is closed.
+
+    Args:
+        address: a server (`http://HOST:PORT`, `https://HOST`) or a store (`sqlite:///PATH`,
+            `firestore://PROJECT/DATABASE`); None: the store of LEASEHOLD_STORE.
+        environ: for a store, the settings: where its artifacts are, its queue, its catalog;
+            None: those of the process.
+        actor: who asks for operations, for the trace; None: `user@host`.
+        warn: given each setting that is refused, once; None: the log.
+
+    Raises, in each method:
+        ServerUnreachableError, StoreUnavailableError: nobody answers. Retryable.
+        ServerRefusedError: what answers is no Leasehold server, or one of another version.
+        InvalidRequestError: an argument is not what it may be; nothing was sent or changed. The
+            constructor raises it for an address that is none.
+        UnknownRunError: no run has that id.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        actor: str | None = None,
+        warn: Callable[[str], object] | None = None,
+    ) -> None:
+        self.actor: Final = this_user() if actor is None else checked_actor(actor)
+        self._opened = opened(address, environ, warn)
+        self._has_said_who_runs = False
+
+    @property
+    def source(self) -> Source:
+        """The calls themselves, as a server or a store takes them."""
+        return self._opened.source()
+
+    def close(self) -> None:
+        """Close the store."""
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- to start a run, and what comes of it ------------------------------------------------------
+
+    def start(
+        self,
+        pipeline: str,
+        input: Any,  # noqa: A002 - the word of the API
+        *,
+        idempotency_key: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Summary:
+        """Start a run, or find the one that the key started before.
+
+        It is given to a worker: of the server, or of the queue of LEASEHOLD_TASKS. A store without
+        such a queue only keeps the run; a `leasehold serve` on that store runs it.
+
+        Args:
+            pipeline: the name of a pipeline.
+            input: a pydantic model or a JSON value, as the first step takes it.
+            idempotency_key: the same key and input always mean the same run; None: a new one. A
+                start whose answer is lost is repeated, and is one run in either case.
+            labels: at most 16, to find the run by.
+
+        Raises:
+            UnknownPipelineError, InvalidInputError, TooLargeError, HandlerNotFoundError,
+            CatalogError: it cannot be started; nothing was written.
+            IdempotencyKeyReusedError: the key started something else.
+        """
+        given = {
+            "pipeline": pipeline,
+            "input": plain_input(input),
+            "idempotency_key": idempotency_key,
+            "labels": dict(labels or {}),
+        }
+        _, run = start_once(self.source, StartBody.model_validate(given).to_request())
+        self._say_who_runs(run)
+        return run
+
+    def wait(
+        self, run: Run, timeout: float | None = None, *, on_change: OnChange | None = None
+    ) -> Manifest:
+        """Wait until the run is idle: it is over, or a person has to act (blocked, paused).
+
+        A server that does not answer for a moment, as in a restart, is waited for.
+
+        Args:
+            run: the run.
+            timeout: seconds; None: as long as it takes.
+            on_change: given the run as it was found first, and whenever it was written since.
+
+        Raises:
+            TimeoutError: it still moves after `timeout` seconds.
+        """
+        waiting = Waiting(self.get, id_of(run), timeout, on_change)
+        waiting.look()
+        while not waiting.is_over():
+            time.sleep(waiting.pause())
+            waiting.look()
+        return waiting.run
+
+    @overload
+    def result(self, run: Run) -> Any: ...
+
+    @overload
+    def result(self, run: Run, model: type[T]) -> T: ...
+
+    def result(self, run: Run, model: type[T] | None = None) -> Any:
+        """Return the output of a completed run, as JSON has it or as `model` does.
+
+        Raises:
+            RunUnfinishedError: it has no result yet; `wait` for it first.
+            RunNotCompletedError: it was cancelled or given up; `details` have the `reason` and
+                what failed last, the `error`.
+            ResultMismatchError: the output does not fit the model.
+        """
+        found = self.get(run)
+        check_completed(found)
+        value = self.output(found)
+        return value if model is None else read_as(model, value, found.run_id)
+
+    @overload
+    def run(self, pipeline: str, input: Any, **how: Unpack[RunOptions]) -> Any: ...
+
+    @overload
+    def run(self, pipeline: str, input: Any, model: type[T], **how: Unpack[RunOptions]) -> T: ...
+
+    def run(
+        self,
+        pipeline: str,
+        input: Any,  # noqa: A002 - the word of the API
+        model: type[T] | None = None,
+        **how: Unpack[RunOptions],
+    ) -> Any:
+        """Start a run, wait for it, and return its result; see `start`, `wait` and `result`."""
+        key, labels = how.get("idempotency_key"), how.get("labels")
+        started = self.start(pipeline, input, idempotency_key=key, labels=labels)
+        ended = self.wait(started, how.get("timeout"), on_change=how.get("on_change"))
+        return self.result(ended) if model is None else self.result(ended, model)
+
+    # -- to read ----------------------------------------------------------------------------------
+
+    def get(self, run: Run) -> Manifest:
+        """Return the run as it is now."""
+        return self.source.get(id_of(run))
+
+    def output(self, run: Run, step: str | None = None) -> Any:
+        """Return the output of a step, as JSON has it; None: that of the run."""
+        found = self.get(run)
+        kept = found.steps[step or found.current_step].kept_output
+        return None if kept is None or kept.text is None else json.loads(kept.text)
+
+    def trace(self, run: Run) -> list[TraceEvent]:
+        """Return all that happened to the run, oldest first."""
+        return self.source.trace(id_of(run))
+
+    def runs(self, **wanted: Unpack[Filters]) -> Iterator[Summary]:
+        """Return all runs that fit, newest first; they are read in pages, as they are asked for."""
+        return chain.from_iterable(pages_of(self.page, wanted))
+
+    def page(
+        self,
+        *,
+        limit: int = DEFAULT_PAGE,
+        page_token: str | None = None,
+        **wanted: Unpack[Filters],
+    ) -> RunsResponse:
+        """Return at most `limit` runs that fit, newest first, and the token of the next page."""
+        given = {**_given(wanted), "limit": limit, "page_token": page_token}
+        query = RunsQuery.model_validate(given)
+        return self.source.page(query.to_filter(), query.limit, query.page_token)
+
+    # -- to change --------------------------------------------------------------------------------
+
+    def pause(self, run: Run, **decision: Unpack[Decision]) -> Summary:
+        """Let a running attempt end, and dispatch nothing more until the run is resumed.
+
+        Each operation returns the run as it is then. One that names the `generation` may be given
+        again after an answer that was lost: it is done once.
+
+        Raises:
+            NotAllowedError: the state of the run forbids it.
+            StateChangedError: the run is not what the caller looked at.
+        """
+        return self._operate(run, Operation.PAUSE, OperationBody(**decision))
+
+    def resume(self, run: Run, **decision: Unpack[Decision]) -> Summary:
+        """Dispatch the next attempt of a paused run now; raises as `pause`."""
+        return self._operate(run, Operation.RESUME, OperationBody(**decision))
+
+    def cancel(self, run: Run, **decision: Unpack[Decision]) -> Summary:
+        """End a run for good; raises as `pause`."""
+        return self._operate(run, Operation.CANCEL, OperationBody(**decision))
+
+    def retry(self, run: Run, **decision: Unpack[Decision]) -> Summary:
+        """Run the step again that failed or is blocked, without its backoff; raises as `pause`."""
+        return self._operate(run, Operation.RETRY, OperationBody(**decision))
+
+    def approve(self, run: Run, **decision: Unpack[Decision]) -> Summary:
+        """Hand off the output that a gate refused; raises as `pause`."""
+        return self._operate(run, Operation.APPROVE, OperationBody(**decision))
+
+    def recreate(
+        self,
+        run: Run,
+        *,
+        from_step: str | None = None,
+        input: Any = AS_BEFORE,  # noqa: A002 - the word of the API
+        labels: Mapping[str, str] | None = None,
+        **decision: Unpack[Decision],
+    ) -> Summary:
+        """Make a new run of one that is over, and return the new one; raises as `pause`.
+
+        Args:
+            run: the run.
+            from_step: where the new run begins; the outputs before it are kept. None: at the first
+                step.
+            input: in place of the old run's.
+            labels: in place of the old run's.
+            decision: see `Decision`.
+        """
+        given = {} if input is AS_BEFORE else {"input": plain_input(input)}
+        body = RecreateBody(from_step=from_step, labels=labels, **given, **decision)
+        return self._operate(run, Operation.RECREATE, body)
+
+    def batch(
+        self,
+        operation: Operation | str,
+        wanted: Filters,
+        *,
+        limit: int,
+        dry_run: bool = False,
+        reason: str = "",
+        step: str | None = None,
+        from_step: str | None = None,
+    ) -> BatchResult:
+        """Do an operation on the runs that fit, newest first: each is a commit of its own.
+
+        Args:
+            operation: "pause", "resume", "cancel", "retry", "approve", "recreate".
+            wanted: `{"pipeline": "review", "status": "ERROR"}`, see `Filters`; not all of them.
+            limit: how many runs are changed at most.
+            dry_run: change nothing, and return what would be refused.
+            reason: kept in the trace of each run.
+            step: refuse the runs that are at another step.
+            from_step: of recreate: where the new runs begin.
+        """
+        given = {
+            "action": operation,
+            "filter": _given(wanted),
+            "limit": limit,
+            "dry_run": dry_run,
+            "reason": reason,
+            "step": step,
+            "from_step": from_step,
+        }
+        body = BatchBody.model_validate(given)
+        request, fits = body.to_request(self.actor), body.filter.to_filter()
+        return self.source.batch(request, fits, limit=limit, dry_run=dry_run)
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    def _say_who_runs(self, run: Summary) -> None:
+        """Say once who runs what is started here, where nothing delivers it."""
+        if not self._has_said_who_runs and not self.source.delivers():
+            self._has_said_who_runs = True
+            LOG.warning(
+                "run %s waits for a worker: this process runs nothing. `leasehold serve` or "
+                "`leasehold dev` on the same store runs it.",
+                run.run_id,
+            )
+
+    def _operate(self, run: Run, operation: Operation, body: OperationBody) -> Summary:
+        return self.source.operate(id_of(run), body.to_request(operation, self.actor))
+
+
+def id_of(run: Run) -> str:
+    """Return the id of a run."""
+    return run if isinstance(run, str) else run.run_id
+
+
+def _given(wanted: Filters) -> dict[str, Any]:
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+def pages_of(page: Callable[..., RunsResponse], wanted: Filters) -> Iterator[list[Summary]]:
+    """Yield the runs that fit, a page at a time, each read when it is due."""
+    token: str | None = None
+    while True:
+        found = page(limit=_PAGE, page_token=token, **wanted)
+        yield found.runs
+        if (token := found.next_page_token) is None:
+            return

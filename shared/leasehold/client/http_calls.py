@@ -1,0 +1,201 @@
+"""HTTP calls of a server's runs API."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+from leasehold.api.errors import ErrorInfo
+from leasehold.client.told_errors import error_told
+from leasehold.domain.manifest import is_run_id
+from leasehold.errors import (
+    InvalidRequestError,
+    LeaseholdError,
+    ServerRefusedError,
+    ServerUnreachableError,
+    UnknownRunError,
+)
+
+#: How long one answer may take, and how long it may be silent meanwhile.
+TIMEOUT_S: Final = 30.0
+
+#: What a server, or a proxy before it, answers while it is away for a moment.
+_NOT_NOW: Final = frozenset(
+    {
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
+
+#: Whoever is at the address may send anything; no answer of the runs API is longer.
+_MOST_BYTES: Final = 64 * 1024 * 1024
+_CHUNK: Final = 64 * 1024
+_LONGEST_MESSAGE: Final = 1000
+_LONGEST_ID: Final = 128
+
+#: With these, no connection was made: the server got nothing.
+_NOT_CONNECTED: Final = (ConnectionRefusedError, socket.gaierror)
+
+T = TypeVar("T")
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: what was sent to one server is not for another one to see."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Return None: the redirect is the answer."""
+
+
+_OPENER: Final = urllib.request.build_opener(_Stay)
+
+
+class RunsApi:
+    """The runs API at an address.
+
+    Raises, in each method:
+        ServerUnreachableError: it does not answer, or not now.
+        ServerRefusedError: what it answers is not of this API.
+        LeaseholdError: the error that it answers with, as if it had been raised here.
+    """
+
+    def __init__(self, url: str) -> None:
+        if not is_server(url):
+            allowed = "http://HOST:PORT or https://HOST"
+            raise InvalidRequestError(field="url", value=url, allowed=allowed)
+        self.url = url.rstrip("/")
+
+    def call(
+        self,
+        path: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = TIMEOUT_S,
+    ) -> tuple[int, Any]:
+        """Return status and answer of a GET, or with a body of a POST; `timeout` in seconds."""
+        data = None if body is None else json.dumps(body).encode()
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        request = urllib.request.Request(f"{self.url}{path}", data=data, headers=sent)  # noqa: S310 - http, as checked above
+        try:
+            with _OPENER.open(request, timeout=timeout) as answer:
+                return answer.status, self._json(answer, _whole(answer, timeout))
+        except urllib.error.HTTPError as answer:
+            with answer:
+                raise self._refusal(answer, timeout) from None
+        except (OSError, http.client.HTTPException) as error:
+            problem = getattr(error, "reason", None) or error
+            is_sent = not isinstance(problem, _NOT_CONNECTED)
+            raise ServerUnreachableError(url=self.url, problem=problem, sent=is_sent) from None
+
+    def read(self, read: Callable[[Any], T], answer: Any) -> T:
+        """Return an answer as its model has it, or say that this is not the runs API."""
+        try:
+            return read(answer)
+        except (ValueError, KeyError, TypeError):
+            message = f"{self.url} answers, but not as the runs API of this version does."
+            raise ServerRefusedError(message=message) from None
+
+    def _json(self, answer: Any, text: bytes) -> Any:
+        if len(text) > _MOST_BYTES:
+            raise self._refused(f"answers with something larger than {_MOST_BYTES:,} bytes")
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            kind = answer.headers.get_content_type()
+            raise self._refused(
+                f"answers with {kind}, not with JSON: no Leasehold server is at that address"
+            ) from None
+
+    def _refusal(self, answer: urllib.error.HTTPError, timeout: float) -> LeaseholdError:
+        """Return the error that an answer is."""
+        if HTTPStatus.MULTIPLE_CHOICES <= answer.code < HTTPStatus.BAD_REQUEST:
+            place = str(answer.headers.get("Location"))[:_LONGEST_MESSAGE]
+            return self._refused(f"redirects to {place}, which is not followed: name that address")
+        found = _error(answer, timeout)
+        if answer.code in _NOT_NOW:
+            return ServerUnreachableError(url=self.url, problem=found.message, sent=True)
+        if found.code is not None and (told := error_told(found)) is not None:
+            return told
+        return ServerRefusedError(message=found.message, url=self.url, code=found.code)
+
+    def _refused(self, what: str) -> ServerRefusedError:
+        return ServerRefusedError(message=f"{self.url} {what}.")
+
+
+def path_of(run_id: str) -> str:
+    """Return the path of a run, or raise UnknownRunError for what can be the id of none."""
+    if not is_run_id(run_id):
+        raise UnknownRunError(run_id=run_id[:_LONGEST_ID])
+    return f"/runs/{run_id}"
+
+
+def is_server(url: str) -> bool:
+    """Return whether a text can be the address of a server."""
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.hostname is not None and parts.port != 0 and url.isascii()
+    except ValueError:  # brackets of an address that do not match, a port that is none
+        return False
+    is_plain = url.isprintable() and " " not in url and not parts.query and not parts.fragment
+    return is_whole and is_plain and parts.scheme in ("http", "https")
+
+
+def _whole(answer: Any, timeout: float) -> bytes:
+    """Return an answer, or as much of it as tells that it is too long.
+
+    Raises:
+        OSError, HTTPException: it ends too early, or drips.
+    """
+    until = time.monotonic() + timeout
+    given = answer.headers.get("Content-Length", "")
+    left = int(given) if given.isascii() and given.isdigit() else None
+    chunks: list[bytes] = []
+    size = 0
+    while left != 0 and size <= _MOST_BYTES:
+        chunk = answer.read1(_CHUNK if left is None else min(left, _CHUNK))
+        if not chunk:
+            if left:
+                raise http.client.IncompleteRead(b"", left)
+            break
+        chunks.append(chunk)
+        size += len(chunk)
+        left = None if left is None else left - len(chunk)
+        if time.monotonic() > until:
+            raise TimeoutError(f"its answer is not whole within {timeout:g} s")
+    return b"".join(chunks)
+
+
+def _error(answer: urllib.error.HTTPError, timeout: float) -> ErrorInfo:
+    """Return what a refusal says; a server of another kind says no more than its status.
+
+    A proxy of Google's has a number as its code, and a list of details: its message is read.
+    """
+    try:
+        found = json.loads(_whole(answer, timeout))["error"]
+        code, details = found.get("code"), found.get("details")
+        message = found["message"][:_LONGEST_MESSAGE]
+        return ErrorInfo(
+            code=code if isinstance(code, str) else None,
+            message=message,
+            details=details if isinstance(details, dict) else {},
+        )
+    except (
+        OSError,
+        ValueError,
+        RecursionError,
+        http.client.HTTPException,
+        KeyError,
+        TypeError,
+        AttributeError,
+    ):
+        return ErrorInfo(message=f"{answer.code} {answer.reason}")

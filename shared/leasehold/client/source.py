@@ -1,0 +1,57 @@
+"""Where a client reads and changes runs: a server, or a store."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Protocol
+
+from leasehold.api.runs import RunsResponse
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.summary import Summary
+from leasehold.domain.trace import TraceEvent
+from leasehold.services.batch import BatchResult
+from leasehold.services.operate import OperationRequest
+from leasehold.services.read_runs import RunFilter
+from leasehold.services.start_run import StartRequest
+
+
+class Source(Protocol):
+    """Runs, wherever they are kept; each call means the same, and raises the same, in all places.
+
+    Raises, in each method:
+        ServerUnreachableError, StoreUnavailableError: nobody answers, or not now. Retryable.
+    """
+
+    def start(self, request: StartRequest) -> tuple[bool, Summary]:
+        """Start a run, or find the one that the key started; return whether it is new, and it."""
+        ...
+
+    def operate(self, run_id: str, request: OperationRequest) -> Summary:
+        """Do an operation; return the run, after a recreate the new one."""
+        ...
+
+    def batch(
+        self, request: OperationRequest, wanted: RunFilter, *, limit: int, dry_run: bool
+    ) -> BatchResult:
+        """Do an operation on the runs that fit; each of them is a commit of its own."""
+        ...
+
+    def get(self, run_id: str) -> Manifest:
+        """Return one run."""
+        ...
+
+    def trace(self, run_id: str) -> list[TraceEvent]:
+        """Return all that happened to one run, oldest first."""
+        ...
+
+    def page(self, wanted: RunFilter, limit: int, token: str | None) -> RunsResponse:
+        """Return the runs that fit, newest first."""
+        ...
+
+    def now(self) -> datetime:
+        """Return the time."""
+        ...
+
+    def delivers(self) -> bool:
+        """Return whether what is changed here reaches a worker without a server of the store."""
+        ...

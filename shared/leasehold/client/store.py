@@ -1,0 +1,77 @@
+"""A store as a client opens it: when it is needed, and with a catalog only for what needs one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from leasehold.bootstrap import Bundle, Hooks, Purpose, boot, store_exists
+from leasehold.registry.pipelines import Catalog
+from leasehold.registry.registry import Registry
+from leasehold.services.engine import Engine
+
+_NO_CATALOG: Final = Catalog(steps=Registry("dispatch", []), pipelines=Registry("pipelines", []))
+
+
+class Store:
+    """The engines of one store: to read it, and to change what is in it.
+
+    A store that is not there is read as empty, and stays away until a run is started in it.
+    This process runs nothing: a queue within it is another process's.
+
+    Args:
+        environ: the settings.
+        warn: given each override and threshold that is refused, once.
+    """
+
+    def __init__(self, environ: Mapping[str, str], warn: Callable[[str], object]) -> None:
+        self._environ = environ
+        self._warn = warn
+        self._lock = threading.RLock()
+        self._reading: Bundle | None = None
+        self._changing: Bundle | None = None
+
+    def is_there(self) -> bool:
+        """Return whether there is a store."""
+        return self._reading is not None or store_exists(self._environ)
+
+    def to_read(self) -> Engine:
+        """Return the engine that knows no catalog."""
+        with self._lock:
+            if self.is_there():
+                return self.make()
+            return self._boot(Purpose.PREVIEW, catalog=_NO_CATALOG).engine
+
+    def to_change(self) -> Engine:
+        """Return the engine that knows the catalog of the settings; where no store is, a preview.
+
+        Raises:
+            CatalogError, and the errors of the registries.
+        """
+        with self._lock:
+            if not self.is_there():
+                return self._boot(Purpose.PREVIEW).engine
+            if self._changing is None:
+                documents = self.make().documents
+                self._changing = self._boot(Purpose.CHANGE, warn=self._warn, documents=documents)
+            return self._changing.engine
+
+    def make(self) -> Engine:
+        """Open the store, which makes one that is not there; return the engine to read it."""
+        with self._lock:
+            if self._reading is None:
+                self._reading = self._boot(Purpose.CHANGE, catalog=_NO_CATALOG)
+            return self._reading.engine
+
+    def close(self) -> None:
+        """Close the store."""
+        with self._lock:
+            if self._reading is not None:
+                self._reading.close()
+            self._reading = self._changing = None
+
+    def _boot(
+        self, purpose: Purpose, *, warn: Callable[[str], object] = lambda _: None, **given: Any
+    ) -> Bundle:
+        return boot(self._environ, hooks=Hooks(warn=warn), purpose=purpose, **given)

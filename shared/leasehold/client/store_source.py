@@ -1,0 +1,85 @@
+"""Runs of a store, as this process reads and changes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from leasehold.api.runs import RunsResponse
+from leasehold.bootstrap import delivers_tasks
+from leasehold.client.store import Store
+from leasehold.domain.lifecycle import Operation
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import Outcome
+from leasehold.domain.summary import Summary, summary_of
+from leasehold.domain.trace import TraceEvent
+from leasehold.services.batch import BatchResult, batch
+from leasehold.services.engine import Engine
+from leasehold.services.operate import OperationRequest, operate
+from leasehold.services.read_runs import RunFilter, list_runs, read_run, read_timeline
+from leasehold.services.start_run import StartRequest, start_run
+
+#: What dispatches no step, and so needs no limits of one.
+_WITHOUT_CATALOG: Final = frozenset({Operation.PAUSE, Operation.CANCEL})
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSource:
+    """Runs of a store.
+
+    Args:
+        engine: reads the store, and needs no catalog for that.
+        store: gives the engine that changes runs; None: it is `engine`.
+    """
+
+    engine: Engine
+    store: Store | None = None
+
+    def start(self, request: StartRequest) -> tuple[bool, Summary]:
+        """Start a run, or find the one that the key started; return whether it is new, and it."""
+        if self.store is not None and not self.store.is_there():
+            start_run(self.store.to_change(), request)  # what is refused makes no store
+            self.store.make()
+        change = start_run(self._acting(), request)
+        return change.outcome is Outcome.STARTED, summary_of(change.manifest)
+
+    def operate(self, run_id: str, request: OperationRequest) -> Summary:
+        """Do an operation; return the run, after a recreate the new one."""
+        engine = self._engine_for(request.operation)
+        change = operate(engine, run_id, request)
+        return summary_of(change.created or change.manifest)
+
+    def batch(
+        self, request: OperationRequest, wanted: RunFilter, *, limit: int, dry_run: bool
+    ) -> BatchResult:
+        """Do an operation on the runs that fit; each of them is a commit of its own."""
+        engine = self._engine_for(request.operation)
+        return batch(engine, request, wanted, limit=limit, dry_run=dry_run)
+
+    def get(self, run_id: str) -> Manifest:
+        """Return one run."""
+        return read_run(self.engine, run_id)
+
+    def trace(self, run_id: str) -> list[TraceEvent]:
+        """Return all that happened to one run, oldest first."""
+        return read_timeline(self.engine, run_id)
+
+    def page(self, wanted: RunFilter, limit: int, token: str | None) -> RunsResponse:
+        """Return the runs that fit, newest first."""
+        page = list_runs(self.engine, wanted, limit=limit, page_token=token)
+        return RunsResponse.of(page)
+
+    def now(self) -> datetime:
+        """Return the time of the store."""
+        return self.engine.clock.now()
+
+    def delivers(self) -> bool:
+        """Return whether there is a queue that takes tasks to workers of other processes."""
+        return delivers_tasks(self.engine)
+
+    def _acting(self) -> Engine:
+        return self.engine if self.store is None else self.store.to_change()
+
+    def _engine_for(self, operation: Operation) -> Engine:
+        return self.engine if operation in _WITHOUT_CATALOG else self._acting()

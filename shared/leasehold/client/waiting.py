@@ -1,0 +1,95 @@
+"""Waiting for a run, a look at a time: who waits sleeps in between, in a thread or in a task."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Final
+
+from leasehold.client.patience import ASK_AGAIN_S, Patience
+from leasehold.domain.manifest import Manifest
+from leasehold.errors import LeaseholdError
+
+#: Given the run as it was found first, and whenever it was written since.
+OnChange = Callable[[Manifest], object]
+
+#: The first looks follow each other quickly; then each comes after half of the time so far.
+_SHORTEST_S: Final = 0.05
+_LONGEST_S: Final = 1.0
+_SHARE: Final = 0.5
+
+
+class Waiting:
+    """One wait for a run to become idle: it is terminal then, or a person has to act.
+
+    Args:
+        read: reads the run.
+        run_id: its id.
+        timeout: how many seconds to wait at most; None: for ever.
+        on_change: told of the run.
+
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str], Manifest],
+        run_id: str,
+        timeout: float | None,
+        on_change: OnChange | None,
+    ) -> None:
+        self._run: Manifest | None = None
+        self._read = read
+        self._run_id = run_id
+        self._timeout = timeout
+        self._on_change = on_change
+        self._told: Manifest | None = None
+        self._began = time.monotonic()
+        self._patience = Patience()
+
+    def look(self) -> None:
+        """Look at the run, if it can be read now.
+
+        Raises:
+            LeaseholdError: it cannot, and will not be in a moment.
+        """
+        try:
+            self._run = self._read(self._run_id)
+            self._patience.renew()
+        except LeaseholdError as error:
+            self._patience.bear(error)
+
+    def is_over(self) -> bool:
+        """Tell of what was found; return whether the run is idle."""
+        run = self._run
+        if run is None:
+            return False
+        if self._on_change is not None and run != self._told:
+            self._told = run
+            self._on_change(run)
+        return run.alarm_at is None
+
+    @property
+    def run(self) -> Manifest:
+        """The run as it was found last; it was found once the wait is over."""
+        assert self._run is not None  # noqa: S101 - told to mypy
+        return self._run
+
+    def pause(self) -> float:
+        """Return after how many seconds to look again.
+
+        Raises:
+            TimeoutError: the time is over.
+        """
+        passed = time.monotonic() - self._began
+        left = math.inf if self._timeout is None else self._timeout - passed
+        if left <= 0:
+            raise TimeoutError(f"{self._state()} after {self._timeout:g} s")
+        least = _SHORTEST_S if self._patience.is_fresh else ASK_AGAIN_S
+        return min(max(least, passed * _SHARE), _LONGEST_S, left)
+
+    def _state(self) -> str:
+        run = self._run
+        if run is None:
+            return f"run {self._run_id} could not be read"
+        return f"run {run.run_id} still moves, {run.state} at step {run.current_step},"

@@ -1,0 +1,175 @@
+"""Over a server and on a store, the same calls get the same answers, and the same errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leasehold import Client, LeaseholdError
+from leasehold.bootstrap import boot
+from leasehold.domain.lifecycle import Operation
+from tests.builders import environ_of
+from tests.client.conftest import CATALOG
+from tests.runs_api import runs_api
+
+#: A call of a client that knows the runs it has started, in their order.
+Call = Callable[[Client, list[str]], Any]
+
+EXAMPLES = count()
+
+#: What differs between two stores, whatever is done: times, and random names.
+RANDOM = {"createdAt", "updatedAt", "at", "alarmAt", "shard", "nonce", "notBefore", "id"}
+
+
+def _start(key: str, pipeline: str, value: Any, labels: Any) -> Call:
+    def call(client: Client, runs: list[str]) -> Any:
+        marked = f"{client.actor}-{key}" if key else key
+        mine = {**labels, "of": client.actor}
+        run = client.start(pipeline, value, idempotency_key=marked, labels=mine)
+        if run.run_id not in runs:
+            runs.append(run.run_id)
+        return run
+
+    return call
+
+
+def _on_run(name: str, place: int, **words: Any) -> Call:
+    def call(client: Client, runs: list[str]) -> Any:
+        run_id = runs[place] if place < len(runs) else f"r-none{place}"
+        answer = getattr(client, name)(run_id, **words)
+        if name == "recreate":
+            runs.append(answer.run_id)
+        return answer
+
+    return call
+
+
+def _list(**wanted: Any) -> Call:
+    def call(client: Client, _: list[str]) -> Any:
+        return client.page(**{"label": f"of:{client.actor}", **wanted}).runs
+
+    return call
+
+
+def _batch(operation: str, **how: Any) -> Call:
+    def call(client: Client, _: list[str]) -> Any:
+        done = client.batch(operation, {"label": f"of:{client.actor}"}, **how)
+        return done.matched, done.changed, [code for _, code in done.refused]
+
+    return call
+
+
+def mostly(usual: list[Any], odd: list[Any]) -> st.SearchStrategy[Any]:
+    """Return what is usual, and now and then what is odd."""
+    return st.sampled_from([*usual * (1 + 6 * len(odd) // len(usual)), *odd])
+
+
+TEXTS = mostly(["", "a", "é"], ["a\nb", "x" * 600])
+LABELS = mostly([{}, {"team": "é"}], [{"": "x"}, {"a": 1}, {"a:b": "c"}])
+PLACES = mostly([0, 1, 2], [9])
+BOUND = {
+    "reason": TEXTS,
+    "generation": mostly([None, 1, 2], [-1]),
+    "step": mostly([None, "ask"], ["refuse", ""]),
+}
+START = partial(_start, "1", "answers", {"theText": "why?"}, {})
+
+CALLS: st.SearchStrategy[Call] = st.one_of(
+    st.builds(
+        _start,
+        mostly(["1", "2", "3"], ["a\nb", "x" * 300]),
+        mostly(["answers", "refuses"], ["none"]),
+        mostly([{"theText": "why?"}], [{"theText": 1}, None, [[]]]),
+        LABELS,
+    ),
+    st.builds(_on_run, st.sampled_from(["get", "trace", "result", "output"]), PLACES),
+    st.builds(
+        _on_run,
+        st.sampled_from(["pause", "resume", "cancel", "retry", "approve", "recreate"]),
+        PLACES,
+        **BOUND,
+    ),
+    st.builds(
+        _on_run,
+        st.just("recreate"),
+        PLACES,
+        from_step=mostly([None, "ask"], ["none", ""]),
+        labels=st.none() | LABELS,
+        input=mostly([{"theText": "what?"}], [None, float("nan")]),
+    ),
+    st.builds(
+        _list,
+        status=mostly([None, "PENDING"], ["done", ""]),
+        pipeline=mostly([None, "answers"], [""]),
+        dead_lettered=mostly([None, True, False], ["true", 1]),
+        limit=mostly([1, 50], [0, 1001, "5"]),
+        page_token=mostly([None], ["", "?"]),
+    ),
+    st.builds(
+        _batch,
+        mostly([*Operation], ["stop"]),
+        limit=mostly([1, 5], [0]),
+        dry_run=st.booleans(),
+        reason=TEXTS,
+        step=st.sampled_from([None, "ask"]),
+        from_step=mostly([None], ["ask", "none"]),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
+    """The address of a server with a store of its own, and the settings of another store."""
+
+    def folder() -> Path:
+        return tmp_path_factory.mktemp("way")
+
+    bundle = boot(environ_of(folder(), LEASEHOLD_CATALOG=CATALOG))
+    with runs_api(bundle.engine) as url:
+        yield url, environ_of(folder(), LEASEHOLD_CATALOG=CATALOG)
+    bundle.close()
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(calls=st.lists(CALLS, min_size=1, max_size=12))
+def test_both_ways_agree(ways: tuple[str, dict[str, str]], calls: list[Call]) -> None:
+    url, environ = ways
+    actor = f"ada-{next(EXAMPLES)}"
+    answers = []
+    for client in (Client(url, actor=actor), Client(environ=environ, actor=actor)):
+        runs: list[str] = []
+        with client:
+            answers.append([_answer(client, call, runs) for call in (START(), *calls)])
+
+    assert answers[0] == answers[1]
+
+
+def _answer(client: Client, call: Call, runs: list[str]) -> Any:
+    try:
+        return _plain(call(client, runs), runs)
+    except LeaseholdError as error:
+        return type(error), _plain(error.message, runs)
+
+
+def _plain(value: Any, runs: list[str]) -> Any:
+    """Return an answer without what differs by nature."""
+    match value:
+        case str():
+            for number, run_id in enumerate(runs):
+                value = value.replace(run_id, f"run {number}")
+            return value
+        case list() | tuple():
+            return [_plain(one, runs) for one in value]
+        case dict():
+            return {name: _plain(one, runs) for name, one in value.items() if name not in RANDOM}
+        case _ if hasattr(value, "model_dump"):
+            return _plain(value.model_dump(), runs)
+        case _:
+            return value

@@ -1,0 +1,51 @@
+"""The runs API behind a real socket, in this process, over an engine of the test's own."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import flask
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+from leasehold.services.engine import Engine
+from leasehold.web.serve_api import answer_api
+
+
+class Quiet(WSGIRequestHandler):
+    """Logs no requests: stderr is that of the command."""
+
+    def log_request(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def runs_api(engine: Engine, losing: list[str] | None = None, port: int = 0) -> Iterator[str]:
+    """Serve the runs API of an engine while inside; give its address.
+
+    Args:
+        engine: what answers.
+        losing: the paths to which the server loses its next answer, once it has done its work.
+        port: 0: a free one.
+    """
+    app, provider = flask.Flask(__name__), SimpleNamespace(engine=engine)
+    lost = [] if losing is None else losing
+
+    @app.route("/<path:_>", methods=["GET", "POST"])
+    def answer(_: str) -> flask.Response:
+        answer = answer_api(provider, flask.request)  # type: ignore[arg-type] # all that it uses
+        if flask.request.path in lost:
+            lost.remove(flask.request.path)
+            flask.request.environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+        return answer
+
+    serving = make_server("127.0.0.1", port, app, threaded=True, request_handler=Quiet)
+    threading.Thread(target=serving.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{serving.server_port}"
+    finally:
+        serving.shutdown()
+        serving.server_close()
