@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from leasehold.bootstrap import Bundle, Hooks, boot, in_process_queue, log_report, system_clock
 from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.status import Outcome
+from leasehold.domain.status import Outcome, Termination
 from leasehold.domain.trace import TraceEvent
 from leasehold.in_process.clockwork import TICK_S, Clockwork
 from leasehold.in_process.workers import Workers
@@ -120,10 +120,14 @@ class InProcessEngine:
         Where a worker is idle, it has the lease of the first step already when this returns.
         """
         request = StartRequest(pipeline, input, idempotency_key, labels or {})
-        change = self._workers.begin(request)
+        change = self.start_run(request)
         if change.outcome is Outcome.EXISTING:
             self.adopt(change.manifest.run_id)
         return change.manifest
+
+    def start_run(self, request: StartRequest) -> Change:
+        """Do as `start`, for an API: say whether the run is new, and adopt no other one."""
+        return self._workers.begin(request)
 
     def run(self, pipeline: str, input: Any = None) -> Manifest:  # noqa: A002 - as above
         """Start a run and run it in this thread; return it as its attempts here left it.
@@ -152,6 +156,14 @@ class InProcessEngine:
         Those that a person holds are not counted; they go on here once they are let go.
         """
         return self._clockwork.adopt_all()
+
+    def look_after_every_run(self, tick_s: float = TICK_S) -> None:
+        """Move every run of the store from now on, whoever started it; look each `tick_s` seconds.
+
+        Several engines that do so on one store share the work. One that dies is noticed at once
+        on the same host, and else when its leases end; the others go on with its runs.
+        """
+        self._clockwork.look_after_every_run(tick_s)
 
     def run_until_idle(self) -> int:
         """Run all that is due now, in this thread; return how many tasks that were.
@@ -217,14 +229,18 @@ class InProcessEngine:
         A handler that does not end within `grace` seconds is left behind: its lease is given
         back, and its thread ends with the process. The next engine takes its run up.
         """
+        self.drain(grace)
+        if not any(thread.is_alive() for thread in self._threads):
+            self._bundle.close()
+
+    def drain(self, grace: float = GRACE_S) -> None:
+        """Do as `close`, but leave the store open: an API may answer from it until the end."""
         self._closing.set()
         self._queue.close()
         end = time.monotonic() + grace + _SETTLING_S
         shut_down(self.engine, grace=grace)
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
-        if not any(thread.is_alive() for thread in self._threads):
-            self._bundle.close()
 
     def __enter__(self) -> Self:
         return self
@@ -246,6 +262,8 @@ class InProcessEngine:
             self.engine.raise_interrupt()
 
     def _observe(self, change: Change) -> None:
+        if change.manifest.cancelled:  # its handler need not wait for the next renewal to hear it
+            self.engine.leases.stop_run(change.manifest.run_id, Termination.CANCELLED)
         self._clockwork.note(change.manifest, is_new=change.outcome is Outcome.STARTED)
         if change.manifest.alarm_at is None:
             for listener in tuple(self._listeners):
