@@ -22,9 +22,9 @@ from functions_framework import create_app
 from functions_framework._http import create_server
 from gunicorn.arbiter import Arbiter
 
-from leasehold.devserver.loopback_guard import LoopbackGuard
 from leasehold.devserver.server_process import DRAIN_S, READY, STOPPING
 from leasehold.log_lines import print_printable_logs
+from leasehold.web.loopback_guard import LoopbackGuard
 from leasehold.worker.shutdown import ENDING
 
 _PR_SET_PDEATHSIG: Final = 1
