@@ -73,11 +73,11 @@ class HttpServer:
     def stop(self) -> None:
         """Accept nothing more, finish what is being answered, and close all connections."""
         self._stopping.set()
-        if self._thread.ident is None:
+        if self._thread.is_alive():
+            self._server.pull_trigger()
+            self._thread.join()
+        elif self._map:  # it was never started
             self._close()
-            return
-        self._server.pull_trigger()
-        self._thread.join()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
