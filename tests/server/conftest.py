@@ -58,11 +58,8 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def serve(
-    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Server]]:
+def serve(environ: dict[str, str]) -> Iterator[Callable[..., Server]]:
     """Starts servers in this process, and stops them in the end."""
-    monkeypatch.setenv("LEASEHOLD_HOLDER", "")  # a server sets it for its whole process
     servers: list[Server] = []
 
     def start(workers: int = 2, host: str = "127.0.0.1", **settings: str) -> Server:

@@ -43,7 +43,7 @@ def test_a_cancelled_run_stops_its_handler_at_once(api: Api, server: Server, hel
 
     assert api.post(f"/runs/{run_id}:cancel")["cancelled"]
 
-    until(lambda: not server._local.held_runs(), 5)  # noqa: SLF001 - it is in this process
+    until(lambda: not server.local.held_runs(), 5)
 
 
 def test_what_is_resumed_over_http_goes_on_here(api: Api, held: Any) -> None:
@@ -97,8 +97,8 @@ def test_a_server_on_one_store_leaves_the_lease_of_another_one_alone(
     token = api.get(f"/runs/{run_id}")["fencingToken"]
 
     other = serve()
-    other._local._clockwork._looked_at = 0  # noqa: SLF001 - look now
-    other._local._clockwork.look()  # noqa: SLF001
+    other.local._clockwork._looked_at = 0  # noqa: SLF001 - look now
+    other.local._clockwork.look()  # noqa: SLF001
 
     assert api.get(f"/runs/{run_id}")["fencingToken"] == token
     GO_ON[run_id].set()
@@ -135,7 +135,7 @@ class Absent:
 
 
 def test_while_the_store_is_away_it_says_so_and_then_goes_on(api: Api, server: Server) -> None:
-    local = server._local  # noqa: SLF001 - whose store goes away
+    local = server.local
     store: Any = Absent(local.engine.documents)
     local.engine = replace(local.engine, documents=store)
     store.is_away.set()
@@ -152,10 +152,9 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setenv("LEASEHOLD_HOLDER", "")
     monkeypatch.setattr("leasehold.server.server._RETRY_S", 0.05)
     server = Server(ServeOptions(port=free_port()), said.append, environ)
-    local = server._local  # noqa: SLF001 - whose store is away
+    local = server.local
     store: Any = Absent(local.engine.documents)
     local.engine = replace(local.engine, documents=store)
     store.is_away.set()

@@ -14,7 +14,6 @@ from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.server.application import make_app
 from leasehold.server.http_server import HttpServer
 from leasehold.server.listener import hosts_of, listen, url_of
-from leasehold.worker.holder import HOLDER
 
 #: How often runs are looked for that another process dispatched or left.
 TICK_S: Final = 1.0
@@ -50,6 +49,7 @@ class Server:
 
     Attributes:
         url: of the runs API and the API of leases.
+        local: the engine of its workers and its answers.
 
     Raises:
         SettingError, CatalogError, and the errors of the registries: nothing was started.
@@ -70,8 +70,8 @@ class Server:
         listener = listen(options.host, options.port)
         try:
             self.url = url_of(listener)
-            self._local = InProcessEngine(environ=environ, workers=options.workers, warn=report)
-            app = make_app(self._local, hosts_of(listener))
+            self.local = InProcessEngine(environ=environ, workers=options.workers, warn=report)
+            app = make_app(self.local, hosts_of(listener))
             self._http = HttpServer(app, listener)
         except BaseException:
             listener.close()
@@ -82,8 +82,7 @@ class Server:
 
         A store that is away is waited for; the API says so meanwhile.
         """
-        os.environ[HOLDER] = self._local.engine.holder  # for what handlers start
-        self._local.look_after_every_run(self._tick_s)
+        self.local.look_after_every_run(self._tick_s)
         self._http.start()
         if adopted := self._adopt():
             self._report(
@@ -92,15 +91,15 @@ class Server:
 
     def stop(self) -> None:
         """Let running attempts end, release the leases of the others, and answer until then."""
-        self._local.drain()
+        self.local.drain()
         self._http.stop()
-        self._local.close(grace=0)
+        self.local.close(grace=0)
 
     def _adopt(self) -> int:
         is_said = False
         while True:
             try:
-                return self._local.adopt_all()
+                return self.local.adopt_all()
             except StoreUnavailableError as error:
                 if not is_said:
                     self._report(f"the store is asked again every {_RETRY_S:g} s: {error.message}")
