@@ -69,12 +69,13 @@ def test_one_that_is_killed_is_replaced_and_one_that_is_stopped_drains(
     api = other if survivor is second else api
     assert api.ended(run_id)["attempts"]["expired"] <= 1
 
-    run_id = api.start({}, pipeline="listens")
+    killed, run_id = run_id, api.start({}, pipeline="listens")
     until((tmp_path / "told").exists)
     survivor.send_signal(signal.SIGTERM)
     _, said = survivor.communicate(timeout=60)
 
     assert survivor.returncode == 0, said
+    assert f" INFO run={killed} step=two attempt=2 leasehold.step: noted\n" in said
     assert "Traceback" not in said
     _, api = begin()
     ended = api.ended(run_id)

@@ -11,6 +11,7 @@ import click
 from leasehold.cli.exit_codes import DONE
 from leasehold.cli.stderr import note
 from leasehold.cli.stop_signals import StopSignals
+from leasehold.logs.for_people import log_to_stderr
 
 _EXTRA: Final = "`leasehold serve` needs its extra; type: pip install 'leasehold[serve]'"
 _AT_ONCE: Final = b"killed: what was running goes on at the next start\n"
@@ -53,6 +54,7 @@ def serve(*, host: str, port: int, workers: int) -> int:
     """  # noqa: D301
     if any(importlib.util.find_spec(name) is None for name in ("flask", "waitress")):
         raise click.ClickException(_EXTRA)
+    log_to_stderr()
     signals = StopSignals(_leave)
     try:
         return _serve(signals, host=host, port=port, workers=workers)

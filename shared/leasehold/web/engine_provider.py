@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from leasehold.bootstrap import Bundle, boot, load_catalog
 from leasehold.domain.change import Change
+from leasehold.logs.for_cloud import log_as_json
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
 from leasehold.services.engine import Engine
@@ -55,6 +56,7 @@ class EngineProvider:
     _forget: Callable[[], None] = field(default=lambda: None)
 
     def __post_init__(self) -> None:
+        log_as_json()
         SHUTDOWN.listen(*ENDING)
         self.catalog = load_catalog(read_settings(self.environ)["LEASEHOLD_CATALOG"])
 

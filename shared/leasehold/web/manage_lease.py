@@ -42,6 +42,7 @@ from leasehold.services.manage_lease import (
 )
 from leasehold.web.engine_provider import EngineSource
 from leasehold.web.request_body import drops_rest, json_body
+from leasehold.web.request_trace import names_trace
 from leasehold.web.responses import guarded, refuse, refuse_for, refuse_method, respond
 from leasehold.worker.failures import record_of_report
 
@@ -52,6 +53,7 @@ BODY_BYTES: Final = OUTPUT_BYTES + 64 * 1024
 _MAX_MESSAGE: Final = 200
 
 
+@names_trace
 @drops_rest
 def answer_lease(provider: EngineSource, request: flask.Request) -> flask.Response:
     """Answer a call of a remote worker."""

@@ -30,6 +30,7 @@ from leasehold.services.registry_report import registry_report
 from leasehold.web.actor import actor_of
 from leasehold.web.engine_provider import EngineSource
 from leasehold.web.request_body import drops_rest, json_body
+from leasehold.web.request_trace import names_trace
 from leasehold.web.responses import guarded, refuse, refuse_method, respond
 
 Given = TypeVar("Given")
@@ -165,6 +166,7 @@ ADDRESSES: Final = Map(
 )
 
 
+@names_trace
 @drops_rest
 def answer_api(provider: EngineSource, request: flask.Request) -> flask.Response:
     """Answer a request to the runs API."""
