@@ -46,6 +46,18 @@ def test_a_cancelled_run_stops_its_handler_at_once(api: Api, server: Server, hel
     until(lambda: not server.local.held_runs(), 5)
 
 
+def test_a_run_that_another_server_cancels_stops_its_handler_soon(
+    api: Api, server: Server, serve: Callable[..., Server], held: Any
+) -> None:
+    """Behind a proxy, a call comes to any of them; the next renewal is ten seconds away."""
+    run_id = api.post("/runs", held)["runId"]
+    assert ENTERED[run_id].wait(10)
+
+    Api(serve().url).post(f"/runs/{run_id}:cancel")
+
+    until(lambda: not server.local.held_runs(), 8)
+
+
 def test_what_is_resumed_over_http_goes_on_here(api: Api, held: Any) -> None:
     run_id = api.post("/runs", held)["runId"]
     api.post(f"/runs/{run_id}:pause")

@@ -20,6 +20,7 @@ from leasehold.services.adopt_runs import (
 )
 from leasehold.services.engine import Engine
 from leasehold.services.reporting import without_repeats
+from leasehold.services.stop_cancelled import stop_cancelled
 from leasehold.services.sweep import sweep
 from leasehold.worker.holder import host_name, is_gone
 
@@ -103,6 +104,7 @@ class Clockwork:
             )
             if self._every_run:
                 take_over_gone(engine, is_gone=_is_gone)
+                stop_cancelled(engine)
         finally:  # its index may still be built: the sweep can do without
             sweep(engine, among=among, time=_SWEEP_TIME, width=self._width)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 import socket
 from collections.abc import Sequence
 from typing import Final
@@ -28,8 +29,9 @@ def listen(host: str, port: int) -> socket.socket:
         family, _, _, _, address = found[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except (OSError, UnicodeError) as error:
-        problem = error.strerror if isinstance(error, OSError) else "it is not a name"
-        if isinstance(error, OSError) and error.errno in _OF_PORT:
+        number = error.errno if isinstance(error, OSError) else None
+        problem = os.strerror(number) if number and number > 0 else "there is no such name"
+        if number in _OF_PORT:
             allowed = f"a free port that this user may listen on ({problem})"
             raise SettingError(name="--port", value=port, allowed=allowed) from None
         allowed = f"an address of this machine ({problem})"
