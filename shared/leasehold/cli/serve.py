@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import logging
 import os
+from collections.abc import Iterator
 from typing import Final
 
 import click
@@ -55,6 +58,7 @@ def serve(*, host: str, port: int, workers: int) -> int:
     if any(importlib.util.find_spec(name) is None for name in ("flask", "waitress")):
         raise click.ClickException(_EXTRA)
     log_to_stderr()
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of each call that waits
     signals = StopSignals(_leave)
     try:
         return _serve(signals, host=host, port=port, workers=workers)
@@ -67,14 +71,11 @@ def _serve(signals: StopSignals, *, host: str, port: int, workers: int) -> int:
     """Serve until the first signal, then stop in order."""
     from leasehold.server.server import ServeOptions, Server  # noqa: PLC0415 - an extra has them
 
-    try:
+    with _explaining(workers):
         server = Server(ServeOptions(host, port, workers), note)
-    except (RuntimeError, MemoryError) as error:
-        problem = str(error) or type(error).__name__
-        message = f"the system has no threads for --workers {workers} ({problem}); try fewer."
-        raise click.ClickException(message) from error
     try:
-        server.start()
+        with _explaining(workers):
+            server.start()
         signals.ready()
         click.echo(f"ready {server.url}")
         signals.wait()
@@ -83,6 +84,18 @@ def _serve(signals: StopSignals, *, host: str, port: int, workers: int) -> int:
         signals.ready()
         server.stop()
     return DONE
+
+
+@contextlib.contextmanager
+def _explaining(workers: int) -> Iterator[None]:
+    """Say what to do where the system has no threads to start with."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "new thread" not in str(error):  # as Python says it
+            raise
+        message = f"the system has no threads for --workers {workers} ({error}); try fewer."
+        raise click.ClickException(message) from error
 
 
 def _leave() -> None:

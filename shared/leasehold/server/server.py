@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,15 +68,14 @@ class Server:
         _check_queue(settings["LEASEHOLD_TASKS"])
         is_billed = not settings["LEASEHOLD_STORE"].startswith("sqlite:")
         self._tick_s = BILLED_TICK_S if is_billed else TICK_S
-        listener = listen(options.host, options.port)
-        try:
+        with ExitStack() as undo:
+            listener = undo.enter_context(listen(options.host, options.port))
             self.url = url_of(listener)
-            self.local = InProcessEngine(environ=environ, workers=options.workers, warn=report)
-            app = make_app(self.local, hosts_of(listener))
-            self._http = HttpServer(app, listener)
-        except BaseException:
-            listener.close()
-            raise
+            self.local = undo.enter_context(
+                InProcessEngine(environ=environ, workers=options.workers, warn=report)
+            )
+            self._http = HttpServer(make_app(self.local, hosts_of(listener)), listener)
+            undo.pop_all()
 
     def start(self) -> None:
         """Answer and work from now on, and take up the runs that are in the store.
