@@ -58,6 +58,7 @@ storm: .venv/.dev ## the property tests with many more examples (minutes)
 .PHONY: bench
 bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the same run (minutes)
 	@$(BIN)/python -m bench.durable_steps
+	@$(BIN)/python -m bench.serve
 	@$(BIN)/python -m bench.cold_start
 	@$(BIN)/python -m bench.bundle_steps
 	@$(BIN)/python -m bench.firestore_steps
@@ -73,7 +74,7 @@ clean: ## delete .venv and the demo's data
 # What users run needs the run-time dependencies alone; the gate needs the development ones as well.
 .venv/.runtime: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "installing Leasehold into .venv (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[functions,google]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[functions,serve,google]'
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python

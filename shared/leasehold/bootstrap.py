@@ -20,6 +20,8 @@ from leasehold.adapters.in_process_tasks import InProcessTasks, UndeliveredTasks
 from leasehold.adapters.null_stores import NullArtifacts, NullDocuments
 from leasehold.domain.change import Change
 from leasehold.errors import CatalogError, LeaseholdError, SettingError, StoreUnavailableError
+from leasehold.logs.attempt import name_attempts_in_records
+from leasehold.logs.for_cloud import EVENTS_LOG
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
@@ -41,7 +43,7 @@ from leasehold.worker.lease_keeper import ThreadedLeaseKeeper
 from leasehold.worker.side_by_side import side_by_side
 
 _LOG: Final = logging.getLogger("leasehold")
-_EVENTS: Final = logging.getLogger("leasehold.events")
+_EVENTS: Final = logging.getLogger(EVENTS_LOG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ def boot(
         SettingError, CatalogError, and the errors of the registries: nothing was written.
         StoreVersionError: a newer Leasehold wrote the store.
     """
+    name_attempts_in_records()
     environ = os.environ if environ is None else environ
     settings = read_settings(environ, hooks.warn)
     catalog = catalog or load_catalog(settings["LEASEHOLD_CATALOG"])

@@ -17,6 +17,7 @@ from bench import (
     many_runs,
     measuring,
     recovery,
+    serve,
 )
 from tests.emulators import firestore_host, need_firestore
 
@@ -45,6 +46,13 @@ def test_durable_steps_are_measured_alone_together_and_by_their_time() -> None:
         "CPU of a durable step, 1 run at once",
         "CPU of a durable step, 32 runs at once",
     ]
+
+
+def test_the_steps_of_a_server_are_measured_beside_the_engine_s() -> None:
+    (row,) = serve.measure(rounds=1, runs=32)
+
+    assert (row.unit, row.target) == ("steps/s", ">= 0.9")
+    assert row.value > 0
 
 
 def test_durable_steps_are_measured_beside_another_checkout() -> None:

@@ -16,6 +16,7 @@ from leasehold.adapters.clock import SystemClock
 
 def note(ctx: StepContext, given: Any) -> Any:
     """Write down the call, wait while the test holds the step, add the step to the output."""
+    ctx.log.info("noted")
     folder = Path(os.environ["BUNDLE_TEST_FOLDER"])
     with (folder / "calls").open("a") as calls:
         calls.write(f"{ctx.run_id} {ctx.step_type} {ctx.attempt} {os.getpid()}\n")

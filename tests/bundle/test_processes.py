@@ -78,6 +78,8 @@ def test_a_run_goes_on_after_everything_was_killed(begin: Begin, tmp_path: Path)
         "step_handed_off two",
     ]
     assert "step_terminated two" in story
+    said = (tmp_path / "log").read_text()
+    assert f" INFO run={run_id} step=two attempt=2 leasehold.step: noted\n" in said
 
 
 def test_no_holder_keeps_it_from_starting(begin: Begin, tmp_path: Path) -> None:

@@ -111,7 +111,12 @@ class Shell:
         """Give the command all that a process has of its own, and take it away in the end."""
         environ = self.settings | settings
         paths = [str(self.folder), *environ.get("PYTHONPATH", "").split(os.pathsep)]
-        with pytest.MonkeyPatch.context() as patch, _own_signals(), self._own_modules():
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            _own_signals(),
+            _own_log_level(),
+            self._own_modules(),
+        ):
             for name in [name for name in os.environ if name not in environ]:
                 patch.delenv(name)
             for name, value in environ.items():
@@ -224,6 +229,15 @@ def _own_signals() -> Iterator[None]:
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _own_log_level() -> Iterator[None]:
+    kept = logging.root.level
+    try:
+        yield
+    finally:
+        logging.root.setLevel(kept)
 
 
 def _read(terminal: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +20,8 @@ from leasehold import (
 
 HOLD = Path("hold")  # while this file is there, `charge` does not end
 CHARGING = Path("charging")  # `charge` writes here that it has begun
+LARGE = 1000  # an order of more is logged
+LOG = logging.getLogger("shop.orders")
 BUSY = Path("busy")  # `charge` takes this file away and fails
 
 
@@ -29,6 +32,8 @@ class Order(BaseModel):
 def reserve(ctx: StepContext, given: Order) -> Order:
     print("reserving")  # noqa: T201 - what handlers print must not get into the answer
     ctx.progress(0.5, "half of it")
+    if given.amount > LARGE:
+        LOG.info("a large order: %d", given.amount)
     return given
 
 

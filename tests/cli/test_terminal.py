@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 
-from tests.cli.shell import Shell, without_controls
+from tests.cli.shell import Shell, only_line, without_controls
 
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--in-process")
 
@@ -46,6 +47,39 @@ def test_a_terminal_shows_a_cancelled_run(shell: Shell) -> None:
     run_id = shell.json("runs")["runs"][0]["runId"]
 
     assert f"run {run_id} PENDING cancelled" in seen(shell, "cancel", run_id)
+
+
+def test_the_log_lines_of_handlers_stand_whole_above_what_is_drawn(shell: Shell) -> None:
+    screen = watched(shell, "start", "order", "--input", '{"amount": 5000}', "--in-process")
+
+    lines = [line.strip() for line in screen.replace("\r", "\n").split("\n")]
+    (run_id,) = (run["runId"] for run in shell.json("runs")["runs"])
+    of_run = f"INFO run={run_id} step={{}} attempt=1 shop.orders: a large order: 5000"
+    logged = [line.partition(" ")[2] for line in lines if "shop.orders" in line]
+    assert logged == [of_run.format("reserve"), of_run.format("ship")]
+    assert re.findall(r"✓ (\w+)", screen.rpartition("order r-")[2]) == ["reserve", "charge", "ship"]
+
+
+def test_the_log_lines_of_handlers_are_seen_without_a_terminal_and_beside_json(
+    shell: Shell,
+) -> None:
+    words = ("start", "order", "--input", '{"amount": 5000}', "--in-process", "--json")
+
+    done = shell.run(*words)
+    quiet = shell.run(*words, LEASEHOLD_LOG_LEVEL="ERROR")
+
+    assert done.stderr.count(" attempt=1 shop.orders: a large order: 5000\n") == 2
+    assert json.loads(done.stdout)["status"] == "COMPLETED"
+    assert "large order" not in quiet.stderr
+
+
+def test_a_log_level_that_there_is_none_of_is_refused(shell: Shell) -> None:
+    done = shell.run("start", "order", "--input", '{"amount": 1}', LEASEHOLD_LOG_LEVEL="loud")
+
+    assert done.returncode == 2
+    assert only_line(done.stderr) == (
+        "error: LEASEHOLD_LOG_LEVEL is 'loud'; allowed: DEBUG, INFO, WARNING or ERROR."
+    )
 
 
 def test_a_terminal_without_cursor_movements_gets_plain_lines(shell: Shell) -> None:

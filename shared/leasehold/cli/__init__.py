@@ -11,7 +11,7 @@ import sys
 from leasehold.cli.commands import program
 from leasehold.cli.exit_codes import exit_code_of
 from leasehold.cli.streams import check_arguments, flush_stderr, open_streams
-from leasehold.log_lines import print_printable_logs
+from leasehold.logs.for_people import print_printable_logs
 
 
 def main() -> None:

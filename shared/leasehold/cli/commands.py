@@ -51,6 +51,9 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     "audit": CommandRow("audit", "Look for runs that nobody and nothing would move."),
     "sweep": CommandRow("sweep", "Handle the runs whose alarm is due, once."),
     "registry": CommandRow("registry", "Show the effective limits of each step type."),
+    "serve": CommandRow(
+        "serve", "Serve in one process: the runs API, workers and clockwork, until Ctrl-C."
+    ),
     "dev": CommandRow("dev", "Serve the whole bundle on this machine, until Ctrl-C."),
 }
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from pathlib import Path
 
 import click
 
 from leasehold.cli.exit_codes import DONE
 from leasehold.cli.stderr import note
+from leasehold.cli.stop_signals import StopSignals
 from leasehold.devserver.server import DevOptions, DevServer
 
 
@@ -72,32 +71,19 @@ def dev(
 
 def _serve(options: DevOptions) -> int:
     """Serve; return when it was stopped in order, or at once at a second signal."""
-    stop, ready = threading.Event(), threading.Event()
-    signals = 0
-
-    def count(*_: object) -> None:
-        nonlocal signals
-        signals += 1
-        if signals > 1:
-            return  # the stopping looks at the number
-        stop.set()
-        if not ready.is_set():
-            raise KeyboardInterrupt  # whatever the start waits for
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, count)
+    signals = StopSignals()
     server = DevServer(options, note)
     try:
         server.start()
-        ready.set()
+        signals.ready()
         click.echo(f"ready {server.url}")
-        stop.wait()
+        signals.wait()
         note("stopping: running attempts may end; once more to kill them")
     except KeyboardInterrupt:
         note("stopped before it was ready")
     finally:
-        ready.set()
-        server.stop(at_once=lambda: signals > 1)
-    if signals > 1:
+        signals.ready()
+        server.stop(at_once=lambda: signals.is_at_once)
+    if signals.is_at_once:
         note("killed: what was running goes on at the next start")
     return DONE

@@ -31,6 +31,7 @@ from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.domain.trace import TraceEvent
 from leasehold.in_process import InProcessEngine
+from leasehold.logs.for_people import log_to_stderr
 from leasehold.presentation.formatting import ago, stamp
 from leasehold.presentation.run_state import result_of, state_line, value_in_short
 from leasehold.services.start_run import StartRequest, start_run
@@ -161,6 +162,7 @@ def _run_in_process(request: StartRequest, run_id: str, *, command: str, as_json
         as_json: answer with JSON, and show nothing on the way.
     """
     end_on_sigterm()
+    log_to_stderr()
     meaning = (
         f"run {run_id} is durable; what runs here is asked to stop (once more: leave at once). "
         "Continue the run with:"

@@ -22,9 +22,9 @@ from functions_framework import create_app
 from functions_framework._http import create_server
 from gunicorn.arbiter import Arbiter
 
-from leasehold.devserver.loopback_guard import LoopbackGuard
 from leasehold.devserver.server_process import DRAIN_S, READY, STOPPING
-from leasehold.log_lines import print_printable_logs
+from leasehold.logs.for_people import log_to_stderr
+from leasehold.web.loopback_guard import LoopbackGuard
 from leasehold.worker.shutdown import ENDING
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -54,7 +54,7 @@ def main() -> None:
         sys.exit("the dev server is gone")
     os.register_at_fork(after_in_child=die_with_parent)  # gunicorn's workers with their master
     end_young_workers()
-    print_printable_logs()
+    log_to_stderr()
     replace_every_worker()
     arguments = _arguments()
     options: dict[str, Any] = _BOUNDS | (_THREADED if os.environ.get("THREADS") != "1" else {})

@@ -140,6 +140,10 @@ class LeaseKeeper(Protocol[HeldT_co]):
         """Return the attempts that are held now."""
         ...
 
+    def stop_run(self, run_id: str, reason: Termination) -> None:
+        """Ask the handler of what is held of this run to end, if anything is."""
+        ...
+
     def stop_all(self, reason: Termination) -> None:
         """Ask the handlers of all that is held to end, and of what is held later."""
         ...

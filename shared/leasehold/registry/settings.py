@@ -80,6 +80,12 @@ def _tasks_address(text: str) -> str:
     return text if text == "in-process" else _pair("cloud-tasks://")(text)
 
 
+def _log_level(text: str) -> str:
+    if text not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
+        raise ValueError(text)
+    return text
+
+
 def _pair(scheme: str) -> Callable[[str], str]:
     """Two names behind a scheme: `cloud-tasks://PROJECT/LOCATION`."""
 
@@ -154,6 +160,13 @@ SETTINGS: Final = Registry(
             "the name of a module with STEPS and PIPELINES",
             "what this bundle runs",
             str,
+        ),
+        SettingEntry(
+            "LEASEHOLD_LOG_LEVEL",
+            "INFO",
+            "DEBUG, INFO, WARNING or ERROR",
+            "from which level on functions, dev, serve and start --in-process write log lines",
+            _log_level,
         ),
         SettingEntry(
             "PIPELINE_MAX_RETRIES",

@@ -84,6 +84,23 @@ def adopt_all(engine: Engine, *, is_gone: Callable[[str], bool]) -> set[str]:
     return adopted
 
 
+def take_over_gone(engine: Engine, *, is_gone: Callable[[str], bool]) -> None:
+    """End the leases of workers that are gone, before they run out by themselves.
+
+    There are as many leases as there are workers, so this is cheap with any number of runs.
+
+    Args:
+        engine: the parts.
+        is_gone: whether the holder of a lease is known to work no more.
+    """
+    leased = Range("alarmAt", at_least=_EPOCH)
+    for found in _by_alarm(engine, leased, status=RunStatus.IN_PROGRESS.value):
+        with contextlib.suppress(UnreadableRunError):  # the sweep logs it
+            manifest = manifest_of(found.ref.id, found.document)
+            if manifest.lease is not None and is_gone(manifest.lease.holder):
+                _expire(engine, manifest.run_id, manifest.lease)
+
+
 def live_runs(engine: Engine) -> Iterator[str]:
     """Yield the ids of all runs that have an alarm; one may come twice."""
     return (found.ref.id for found in alarmed(engine))

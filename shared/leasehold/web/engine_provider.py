@@ -11,18 +11,34 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from leasehold.bootstrap import Bundle, boot, load_catalog
+from leasehold.domain.change import Change
+from leasehold.logs.for_cloud import log_as_json
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
 from leasehold.services.engine import Engine
 from leasehold.services.shut_down import shut_down
+from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.holder import HOLDER
 from leasehold.worker.shutdown import ENDING, ShutdownCoordinator
 
 #: Of this process; it listens for signals from the import of a function on.
 SHUTDOWN: Final = ShutdownCoordinator()
+
+
+class EngineSource(Protocol):
+    """Where an answer gets its engine: that of a function, or of a server that works itself."""
+
+    @property
+    def engine(self) -> Engine:
+        """The engine; its stores may be opened by this."""
+        ...
+
+    def start_run(self, request: StartRequest) -> Change:
+        """Start a run, as `services.start_run` has it."""
+        ...
 
 
 @dataclass(slots=True)
@@ -40,6 +56,7 @@ class EngineProvider:
     _forget: Callable[[], None] = field(default=lambda: None)
 
     def __post_init__(self) -> None:
+        log_as_json()
         SHUTDOWN.listen(*ENDING)
         self.catalog = load_catalog(read_settings(self.environ)["LEASEHOLD_CATALOG"])
 
@@ -55,6 +72,10 @@ class EngineProvider:
             if is_new or not SHUTDOWN.is_watching:
                 SHUTDOWN.watch()
             return self._bundle.engine
+
+    def start_run(self, request: StartRequest) -> Change:
+        """Start a run; a worker gets it from the queue."""
+        return start_run(self.engine, request)
 
     def close(self) -> None:
         """Close the stores, for tests; a function ends with its process."""

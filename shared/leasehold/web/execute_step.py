@@ -13,11 +13,13 @@ from leasehold.errors import InvalidRequestError, LeaseholdError
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.web.engine_provider import SHUTDOWN, EngineProvider
 from leasehold.web.request_body import drops_rest, json_body
+from leasehold.web.request_trace import names_trace
 from leasehold.web.responses import refuse, refuse_for, refuse_method, respond
 
 _LOG: Final = logging.getLogger("leasehold.execute_step")
 
 
+@names_trace
 @drops_rest
 def answer_task(provider: EngineProvider, request: flask.Request) -> flask.Response:
     """Run the attempt that the task names.

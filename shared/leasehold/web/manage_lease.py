@@ -40,8 +40,9 @@ from leasehold.services.manage_lease import (
     renew_lease,
     save_checkpoint,
 )
-from leasehold.web.engine_provider import EngineProvider
+from leasehold.web.engine_provider import EngineSource
 from leasehold.web.request_body import drops_rest, json_body
+from leasehold.web.request_trace import names_trace
 from leasehold.web.responses import guarded, refuse, refuse_for, refuse_method, respond
 from leasehold.worker.failures import record_of_report
 
@@ -52,8 +53,9 @@ BODY_BYTES: Final = OUTPUT_BYTES + 64 * 1024
 _MAX_MESSAGE: Final = 200
 
 
+@names_trace
 @drops_rest
-def answer_lease(provider: EngineProvider, request: flask.Request) -> flask.Response:
+def answer_lease(provider: EngineSource, request: flask.Request) -> flask.Response:
     """Answer a call of a remote worker."""
     route = _ROUTES.get(request.path)
     if route is None:

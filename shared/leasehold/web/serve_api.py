@@ -27,10 +27,10 @@ from leasehold.services import operate as operate_service
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import list_runs, read_run, read_timeline
 from leasehold.services.registry_report import registry_report
-from leasehold.services.start_run import start_run
 from leasehold.web.actor import actor_of
-from leasehold.web.engine_provider import EngineProvider
+from leasehold.web.engine_provider import EngineSource
 from leasehold.web.request_body import drops_rest, json_body
+from leasehold.web.request_trace import names_trace
 from leasehold.web.responses import guarded, refuse, refuse_method, respond
 
 Given = TypeVar("Given")
@@ -40,7 +40,7 @@ Given = TypeVar("Given")
 class Call(Generic[Given]):
     """One request: what was given with it, and the run that it names."""
 
-    provider: EngineProvider
+    provider: EngineSource
     headers: Headers
     given: Given
     run_id: str = ""
@@ -78,7 +78,7 @@ class Route:
 
 def start(call: Call[StartBody]) -> flask.Response:
     """201 with the summary; 200 with that of the run which the key started before."""
-    change = start_run(call.engine, call.given.to_request())
+    change = call.provider.start_run(call.given.to_request())
     return respond(summary_of(change.manifest), 201 if change.outcome is Outcome.STARTED else 200)
 
 
@@ -166,8 +166,9 @@ ADDRESSES: Final = Map(
 )
 
 
+@names_trace
 @drops_rest
-def answer_api(provider: EngineProvider, request: flask.Request) -> flask.Response:
+def answer_api(provider: EngineSource, request: flask.Request) -> flask.Response:
     """Answer a request to the runs API."""
     try:
         route, values = ADDRESSES.bind_to_environ(request.environ).match()

@@ -8,9 +8,11 @@ from leasehold.api.sweep import SweepResponse
 from leasehold.services.sweep import sweep
 from leasehold.web.engine_provider import EngineProvider
 from leasehold.web.request_body import drops_rest
+from leasehold.web.request_trace import names_trace
 from leasehold.web.responses import guarded, refuse_method, respond
 
 
+@names_trace
 @drops_rest
 def answer_sweep(provider: EngineProvider, request: flask.Request) -> flask.Response:
     """Sweep once; what was done is logged too, because Cloud Scheduler reads no answer."""

@@ -15,11 +15,12 @@ from leasehold.domain.json_text import OUTPUT_BYTES, check_depth, check_size
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import KeptValue, Progress
 from leasehold.errors import ArtifactNotFoundError, InvalidRequestError
+from leasehold.logs.attempt import STEP_LOG
 from leasehold.ports.artifacts import Artifacts
 from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.threads import in_thread
 
-_LOG: Final = logging.getLogger("leasehold.step")
+_LOG: Final = logging.getLogger(STEP_LOG)
 _MAX_MESSAGE: Final = 200
 
 T = TypeVar("T")

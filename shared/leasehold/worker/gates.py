@@ -11,6 +11,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.result import Failed, Finished, Refused, Result
 from leasehold.errors import GatePolicyFailure, PermanentError
+from leasehold.logs.attempt import lines_of
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context import Load, RunArtifacts, output_of
@@ -78,6 +79,10 @@ class InlineGateRunner:
         Raises:
             StoreUnavailableError: the gate met an outage; ask again.
         """
+        with lines_of(manifest.run_id, manifest.current_step, manifest.attempt):
+            return self._run(gate, manifest, finished)
+
+    def _run(self, gate: StepHandler, manifest: Manifest, finished: Finished) -> Result:
         try:
             check = handler_of(gate)
             output = check.given.validate_json(finished.output)

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from leasehold.domain.result import Deferred, Failed, Result, Stopped
 from leasehold.domain.status import Termination
 from leasehold.errors import PermanentError
+from leasehold.logs.attempt import lines_of
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.handler_runner import StepHandler
@@ -50,6 +51,11 @@ class InlineRunner:
         """Call the handler and judge what it does; do not begin what is to stop already."""
         if end := self._end_before_it_begins(held):
             return end
+        run = held.manifest
+        with lines_of(run.run_id, run.current_step, run.attempt):
+            return self._run(held, step, given)
+
+    def _run(self, held: HeldAttempt, step: StepHandler, given: str) -> Result:
         try:
             handler = handler_of(step)
             value = handler.given.validate_json(given)

@@ -69,6 +69,12 @@ class ThreadedLeaseKeeper:
         """Return the attempts that are held now."""
         return list(self._held.values())
 
+    def stop_run(self, run_id: str, reason: Termination) -> None:
+        """Ask the handler of what is held of this run to end, if anything is."""
+        for held in self.held_attempts():
+            if held.manifest.run_id == run_id:
+                held.ask_to_stop(reason)
+
     def stop_all(self, reason: Termination) -> None:
         """Ask the handlers of all that is held to end, and of what is held later."""
         self._stop_reason = reason

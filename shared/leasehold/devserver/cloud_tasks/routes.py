@@ -21,7 +21,7 @@ from leasehold.devserver.cloud_tasks.parsers import (
 from leasehold.devserver.cloud_tasks.queue import Queue
 from leasehold.devserver.cloud_tasks.queues import Queues
 from leasehold.devserver.cloud_tasks.serializers import Json, faults_json, queue_json, task_json
-from leasehold.devserver.loopback_guard import LoopbackGuard
+from leasehold.web.loopback_guard import LoopbackGuard
 from leasehold.web.request_body import drop_rest
 
 _LOCATION: Final = "/v2/<path:parent>/queues"

@@ -1,13 +1,14 @@
-"""Who may call a server of `leasehold dev`: programs of this machine, and pages of its own origin.
+"""Who may call a server that asks for no sign-in: programs, and pages of its own origin.
 
-Nobody signs in on a developer's machine, and a browser carries requests of any page it shows to
-any address of the machine. They are recognised by what a page cannot choose: the host that the
-browser was sent to, the origin it names, and a content type that needs a preflight request.
+Nobody signs in to `leasehold dev` and `leasehold serve`, and a browser carries requests of any
+page it shows to any address of its machine. They are recognised by what a page cannot choose: the
+host that the browser was sent to, the origin it names, and a content type that needs a preflight
+request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from flask import Response
@@ -16,7 +17,9 @@ from werkzeug import Request
 from leasehold.web.request_body import drop_rest
 from leasehold.web.responses import refuse
 
-_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
+#: The hosts by which programs of this machine call it.
+LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+
 _DEFAULT_PORT: Final = "80"
 
 #: The Sec-Fetch-Site of a request that a person or a page of the same origin made.
@@ -36,15 +39,18 @@ class LoopbackGuard:
     """Middleware that passes on to `app` what may come, and refuses the rest.
 
     Args:
-        app: any WSGI application, served on the loopback interface.
+        app: any WSGI application.
+        hosts: the hosts by which it may be called, without the port. None: any, where it is served
+            beyond this machine; pages of other origins are refused all the same.
     """
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Any, hosts: Sequence[str] | None = LOOPBACK) -> None:
         self._app = app
+        self._hosts = hosts
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """Answer one request, as WSGI has it."""
-        refused = refusal_of(environ)
+        refused = refusal_of(environ, self._hosts)
         if refused is None:
             answer: Iterable[bytes] = self._app(environ, start_response)
             return answer
@@ -52,10 +58,10 @@ class LoopbackGuard:
         return refused(environ, start_response)
 
 
-def refusal_of(environ: dict[str, Any]) -> Response | None:
+def refusal_of(environ: dict[str, Any], hosts: Sequence[str] | None = LOOPBACK) -> Response | None:
     """Return the answer to a request that may not come in; None: it may."""
-    host, own = environ.get("HTTP_HOST", "").lower(), _own_hosts(environ["SERVER_PORT"])
-    if host not in own:
+    host, port = environ.get("HTTP_HOST", "").lower(), environ["SERVER_PORT"]
+    if hosts is not None and host not in (own := _with_port(hosts, port)):
         message = f"Host is {_quoted(host)}; this server answers as {' or '.join(own)} only."
         return refuse(403, "foreign_host", message)
     target = environ.get("RAW_URI") or environ.get("REQUEST_URI") or "/"
@@ -63,7 +69,8 @@ def refusal_of(environ: dict[str, Any]) -> Response | None:
         message = f"The request is for {_quoted(target)}; this server accepts paths only."
         return refuse(403, "foreign_host", message)
     origin = environ.get("HTTP_ORIGIN")
-    if origin is not None and origin.lower() != f"http://{host}":
+    schemes = ("http", "https") if hosts is None else ("http",)  # one before it may speak TLS
+    if origin is not None and origin.lower() not in [f"{scheme}://{host}" for scheme in schemes]:
         message = f"Origin is {_quoted(origin)}; only pages of http://{host} may call this server."
         return refuse(403, "foreign_origin", message)
     site = environ.get("HTTP_SEC_FETCH_SITE", "none")
@@ -92,9 +99,9 @@ def _is_from_browser(environ: dict[str, Any]) -> bool:
     return any(name in _BROWSER or name.startswith("HTTP_SEC_") for name in environ)
 
 
-def _own_hosts(port: str) -> tuple[str, ...]:
-    with_port = tuple(f"{name}:{port}" for name in _NAMES)
-    return (*with_port, *_NAMES) if port == _DEFAULT_PORT else with_port
+def _with_port(hosts: Sequence[str], port: str) -> tuple[str, ...]:
+    with_port = tuple(f"{host}:{port}" for host in hosts)
+    return (*with_port, *hosts) if port == _DEFAULT_PORT else with_port
 
 
 def _quoted(text: str) -> str:

@@ -1,0 +1,104 @@
+"""`leasehold serve`: API, workers and clockwork in this process, until somebody stops it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import os
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from leasehold.cli.exit_codes import DONE
+from leasehold.cli.stderr import note
+from leasehold.cli.stop_signals import StopSignals
+from leasehold.logs.for_people import log_to_stderr
+
+_EXTRA: Final = "`leasehold serve` needs its extra; type: pip install 'leasehold[serve]'"
+_AT_ONCE: Final = b"killed: what was running goes on at the next start\n"
+
+
+@click.command()
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Where it listens. Nobody signs in: who can reach another address may do everything.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=8080,
+    show_default=True,
+    metavar="PORT",
+    help="The port of the runs API and the API of leases.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="How many steps run at once.",
+)
+def serve(*, host: str, port: int, workers: int) -> int:
+    """Serve in one process: the runs API, workers and clockwork, until Ctrl-C.
+
+    For production on one machine, on the store of LEASEHOLD_STORE. Started again, it goes on with
+    every run; several of them on one store share the work. Prints `ready URL` when it serves.
+
+    \b
+    Example:
+      leasehold serve --port 8080 --workers 8
+      leasehold start review --input '{"folder": "docs"}' --url http://127.0.0.1:8080 --wait
+    """  # noqa: D301
+    if any(importlib.util.find_spec(name) is None for name in ("flask", "waitress")):
+        raise click.ClickException(_EXTRA)
+    log_to_stderr()
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of each call that waits
+    signals = StopSignals(_leave)
+    try:
+        return _serve(signals, host=host, port=port, workers=workers)
+    except KeyboardInterrupt:
+        note("stopped before it was ready")
+        return DONE
+
+
+def _serve(signals: StopSignals, *, host: str, port: int, workers: int) -> int:
+    """Serve until the first signal, then stop in order."""
+    from leasehold.server.server import ServeOptions, Server  # noqa: PLC0415 - an extra has them
+
+    with _explaining(workers):
+        server = Server(ServeOptions(host, port, workers), note)
+    try:
+        with _explaining(workers):
+            server.start()
+        signals.ready()
+        click.echo(f"ready {server.url}")
+        signals.wait()
+        note("stopping: running attempts may end; once more to leave at once")
+    finally:
+        signals.ready()
+        server.stop()
+    return DONE
+
+
+@contextlib.contextmanager
+def _explaining(workers: int) -> Iterator[None]:
+    """Say what to do where the system has no threads to start with."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "new thread" not in str(error):  # as Python says it
+            raise
+        message = f"the system has no threads for --workers {workers} ({error}); try fewer."
+        raise click.ClickException(message) from error
+
+
+def _leave() -> None:
+    """End this process whatever its threads do; inside a handler of a signal."""
+    os.write(2, _AT_ONCE)
+    os._exit(DONE)

@@ -1,0 +1,113 @@
+"""What has to happen at its time: runs that nobody moves any more are looked for and moved on."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from leasehold.domain.manifest import Manifest
+from leasehold.errors import LeaseholdError
+from leasehold.services.adopt_runs import (
+    adopt_all,
+    adopt_run,
+    parked_runs,
+    take_over_gone,
+    take_up_dispatched,
+)
+from leasehold.services.engine import Engine
+from leasehold.services.reporting import without_repeats
+from leasehold.services.stop_cancelled import stop_cancelled
+from leasehold.services.sweep import sweep
+from leasehold.worker.holder import host_name, is_gone
+
+_LOG: Final = logging.getLogger("leasehold.in_process")
+
+#: How often runs are looked for whose alarm is due.
+TICK_S: Final = 1.0
+
+#: How long one sweep begins to attend to runs: the engine may be closed meanwhile.
+_SWEEP_TIME: Final = timedelta(seconds=5)
+
+
+class Clockwork:
+    """Looks after runs: those that were started or adopted here, or every one of the store.
+
+    Args:
+        engine: returns the parts, as they are then.
+        width: how many runs are attended at once.
+        closing: set when it is to end.
+    """
+
+    def __init__(self, engine: Callable[[], Engine], width: int, closing: threading.Event) -> None:
+        self._engine_now = engine
+        self._width = width
+        self._closing = closing
+        self._mine: set[str] = set()  # the runs that this engine is to bring to their end
+        self._every_run = False
+        self._tick_s = TICK_S
+        self._looked_at = -math.inf
+        self._dispatched_since = engine().clock.now()
+
+    @property
+    def _engine(self) -> Engine:
+        return self._engine_now()
+
+    def adopt(self, run_id: str) -> None:
+        """Take up a run where another process left it; see `services.adopt_runs.adopt_run`."""
+        self._mine.add(run_id)
+        adopt_run(self._engine, run_id, is_gone=_is_gone)
+
+    def adopt_all(self) -> int:
+        """Take up every live run of the store; return how many that are."""
+        adopted = adopt_all(self._engine, is_gone=_is_gone)
+        if not self._every_run:
+            self._mine.update(adopted, parked_runs(self._engine))
+        return len(adopted)
+
+    def look_after_every_run(self, tick_s: float) -> None:
+        """Look after every run of the store from now on, each `tick_s` seconds."""
+        self._every_run, self._tick_s = True, tick_s
+        self._mine.clear()
+
+    def note(self, manifest: Manifest, *, is_new: bool) -> None:
+        """Hear of a run that was changed here."""
+        if is_new and not self._every_run:
+            self._mine.add(manifest.run_id)
+        if manifest.is_terminal:
+            self._mine.discard(manifest.run_id)
+
+    def tick(self) -> None:
+        """Look for runs that nobody moves any more, until this is to end."""
+        warn = without_repeats(_LOG.warning, self._engine.clock)
+        while not self._closing.wait(self._tick_s):
+            try:
+                self.look()
+            except LeaseholdError as error:
+                warn(f"the sweep failed, again in {self._tick_s:g} s: {error}")
+            except Exception:  # noqa: BLE001 - nobody else would look for them
+                _LOG.exception("the sweep failed, again in %g s", self._tick_s)
+
+    def look(self) -> None:
+        """Take up what others dispatched of the runs that are looked after, and sweep them."""
+        engine, among = self._engine, None if self._every_run else self._mine
+        now = engine.clock.monotonic()
+        if among == set() or now - self._looked_at < self._tick_s:
+            return
+        self._looked_at = now
+        try:
+            self._dispatched_since = take_up_dispatched(
+                engine, among=among, since=self._dispatched_since
+            )
+            if self._every_run:
+                take_over_gone(engine, is_gone=_is_gone)
+                stop_cancelled(engine)
+        finally:  # its index may still be built: the sweep can do without
+            sweep(engine, among=among, time=_SWEEP_TIME, width=self._width)
+
+
+def _is_gone(holder: str) -> bool:
+    return is_gone(holder, host=host_name())

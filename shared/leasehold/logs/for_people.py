@@ -1,0 +1,97 @@
+"""Log lines for a terminal or a journal: one line a record, which names run, step and attempt."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from typing import Final
+
+from leasehold.domain.printable import printable
+from leasehold.logs.attempt import attempt_of
+
+_OURS: Final = "leasehold"
+
+
+class PrintableFormatter(logging.Formatter):
+    """Keeps the lines of a traceback, and spells out what would steer the terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as lines that are safe to show."""
+        return "\n".join(map(printable, super().format(record).split("\n")))
+
+
+class LineFormatter(PrintableFormatter):
+    """Puts in front of a message when, how severe, of which attempt and by whom it is.
+
+    What Leasehold itself says of no attempt is a sentence for people already. Further lines, as of
+    a traceback, are indented: what begins at the margin is a record, whatever a text says.
+    """
+
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.converter = time.gmtime
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as lines that are safe to show."""
+        return super().format(record).replace("\n", "\n  ")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as its base has it
+        """Return the line, without a traceback."""
+        attempt = attempt_of(record)
+        if attempt is None and record.name.partition(".")[0] == _OURS:
+            return record.message
+        words = [self.formatTime(record), record.levelname]
+        if attempt is not None:
+            words += [f"run={attempt.run_id}", f"step={attempt.step}", f"attempt={attempt.attempt}"]
+        return f"{' '.join(words)} {record.name}: {record.message}"
+
+
+class StderrHandler(logging.Handler):
+    """Writes to what stderr is at that time: a display that is drawn there keeps lines apart."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record."""
+        try:
+            sys.stderr.write(f"{self.format(record)}\n")
+            sys.stderr.flush()
+        except Exception:  # noqa: BLE001 - a line that cannot be written ends no step
+            self.handleError(record)
+
+
+def print_printable_logs() -> None:
+    """Have the log of last resort, which writes to stderr, show no control characters."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(PrintableFormatter())
+
+
+def log_to_stderr() -> None:
+    """Have all loggers of this process write lines for people to stderr."""
+    log_by(LineFormatter())
+
+
+def log_by(formatter: logging.Formatter) -> None:
+    """Have all loggers of this process write to stderr, unless somebody has set them up.
+
+    LEASEHOLD_LOG_LEVEL says from which level on.
+    """
+    if logging.root.handlers:
+        return
+    handler = StderrHandler()
+    handler.setFormatter(formatter)
+    logging.root.addHandler(handler)
+    logging.root.setLevel(_level())
+
+
+def _level() -> str:
+    from leasehold.registry.settings import SETTINGS  # noqa: PLC0415 - not for each command
+
+    entry = SETTINGS["LEASEHOLD_LOG_LEVEL"]
+    try:
+        return str(entry.read(os.environ.get(entry.name, entry.default)))
+    except ValueError:  # who reads the settings says so
+        return entry.default

@@ -1,0 +1,1 @@
+"""`leasehold serve`: the runs API, workers and clockwork in one process, for one machine."""

@@ -1,0 +1,58 @@
+"""The application: the runs API and the API of leases at one address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import flask
+
+from leasehold.domain.change import Change
+from leasehold.in_process import InProcessEngine
+from leasehold.services.engine import Engine
+from leasehold.services.start_run import StartRequest
+from leasehold.web.loopback_guard import LoopbackGuard
+from leasehold.web.manage_lease import answer_lease
+from leasehold.web.serve_api import answer_api
+
+_LEASES: Final = "/leases:"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEngine:
+    """The engine of the workers of this process, for the answers as well.
+
+    So a run that is started gets an idle worker in the same commit, what an operation dispatches
+    is in the workers' own queue, and a handler whose run is cancelled hears of it.
+    """
+
+    local: InProcessEngine
+
+    @property
+    def engine(self) -> Engine:
+        """The engine."""
+        return self.local.engine
+
+    def start_run(self, request: StartRequest) -> Change:
+        """Start a run; an idle worker has its lease when this returns."""
+        return self.local.start_run(request)
+
+
+def make_app(local: InProcessEngine, hosts: Sequence[str] | None) -> LoopbackGuard:
+    """Return the application, behind what strangers' web pages cannot pass.
+
+    Args:
+        local: the engine.
+        hosts: by which it may be called; see `LoopbackGuard`.
+    """
+    source = LocalEngine(local)
+
+    def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        request = flask.Request(environ)
+        of_leases = request.path.startswith(_LEASES)
+        response = (answer_lease if of_leases else answer_api)(source, request)
+        answered: Iterable[bytes] = response(environ, start_response)
+        return answered
+
+    return LoopbackGuard(answer, hosts)

@@ -1,0 +1,115 @@
+"""One process that does it all: it answers, it runs steps, and it looks after every run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from leasehold.errors import SettingError, StoreUnavailableError
+from leasehold.in_process import InProcessEngine
+from leasehold.registry.settings import SETTINGS, read_settings
+from leasehold.server.application import make_app
+from leasehold.server.http_server import HttpServer
+from leasehold.server.listener import hosts_of, listen, url_of
+
+#: How often runs are looked for that another process dispatched or left.
+TICK_S: Final = 1.0
+#: The same where each look is billed.
+BILLED_TICK_S: Final = 10.0
+
+#: How often a store is asked again that is away at the start.
+_RETRY_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What is served, and where.
+
+    Args:
+        host: the address to listen on.
+        port: the port.
+        workers: how many steps run at once.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 4
+
+
+class Server:
+    """The server, from `start` until `stop`; several of them may share a store.
+
+    Args:
+        options: what it is served with.
+        report: called with a line for people on what happens.
+        environ: the settings; None: those of the process.
+
+    Attributes:
+        url: of the runs API and the API of leases.
+        local: the engine of its workers and its answers.
+
+    Raises:
+        SettingError, CatalogError, and the errors of the registries: nothing was started.
+        RuntimeError: the system has no threads for it.
+    """
+
+    def __init__(
+        self,
+        options: ServeOptions,
+        report: Callable[[str], object],
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._report = report
+        settings = read_settings(os.environ if environ is None else environ)
+        _check_queue(settings["LEASEHOLD_TASKS"])
+        is_billed = not settings["LEASEHOLD_STORE"].startswith("sqlite:")
+        self._tick_s = BILLED_TICK_S if is_billed else TICK_S
+        with ExitStack() as undo:
+            listener = undo.enter_context(listen(options.host, options.port))
+            self.url = url_of(listener)
+            self.local = undo.enter_context(
+                InProcessEngine(environ=environ, workers=options.workers, warn=report)
+            )
+            self._http = HttpServer(make_app(self.local, hosts_of(listener)), listener)
+            undo.pop_all()
+
+    def start(self) -> None:
+        """Answer and work from now on, and take up the runs that are in the store.
+
+        A store that is away is waited for; the API says so meanwhile.
+        """
+        self.local.look_after_every_run(self._tick_s)
+        self._http.start()
+        if adopted := self._adopt():
+            self._report(
+                f"resuming {adopted} live {'run' if adopted == 1 else 'runs'} of the store"
+            )
+
+    def stop(self) -> None:
+        """Let running attempts end, release the leases of the others, and answer until then."""
+        self.local.drain()
+        self._http.stop()
+        self.local.close(grace=0)
+
+    def _adopt(self) -> int:
+        is_said = False
+        while True:
+            try:
+                return self.local.adopt_all()
+            except StoreUnavailableError as error:
+                if not is_said:
+                    self._report(f"the store is asked again every {_RETRY_S:g} s: {error.message}")
+                is_said = True
+            time.sleep(_RETRY_S)
+
+
+def _check_queue(tasks: str) -> None:
+    """Refuse a queue that would deliver the runs of this server to other workers as well."""
+    if tasks != "in-process":
+        default = SETTINGS["LEASEHOLD_TASKS"].default
+        allowed = f"{default}, or unset: `leasehold serve` has its own queue"
+        raise SettingError(name="LEASEHOLD_TASKS", value=tasks, allowed=allowed)

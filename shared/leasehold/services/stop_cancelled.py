@@ -1,0 +1,19 @@
+"""Attempts of this worker whose runs were cancelled by another process."""
+
+from __future__ import annotations
+
+from leasehold.domain.status import Termination
+from leasehold.services.engine import Engine
+from leasehold.services.read_runs import get_run
+
+
+def stop_cancelled(engine: Engine) -> None:
+    """Stop the handlers whose runs were cancelled; their next renewals would tell them later.
+
+    Raises:
+        StoreUnavailableError: the store could not be asked.
+    """
+    for held in engine.leases.held_attempts():
+        run_id = held.manifest.run_id
+        if not held.is_settled and get_run(engine, run_id).cancelled:
+            engine.leases.stop_run(run_id, Termination.CANCELLED)

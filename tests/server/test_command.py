@@ -1,0 +1,69 @@
+"""What `leasehold serve` says where it cannot serve."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from leasehold.devserver.function_processes import free_port
+from tests.cli.shell import Shell, only_line
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "http"])
+def test_a_port_that_is_none_is_refused(shell: Shell, port: str) -> None:
+    done = shell.run("serve", "--port", port)
+
+    assert done.returncode == 2
+    assert "'--port'" in only_line(done.stderr)
+
+
+def test_a_port_that_is_taken_is_named(shell: Shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = shell.run("serve", "--port", str(port))
+
+    assert done.returncode == 2
+    assert only_line(done.stderr).startswith(f"error: --port is {port}; allowed: a free port")
+    assert "leasehold.db" not in shell.files()
+
+
+def test_without_its_extra_it_says_what_to_type(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "waitress", None)
+
+    done = shell.run("serve")
+
+    assert done.returncode == 2
+    assert only_line(done.stderr) == (
+        "error: `leasehold serve` needs its extra; type: pip install 'leasehold[serve]'"
+    )
+
+
+def test_where_the_system_has_no_threads_it_says_so(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def start_few(thread: threading.Thread) -> None:
+        if thread.name == "worker-2":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_few)
+
+    done = shell.run("serve", "--port", str(free_port()), "--workers", "3")
+
+    assert done.returncode == 2
+    assert only_line(done.stderr) == (
+        "error: the system has no threads for --workers 3 (can't start new thread); try fewer."
+    )

@@ -1,0 +1,99 @@
+"""`leasehold serve` as people run it: real processes on one file, real signals."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from leasehold.devserver.function_processes import free_port
+from tests.bundle.conftest import ROOT, Api, calls, settings
+from tests.waiting import until
+
+Begun = tuple[subprocess.Popen[str], Api]
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Callable[..., Begun]]:
+    """Starts servers on the test's own file; each is ready when it returns."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin() -> Begun:
+        port = free_port()
+        stores = {
+            "LEASEHOLD_STORE": f"sqlite:///{tmp_path / 'leasehold.db'}",
+            "LEASEHOLD_ARTIFACTS": f"file://{tmp_path / 'artifacts'}",
+            "PIPELINE_LEASE_TTL_S": "600",  # nobody waits for the end of one
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "leasehold", "serve", "--port", str(port)],
+            env=settings(tmp_path) | stores,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"ready http://127.0.0.1:{port}\n"
+        return process, Api(f"http://127.0.0.1:{port}")
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_one_that_is_killed_is_replaced_and_one_that_is_stopped_drains(
+    begin: Callable[..., Begun], tmp_path: Path
+) -> None:
+    """What is killed is noticed by the others; who is stopped releases what it has."""
+    first, api = begin()
+    second, other = begin()
+    (tmp_path / "hold-two").touch()
+    run_id = api.start()
+    until(lambda: any(call[0] == "two" for call in calls(tmp_path, run_id)))
+    by_pid = {str(first.pid): first, str(second.pid): second}
+    worker = by_pid.pop(calls(tmp_path, run_id)[-1][2])
+    ((_, survivor),) = by_pid.items()
+
+    worker.kill()
+
+    until(lambda: len(calls(tmp_path, run_id)) == 3)
+    assert calls(tmp_path, run_id)[-1] == ["two", "2", str(survivor.pid)]
+    (tmp_path / "hold-two").unlink()
+    api = other if survivor is second else api
+    assert api.ended(run_id)["attempts"]["expired"] <= 1
+
+    killed, run_id = run_id, api.start({}, pipeline="listens")
+    until((tmp_path / "told").exists)
+    survivor.send_signal(signal.SIGTERM)
+    _, said = survivor.communicate(timeout=60)
+
+    assert survivor.returncode == 0, said
+    assert f" INFO run={killed} step=two attempt=2 leasehold.step: noted\n" in said
+    assert "Traceback" not in said
+    _, api = begin()
+    ended = api.ended(run_id)
+    assert ended["steps"]["listens"]["attempts"]["interrupted"] == 1
+
+
+def test_a_second_signal_ends_it_at_once(begin: Callable[..., Begun], tmp_path: Path) -> None:
+    """The handler hears nobody; its run goes on at the next start."""
+    process, api = begin()
+    run_id = api.start({}, pipeline="ignores")
+    until((tmp_path / "told").exists)
+
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("stopping:")
+    process.send_signal(signal.SIGINT)
+
+    assert process.wait(60) == 0
+    assert process.stderr.read() == "killed: what was running goes on at the next start\n"
+    _, api = begin()
+    assert api.ended(run_id)["status"] == "COMPLETED"

@@ -1,0 +1,110 @@
+"""An environment holds secrets; no object of ours prints one that it was made with."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import pydoc
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import leasehold
+from leasehold.bootstrap import Hooks, boot
+from leasehold.devserver.function_processes import Function, FunctionProcesses, free_port
+from leasehold.devserver.server import DevOptions, DevServer
+from leasehold.server.server import ServeOptions, Server
+from leasehold.testing import InProcessEngine
+from leasehold.web.engine_provider import EngineProvider
+from tests.builders import environ_of
+
+PLANTED = "planted-7f3a"
+
+#: Programs, which run when they are imported.
+PROGRAMS = {"leasehold.__main__", "leasehold.devserver.server_main"}
+
+
+@pytest.fixture
+def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment of this process, and one that is given to what is made: with a secret."""
+    settings = environ_of(
+        tmp_path, LEASEHOLD_CATALOG="tests.in_process.sample", MODEL_API_KEY=PLANTED
+    )
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    return settings
+
+
+def modules() -> Iterator[Any]:
+    for found in pkgutil.walk_packages(leasehold.__path__, "leasehold."):
+        if found.name not in PROGRAMS:
+            yield importlib.import_module(found.name)
+
+
+def is_shown(value: Any) -> bool:
+    return PLANTED in repr(value)
+
+
+def is_in_help(value: Any) -> bool:
+    return PLANTED in pydoc.render_doc(value)
+
+
+def test_the_help_of_no_class_or_function_shows_it(environ: dict[str, str]) -> None:
+    """A default that is the environment would stand in each signature."""
+    shown = [
+        f"{module.__name__}.{name}"
+        for module in modules()
+        for name, value in vars(module).items()
+        if (inspect.isclass(value) or inspect.isfunction(value))
+        and value.__module__ == module.__name__
+        and is_in_help(value)
+    ]
+
+    assert shown == []
+
+
+def made(environ: dict[str, str]) -> Iterator[Any]:
+    """Yield what users and entry points make, of their own environment and of a given one."""
+    for given in (None, environ):
+        with InProcessEngine(environ=given, workers=1) as engine:
+            yield engine
+        bundle = boot(given)
+        yield bundle
+        bundle.close()
+        server = Server(ServeOptions(port=free_port()), lambda _: None, given)
+        yield server
+        server.stop()
+    provider = EngineProvider(environ)
+    yield provider.engine and provider
+    provider.close()
+    yield Hooks()
+    yield (options := DevOptions(port=free_port(), environ=environ))
+    yield DevServer(options, lambda _: None)
+    yield FunctionProcesses(Function("f", 1), Path(), environ, lambda _: None)
+
+
+def parts_of(value: Any) -> Iterator[Any]:
+    """Yield an object, its public attributes, and the fields of those that are values."""
+    names = [field.name for field in fields(value)] if is_dataclass(value) else vars(value)
+    yield value
+    for name in names:
+        if not name.startswith("_"):
+            part = getattr(value, name)
+            yield part
+            if is_dataclass(part) and not isinstance(part, type):
+                yield from (getattr(part, field.name) for field in fields(part))
+
+
+def test_nothing_that_is_made_shows_it(environ: dict[str, str]) -> None:
+    shown = [
+        f"{type(one).__name__}: {type(part).__name__}"
+        for one in made(environ)
+        for part in parts_of(one)
+        if part is not environ and (is_shown(part) or (part is one and is_in_help(part)))
+    ]
+
+    assert shown == []
