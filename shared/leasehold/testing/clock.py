@@ -19,12 +19,19 @@ _STEP_S: Final = 1.0
 class FrozenClock:
     """The clock port for tests: time stands still, and ids come in order.
 
-    Where a handler runs in the test's own thread, whoever waits does not:
-    `ctx.wait_or_shutdown(60)` moves the clock by a minute at once.
     Two clocks give different ids, as two processes do, unless they are given the same `salt`.
+
+    Args:
+        now: where it stands.
+        salt: how its ids begin.
+        skips_waits: whoever waits in the test's own thread does not: `ctx.wait_or_shutdown(60)`
+            moves the clock by a minute at once. Not for handlers that wait so for a real server.
     """
 
-    def __init__(self, now: datetime = START, salt: str | None = None) -> None:
+    def __init__(
+        self, now: datetime = START, salt: str | None = None, *, skips_waits: bool = False
+    ) -> None:
+        self._skips_waits = skips_waits
         self._now = now
         self._passed = 0.0
         self._ids = itertools.count(1)
@@ -54,8 +61,8 @@ class FrozenClock:
 
     @property
     def skip(self) -> Callable[[float], None] | None:
-        """Lets so many seconds pass at once, in place of waiting; None while nobody watches."""
-        return self._skip if self._watchers else None
+        """Lets so many seconds pass at once, in place of waiting; None: waits are real."""
+        return self._skip if self._skips_waits and self._watchers else None
 
     @contextlib.contextmanager
     def watched_by(self, look: Callable[[], object]) -> Iterator[None]:
