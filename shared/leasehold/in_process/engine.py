@@ -26,6 +26,7 @@ from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
 from leasehold.registry.registry import Registry
+from leasehold.services.check_chain import check_chains
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step, run_steps
 from leasehold.services.read_runs import get_run, timeline_of
@@ -85,6 +86,7 @@ class InProcessEngine:
         )
         self._bundle: Bundle = self._boot(environ, catalog, clock, hooks)
         self.engine: Engine = self._bundle.engine
+        self._check_chains()
         self._clockwork = Clockwork(lambda: self.engine, max(1, workers), self._closing)
         self._workers = Workers(lambda: self.engine, self._queue, workers)
         self._threads = [*self._workers.threads]
@@ -92,6 +94,14 @@ class InProcessEngine:
             tick = self._clockwork.tick
             self._threads.append(threading.Thread(target=tick, name="clockwork", daemon=True))
         self._start_threads()
+
+    def _check_chains(self) -> None:
+        """Refuse a catalog with a pipeline that could never reach its end; keep no store open."""
+        try:
+            check_chains(self.engine.catalog, self.engine.checks)
+        except BaseException:
+            self._bundle.close()
+            raise
 
     def _boot(
         self,
