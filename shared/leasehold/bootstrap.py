@@ -92,6 +92,14 @@ class Hooks:
     report: Callable[[Facts], object] = log_report
 
 
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What stands between an engine and its stores, for tests; by default nothing."""
+
+    documents: Callable[[Documents], Documents] = lambda store: store
+    artifacts: Callable[[Artifacts], Artifacts] = lambda store: store
+
+
 def boot(
     environ: Mapping[str, str] | None = None,
     *,
@@ -101,6 +109,7 @@ def boot(
     documents: Documents | None = None,
     tasks: TaskQueue | None = None,
     purpose: Purpose = Purpose.RUN,
+    around: Around = Around(),
 ) -> Bundle:
     """Wire the engine that the environment describes; whatever else is given has a default.
 
@@ -113,6 +122,7 @@ def boot(
         documents: in place of the store of LEASEHOLD_STORE.
         tasks: in place of the queue of LEASEHOLD_TASKS.
         purpose: what the engine is for.
+        around: what stands between the engine and its stores.
 
     Raises:
         SettingError, CatalogError, and the errors of the registries: nothing was written.
@@ -131,6 +141,7 @@ def boot(
         documents, artifacts = _open_stores(settings, clock, documents)
     if tasks is None:
         tasks = _open_queue(settings, clock, purpose)
+    documents, artifacts = around.documents(documents), around.artifacts(artifacts)
     interrupts, load_value = Interrupts(), partial(load, artifacts)
     inline = InlineRunner(artifacts, load_value, clock, interrupts)
     engine = Engine(
@@ -158,6 +169,11 @@ def boot(
 def system_clock() -> Clock:
     """Return the machine's clock."""
     return SystemClock()
+
+
+def folder_artifacts(folder: Path, clock: Clock) -> Artifacts:
+    """Return the artifacts that lie in a folder, as those of a `file://` address do."""
+    return open_artifacts(f"file://{folder}", clock)
 
 
 def in_process_queue(clock: Clock) -> PulledTaskQueue:

@@ -69,6 +69,16 @@ class InvalidEntryError(LeaseholdError):
     text = "{field} of {key!r} in the {registry} registry is {value!r}; allowed: {allowed}."
 
 
+class ChainError(LeaseholdError):
+    """A step of a pipeline can never take what the step before it gives."""
+
+    code = "chain_broken"
+    text = (
+        "Pipeline {pipeline!r}: step {step!r} gives {output}, and step {following!r} takes "
+        "{given}: {problem}. Change one of the two models; a field with a default may be left out."
+    )
+
+
 class HandlerNotFoundError(LeaseholdError):
     """A handler path does not lead to a function that takes (ctx, given)."""
 

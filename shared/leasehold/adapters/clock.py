@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 class SystemClock:
     """The machine's clock."""
 
+    skip = None
+
     def now(self) -> datetime:
         """Return the time of day, in UTC."""
         return datetime.now(UTC)  # noqa: TID251 - this is the one place

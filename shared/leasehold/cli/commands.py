@@ -50,6 +50,9 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     "batch": CommandRow("batch", "Apply ACTION to the runs that match, newest first."),
     "audit": CommandRow("audit", "Look for runs that nobody and nothing would move."),
     "sweep": CommandRow("sweep", "Handle the runs whose alarm is due, once."),
+    "check": CommandRow(
+        "check", "Check settings, catalog, handlers, gates and models, and run nothing."
+    ),
     "registry": CommandRow("registry", "Show the effective limits of each step type."),
     "serve": CommandRow(
         "serve", "Serve in one process: the runs API, workers and clockwork, until Ctrl-C."

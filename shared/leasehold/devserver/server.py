@@ -6,7 +6,9 @@ Scheduler. Nothing is kept but the store: at start the queue is rebuilt from the
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -33,6 +35,8 @@ from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
 from leasehold.services.adopt_runs import adopt_all, take_up_dispatched
+from leasehold.services.check_chain import check_chains
+from leasehold.worker.handler_checks import ImportedHandlerChecks
 from leasehold.worker.holder import host_name, is_gone
 
 #: The settings of its queues: those that docs/operations.md has a deployed queue get.
@@ -89,7 +93,8 @@ class DevServer:
         crash_detector: gets the connections that drop; None until it is started.
 
     Raises:
-        SettingError, CatalogError, and the errors of the registries: nothing was started.
+        SettingError, CatalogError, ChainError, and the errors of the registries: nothing was
+            started.
     """
 
     def __init__(
@@ -102,6 +107,8 @@ class DevServer:
         self._report = report
         catalog = load_catalog(read_settings(options.environ)["LEASEHOLD_CATALOG"])
         self._execute = Function("execute_step", free_port(), workers=options.workers)
+        with contextlib.redirect_stdout(sys.stderr):  # what handlers print is no answer
+            check_chains(catalog, ImportedHandlerChecks())
         sweep = Function("sweep_dead_letters", free_port(), threads=2)
         api = Function("serve_api", options.port, threads=API_THREADS)
         leases = _lease_function(catalog, options)

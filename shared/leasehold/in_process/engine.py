@@ -16,6 +16,7 @@ from leasehold.bootstrap import Bundle, Hooks, boot, in_process_queue, log_repor
 from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, Termination
+from leasehold.domain.task import Task
 from leasehold.domain.trace import TraceEvent
 from leasehold.in_process.clockwork import TICK_S, Clockwork
 from leasehold.in_process.workers import Workers
@@ -25,6 +26,7 @@ from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
 from leasehold.registry.registry import Registry
+from leasehold.services.check_chain import check_chains
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step, run_steps
 from leasehold.services.read_runs import get_run, timeline_of
@@ -76,19 +78,15 @@ class InProcessEngine:
         self._closing = threading.Event()
         clock = clock or system_clock()
         self._queue = in_process_queue(clock)
-        self._bundle: Bundle = boot(
-            environ,
-            catalog=catalog,
-            clock=clock,
-            tasks=self._queue,
-            hooks=Hooks(
-                observe=self._observe,
-                may_continue=lambda: not self._closing.is_set(),
-                warn=warn or _LOG.warning,
-                report=report,
-            ),
+        hooks = Hooks(
+            observe=self._observe,
+            may_continue=lambda: not self._closing.is_set(),
+            warn=warn or _LOG.warning,
+            report=report,
         )
+        self._bundle: Bundle = self._boot(environ, catalog, clock, hooks)
         self.engine: Engine = self._bundle.engine
+        self._check_chains()
         self._clockwork = Clockwork(lambda: self.engine, max(1, workers), self._closing)
         self._workers = Workers(lambda: self.engine, self._queue, workers)
         self._threads = [*self._workers.threads]
@@ -96,6 +94,23 @@ class InProcessEngine:
             tick = self._clockwork.tick
             self._threads.append(threading.Thread(target=tick, name="clockwork", daemon=True))
         self._start_threads()
+
+    def _check_chains(self) -> None:
+        """Refuse a catalog with a pipeline that could never reach its end; keep no store open."""
+        try:
+            check_chains(self.engine.catalog, self.engine.checks)
+        except BaseException:
+            self._bundle.close()
+            raise
+
+    def _boot(
+        self,
+        environ: Mapping[str, str] | None,
+        catalog: Catalog | None,
+        clock: Clock,
+        hooks: Hooks,
+    ) -> Bundle:
+        return boot(environ, catalog=catalog, clock=clock, tasks=self._queue, hooks=hooks)
 
     def _start_threads(self) -> None:
         """Start all threads, or none: with a part of them, runs would wait and nobody see why."""
@@ -174,10 +189,14 @@ class InProcessEngine:
         ran = 0
         self._clockwork.look()
         while task := self._queue.take_due():
-            with self._raising_interrupts():
-                execute_step(self.engine, Hint(task.run_id, task.generation))
+            self._deliver(task)
             ran += 1
         return ran
+
+    def _deliver(self, task: Task) -> None:
+        """Run the attempt that a task announces, in this thread."""
+        with self._raising_interrupts():
+            execute_step(self.engine, Hint(task.run_id, task.generation))
 
     def on_idle(self, listener: Callable[[Manifest], object]) -> Callable[[], None]:
         """Have `listener` called with each run that becomes idle; return what ends that.

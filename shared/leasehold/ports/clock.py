@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
 
 class Clock(Protocol):
     """Time, in the two kinds that must not be mixed, and names nobody else has."""
+
+    @property
+    def skip(self) -> Callable[[float], object] | None:
+        """Lets so many seconds pass at once, in place of waiting; None: time passes by itself."""
+        ...
 
     def now(self) -> datetime:
         """Return the time of day, in UTC. It may jump."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.ports.handler_runner import StepHandler
@@ -17,6 +17,20 @@ class StepOutput(StepHandler, Protocol):
         ...
 
 
+class BrokenLink(NamedTuple):
+    """Why a step can never take what the one before it gives.
+
+    Args:
+        output: the model of what is given.
+        given: the model of what is taken.
+        problem: what surely fails, in words.
+    """
+
+    output: str
+    given: str
+    problem: str
+
+
 class HandlerChecks(Protocol):
     """Knows the handlers' models."""
 
@@ -25,6 +39,13 @@ class HandlerChecks(Protocol):
 
         Raises:
             HandlerNotFoundError: its path does not lead to a function that takes (ctx, given).
+        """
+        ...
+
+    def broken_link(self, step: StepOutput, following: StepHandler) -> BrokenLink | None:
+        """Return why no output of the step fits the next one; None: some may fit.
+
+        A handler or a model that does not resolve breaks nothing here.
         """
         ...
 

@@ -148,6 +148,10 @@ class LeaseKeeper(Protocol[HeldT_co]):
         """Ask the handlers of all that is held to end, and of what is held later."""
         ...
 
+    def look(self) -> None:
+        """Renew and stop what is due now, and wait until that is done: time was moved by hand."""
+        ...
+
     def close(self) -> None:
         """Stop renewing; a renewal that is on its way is waited for."""
         ...

@@ -19,6 +19,7 @@ from leasehold.errors import InvalidInputError, InvalidRequestError
 from leasehold.ports.documents import Committed
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import PipelineEntry
+from leasehold.services.check_chain import check_chain
 from leasehold.services.engine import Engine, create_run, publish_or_leave
 from leasehold.services.kept_values import INLINE_BYTES, keep
 from leasehold.services.limits import MAX_KEY, MAX_LABEL, MAX_LABELS
@@ -57,8 +58,8 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         eager: take the lease of the first step in the same commit: the caller runs it at once.
 
     Raises:
-        UnknownPipelineError, HandlerNotFoundError, InvalidRequestError, InvalidInputError,
-        TooLargeError: nothing was written.
+        UnknownPipelineError, HandlerNotFoundError, ChainError, InvalidRequestError,
+        InvalidInputError, TooLargeError: nothing was written.
         IdempotencyKeyReusedError: the key started something else.
         StoreUnavailableError: the run may be there or not; start it again with the same key.
     """
@@ -107,7 +108,8 @@ def checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
     """Return the JSON text of an input that fits the pipeline's first step.
 
     Raises:
-        HandlerNotFoundError, InvalidInputError, TooLargeError: nothing can be started with it.
+        HandlerNotFoundError, ChainError, InvalidInputError, TooLargeError: nothing can be started
+            with it.
     """
     entries = [engine.catalog.steps[step] for step in pipeline.steps]
     local = [entry for entry in entries if entry.handler != REMOTE]
@@ -116,6 +118,7 @@ def checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
     for entry in entries:
         for gate in engine.catalog.gates_of(entry.step_type):
             engine.checks.check(gate)
+    check_chain(engine.catalog, engine.checks, pipeline)
     try:
         text = canonical(value)
     except (TypeError, ValueError) as error:

@@ -1,13 +1,35 @@
-"""For tests of your own pipelines: the engine in the test's process, and time that stands still.
+"""For tests of your own handlers and pipelines: no server, and time that stands still.
 
 ```python
-with InProcessEngine(STEPS, PIPELINES, clock=FrozenClock(), workers=0, environ=env) as engine:
+with step_context(attempt=2) as ctx:
+    assert extract(ctx, Folder(path="docs")).pages == 3
+
+with testing.engine("catalog", tmp_path) as engine:
+    engine.faults.kill_at_checkpoint("extract", n=2)
     run = engine.start("review", {"folder": "docs"})
-    engine.run_until_idle()
+    assert engine.run_until_settled(run.run_id).status == "COMPLETED"
 ```
 """
 
-from leasehold.in_process import InProcessEngine
+from leasehold.bootstrap import system_clock
 from leasehold.testing.clock import FrozenClock
+from leasehold.testing.contexts import (
+    RecordingContext,
+    RecordingGateContext,
+    gate_context,
+    step_context,
+)
+from leasehold.testing.faults import Faults
+from leasehold.testing.in_process import InProcessEngine, engine
 
-__all__ = ["FrozenClock", "InProcessEngine"]
+__all__ = [
+    "Faults",
+    "FrozenClock",
+    "InProcessEngine",
+    "RecordingContext",
+    "RecordingGateContext",
+    "engine",
+    "gate_context",
+    "step_context",
+    "system_clock",
+]

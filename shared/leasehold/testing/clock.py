@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import secrets
+import threading
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+#: While somebody watches, time moves in steps of this many seconds at most.
+_STEP_S: Final = 1.0
 
 
 class FrozenClock:
     """The clock port for tests: time stands still, and ids come in order.
 
     Two clocks give different ids, as two processes do, unless they are given the same `salt`.
+
+    Args:
+        now: where it stands.
+        salt: how its ids begin.
+        skips_waits: whoever waits in the test's own thread does not: `ctx.wait_or_shutdown(60)`
+            moves the clock by a minute at once. Not for handlers that wait so for a real server.
     """
 
-    def __init__(self, now: datetime = START, salt: str | None = None) -> None:
+    def __init__(
+        self, now: datetime = START, salt: str | None = None, *, skips_waits: bool = False
+    ) -> None:
+        self._skips_waits = skips_waits
         self._now = now
         self._passed = 0.0
         self._ids = itertools.count(1)
         self._salt = secrets.token_hex(4) if salt is None else salt
+        self._moving = threading.Lock()
+        self._watchers: list[Callable[[], object]] = []
 
     def now(self) -> datetime:
         """Return the time it was set to."""
@@ -36,6 +53,32 @@ class FrozenClock:
 
     def advance(self, by: timedelta | float) -> None:
         """Let time pass: a timedelta, or seconds."""
-        passed = by if isinstance(by, timedelta) else timedelta(seconds=by)
-        self._now += passed
-        self._passed += passed.total_seconds()
+        left = by.total_seconds() if isinstance(by, timedelta) else float(by)
+        while self._watchers and left > _STEP_S:
+            self._move(_STEP_S)
+            left -= _STEP_S
+        self._move(left)
+
+    @property
+    def skip(self) -> Callable[[float], None] | None:
+        """Lets so many seconds pass at once, in place of waiting; None: waits are real."""
+        return self._skip if self._skips_waits and self._watchers else None
+
+    @contextlib.contextmanager
+    def watched_by(self, look: Callable[[], object]) -> Iterator[None]:
+        """Have `look` called for each second that passes inside, and for what is left of one."""
+        self._watchers.append(look)
+        try:
+            yield
+        finally:
+            self._watchers.remove(look)
+
+    def _skip(self, seconds: float) -> None:
+        self.advance(max(0.0, seconds))
+
+    def _move(self, seconds: float) -> None:
+        with self._moving:
+            self._now += timedelta(seconds=seconds)
+            self._passed += seconds
+        for look in tuple(self._watchers):
+            look()

@@ -9,9 +9,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.errors import HandlerNotFoundError
-from leasehold.ports.handler_checks import StepOutput
+from leasehold.ports.handler_checks import BrokenLink, StepOutput
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.registry.dispatch import REMOTE
+from leasehold.worker.chain import misfit
 from leasehold.worker.failures import first_problem, record_of_misfit, record_of_report
 from leasehold.worker.handlers import handler_of, model_of
 
@@ -24,6 +25,18 @@ class ImportedHandlerChecks:
     def check(self, step: StepHandler) -> None:
         """Resolve the handler, or raise HandlerNotFoundError."""
         handler_of(step)
+
+    def broken_link(self, step: StepOutput, following: StepHandler) -> BrokenLink | None:
+        """Return why no output of the step fits the next one; None: some may fit."""
+        if following.handler == REMOTE:
+            return None
+        try:
+            output, taken = _output_of(step), handler_of(following)
+            name = step.output if step.handler == REMOTE else handler_of(step).output_name
+        except HandlerNotFoundError:
+            return None
+        problem = None if output is None else misfit(output, taken.given)
+        return None if problem is None else BrokenLink(name, taken.given_name, problem)
 
     def problem_with(self, step: StepHandler, given: str) -> tuple[str, str] | None:
         """Return the name of the handler's model and why this JSON text does not fit; or None."""

@@ -33,6 +33,7 @@ class Handler:
     given: TypeAdapter[Any]
     output: TypeAdapter[Any]
     given_name: str
+    output_name: str
     is_async: bool
 
     def __call__(self, ctx: StepContext, given: Any) -> Any:
@@ -84,7 +85,8 @@ def _resolve(path: str) -> Handler:
         function,
         _adapter(given),
         _adapter(output),
-        getattr(given, "__name__", str(given)),
+        _name_of(given),
+        _name_of(output),
         inspect.iscoroutinefunction(code),
     )
 
@@ -95,6 +97,11 @@ def _resolve_model(path: str) -> TypeAdapter[Any]:
     if inspect.isroutine(model):
         raise _UnresolvedError("it is a function; a model is a class or an annotation")
     return _adapter(model)
+
+
+def _name_of(model: Any) -> str:
+    is_generic = bool(get_args(model))  # `list[Page]` has the name of `list`
+    return str(model) if is_generic else getattr(model, "__name__", str(model))
 
 
 def _imported(path: str) -> Any:

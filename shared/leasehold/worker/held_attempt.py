@@ -29,9 +29,6 @@ RENEWAL_S: Final = 5.0
 STOP_MARGIN_S: Final = 5.0
 _MARGIN_SHARE: Final = 6
 
-#: Never set: whoever waits for it waits in full.
-_NEVER: Final = threading.Event()
-
 
 class HeldAttempt:
     """Shares an attempt between its handler, its renewals and a shutdown; one settlement wins.
@@ -54,11 +51,12 @@ class HeldAttempt:
         lease = manifest.lease
         assert lease is not None  # noqa: S101 - it was acquired a moment ago
         self.fence: Fence = attempt.fence
-        self.stop = StopSignal()
+        self.stop = StopSignal(clock.skip)
         self.progress: Progress | None = None
         self._attempt = attempt
         self._clock = clock
         self._patience = patience
+        self._never = StopSignal(clock.skip)  # whoever waits for it waits in full
         self._writing = threading.Lock()
         self._ended = threading.Event()
         self._settled: Committed[Change] | None = None
@@ -163,7 +161,7 @@ class HeldAttempt:
                 write,
                 now=self._clock.monotonic,
                 until=lambda: give_up_at,
-                wait=_NEVER.wait,  # an attempt that is to stop still says how it ended
+                wait=self._never.wait,  # an attempt that is to stop still says how it ended
             )
         except LeaseLostError as error:
             if self._settled is None:  # else it was released here, and not lost

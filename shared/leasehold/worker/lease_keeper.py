@@ -81,6 +81,12 @@ class ThreadedLeaseKeeper:
         for held in self.held_attempts():
             held.ask_to_stop(reason)
 
+    def look(self) -> None:
+        """Renew and stop what is due now, and wait until that is done: time was moved by hand."""
+        self._look()
+        for renewal in list(self._renewing.values()):
+            renewal.join()
+
     def close(self) -> None:
         """Stop renewing; a renewal that is on its way is waited for."""
         with self._changed:

@@ -20,9 +20,13 @@ class StopSignal:
     """Says that something is to end, and why; the first reason stays.
 
     `request` takes a lock, so it is for threads: a handler of a system signal must not call it.
+
+    Args:
+        skip: lets time pass at once, in place of waiting: of a clock that is moved by hand.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, skip: Callable[[float], object] | None = None) -> None:
+        self._skip = skip
         self.reason: Termination | None = None
         self._event = threading.Event()
         self._lock = threading.Lock()
@@ -72,10 +76,15 @@ class StopSignal:
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait, but not longer than until the signal is given; return whether it was."""
+        if self._skip is not None and seconds is not None:
+            return self._skipped(self._skip, seconds)
         return self._event.wait(seconds)
 
     async def wait_async(self, seconds: float | None = None) -> bool:
         """Wait as `wait` does, without blocking the loop that runs."""
+        if self._skip is not None and seconds is not None:
+            await asyncio.sleep(0)  # the loop's other tasks have their turn all the same
+            return self._skipped(self._skip, seconds)
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -104,6 +113,11 @@ class StopSignal:
             self._callbacks.append(callback)
         self.call_waiting()
         return lambda: self._forget_callback(callback)
+
+    def _skipped(self, skip: Callable[[float], object], seconds: float) -> bool:
+        if not self.is_requested:
+            skip(seconds)
+        return self.is_requested
 
     def _listen(self, wake: Callable[[], object]) -> Callable[[], None]:
         with self._lock:

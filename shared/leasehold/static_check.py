@@ -1,0 +1,199 @@
+"""All that can be known of a project before it runs: settings, catalog, handlers, chains.
+
+The user's code is imported, and nothing else happens: no store is opened, nothing is written.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType
+from typing import Any, Final
+
+from leasehold.bootstrap import load_catalog
+from leasehold.errors import (
+    CatalogError,
+    HandlerNotFoundError,
+    LeaseholdError,
+    SettingError,
+)
+from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
+from leasehold.registry.effective_settings import effective_settings
+from leasehold.registry.pipelines import Catalog
+from leasehold.registry.settings import SETTINGS, read_settings
+from leasehold.services.check_chain import broken_links
+from leasehold.worker.handler_checks import ImportedHandlerChecks
+from leasehold.worker.handlers import handler_of, model_of
+
+#: Where code lies that is not the user's own: Leasehold, libraries, Python itself.
+_NOT_THE_USERS: Final = (
+    str(Path(__file__).parent),
+    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    "<",
+)
+_REFUSED: Final = "refused_override"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong.
+
+    Args:
+        code: for machines; that of the error, where it is one.
+        message: what it is and what to do, in one line.
+        file: where, as a path; None: it is in no file.
+        line: the line there.
+    """
+
+    code: str
+    message: str
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What a check found, and how much it looked at."""
+
+    findings: tuple[Finding, ...]
+    steps: int = 0
+    gates: int = 0
+    pipelines: int = 0
+
+
+def check_project(environ: Mapping[str, str]) -> CheckResult:
+    """Check all that can be checked without running anything.
+
+    Args:
+        environ: the settings; LEASEHOLD_CATALOG names the catalog.
+
+    Raises:
+        CatalogError: there is no catalog of that name: nothing could be checked.
+    """
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        findings = [*_settings(environ)]
+        name = environ.get("LEASEHOLD_CATALOG", SETTINGS["LEASEHOLD_CATALOG"].default)
+        try:
+            catalog = load_catalog(name)
+        except LeaseholdError as error:
+            if _is_missing(name, error):
+                raise
+            return CheckResult((*findings, _finding(error, _place_in(error) or _file_of(name))))
+        findings += _catalog(_file_of(name)[0], catalog, environ)
+    finally:
+        sys.dont_write_bytecode = writes
+    counts = len(catalog.steps), len(catalog.gates), len(catalog.pipelines)
+    return CheckResult(tuple(findings), *counts)
+
+
+def _settings(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a finding for each setting that is wrong by itself, or beside the others."""
+    usable = dict(environ)
+    while True:
+        refused: list[str] = []
+        try:
+            read_settings(usable, refused.append)
+        except SettingError as error:
+            yield _finding(error)
+            if usable.pop(error.details["name"], None) is None:
+                return  # it is not set, and must be
+            continue
+        yield from (Finding("bad_setting", sentence) for sentence in refused)
+        return
+
+
+def _catalog(file: str | None, catalog: Catalog, environ: Mapping[str, str]) -> Iterator[Finding]:
+    checks = ImportedHandlerChecks()
+    for entry in catalog.steps:
+        place = _line_with(file, entry.step_type)
+        limits = effective_settings(entry, environ, max_retries=0)
+        yield from (Finding(_REFUSED, sentence) for sentence in limits.refused)
+        yield from _handler(entry, place)
+    for gate in catalog.gates:
+        try:
+            handler_of(gate)
+        except HandlerNotFoundError as error:
+            yield _finding(error, _place_in(error) or _line_with(file, gate.name))
+    for pipeline in catalog.pipelines:
+        for broken in broken_links(catalog, checks, pipeline):
+            entry = catalog.steps[broken.details["following"]]
+            yield _finding(broken, _place_of(handler_of(entry).function))
+
+
+def _handler(entry: StepDispatchEntry, place: _Place) -> Iterator[Finding]:
+    try:
+        if entry.handler != REMOTE:
+            handler_of(entry)
+        elif entry.output:
+            model_of(entry, entry.output)
+    except HandlerNotFoundError as error:
+        yield _finding(error, _place_in(error) or place)
+
+
+#: A file and a line of it, as far as they are known.
+_Place = tuple[str | None, int | None]
+
+_NOWHERE: Final[_Place] = (None, None)
+
+
+def _finding(error: LeaseholdError, place: _Place = _NOWHERE) -> Finding:
+    file, line = place
+    return Finding(error.code, error.message, None if file is None else _near(file), line)
+
+
+def _is_missing(name: str, error: LeaseholdError) -> bool:
+    """Return whether there is no module of the catalog's name, or none that is a catalog."""
+    cause = error.__cause__
+    if not isinstance(error, CatalogError):
+        return False
+    if cause is None:
+        return True
+    is_absent = isinstance(cause, ModuleNotFoundError | TypeError | ValueError)
+    missing = getattr(cause, "name", None)
+    return is_absent and (missing is None or f"{name}.".startswith(f"{missing}."))
+
+
+def _place_in(error: BaseException) -> _Place | None:
+    """Return the line of the user's own code that an error came from, or None."""
+    cause = error.__cause__ or error
+    if isinstance(cause, SyntaxError) and cause.filename:
+        return cause.filename, cause.lineno
+    frames = traceback.extract_tb(cause.__traceback__)
+    users = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_USERS)]
+    return (users[-1].filename, users[-1].lineno) if users else None
+
+
+def _place_of(function: Any) -> _Place:
+    """Return where a function is defined."""
+    function = inspect.unwrap(function) if isinstance(function, FunctionType) else function
+    code = getattr(function, "__code__", None)
+    return _NOWHERE if code is None else (code.co_filename, code.co_firstlineno)
+
+
+def _file_of(name: str) -> _Place:
+    return getattr(sys.modules.get(name), "__file__", None), None
+
+
+def _line_with(file: str | None, key: str) -> _Place:
+    """Return the first line of the catalog that has the key in quotes."""
+    if file is None:
+        return _NOWHERE
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return file, None
+    found = (at for at, line in enumerate(lines, 1) if f'"{key}"' in line or f"'{key}'" in line)
+    return file, next(found, None)
+
+
+def _near(file: str) -> str:
+    try:
+        return str(Path(file).relative_to(Path.cwd()))
+    except ValueError:
+        return file

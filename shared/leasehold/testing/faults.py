@@ -1,0 +1,268 @@
+"""Faults to order: what only production does to a run, at a point that a test names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from leasehold.domain.change import Change
+from leasehold.domain.printable import printable
+from leasehold.domain.status import Outcome
+from leasehold.domain.task import Task
+from leasehold.errors import InvalidRequestError, StoreUnavailableError
+from leasehold.ports.clock import Clock
+
+_MAX_SHOWN: Final = 200
+_LONGEST_S: Final = 30 * 86_400.0
+
+#: Those that an engine with threads of its own may meet too.
+_WITH_THREADS: Final = frozenset({"store away", "artifacts away", "lose answer"})
+
+
+class KilledError(BaseException):
+    """The process of this attempt is dead: nothing that it does from here on has an effect.
+
+    A `BaseException`, so that a broad `except Exception` of a handler does not survive it.
+    """
+
+
+@dataclass(slots=True)
+class WorkerProcess:
+    """What stands for the process that a task is delivered to."""
+
+    is_dead: bool = False
+
+
+#: The process that this thread plays; None: that of the test itself.
+WORKER_PROCESS: Final[ContextVar[WorkerProcess | None]] = ContextVar("worker", default=None)
+
+
+class _Leased(NamedTuple):
+    """The attempt that has a run's lease."""
+
+    step: str
+    lease_id: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Order:
+    """A fault that is to happen once."""
+
+    kind: str
+    step: str | None
+    number: int = 1
+    seconds: float = 0.0
+    concurrently: bool = False
+
+    def __str__(self) -> str:
+        where = "any step" if self.step is None else f"step {self.step!r}"
+        number = f" {self.number}" if self.kind.endswith("checkpoint") else ""
+        return f"{self.kind}{number} of {where}"
+
+
+@dataclass(slots=True)
+class Faults:
+    """Orders of faults; each happens once, at the first point that fits.
+
+    `step=None` means any step. From the first order on each step has a task of its own, as in
+    functions: an engine in a process would take the next step along with a hand-off.
+
+    Args:
+        clock: measures outages.
+        steps: returns the names of the step types.
+        workers: returns how many threads the engine has; a process is played by the test's own
+            thread alone, so only outages and lost answers are for an engine with threads.
+        deliver: runs what a task announces; given its run and generation.
+        stop: asks the attempt of a run to end, as SIGTERM does.
+
+    Raises, in each method:
+        InvalidRequestError: an argument is not what it may be; nothing was ordered.
+    """
+
+    clock: Clock
+    steps: Callable[[], Sequence[str]] = field(repr=False)
+    workers: Callable[[], int] = field(repr=False)
+    deliver: Callable[[str, int], None] = field(repr=False)
+    stop: Callable[[str], None] = field(repr=False)
+    is_ordered: bool = False
+    _orders: list[_Order] = field(default_factory=list)
+    _away: dict[str, float] = field(default_factory=dict)  # until when, in monotonic seconds
+    _steps_of: dict[str, str] = field(default_factory=dict)
+    _leased: dict[str, _Leased] = field(default_factory=dict)
+    _checkpoints: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def pending(self) -> list[str]:
+        """What was ordered and did not happen yet: a test ends with `== []`."""
+        return [str(order) for order in self._orders]
+
+    # -- orders ------------------------------------------------------------------------------------
+
+    def kill_at_checkpoint(self, step: str | None = None, n: int = 1) -> None:
+        """Kill the process of an attempt as its n-th checkpoint is stored, as SIGKILL does.
+
+        Nothing is released: the lease runs out, and the next attempt resumes from the checkpoint.
+        """
+        self._order("kill at checkpoint", step, number=n)
+
+    def kill_before_settlement(self, step: str | None = None) -> None:
+        """Kill the process of an attempt when its work is done and before that is recorded."""
+        self._order("kill before settlement", step)
+
+    def sigterm_at_checkpoint(self, step: str | None = None, n: int = 1) -> None:
+        """Ask an attempt to stop as its n-th checkpoint is stored, as a deploy does.
+
+        A handler that ends by raising is released, and its step dispatched again at once.
+        """
+        self._order("SIGTERM at checkpoint", step, number=n)
+
+    def lose_task(self, step: str | None = None) -> None:
+        """Lose the next task that is created: the sweep finds the run after the grace."""
+        self._order("lose task", step)
+
+    def deliver_twice(self, step: str | None = None, *, concurrently: bool = False) -> None:
+        """Deliver a task twice: once more after its attempt, or while its handler is to begin."""
+        self._order("deliver twice", step, concurrently=concurrently)
+
+    def lose_answer(self, step: str | None = None) -> None:
+        """Lose the answer to the commit that ends an attempt: it stands, and nobody knows."""
+        self._order("lose answer", step)
+
+    def store_away(self, seconds: float, step: str | None = None) -> None:
+        """Have the store away for so long, from now on or from when an attempt of `step` begins.
+
+        The seconds are those of the engine's clock.
+        """
+        self._outage("store", seconds, step)
+
+    def artifacts_away(self, seconds: float, step: str | None = None) -> None:
+        """Have the artifact store away, as `store_away` does the store."""
+        self._outage("artifacts", seconds, step)
+
+    # -- what happens, as the stores and the queue of the engine tell it ---------------------------
+
+    def check_alive(self) -> None:
+        """Raise KilledError in a process that is dead."""
+        process = WORKER_PROCESS.get()
+        if process is not None and process.is_dead:
+            raise KilledError
+
+    def check_reachable(self, what: str) -> None:
+        """Raise StoreUnavailableError while the store is away; KilledError as `check_alive`."""
+        self.check_alive()
+        if self.clock.monotonic() < self._away.get(what, 0.0):
+            raise StoreUnavailableError(store=what, problem="it is away, as the test ordered")
+
+    def before_commit(self, change: Change) -> None:
+        """Hear of a change that is decided and not written."""
+        leased = self._settled(change)
+        if leased and self._take("kill before settlement", leased.step):
+            self._kill()
+
+    def after_commit(self, change: Change) -> None:
+        """Hear of a change whose commit stands."""
+        run = change.created or change.manifest
+        self._steps_of[run.run_id] = run.current_step
+        if not change.changed:
+            return
+        if leased := self._settled(change):
+            del self._leased[run.run_id]
+            if self._take("lose answer", leased.step):
+                raise StoreUnavailableError(store="store", problem="its answer was lost")
+        if change.outcome is Outcome.CHECKPOINTED:
+            self._on_checkpoint(change)
+        elif change.manifest.lease is not None:
+            self._on_lease(change)
+
+    def loses(self, task: Task) -> bool:
+        """Return whether a task that is created is to be lost."""
+        return self._take("lose task", self._steps_of.get(task.run_id)) is not None
+
+    def repeats(self, task: Task) -> bool:
+        """Return whether a task that is taken for delivery is to come once more after it."""
+        step = self._steps_of.get(task.run_id)
+        return self._take("deliver twice", step, concurrently=False) is not None
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _on_checkpoint(self, change: Change) -> None:
+        run, lease = change.manifest, change.manifest.lease
+        assert lease is not None  # noqa: S101 - a checkpoint is written under a lease
+        self._checkpoints[lease.lease_id] += 1
+        number = self._checkpoints[lease.lease_id]
+        if self._take("SIGTERM at checkpoint", run.current_step, number=number):
+            self.stop(run.run_id)
+        if self._take("kill at checkpoint", run.current_step, number=number):
+            self._kill()
+
+    def _on_lease(self, change: Change) -> None:
+        """Hear of a lease: of a new one an attempt begins."""
+        run, lease = change.manifest, change.manifest.lease
+        known = self._leased.get(run.run_id)
+        if lease is None or (known and known.lease_id == lease.lease_id):
+            return
+        self._leased[run.run_id] = _Leased(run.current_step, lease.lease_id)
+        for what in ("store", "artifacts"):
+            if order := self._take(f"{what} away", run.current_step):
+                self._away[what] = self.clock.monotonic() + order.seconds
+        if self._take("deliver twice", run.current_step, concurrently=True):
+            self.deliver(run.run_id, run.dispatch.generation)
+
+    def _settled(self, change: Change) -> _Leased | None:
+        """Return the attempt that the change ends by its own word, or None."""
+        leased, note = self._leased.get(change.manifest.run_id), change.manifest.last_settlement
+        is_end = change.changed and leased and note and note.lease_id == leased.lease_id
+        return leased if is_end else None
+
+    def _kill(self) -> None:
+        process = WORKER_PROCESS.get()
+        if process is not None:
+            process.is_dead = True
+        raise KilledError
+
+    def _take(
+        self, kind: str, step: str | None, *, number: int = 1, concurrently: bool = False
+    ) -> _Order | None:
+        """Return an order that this point fits, which is none any more; or None."""
+        for order in self._orders:
+            fits = (order.kind, order.number, order.concurrently) == (kind, number, concurrently)
+            if fits and order.step in (None, step):
+                self._orders.remove(order)
+                return order
+        return None
+
+    def _outage(self, what: str, seconds: float, step: str | None) -> None:
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not is_number or not 0 < seconds <= _LONGEST_S:
+            _refuse("seconds", seconds, f"seconds above 0, at most {_LONGEST_S:g}")
+        if step is None:
+            self.is_ordered = True
+            self._away[what] = self.clock.monotonic() + seconds
+        else:
+            self._order(f"{what} away", step, seconds=seconds)
+
+    def _order(
+        self,
+        kind: str,
+        step: str | None,
+        *,
+        number: int = 1,
+        seconds: float = 0.0,
+        concurrently: bool = False,
+    ) -> None:
+        if step is not None and step not in self.steps():
+            _refuse("step", step, ", ".join(self.steps()) or "none: the catalog has no steps")
+        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+            _refuse("n", number, "a whole number from 1 on")
+        if kind not in _WITH_THREADS and self.workers():
+            _refuse("workers", self.workers(), "0, for an engine of which this fault is ordered")
+        self.is_ordered = True
+        self._orders.append(_Order(kind, step, number, seconds, concurrently))
+
+
+def _refuse(field: str, value: object, allowed: str) -> None:
+    shown = printable(value if isinstance(value, str) else repr(value))[:_MAX_SHOWN]
+    raise InvalidRequestError(field=field, value=shown, allowed=allowed)

@@ -1,0 +1,245 @@
+"""The engine of a test: every operation, faults to order, and time that moves by itself or not."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, cast
+
+from leasehold import in_process
+from leasehold.bootstrap import Around, Bundle, Hooks, boot, load_catalog
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.retry import QUEUE_BACKOFF
+from leasehold.domain.status import Termination
+from leasehold.domain.task import Task
+from leasehold.errors import CatalogError, InvalidRequestError, StoreUnavailableError
+from leasehold.ports.artifacts import Artifacts
+from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Documents
+from leasehold.ports.task_queue import PulledTaskQueue
+from leasehold.registry.pipelines import Catalog
+from leasehold.registry.settings import SETTINGS
+from leasehold.services.read_runs import get_run
+from leasehold.testing.clock import FrozenClock
+from leasehold.testing.faults import WORKER_PROCESS, Faults, KilledError, WorkerProcess
+from leasehold.testing.faulty_ports import FaultyDocuments, FaultyTasks, Reached
+from leasehold.testing.operations import Operations
+
+_ONE_DAY: Final = timedelta(days=1)
+
+#: How far time is moved where nothing says when the run goes on: a look of the engine for runs.
+_LOOK_S: Final = 1.0
+
+
+class InProcessEngine(Operations, in_process.InProcessEngine):
+    """The engine in the test's process; `leasehold.in_process` says what it takes.
+
+    With `workers=0` and a FrozenClock nothing happens unless the test has it happen:
+    `run_until_idle` runs what is due, `run_until_settled` moves the clock as well.
+
+    Attributes:
+        faults: orders of what only production does; see `Faults`.
+        clock: the clock it was given.
+    """
+
+    faults: Faults
+    clock: Clock
+
+    def _boot(
+        self,
+        environ: Mapping[str, str] | None,
+        catalog: Catalog | None,
+        clock: Clock,
+        hooks: Hooks,
+    ) -> Bundle:
+        self.clock = clock
+        self.faults = faults = Faults(
+            clock,
+            steps=lambda: [entry.step_type for entry in self.engine.catalog.steps],
+            workers=lambda: len(self._workers.threads),
+            deliver=self._play,
+            stop=lambda run_id: self.engine.leases.stop_run(run_id, Termination.INSTANCE_SHUTDOWN),
+        )
+        self._faulty_tasks = FaultyTasks(self._queue, faults)
+        self._queue = cast(PulledTaskQueue, self._faulty_tasks)
+        may_continue = hooks.may_continue
+
+        def documents(store: Documents) -> Documents:
+            return cast(Documents, FaultyDocuments(store, faults))
+
+        def artifacts(store: Artifacts) -> Artifacts:
+            return cast(Artifacts, Reached(store, lambda: faults.check_reachable("artifacts")))
+
+        return boot(
+            environ,
+            catalog=catalog,
+            clock=clock,
+            tasks=self._queue,
+            hooks=replace(hooks, may_continue=lambda: may_continue() and not faults.is_ordered),
+            around=Around(documents, artifacts),
+        )
+
+    def run(self, pipeline: str, input: Any = None) -> Manifest:  # noqa: A002 - the word of the API
+        """Start a run and run it in this thread; return it as its attempts here left it."""
+        if not self.faults.is_ordered:
+            with self._moved_by_hand(WorkerProcess()):
+                return super().run(pipeline, input)
+        started = self.start(pipeline, input)
+        self.run_until_idle()
+        return get_run(self.engine, started.run_id)
+
+    def run_until_settled(self, run_id: str, within: timedelta = _ONE_DAY) -> Manifest:
+        """Run what is due, and move the clock on, until nothing but a person moves the run.
+
+        It is terminal, blocked or paused then.
+
+        Args:
+            run_id: the run; started or adopted by this engine.
+            within: how far the clock is moved at most.
+
+        Raises:
+            TimeoutError: it still moves after that.
+            TypeError: the clock is not a FrozenClock, or the engine has workers: use `wait`.
+        """
+        clock = self._clock_by_hand()
+        end = clock.now() + within
+        while True:
+            run = self._run_due(run_id)
+            if run is not None and run.alarm_at is None:
+                return run
+            if clock.now() >= end:
+                state = "in a store that is away" if run is None else f"{run.state} at step "
+                where = state if run is None else state + run.current_step
+                raise TimeoutError(f"run {run_id} still moves after {within}: it is {where}")
+            clock.advance(_LOOK_S if run is None else _until_next(run, clock))
+
+    def _clock_by_hand(self) -> FrozenClock:
+        if not isinstance(self.clock, FrozenClock) or self._workers.threads:
+            raise TypeError(
+                "run_until_settled needs an engine with clock=FrozenClock() and workers=0; "
+                "where time passes by itself, use wait(run_id, timeout)"
+            )
+        return self.clock
+
+    def _run_due(self, run_id: str) -> Manifest | None:
+        """Run what is due, and return the run; None: the store is away."""
+        try:
+            self.run_until_idle()
+            return get_run(self.engine, run_id)
+        except StoreUnavailableError:
+            if not self.faults.is_ordered:
+                raise
+            return None
+
+    def _play(self, run_id: str, generation: int) -> None:
+        """Deliver the task of a run once more, while its first delivery is at work."""
+        run = get_run(self.engine, run_id)
+        deadline = timedelta(seconds=run.dispatch.deadline_s)
+        queue, now = run.dispatch.queue, self.clock.now()
+        self._deliver(Task(f"{run_id}-again", queue, run_id, generation, now, deadline))
+
+    def _deliver(self, task: Task) -> None:
+        """Run the attempt that a task announces, as a process of its own that may die."""
+        process = WorkerProcess()
+        try:
+            with self._moved_by_hand(process):
+                super()._deliver(task)
+        except (KilledError, StoreUnavailableError):
+            if not self.faults.is_ordered:
+                raise
+            again = self.clock.now() + QUEUE_BACKOFF.wait(1)
+            self._faulty_tasks.repeat(replace(task, not_before=again))
+
+    @contextlib.contextmanager
+    def _moved_by_hand(self, process: WorkerProcess) -> Iterator[None]:
+        """Play the process inside; as the test moves time, its leases are looked after."""
+
+        def look() -> None:
+            if not process.is_dead:
+                self.engine.leases.look()
+
+        token = WORKER_PROCESS.set(process)
+        try:
+            with contextlib.ExitStack() as stack:
+                if isinstance(self.clock, FrozenClock):
+                    stack.enter_context(self.clock.watched_by(look))
+                yield
+        finally:
+            WORKER_PROCESS.reset(token)
+
+
+def _until_next(run: Manifest, clock: FrozenClock) -> float:
+    """Return the seconds until something is due of the run."""
+    now, begins, alarm = clock.now(), run.dispatch.not_before, run.alarm_at
+    due = [at for at in (begins if run.lease is None else None, alarm) if at and at > now]
+    return (min(due) - now).total_seconds() if due else _LOOK_S
+
+
+@contextlib.contextmanager
+def engine(
+    catalog: Catalog | ModuleType | str,
+    folder: Path | str | None = None,
+    *,
+    settings: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+    workers: int = 0,
+    **hooks: Any,
+) -> Iterator[InProcessEngine]:
+    """Open an engine for a test, with a store of its own; the environment has no say in it.
+
+    Args:
+        catalog: a module with STEPS and PIPELINES, or its name, or a Catalog.
+        folder: where its store and artifacts lie, as pytest's `tmp_path`; None: a temporary
+            folder, which is deleted in the end.
+        settings: `PIPELINE_…` and other settings, where the defaults will not do.
+        clock: in place of a FrozenClock that skips waits.
+        workers: how many steps run at once; 0: what the test has run, in its own thread.
+        hooks: `warn` and `report`, as of `InProcessEngine`.
+
+    Raises:
+        CatalogError: there is no such catalog.
+        SettingError, InvalidRequestError: a setting cannot be used, or is none.
+    """
+    known = _catalog_of(catalog)
+    with contextlib.ExitStack() as stack:
+        place = Path(folder or stack.enter_context(tempfile.TemporaryDirectory())).absolute()
+        with InProcessEngine(
+            known.steps,
+            known.pipelines,
+            known.gates,
+            environ=_environ_of(place, settings or {}, known),
+            clock=clock or FrozenClock(skips_waits=True),
+            workers=workers,
+            **hooks,
+        ) as opened:
+            yield opened
+
+
+def _catalog_of(catalog: Catalog | ModuleType | str) -> Catalog:
+    if isinstance(catalog, Catalog):
+        return catalog
+    name = catalog.__name__ if isinstance(catalog, ModuleType) else catalog
+    if not isinstance(name, str) or not name:
+        problem = "give a module with STEPS and PIPELINES, its name, or a Catalog"
+        raise CatalogError(catalog=repr(catalog)[:200], problem=problem)
+    return load_catalog(name)
+
+
+def _environ_of(folder: Path, settings: Mapping[str, str], catalog: Catalog) -> Mapping[str, str]:
+    overrides = {name for entry in catalog.steps for name in entry.env_overrides}
+    for name, value in settings.items():
+        if name not in SETTINGS and name not in overrides:
+            allowed = ", ".join([*SETTINGS.keys(), *sorted(overrides)])
+            raise InvalidRequestError(field="settings", value=name, allowed=allowed)
+        if not isinstance(value, str):
+            raise InvalidRequestError(field=name, value=value, allowed="a text, as in os.environ")
+    own = {
+        "LEASEHOLD_STORE": f"sqlite:///{folder / 'leasehold.db'}",
+        "LEASEHOLD_ARTIFACTS": f"file://{folder / 'artifacts'}",
+    }
+    return own | dict(settings)

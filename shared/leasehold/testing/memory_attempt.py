@@ -1,0 +1,59 @@
+"""A leased attempt that no store knows of: what is written under its lease stays with the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pydantic_core
+
+from leasehold.domain.change import Change, Transition
+from leasehold.domain.lease import Fence
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import KeptValue, Progress
+from leasehold.errors import LeaseLostError
+from leasehold.ports.documents import Committed
+from leasehold.worker.context import IncrementalState
+
+
+@dataclass(slots=True)
+class MemoryAttempt:
+    """An attempt as its holder uses it (`ports/lease_keeper.py`).
+
+    Args:
+        manifest: the run, with its lease.
+        ends_at: when that ends, in monotonic seconds.
+        on_checkpoint: given each checkpoint.
+    """
+
+    manifest: Manifest
+    ends_at: float
+    on_checkpoint: Callable[[IncrementalState], None]
+
+    @property
+    def fence(self) -> Fence:
+        """What each write would show."""
+        lease = self.manifest.lease
+        return Fence("" if lease is None else lease.lease_id, self.manifest.fencing_token)
+
+    def renew(self, progress: Progress | None = None, *, within: float | None = None) -> None:
+        """Do nothing: the lease outlasts the test."""
+
+    def look(self) -> None:
+        """Do nothing: nobody can take the lease."""
+
+    def keep_results(self, text: str) -> KeptValue:
+        """Return the partial results as they would be kept."""
+        return KeptValue(text=text)
+
+    def checkpoint(self, iteration_count: int, phase: str, results: KeptValue) -> None:
+        """Tell the test of a checkpoint, as the next attempt would find it."""
+        found = pydantic_core.from_json(results.text or "null")
+        self.on_checkpoint(IncrementalState(phase, iteration_count, found))
+
+    def settle(self, ending: Transition) -> Committed[Change]:
+        """End the attempt; no store hears of it."""
+        return Committed(ending(self.manifest, self.manifest.updated_at), None)
+
+    def trace_loss(self, error: LeaseLostError, *, within: float) -> None:
+        """Do nothing: the lease cannot be lost."""

@@ -1,0 +1,168 @@
+"""What people do to runs, as methods of the engine of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack, overload
+
+import pydantic_core
+from pydantic import TypeAdapter
+
+from leasehold.api.batch import BatchBody
+from leasehold.api.operations import OperationBody, RecreateBody
+from leasehold.api.runs import RunsQuery
+from leasehold.domain.lifecycle import Operation
+from leasehold.domain.manifest import Manifest
+from leasehold.errors import InvalidRequestError
+from leasehold.services.audit import AuditResult, audit
+from leasehold.services.batch import BatchResult, batch
+from leasehold.services.engine import Engine
+from leasehold.services.kept_values import load
+from leasehold.services.operate import AS_BEFORE, operate
+from leasehold.services.read_runs import get_run, matching_runs
+from leasehold.services.sweep import sweep
+from leasehold.services.sweep_result import SweepResult
+
+T = TypeVar("T")
+
+#: Who asks, in the trace of a run.
+ACTOR: Final = "test"
+
+
+class Filters(TypedDict, total=False):
+    """Which runs: all that is given must hold. `label` is "key:value"."""
+
+    status: str | None
+    pipeline: str | None
+    dead_lettered: bool | None
+    label: str | None
+
+
+class Decision(TypedDict, total=False):
+    """What goes with an operation; see `OperationBody`."""
+
+    reason: str
+    generation: int | None
+    step: str | None
+
+
+class _InProcess(Protocol):
+    """What operations need of an engine in a process."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+    def adopt(self, run_id: str) -> None: ...
+
+
+class Operations:
+    """Every operation on runs, done at once; each returns the run as it is then.
+
+    Raises, in each method:
+        InvalidRequestError: an argument is not what it may be; nothing was changed.
+        UnknownRunError: no run has that id.
+        NotAllowedError: the state of the run forbids it.
+        StateChangedError: it is not at the generation or the step that was given.
+    """
+
+    def pause(self: _InProcess, run_id: str, **decision: Unpack[Decision]) -> Manifest:
+        """Let a running attempt end, and dispatch nothing more until the run is resumed."""
+        return _operate(self, run_id, Operation.PAUSE, OperationBody(**decision))
+
+    def resume(self: _InProcess, run_id: str, **decision: Unpack[Decision]) -> Manifest:
+        """Dispatch the next attempt of a paused run now."""
+        return _operate(self, run_id, Operation.RESUME, OperationBody(**decision))
+
+    def cancel(self: _InProcess, run_id: str, **decision: Unpack[Decision]) -> Manifest:
+        """End a run for good."""
+        return _operate(self, run_id, Operation.CANCEL, OperationBody(**decision))
+
+    def retry(self: _InProcess, run_id: str, **decision: Unpack[Decision]) -> Manifest:
+        """Run the step again that failed or is blocked, without its backoff."""
+        return _operate(self, run_id, Operation.RETRY, OperationBody(**decision))
+
+    def approve(self: _InProcess, run_id: str, **decision: Unpack[Decision]) -> Manifest:
+        """Hand off the output that a gate refused."""
+        return _operate(self, run_id, Operation.APPROVE, OperationBody(**decision))
+
+    def recreate(
+        self: _InProcess,
+        run_id: str,
+        *,
+        from_step: str | None = None,
+        input: Any = AS_BEFORE,  # noqa: A002 - the word of the API
+        labels: Mapping[str, str] | None = None,
+        **decision: Unpack[Decision],
+    ) -> Manifest:
+        """Make a new run of one that is over, and return the new one."""
+        given = {} if input is AS_BEFORE else {"input": input}
+        body = RecreateBody(from_step=from_step, labels=labels, **given, **decision)
+        return _operate(self, run_id, Operation.RECREATE, body)
+
+    def batch(
+        self: _InProcess,
+        operation: Operation | str,
+        wanted: Filters,
+        *,
+        limit: int,
+        dry_run: bool = False,
+        reason: str = "",
+    ) -> BatchResult:
+        """Do an operation on the runs that fit, newest first, at most `limit` of them."""
+        given = {"action": operation, "filter": dict(wanted), "limit": limit, "reason": reason}
+        body = BatchBody.model_validate({**given, "dry_run": dry_run})
+        request, fits = body.to_request(ACTOR), body.filter.to_filter()
+        return batch(self.engine, request, fits, limit=limit, dry_run=dry_run)
+
+    def sweep(self: _InProcess) -> SweepResult:
+        """Attend to each run of the store whose alarm is due, as Cloud Scheduler has it done."""
+        return sweep(self.engine)
+
+    def audit(self: _InProcess, *, repair: bool = False) -> list[AuditResult]:
+        """Return the runs that nobody and nothing would move: there are none, or it is a bug."""
+        return [*audit(self.engine, repair=repair)]
+
+    def runs(self: _InProcess, **wanted: Unpack[Filters]) -> Iterator[Manifest]:
+        """Return the runs that fit, newest first."""
+        return matching_runs(self.engine, RunsQuery.model_validate(dict(wanted)).to_filter())
+
+    @overload
+    def output(self: _InProcess, run_id: str, step: str | None = None) -> Any: ...
+
+    @overload
+    def output(self: _InProcess, run_id: str, step: str | None = None, *, model: type[T]) -> T: ...
+
+    def output(self: _InProcess, run_id: str, step: str | None = None, *, model: Any = None) -> Any:
+        """Return the output of a step, wherever it is kept, as plain JSON values or as a model.
+
+        Args:
+            run_id: the run.
+            step: one of its steps; None: the last one, whose output is that of the run.
+            model: what to read it as.
+
+        Raises:
+            InvalidRequestError: the step has no output.
+            pydantic.ValidationError: it does not fit the model.
+        """
+        run = get_run(self.engine, run_id)
+        record = run.steps.get(run.plan[-1] if step is None else step)
+        kept = None if record is None else record.kept_output
+        if kept is None:
+            done = [name for name, one in run.steps.items() if one.kept_output]
+            allowed = f"a step with an output ({', '.join(done) or 'none yet'}); run is {run.state}"
+            raise InvalidRequestError(field="step", value=step or run.plan[-1], allowed=allowed)
+        text = load(self.engine.artifacts, kept)
+        return pydantic_core.from_json(text) if model is None else _read(model, text)
+
+
+def _operate(
+    engine: _InProcess, run_id: str, operation: Operation, body: OperationBody
+) -> Manifest:
+    change = operate(engine.engine, run_id, body.to_request(operation, ACTOR))
+    if change.created is not None:
+        engine.adopt(change.created.run_id)
+    return change.created or change.manifest
+
+
+def _read(model: Any, text: str) -> Any:
+    return TypeAdapter(model).validate_json(text)

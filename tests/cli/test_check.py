@@ -1,0 +1,171 @@
+"""`leasehold check` finds what is wrong before anything runs, all of it, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Shell, only_line
+
+STEPS = """
+from pydantic import BaseModel
+
+class Page(BaseModel):
+    title: str
+
+class Rated(BaseModel):
+    title: str
+    rating: int
+
+def read(ctx, given: Page) -> Page:
+    return given
+
+def rate(ctx, given: Rated) -> Rated:
+    return given
+
+def alone(given):
+    return given
+
+def gate(ctx, output: "Nowhere"):
+    pass
+"""
+
+CATALOG = """
+from datetime import timedelta
+from leasehold import GateEntry, PipelineEntry, Registry, StepDispatchEntry
+
+def entry(name, handler, **fields):
+    return StepDispatchEntry(step_type=name, handler=handler,
+        agent_timeout=timedelta(minutes=1), dispatch_deadline=timedelta(minutes=2), **fields)
+
+GATES = Registry("gates", [GateEntry(name="check", check="steps:gate")])
+STEPS = Registry("dispatch", [
+    entry("read", "steps:read"),
+    entry("rate", "steps:rate"),
+    entry("lost", "steps:lost"),
+    entry("alone", "steps:alone", gates=("check",)),
+    entry("torn", "torn:go"),
+    entry("away", "remote", output="steps:Nothing"),
+])
+PIPELINES = Registry("pipelines", [PipelineEntry(name="pages", steps=("read", "rate"))])
+"""
+
+
+@pytest.fixture
+def broken(shell: Shell) -> Shell:
+    """A project that is wrong in every way that can be known."""
+    (shell.folder / "steps.py").write_text(STEPS)
+    (shell.folder / "catalog.py").write_text(CATALOG)
+    (shell.folder / "torn.py").write_text("x = 1\nimport no_such_library\n")
+    shell.settings["LEASEHOLD_CATALOG"] = "catalog"
+    return shell
+
+
+@pytest.fixture
+def project(shell: Shell) -> Shell:
+    """A project in order."""
+    (shell.folder / "steps.py").write_text(STEPS)
+    lines = [line for line in CATALOG.splitlines() if '    entry("' not in line or "read" in line]
+    text = "\n".join(lines).replace('("read", "rate")', '("read",)').replace(":gate", ":read")
+    (shell.folder / "catalog.py").write_text(text)
+    shell.settings["LEASEHOLD_CATALOG"] = "catalog"
+    return shell
+
+
+def test_a_project_in_order_passes_in_one_line(project: Shell) -> None:
+    before = project.files()
+
+    done = project.run("check")
+
+    assert (done.returncode, done.stdout + done.stderr) == (
+        0,
+        "nothing found: 1 step, 1 gate, 1 pipeline\n",
+    )
+    assert project.files() == before
+
+
+def test_everything_is_found_at_once_with_its_place(broken: Shell) -> None:
+    before = broken.files()
+
+    done = broken.run(
+        "check", PIPELINE_READ_TIMEOUT_MS="soon", PIPELINE_LEASE_TTL_S="-1", LEASEHOLD_TASKS="mq"
+    )
+
+    lines = done.stdout.splitlines()
+    assert done.returncode == 1
+    assert [line.partition(": ")[0] for line in lines[3:]] == [
+        "catalog.py:13",
+        "catalog.py:14",
+        "torn.py:2",
+        "catalog.py:16",
+        "catalog.py:9",
+        "steps.py:14",
+    ]
+    assert lines[0].startswith("LEASEHOLD_TASKS is 'mq'; allowed: ")
+    assert lines[1].startswith("PIPELINE_LEASE_TTL_S is '-1'; allowed: ")
+    assert lines[2].startswith("PIPELINE_READ_TIMEOUT_MS refused: it is 'soon'")
+    assert lines[8] == (
+        "steps.py:14: Pipeline 'pages': step 'read' gives Page, and step 'rate' takes Rated: "
+        "it lacks 'rating', which is required. "
+        "Change one of the two models; a field with a default may be left out."
+    )
+    assert broken.files() == before
+
+
+def test_findings_are_given_as_json(broken: Shell) -> None:
+    done = broken.run("check", "--json")
+
+    answer = json.loads(done.stdout)
+    codes = [finding["code"] for finding in answer["findings"]]
+    assert (done.returncode, done.stderr) == (1, "")
+    assert codes == ["handler_not_found"] * 5 + ["chain_broken"]
+    assert answer["findings"][5]["file"] == "steps.py"
+    assert answer["checked"] == {"steps": 6, "gates": 1, "pipelines": 1}
+
+
+@pytest.mark.parametrize(
+    ("source", "where"),
+    [
+        ("def (:\n", "bad.py:1: "),
+        ("x = 1\nraise SystemExit(3)\n", "bad.py:2: "),
+        ("import leasehold\nleasehold.PipelineEntry(name='a b', steps=())\n", "bad.py:2: "),
+        ("import no_such_library\n", "bad.py:1: "),
+    ],
+)
+def test_a_catalog_that_cannot_be_imported_is_a_finding(
+    shell: Shell, source: str, where: str
+) -> None:
+    (shell.folder / "bad.py").write_text(source)
+
+    done = shell.run("check", LEASEHOLD_CATALOG="bad")
+
+    assert done.returncode == 1
+    assert only_line(done.stdout).startswith(where)
+
+
+@pytest.mark.parametrize("catalog", ["nowhere", "nowhere.catalog", "", "a b", "../x"])
+def test_without_a_catalog_nothing_is_checked(shell: Shell, catalog: str) -> None:
+    done = shell.run("check", LEASEHOLD_CATALOG=catalog)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "LEASEHOLD_CATALOG" in only_line(done.stderr)
+
+
+def test_what_modules_print_is_no_answer(project: Shell) -> None:
+    (project.folder / "steps.py").write_text(STEPS + "\nprint('hello')\n")
+
+    done = project.run("check", "--json")
+
+    assert json.loads(done.stdout)["findings"] == []
+    assert done.stderr == "hello\n"
+
+
+def test_a_run_of_a_broken_chain_is_not_started(broken: Shell, tmp_path: Path) -> None:
+    for how in ((), ("--in-process",)):
+        done = broken.run("start", "pages", "--input", '{"title": "t"}', *how)
+
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "step 'read' gives Page, and step 'rate' takes Rated" in only_line(done.stderr)
+    assert broken.json("runs")["runs"] == []
