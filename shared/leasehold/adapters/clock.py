@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from datetime import UTC, datetime
 
@@ -20,4 +20,4 @@ class SystemClock:
 
     def new_id(self) -> str:
         """Return 16 random hexadecimal digits."""
-        return secrets.token_hex(8)
+        return os.urandom(8).hex()
