@@ -60,6 +60,7 @@ class Counting:
         decide: DecideDocument[Answer],
         *,
         if_version: Snapshot | None = None,
+        is_new: bool = False,
         in_transaction: bool = False,
         within: float | None = None,
     ) -> Committed[Answer]:
@@ -67,7 +68,12 @@ class Counting:
         if if_version is None:
             self.reads += 1
         return self.within.transact(
-            ref, decide, if_version=if_version, in_transaction=in_transaction, within=within
+            ref,
+            decide,
+            if_version=if_version,
+            is_new=is_new,
+            in_transaction=in_transaction,
+            within=within,
         )
 
     def get(self, ref: Ref) -> Snapshot | None:

@@ -214,3 +214,37 @@ def test_deleting_a_document_leaves_those_below_it(documents: Documents, ref: Re
     documents.delete(ref)
 
     assert documents.get(event) is not None
+
+
+def test_what_is_expected_to_be_new_is_stored(documents: Documents, ref: Ref) -> None:
+    event = Ref(f"{ref}/trace", "000000")
+
+    committed = documents.transact(
+        ref, lambda _, __: Write(None, {"count": 1}, {event: {}}), is_new=True
+    )
+
+    again = documents.transact(ref, one_more, if_version=committed.snapshot)
+    assert again.answer == 2
+    assert documents.get(event) is not None
+
+
+def test_what_is_wrongly_expected_to_be_new_is_decided_on_as_it_is(
+    documents: Documents, ref: Ref
+) -> None:
+    documents.transact(ref, put({"count": 1}))
+
+    committed = documents.transact(ref, one_more, is_new=True)
+
+    assert committed.answer == 2
+
+
+def test_nothing_is_written_in_place_of_what_is_expected_to_be_missing(
+    documents: Documents, ref: Ref
+) -> None:
+    event = Ref(f"{ref}/trace", "000000")
+    documents.transact(event, put({"at": 0}))
+
+    with pytest.raises(DocumentExistsError):
+        documents.transact(ref, lambda _, __: Write(None, {"count": 1}, {event: {}}), is_new=True)
+
+    assert documents.get(ref) is None

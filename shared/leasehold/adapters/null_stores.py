@@ -25,6 +25,7 @@ class NullDocuments:
         decide: DecideDocument[Answer],
         *,
         if_version: Snapshot | None = None,  # noqa: ARG002 - the port's shape
+        is_new: bool = False,  # noqa: ARG002 - the port's shape
         in_transaction: bool = False,  # noqa: ARG002 - the port's shape
         within: float | None = None,  # noqa: ARG002 - the port's shape
     ) -> Committed[Answer]:

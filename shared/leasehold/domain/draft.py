@@ -13,7 +13,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, ManifestUpdate
 from leasehold.domain.manifest_parts import Settlement, StepRecordUpdate
 from leasehold.domain.status import AttemptEnd, Outcome
-from leasehold.domain.stored import trusted
+from leasehold.domain.stored import overwrite, trusted
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
 
 _settlement = trusted(Settlement)
@@ -21,6 +21,8 @@ _settlement = trusted(Settlement)
 
 class Draft:
     """One change in the making. A transition opens it, passes it on, and commits it once.
+
+    The run is copied once, and the copy is changed from then on: whoever has it sees that.
 
     Args:
         before: the run as it is stored.
@@ -46,19 +48,22 @@ class Draft:
 
     def set(self, **update: Unpack[ManifestUpdate]) -> None:
         """Replace these fields of the run."""
-        self.run = self.run.with_(**update)
+        if self.run is self.before:
+            self.run = self.before.with_(**update)
+        else:
+            overwrite(self.run, update)
 
     def set_step(self, **update: Unpack[StepRecordUpdate]) -> None:
         """Replace these fields of the current step."""
         run = self.run
-        self.run = run.with_(steps=run.with_step(run.current_step, **update))
+        self.set(steps=run.with_step(run.current_step, **update))
 
     def count(self, end: AttemptEnd) -> None:
         """Count one more end of an attempt, for the step and in total."""
         run = self.run
         record = run.steps[run.current_step]
         cut_short = end in (AttemptEnd.INTERRUPTED, AttemptEnd.EXPIRED)
-        self.run = run.with_(
+        self.set(
             attempts=run.attempts.plus(end),
             interruptions=run.interruptions + cut_short,
             steps=run.with_step(run.current_step, attempts=record.attempts.plus(end)),
@@ -80,14 +85,14 @@ class Draft:
             created: a further run.
         """
         run = self.run
-        done = run.with_(
+        self.set(
             updated_at=self.now,
             traced=run.traced + len(self.events),
             alarm_at=alarm_for(run, self.rules.grace, self.now),
             claimable=claimable_step(run),
             last_settlement=self._settlement(outcome),
         )
-        return Change(outcome, done, self.events, created)
+        return Change(outcome, self.run, self.events, created)
 
     def _settlement(self, outcome: Outcome) -> Settlement | None:
         """Return the note of the answer, so that the same settlement gets it again."""

@@ -46,6 +46,16 @@ class Stored(BaseModel):
         return copy
 
 
+def overwrite(own: Stored, update: Mapping[str, Any]) -> None:
+    """Replace these fields in place, past the check that it is frozen.
+
+    Args:
+        own: a copy that nobody else has yet.
+        update: the fields; as those of `with_`.
+    """
+    own.__dict__.update(update)
+
+
 S = TypeVar("S", bound=Stored)
 
 

@@ -83,6 +83,7 @@ class Documents(Protocol):
         decide: DecideDocument[Answer],
         *,
         if_version: Snapshot | None = None,
+        is_new: bool = False,
         in_transaction: bool = False,
         within: float | None = None,
     ) -> Committed[Answer]:
@@ -94,6 +95,8 @@ class Documents(Protocol):
                 store repeats the transaction. What it raises is passed on; nothing is written.
             if_version: decide on this snapshot, without reading, and write only if it is still
                 what is stored.
+            is_new: nothing is expected to be there, as its id is random. A store that is spared a
+                read by that decides on nothing first, and on what is stored where that was wrong.
             in_transaction: write in a transaction of the store's own, where it tells that from a
                 write with a condition: for a lease. No lock is held before the write itself.
             within: seconds after which to give up, where the store is across a network and

@@ -118,10 +118,21 @@ def commit(
 
 
 def create_run(
-    engine: Engine, run_id: str, start: Callable[[Manifest | None, datetime], Change]
+    engine: Engine,
+    run_id: str,
+    start: Callable[[Manifest | None, datetime], Change],
+    *,
+    is_new: bool,
 ) -> Committed[Change]:
-    """Commit the start of a run, as `commit` does a transition; None: no run has that id yet."""
-    return engine.documents.transact(run_ref(run_id), on_manifest(run_id, start))
+    """Commit the start of a run, as `commit` does a transition; None: no run has that id yet.
+
+    Args:
+        engine: the parts.
+        run_id: the run.
+        start: what is to become of it.
+        is_new: no run is expected to have that id; see `Documents.transact`.
+    """
+    return engine.documents.transact(run_ref(run_id), on_manifest(run_id, start), is_new=is_new)
 
 
 def find_run(engine: Engine, run_id: str) -> KnownRun:

@@ -84,7 +84,7 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         started = lifecycle.then_arrive(
             started, rules=engine.rules, lease_id=lease_id, holder=holder
         )
-    return create_run(engine, run_id, started)
+    return create_run(engine, run_id, started, is_new=request.idempotency_key is None)
 
 
 def _kept(engine: Engine, new: NewRun, text: str) -> KeptValue:

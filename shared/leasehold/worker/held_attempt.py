@@ -17,6 +17,7 @@ from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed
 from leasehold.ports.lease_keeper import LeasedAttempt
+from leasehold.worker.flag import Flag
 from leasehold.worker.outage import outlast
 from leasehold.worker.stop import StopSignal
 
@@ -58,7 +59,7 @@ class HeldAttempt:
         self._patience = patience
         self._never = StopSignal(clock.skip)  # whoever waits for it waits in full
         self._writing = threading.Lock()
-        self._ended = threading.Event()
+        self._ended = Flag()
         self._settled: Committed[Change] | None = None
         ttl = (lease.expires_at - lease.acquired_at).total_seconds()
         self._margin = min(STOP_MARGIN_S, ttl / _MARGIN_SHARE)

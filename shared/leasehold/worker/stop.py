@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.domain.status import Termination
+from leasehold.worker.flag import Flag
 from leasehold.worker.threads import start_thread
 
 _LOG: Final = logging.getLogger("leasehold.stop")
@@ -28,7 +29,7 @@ class StopSignal:
     def __init__(self, skip: Callable[[float], object] | None = None) -> None:
         self._skip = skip
         self.reason: Termination | None = None
-        self._event = threading.Event()
+        self._flag = Flag()
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], object]] = []
         self._callbacks: list[Callable[[], object]] = []
@@ -36,7 +37,7 @@ class StopSignal:
     @property
     def is_requested(self) -> bool:
         """Whether it was given."""
-        return self._event.is_set()
+        return self._flag.is_set()
 
     def request(self, reason: Termination) -> None:
         """Give the signal; once more changes nothing.
@@ -46,10 +47,10 @@ class StopSignal:
         `call_waiting`.
         """
         with self._lock:
-            if self._event.is_set():
+            if self._flag.is_set():
                 return
             self.reason = reason
-            self._event.set()
+            self._flag.set()
             listeners = tuple(self._listeners)
         for wake in listeners:
             wake()
@@ -62,7 +63,7 @@ class StopSignal:
             here: call those that still get no thread in this one: whoever asks has nobody else to
                 look after.
         """
-        if not self._event.is_set() or not self._callbacks:
+        if not self._flag.is_set() or not self._callbacks:
             return
         with self._lock:
             waiting, self._callbacks = self._callbacks, []
@@ -78,7 +79,7 @@ class StopSignal:
         """Wait, but not longer than until the signal is given; return whether it was."""
         if self._skip is not None and seconds is not None:
             return self._skipped(self._skip, seconds)
-        return self._event.wait(seconds)
+        return self._flag.wait(seconds)
 
     async def wait_async(self, seconds: float | None = None) -> bool:
         """Wait as `wait` does, without blocking the loop that runs."""
@@ -121,7 +122,7 @@ class StopSignal:
 
     def _listen(self, wake: Callable[[], object]) -> Callable[[], None]:
         with self._lock:
-            if not self._event.is_set():
+            if not self._flag.is_set():
                 self._listeners.append(wake)
                 return lambda: self._forget_listener(wake)
         wake()

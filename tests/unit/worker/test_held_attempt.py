@@ -62,6 +62,7 @@ class Network(SqliteDocuments):
         decide: DecideDocument[Any],
         *,
         if_version: Snapshot | None = None,
+        is_new: bool = False,
         in_transaction: bool = False,  # noqa: ARG002 - SQLite has one writer at a time
         within: float | None = None,
     ) -> Committed[Any]:
@@ -73,7 +74,9 @@ class Network(SqliteDocuments):
             raise StoreUnavailableError(store="the test", problem="it refuses this writer")
         if self.is_down:
             raise StoreUnavailableError(store="the test", problem="it is down")
-        committed = super().transact(ref, decide, if_version=if_version, within=within)
+        committed = super().transact(
+            ref, decide, if_version=if_version, is_new=is_new, within=within
+        )
         self.clock.advance(self.takes)
         return committed
 

@@ -50,6 +50,7 @@ class FirestoreDocuments:
         decide: DecideDocument[Answer],
         *,
         if_version: Snapshot | None = None,
+        is_new: bool = False,  # noqa: ARG002 - the read is what tells the store's time
         in_transaction: bool = False,
         within: float | None = None,
     ) -> Committed[Answer]:

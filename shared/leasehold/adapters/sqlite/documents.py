@@ -91,21 +91,21 @@ class SqliteDocuments:
         decide: DecideDocument[Answer],
         *,
         if_version: Snapshot | None = None,
+        is_new: bool = False,
         in_transaction: bool = False,  # noqa: ARG002 - each change is a transaction here
         within: float | None = None,  # noqa: ARG002 - there is no network between
     ) -> Committed[Answer]:
         """Read `ref`, decide, write: one transaction, shared with whoever comes at once.
 
-        What is decided on a snapshot is decided before: the version tells whether it still holds.
+        What is decided on a snapshot, or on nothing, is decided before: the version tells whether
+        it still holds.
         """
+        if is_new:
+            with contextlib.suppress(DocumentExistsError):
+                return self._change_known(ref, None, decide)
         if if_version is None:
             return self._commits.run(partial(self._change, ref, decide))
-        now, monotonic = self._clock.now(), self._clock.monotonic()
-        write = decide(if_version.document, now)
-        if write.document is None and not write.creates:
-            return Committed(write.answer, if_version)
-        work = partial(self._write, ref, if_version, write, (now, monotonic))
-        return self._commits.run(work, is_atomic=not write.creates)
+        return self._change_known(ref, if_version, decide)
 
     def get(self, ref: Ref) -> Snapshot | None:
         """Return the document, or None."""
@@ -140,6 +140,16 @@ class SqliteDocuments:
         self._close_writer()
         while self._open:
             self._open.pop().close()
+
+    def _change_known(
+        self, ref: Ref, known: Snapshot | None, decide: DecideDocument[Answer]
+    ) -> Committed[Answer]:
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        write = decide(None if known is None else known.document, now)
+        if write.document is None and not write.creates:
+            return Committed(write.answer, known)
+        work = partial(self._write, ref, known, write, (now, monotonic))
+        return self._commits.run(work, is_atomic=not write.creates)
 
     def _change(
         self, ref: Ref, decide: DecideDocument[Answer], connection: sqlite3.Connection
