@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from leasehold import testing
+from leasehold import PipelineEntry, Registry, testing
 from leasehold.errors import (
     CatalogError,
+    ChainError,
     InvalidRequestError,
     NotAllowedError,
     StateChangedError,
@@ -159,3 +160,15 @@ def test_a_setting_that_is_none_is_refused(tmp_path: Path, settings: dict[str, s
         testing.engine(letters, tmp_path, settings=settings),
     ):
         pass
+
+
+def test_a_pipeline_that_cannot_reach_its_end_is_refused(tmp_path: Path) -> None:
+    pipeline = PipelineEntry(name="mixed", steps=("send", "write"))
+    catalog = Catalog(letters.STEPS, Registry("pipelines", [pipeline]), letters.GATES)
+
+    with pytest.raises(ChainError) as refused, testing.engine(catalog, tmp_path):
+        pass
+
+    assert refused.value.message.startswith(
+        "Pipeline 'mixed': step 'send' gives Sent, and step 'write' takes Text: it lacks 'words'"
+    )

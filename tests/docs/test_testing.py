@@ -1,0 +1,43 @@
+"""What the page on testing shows runs as it stands there, in an empty folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PAGE = (Path(__file__).parents[2] / "docs/testing.md").read_text()
+
+
+def test_the_tests_of_the_page_pass_without_a_warning(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    for name, text in blocks:
+        (tmp_path / name).write_text(text)
+    before = {name for name, _ in blocks}
+
+    checked = run(tmp_path, "leasehold", "check", LEASEHOLD_CATALOG="steps")
+    tested = run(tmp_path, "pytest", "-q", "-W", "error", "-p", "no:cacheprovider")
+
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert checked.stdout == "nothing found: 2 steps, 1 gate, 1 pipeline\n"
+    assert tested.returncode == 0, tested.stdout
+    assert "12 passed" in tested.stdout
+    assert {path.name for path in tmp_path.iterdir()} == before
+    assert PAGE.count("```python\n") == len(blocks) == 5
+    assert re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL) == [
+        "export LEASEHOLD_CATALOG=steps\nleasehold check\npytest -q\n"
+    ]
+
+
+def run(folder: Path, *module: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *module],
+        cwd=folder,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
