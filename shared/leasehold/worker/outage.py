@@ -56,16 +56,29 @@ def outage_in(error: BaseException) -> StoreUnavailableError | None:
     It may be the error itself, one of a group, or what was being handled when it was raised;
     `raise … from None` says that it has nothing to do with what was being handled.
     """
+    found = (one for one in _all_behind(error) if isinstance(one, StoreUnavailableError))
+    return next(found, None)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether what kept a module from being imported may be over the next time.
+
+    A file that cannot be read, an address that does not answer, or no memory: none of them says
+    that the code is wrong.
+    """
+    return any(isinstance(one, OSError | MemoryError) for one in _all_behind(error))
+
+
+def _all_behind(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error, what it came from, and the members of groups; each of them once."""
     seen: set[int] = set()
     waiting = [error]
     while waiting:
         found = waiting.pop()
-        if isinstance(found, StoreUnavailableError):
-            return found
         if id(found) not in seen:
+            yield found
             seen.add(id(found))
             waiting += _behind(found)
-    return None
 
 
 def _behind(error: BaseException) -> Iterator[BaseException]:

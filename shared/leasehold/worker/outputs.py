@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from leasehold.domain.json_text import check_depth
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.result import OUTPUT_STATUSES, Failed, Finished, Result, StepResult
-from leasehold.worker.failures import record_of_misfit
 from leasehold.worker.handlers import Handler
+from leasehold.worker.misfits import record_of_misfit
 
 
 def judged(handler: Handler, answer: Any) -> Result:
