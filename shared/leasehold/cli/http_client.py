@@ -60,7 +60,9 @@ class RunsApi:
             message = found.message[:_LONGEST_MESSAGE]
             if error.code == _NOT_NOW:
                 raise ServerUnreachableError(url=self.url, problem=message) from None
-            raise ServerRefusedError(message=message, url=self.url, code=found.code) from None
+            raise ServerRefusedError(
+                message=message, url=self.url, code=found.code, details=found.details
+            ) from None
         except _NO_ANSWER as error:
             problem = getattr(error, "reason", None) or error
             raise ServerUnreachableError(url=self.url, problem=problem) from None
@@ -103,6 +105,11 @@ def _error(refused: urllib.error.HTTPError) -> ErrorInfo:
         try:
             found = _json(refused)["error"]
             code = found.get("code")
-            return ErrorInfo(code=code if isinstance(code, str) else None, message=found["message"])
+            details = found.get("details")
+            return ErrorInfo(
+                code=code if isinstance(code, str) else None,
+                message=found["message"],
+                details=details if isinstance(details, dict) else {},
+            )
         except (*_NO_ANSWER, KeyError, TypeError, AttributeError):
             return ErrorInfo(message=f"{refused.code} {refused.reason}")
