@@ -15,13 +15,14 @@ from typing import Any, Final
 MAX_CHAIN: Final = 8
 MAX_MEMBERS: Final = 10
 MAX_DEPTH: Final = 4
-#: How many members of groups are looked at for what they say of a retry; how many causes counted.
+#: How many members of groups are looked at for what they say of a retry.
 _LOOKED_AT: Final = 1000
 
 _CAUSE: Final = "The above exception was the direct cause of the following exception:"
 _CONTEXT: Final = "During handling of the above exception, another exception occurred:"
 
 _FIELDS: Final = vars(BaseException)
+_CLASS: Final = vars(type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,20 @@ def came_from(error: BaseException) -> tuple[BaseException | None, str]:
     return _FIELDS["__context__"].__get__(error), _CONTEXT
 
 
+def class_name(error: BaseException) -> str:
+    """Return the name of the class, whatever that answers itself."""
+    return str(_CLASS["__name__"].__get__(type(error)))
+
+
+def full_class_name(error: BaseException) -> str:
+    """Return the name of the class with its module, as Python shows it."""
+    name: str = _CLASS["__qualname__"].__get__(type(error))
+    module = _CLASS["__module__"].__get__(type(error))
+    if not isinstance(module, str) or module in ("builtins", "__main__"):
+        return name
+    return f"{module}.{name}"
+
+
 class _Walk:
     """Visits each error once: an error may be its own cause, or that of its group."""
 
@@ -137,7 +152,7 @@ def _count(error: BaseException) -> int:
     """Return how many errors this one came from, itself included."""
     seen: set[int] = set()
     found: BaseException | None = error
-    while found is not None and id(found) not in seen and len(seen) < _LOOKED_AT:
+    while found is not None and id(found) not in seen:
         seen.add(id(found))
         found, _ = came_from(found)
     return len(seen)

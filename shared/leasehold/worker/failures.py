@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.errors import AgentClientError, LeaseholdError, PermanentError
-from leasehold.worker.error_chain import parts_of
+from leasehold.worker.error_chain import class_name, full_class_name, parts_of
 from leasehold.worker.kept_text import bounded, cut, json_of, size, try_text
 from leasehold.worker.misfits import (
     MAX_EXCERPT,
@@ -42,8 +42,8 @@ def record_of(error: BaseException, handler: str = "") -> ErrorRecord:
     try:
         return _record_of(error, handler.partition(":")[0].partition(".")[0])
     except BaseException as failure:  # noqa: BLE001 - an error must never be lost to its own text
-        text = f"Its words raised {type(failure).__name__}."
-        return ErrorRecord(type=type(error).__name__[:MAX_EXCERPT], code=_RAISED, message=text)
+        text = f"Its words raised {class_name(failure)}."
+        return ErrorRecord(type=cut(class_name(error), MAX_EXCERPT), code=_RAISED, message=text)
 
 
 def _record_of(error: BaseException, own: str) -> ErrorRecord:
@@ -53,7 +53,7 @@ def _record_of(error: BaseException, own: str) -> ErrorRecord:
         _learn(part.error, redaction)  # what one of them knows for a secret is cut from them all
     origin = origin_of(parts, own)
     record = _words_of(error, redaction).with_(
-        type=cut(type(error).__name__, MAX_EXCERPT),
+        type=cut(class_name(error), MAX_EXCERPT),
         origin=None if origin is None else cut(origin, 2 * MAX_EXCERPT),
         retry_after_s=retry_after_of(error),
     )
@@ -67,7 +67,7 @@ def _words_of(error: BaseException, redaction: Redaction) -> ErrorRecord:
     if isinstance(error, ValidationError):
         return record_of_misfit(error, code=code, what="What it read")
     facts = _facts(_details(error), redaction)
-    message = redaction.text(try_text(lambda: str(error)) or type(error).__name__)
+    message = redaction.text(try_text(lambda: str(error)) or class_name(error))
     return ErrorRecord(type="", code=redaction.text(code), message=bounded(message), **facts)
 
 
@@ -148,7 +148,7 @@ def _short(plain: Any) -> Any:
 
 def _headline(redaction: Redaction, error: BaseException, room: int) -> str:
     """Return what a traceback ends with: class, message and notes, in so many bytes of JSON."""
-    name = cut(_full_name(type(error)), MAX_EXCERPT)
+    name = cut(full_class_name(error), MAX_EXCERPT)
     if isinstance(error, ValidationError):
         message = misfit_words(error, redaction)  # its own text has the values that do not fit
     else:
@@ -157,15 +157,11 @@ def _headline(redaction: Redaction, error: BaseException, room: int) -> str:
     return bounded("\n".join([f"{name}: {message}" if message else name, *notes]), room)
 
 
-def _full_name(kind: type[BaseException]) -> str:
-    module = kind.__module__
-    if not isinstance(module, str) or module in ("builtins", "__main__"):
-        return kind.__qualname__
-    return f"{module}.{kind.__qualname__}"
-
-
 def _notes(error: BaseException) -> list[str]:
-    notes = getattr(error, "__notes__", None)
+    try:
+        notes = getattr(error, "__notes__", None)
+    except Exception:  # noqa: BLE001 - it may be a property of the user's
+        return []
     if not isinstance(notes, list | tuple):
         return []
     return [try_text(partial(str, note)) for note in notes[:_MAX_NOTES]]
