@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -35,9 +36,22 @@ def retry_after_of(error: BaseException) -> float | None:
 
 def _is_listed(error: BaseException, listed: frozenset[str]) -> bool:
     try:
-        return bool(listed) and not listed.isdisjoint(_names(error))
+        return any(name in listed for name in _names(error)) or any(
+            isinstance(error, kind) for name in listed for kind in _class_at(name)
+        )
     except Exception:  # noqa: BLE001 - a class of the user's may do anything when it is looked at
         return False
+
+
+def _class_at(path: str) -> Iterator[type]:
+    """Yield the class at `module:Class`, which need not be where the class was defined.
+
+    A module that is not imported has raised nothing.
+    """
+    module, _, name = path.partition(":")
+    found = getattr(sys.modules.get(module), name, None) if name else None
+    if isinstance(found, type):
+        yield found
 
 
 def _names(error: BaseException) -> Iterator[str]:

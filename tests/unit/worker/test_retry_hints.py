@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -37,6 +38,15 @@ def listing(*names: str) -> RetryRule:
 )
 def test_an_error_is_listed_by_its_class_or_one_above_it(name: str) -> None:
     assert is_permanent(QuotaError(), listing(name))
+
+
+def test_a_class_is_found_where_a_library_offers_it() -> None:
+    """Many libraries define their errors in a module of their own and offer them in another."""
+    error = pytest.raises(json.JSONDecodeError, json.loads, "{").value
+
+    assert is_permanent(error, listing("json:JSONDecodeError"))
+    assert is_permanent(error, listing("json.decoder:JSONDecodeError"))
+    assert not is_permanent(error, listing("no_such_module:JSONDecodeError"))
 
 
 def test_an_error_is_listed_by_its_code() -> None:
