@@ -6,6 +6,8 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+from pydantic import BaseModel, field_serializer, field_validator
+
 from leasehold import (
     AgentClientError,
     GateContext,
@@ -57,6 +59,28 @@ def refuse(ctx: GateContext, output: Any) -> None:
     raise GoneError("the checker is gone")
 
 
+class Spoiled(BaseModel):
+    """A model whose own code raises what pydantic does not expect."""
+
+    n: int
+
+    @field_validator("n")
+    @classmethod
+    def _check(cls, n: int) -> int:
+        if n == 1:
+            raise KeyError("no such unit")
+        return n
+
+    @field_serializer("n")
+    def _write(self, n: int) -> int:
+        raise ValueError("x" * 1_000_000 + f" {n}")
+
+
+def spoil(ctx: StepContext, given: Any) -> Spoiled:
+    """Return an output whose model fails."""
+    return {"n": given}  # type: ignore[return-value] # what handlers do
+
+
 POLICY = RetryPolicy(
     first=timedelta(seconds=3),
     factor=2,
@@ -84,6 +108,7 @@ STEPS = Registry(
         _entry("fail_plainly", f"{_HERE}:fail"),
         _entry("fail_together", f"{_HERE}:fail_together", retry=POLICY),
         _entry("pass", f"{_HERE}:passing", retry=POLICY, gates=("refuse",)),
+        _entry("spoil", f"{_HERE}:spoil"),
         _entry("later", "handler_of_later:run"),
         _entry("guarded", f"{_HERE}:passing", gates=("later",)),
     ],

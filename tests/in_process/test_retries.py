@@ -140,6 +140,20 @@ def test_the_traceback_of_a_task_that_failed_is_there(engine: InProcessEngine) -
     assert 'raise GoneError("it is gone")' in (error.traceback or "")
 
 
+@pytest.mark.parametrize(("given", "says"), [(1, "no such unit"), (2, "cannot be kept as JSON")])
+def test_an_output_whose_model_raises_fails_its_attempt(
+    engine: InProcessEngine, given: int, says: str
+) -> None:
+    """The code of a model is the user's, too: it must not take the worker with it."""
+    run = ended(engine, "spoil", given)
+
+    assert run.attempts.failed == 1
+    assert run.error is not None
+    assert run.error.code == "invalid_output"
+    assert says in run.error.message
+    assert len(run.error.message) <= 4000
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from leasehold.errors import StoreUnavailableError
+from leasehold.worker.error_chain import came_from, members_of
 
 T = TypeVar("T")
 
@@ -57,7 +58,10 @@ def outage_in(error: BaseException) -> StoreUnavailableError | None:
     `raise … from None` says that it has nothing to do with what was being handled.
     """
     found = (one for one in _all_behind(error) if isinstance(one, StoreUnavailableError))
-    return next(found, None)
+    try:
+        return next(found, None)
+    except Exception:  # noqa: BLE001 - a class of the user's may do anything when it is looked at
+        return None
 
 
 def may_pass(error: BaseException) -> bool:
@@ -83,8 +87,7 @@ def _all_behind(error: BaseException) -> Iterator[BaseException]:
 
 def _behind(error: BaseException) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
-        yield from error.exceptions
-    if error.__cause__ is not None:
-        yield error.__cause__
-    elif error.__context__ is not None and not error.__suppress_context__:
-        yield error.__context__
+        yield from members_of(error)
+    older, _ = came_from(error)
+    if older is not None:
+        yield older

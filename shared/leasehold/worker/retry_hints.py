@@ -19,10 +19,13 @@ def is_permanent(error: BaseException, retry: RetryRule | None = None) -> bool:
     One error of a group decides for all of them: it would be raised again.
     """
     listed = frozenset(() if retry is None else retry.non_retryable)
-    return any(
-        isinstance(one, PermanentError) or _is_listed(one, listed)
-        for one in (error, *leaves_of(error))
-    )
+    try:
+        return any(
+            isinstance(one, PermanentError) or _is_listed(one, listed)
+            for one in (error, *leaves_of(error))
+        )
+    except Exception:  # noqa: BLE001 - a class of the user's may do anything when it is looked at
+        return False
 
 
 def retry_after_of(error: BaseException) -> float | None:
@@ -35,12 +38,9 @@ def retry_after_of(error: BaseException) -> float | None:
 
 
 def _is_listed(error: BaseException, listed: frozenset[str]) -> bool:
-    try:
-        return any(name in listed for name in _names(error)) or any(
-            isinstance(error, kind) for name in listed for kind in _class_at(name)
-        )
-    except Exception:  # noqa: BLE001 - a class of the user's may do anything when it is looked at
-        return False
+    return any(name in listed for name in _names(error)) or any(
+        isinstance(error, kind) for name in listed for kind in _class_at(name)
+    )
 
 
 def _class_at(path: str) -> Iterator[type]:

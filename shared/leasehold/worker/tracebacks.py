@@ -15,6 +15,7 @@ import pydantic_core
 
 from leasehold.worker.error_chain import ErrorPart
 from leasehold.worker.redaction import Redaction
+from leasehold.worker.secret_shapes import shapes
 from leasehold.worker.source_redaction import redacted_source
 from leasehold.worker.stack_frames import Frame, frames_of, source_of
 
@@ -99,18 +100,24 @@ def origin_of(parts: list[ErrorPart], own: str) -> str | None:
 
 def reported_traceback(text: str, redaction: Redaction, room: int) -> str | None:
     """Return the traceback of another language: its first and its last lines, as many as fit."""
-    lines = [redaction.text(line) for line in text[-_LOOKED_AT_OF_REPORT:].rstrip().splitlines()]
-    left, head, tail = min(room, MAX_BYTES) - _size(_LEFT_OUT), 0, 0
-    while head + tail < len(lines):
-        from_end = tail <= 2 * head  # what was raised stands at one end or the other
-        line = lines[-tail - 1] if from_end else lines[head]
+    if len(text) > _LOOKED_AT_OF_REPORT:
+        half = _LOOKED_AT_OF_REPORT // 2
+        text = f"{text[:half]}\n{_LEFT_OUT}\n{text[-half:]}"
+    text = _stored(text.rstrip())
+    lines = redaction.without(text, shapes(text)).splitlines()
+    left = min(room, MAX_BYTES) - _size(_LEFT_OUT)
+    head: list[str] = []
+    tail: list[str] = []
+    while len(head) + len(tail) < len(lines):
+        from_end = len(tail) <= 2 * len(head)  # what was raised stands at one end or the other
+        line = redaction.text(lines[-len(tail) - 1] if from_end else lines[len(head)])
         left -= _size(line)
         if left < 0:
+            head.append(_LEFT_OUT)
             break
-        head, tail = (head, tail + 1) if from_end else (head + 1, tail)
-    is_whole = head + tail == len(lines)
-    kept = lines if is_whole else [*lines[:head], _LEFT_OUT, *lines[len(lines) - tail :]]
-    return _stored("\n".join(kept)) if head + tail else None
+        (tail if from_end else head).append(line)
+    kept = [*head, *reversed(tail)]
+    return "\n".join(kept) or None
 
 
 def _stack(part: ErrorPart, words: Words, own: str, room: int) -> _Stack:

@@ -10,6 +10,8 @@ import pytest
 
 from leasehold.domain.manifest_parts import RetryRule
 from leasehold.errors import AgentClientError, PermanentError
+from leasehold.worker.failures import record_of
+from leasehold.worker.outage import outage_in
 from leasehold.worker.retry_hints import is_permanent, retry_after_of
 
 
@@ -57,6 +59,20 @@ def test_what_is_not_listed_is_retried() -> None:
     assert not is_permanent(ClientError(), listing("QuotaError", "other:ClientError", "gone"))
     assert not is_permanent(ClientError())
     assert is_permanent(PermanentError("no"))
+
+
+class UnknowableError(Exception):
+    """Whoever asks what it is gets no answer."""
+
+    @property
+    def __class__(self) -> Any:
+        raise OSError
+
+
+def test_an_error_that_cannot_be_looked_at_is_retried() -> None:
+    assert not is_permanent(UnknowableError(), listing("UnknowableErrors"))
+    assert outage_in(UnknowableError()) is None
+    assert record_of(UnknowableError()).type == "UnknowableError"
 
 
 def test_one_error_of_a_group_decides_for_all() -> None:
