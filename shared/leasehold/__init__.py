@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from leasehold.registry.gates import GateEntry
     from leasehold.registry.pipelines import PipelineEntry
     from leasehold.registry.registry import Registry
+    from leasehold.registry.retry_policy import RetryPolicy
     from leasehold.worker.context import IncrementalState, StepContext
     from leasehold.worker.gates import GateContext
     from leasehold.worker.shutdown import ShutdownCoordinator
@@ -42,6 +43,7 @@ __all__ = [
     "PermanentError",
     "PipelineEntry",
     "Registry",
+    "RetryPolicy",
     "ShutdownCoordinator",
     "SoftTimeoutError",
     "StepContext",
@@ -66,6 +68,7 @@ _MODULES: Final = {
     "PermanentError": "errors",
     "PipelineEntry": "registry.pipelines",
     "Registry": "registry.registry",
+    "RetryPolicy": "registry.retry_policy",
     "ShutdownCoordinator": "worker.shutdown",
     "SoftTimeoutError": "errors",
     "StepContext": "worker.context",

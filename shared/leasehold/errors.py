@@ -7,6 +7,7 @@ Handlers raise the three at the end; all others are raised by Leasehold.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, ClassVar, Self
 
 
@@ -325,6 +326,8 @@ class AgentClientError(Exception):
         code: what failed, for machines, as the provider names it.
         details: whatever helps to find the cause; plain JSON values, kept with the error. A list
             is kept as `validationIssues`: the first 50, and how many there are.
+        retry_after: seconds, or a timedelta, before which the next attempt is not to begin; more
+            than a day is a day, and what is no time above 0 is ignored. None: the step's backoff.
     """
 
     def __init__(
@@ -333,9 +336,11 @@ class AgentClientError(Exception):
         *,
         code: str = "agent_error",
         details: Sequence[Any] | Mapping[str, Any] = (),
+        retry_after: float | timedelta | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
+        self.retry_after = retry_after
         self.details = dict(details) if isinstance(details, Mapping) else list(details)
 
 

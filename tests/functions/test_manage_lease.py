@@ -420,6 +420,32 @@ def test_a_failure_is_kept_and_tried_again_until_it_is_given_up(
     assert len(manifest.error.message) == len(manifest.error.details or "") == 4000
 
 
+def test_a_failure_may_say_when_to_come_again_and_where_it_was_raised(
+    engine: InProcessEngine, call: Call
+) -> None:
+    run = engine.start("counts", {})
+    error = {"message": "busy", "traceback": "Error: busy\n    at f (a.js:1) token=hunter2"}
+
+    answer = call("fail", **claimed(call), error=error, retryAfterS=3600)
+
+    kept = engine.show(run.run_id)
+    assert answer == (200, {"outcome": "retry_scheduled"})
+    assert kept.dispatch.not_before - kept.updated_at == timedelta(hours=1)
+    assert kept.error is not None
+    assert kept.error.traceback == "Error: busy\n    at f (a.js:1) token=[redacted]"
+
+
+@pytest.mark.parametrize("wait", [-1, 86_401, "1", True, None])
+def test_a_wait_that_cannot_be_is_refused(engine: InProcessEngine, call: Call, wait: Any) -> None:
+    engine.start("counts", {})
+
+    status, refused = call("fail", **claimed(call), error={"message": "no"}, retryAfterS=wait)
+
+    assert status == 400
+    assert "retryAfterS is" in refused["error"]["message"]
+    assert "allowed: seconds from 0 to 86400." in refused["error"]["message"]
+
+
 def test_a_permanent_failure_is_not_repeated(engine: InProcessEngine, call: Call) -> None:
     run = engine.start("counts", {})
 

@@ -48,6 +48,34 @@ def test_the_same_key_answers_200_with_the_earlier_run(serve_api: Function) -> N
     assert (other[0], other[1]["error"]["code"]) == (409, "idempotency_key_reused")
 
 
+def test_all_issues_of_a_refused_input_are_in_the_details(serve_api: Function) -> None:
+    many = {"pipeline": "three", "input": {"n": "x", "password": "hunter2"}}
+
+    status, refused = serve_api.post("/runs", many)
+
+    assert status == 400
+    assert refused["error"]["details"]["issues"] == [
+        {
+            "loc": ["n"],
+            "type": "int_parsing",
+            "message": "Input should be a valid integer, unable to parse string as an integer",
+        }
+    ]
+    assert refused["error"]["details"]["issue_count"] == 1
+
+
+def test_a_run_may_be_started_without_retries(serve_api: Function) -> None:
+    status, run = serve_api.post("/runs", START | {"maxRetries": 0})
+    refused = serve_api.post("/runs", START | {"maxRetries": -1})
+
+    assert status == 201
+    assert serve_api.get(f"/runs/{run['runId']}")[1]["maxRetries"] == 0
+    assert refused[0] == 400
+    assert refused[1]["error"]["message"] == (
+        "maxRetries is -1; allowed: a whole number from 0 to 1000."
+    )
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code", "says"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -72,6 +73,13 @@ def share() -> Rule:
     """Return the rule of a share of one."""
     schema = core_schema.float_schema(strict=True, ge=0, le=1, allow_inf_nan=False)
     return Rule("a number from 0 to 1", schema)
+
+
+def seconds(most: timedelta) -> Rule:
+    """Return the rule of a time in seconds."""
+    longest = most.total_seconds()
+    schema = core_schema.float_schema(strict=True, ge=0, le=longest, allow_inf_nan=False)
+    return Rule(f"seconds from 0 to {longest:g}", schema)
 
 
 def flag() -> Rule:

@@ -10,6 +10,7 @@ from leasehold.api import field_rules as rules
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.response_model import ResponseModel
 from leasehold.domain.result import OUTPUT_STATUSES, OutputStatus
+from leasehold.domain.retry import MAX_RETRY_AFTER
 
 
 class ClaimBody(RequestModel):
@@ -94,13 +95,15 @@ class ErrorPart(RequestPart):
     code: Annotated[str, rules.printable()] = "remote_error"
     type: Annotated[str, rules.printable()] = "RemoteError"
     details: Annotated[Any, rules.json_value()] = None
+    traceback: Annotated[str, rules.text()] = ""
 
 
 class FailBody(LeaseBody):
-    """`POST /leases:fail`."""
+    """`POST /leases:fail`. The next attempt is not before `retryAfterS`, at most a day."""
 
     error: ErrorPart
     permanent: Annotated[bool, rules.flag()] = False
+    retry_after_s: Annotated[float, rules.seconds(MAX_RETRY_AFTER)] | None = None
 
 
 class RenewResponse(ResponseModel):

@@ -14,6 +14,16 @@ class SettingInForce(ResponseModel):
     source: str
 
 
+class RetryInForce(ResponseModel):
+    """The waits between the attempts of a step, and the errors that are not retried."""
+
+    first_s: float
+    factor: float
+    max_s: float
+    non_retryable: list[str]
+    source: str
+
+
 class StepReport(ResponseModel):
     """What is in force for a step type; `refused` has a sentence for each override that is not."""
 
@@ -25,6 +35,7 @@ class StepReport(ResponseModel):
     dispatch_deadline_s: SettingInForce
     max_retries: SettingInForce
     heartbeat_s: SettingInForce
+    retry: RetryInForce
     refused: list[str]
 
 

@@ -15,7 +15,7 @@ from leasehold.api.response_model import ResponseModel
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.domain.trace import TraceEvent
-from leasehold.services.limits import DEFAULT_PAGE, MAX_KEY, MAX_PAGE
+from leasehold.services.limits import DEFAULT_PAGE, MAX_KEY, MAX_PAGE, MAX_RETRIES
 from leasehold.services.read_runs import RunFilter, RunPage
 from leasehold.services.start_run import StartRequest
 
@@ -29,6 +29,7 @@ class StartBody(RequestModel):
     input: Annotated[Any, rules.any_value()] = Field(default_factory=dict)
     idempotency_key: Annotated[str | None, rules.or_null(rules.printable(MAX_KEY))] = None
     labels: Annotated[Mapping[str, str], rules.labels(), BeforeValidator(lambda it: it or {})] = {}
+    max_retries: Annotated[int, rules.whole(0, MAX_RETRIES)] | None = None
 
     @classmethod
     def of(cls, request: StartRequest) -> Self:
@@ -38,11 +39,14 @@ class StartBody(RequestModel):
             input=request.input,
             idempotency_key=request.idempotency_key,
             labels=request.labels,
+            max_retries=request.max_retries,
         )
 
     def to_request(self) -> StartRequest:
         """Return the request as the service takes it."""
-        return StartRequest(self.pipeline, self.input, self.idempotency_key, self.labels)
+        return StartRequest(
+            self.pipeline, self.input, self.idempotency_key, self.labels, self.max_retries
+        )
 
 
 class FilterPart(RequestPart):

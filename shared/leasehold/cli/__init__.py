@@ -17,7 +17,7 @@ from leasehold.logs.for_people import print_printable_logs
 def main() -> None:
     """Run the command line and leave with its exit code."""
     print_printable_logs()
-    code = exit_code_of(_run)
+    code = exit_code_of(_run, as_json="--json" in sys.argv[1:])
     flush_stderr()
     sys.exit(code)
 

@@ -50,8 +50,13 @@ class TerminatedError(KeyboardInterrupt):
     """SIGTERM came: the command ends as at Ctrl-C."""
 
 
-def exit_code_of(command: Callable[[], int]) -> int:
-    """Run the command; whatever it raises becomes one line on stderr and an exit code."""
+def exit_code_of(command: Callable[[], int], *, as_json: bool = False) -> int:
+    """Run the command; whatever it raises becomes one line on stderr and an exit code.
+
+    Args:
+        command: what is run.
+        as_json: answer an error with JSON on stdout as well, as a server does.
+    """
     try:
         code = command()
         sys.stdout.flush()
@@ -68,7 +73,7 @@ def exit_code_of(command: Callable[[], int]) -> int:
         print_error("interrupted.")
         return _code_of_interrupt(interrupt)
     except Exception as error:  # noqa: BLE001 - the last place that can say it in one line
-        return _code_of_error(error)
+        return _code_of_error(error, as_json=as_json)
     return code
 
 
@@ -95,15 +100,18 @@ def _code_of_interrupt(interrupt: KeyboardInterrupt) -> int:
     return TERMINATED if isinstance(interrupt, TerminatedError) else INTERRUPTED
 
 
-def _code_of_error(error: Exception) -> int:
+def _code_of_error(error: Exception, *, as_json: bool) -> int:
     if os.environ.get("LEASEHOLD_DEBUG", "") not in ("", "0"):
         for lines in traceback.format_exception(error):
             click.echo("\n".join(map(printable, lines.split("\n"))), err=True, nl=False)
+    sentence = _sentence(error)
+    if as_json:
+        from leasehold.cli.json_error import answer_with_error  # noqa: PLC0415 - for errors alone
+
+        answer_with_error(error, sentence)
+    print_error(sentence)
     if isinstance(error, click.ClickException | LeaseholdError):
-        print_error(_sentence(error))
         return NOT_ALLOWED if _is_refused_by_state(error) else BAD_INPUT
-    hint = "LEASEHOLD_DEBUG=1 shows the traceback"
-    print_error(f"unexpected {type(error).__name__}: {error} ({hint})")
     return UNEXPECTED
 
 
@@ -113,9 +121,12 @@ def _is_refused_by_state(error: Exception) -> bool:
     return isinstance(error, _BY_STATE) or refused in {kind.code for kind in _BY_STATE}
 
 
-def _sentence(error: click.ClickException | LeaseholdError) -> str:
+def _sentence(error: Exception) -> str:
     if isinstance(error, LeaseholdError):
         return error.message
+    if not isinstance(error, click.ClickException):
+        hint = "LEASEHOLD_DEBUG=1 shows the traceback"
+        return f"unexpected {type(error).__name__}: {error} ({hint})"
     sentence = error.format_message()
     if isinstance(error, click.UsageError) and error.ctx is not None:
         return f"{sentence} See `{error.ctx.command_path} --help`."

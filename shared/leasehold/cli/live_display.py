@@ -14,6 +14,12 @@ from rich.text import Text
 
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.printable import printable
+from leasehold.presentation.failure_lines import (
+    FailureKind,
+    failure_of,
+    next_attempt,
+    traceback_lines,
+)
 from leasehold.presentation.formatting import duration, one_line
 from leasehold.presentation.run_state import state_of
 from leasehold.presentation.step_line import StepLine, step_line
@@ -36,6 +42,8 @@ class LiveDisplay:
         self._worker = worker
         self._console = Console(stderr=True, highlight=False)
         self._live = Live(console=self._console, auto_refresh=False)
+        self._failed_at: datetime | None = None
+        self._kinds: set[FailureKind] = set()
 
     def __enter__(self) -> Self:
         """Begin to draw."""
@@ -49,11 +57,29 @@ class LiveDisplay:
     def update(self, run: Manifest) -> None:
         """Draw the run as it is now."""
         now = self._now()
+        self._keep_failure(run)
         lines = [step_line(run, step, now, worker=self._worker) for step in run.plan]
         steps = Table.grid(padding=(0, 1))
         for line in self._fitting(lines, run.plan.index(run.current_step)):
             steps.add_row(*_cells(line))
         self._live.update(Group(_head(run, now), steps), refresh=True)
+
+    def _keep_failure(self, run: Manifest) -> None:
+        """Print a failure above what is drawn; the first of its kind with its traceback."""
+        error = run.error
+        if error is None or run.error_at == self._failed_at:
+            return
+        self._failed_at = run.error_at
+        words = f"step {error.step} failed, attempt {error.attempt}: {error.type}: {error.message}"
+        again = next_attempt(run)
+        failure = failure_of(error)
+        lines = [] if failure.kind in self._kinds else traceback_lines(failure.traceback)
+        self._kinds.add(failure.kind)
+        self._console.print(Text(one_line(f"✗ {words}"), style="red"))
+        for line in lines:
+            self._console.print(Text(line), soft_wrap=True)
+        if again is not None:
+            self._console.print(Text(f"again: {again}", style="dim"))
 
     def _fitting(self, lines: list[StepLine], current: int) -> list[StepLine]:
         """Return the lines around the current step that fit the screen."""

@@ -14,9 +14,10 @@ from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.domain.dispatch import StepSettings
 from leasehold.presentation.formatting import StyledText
 from leasehold.registry.dispatch import StepDispatchEntry
-from leasehold.services.registry_report import registry_report
+from leasehold.services.engine import Engine
+from leasehold.services.registry_report import registry_report, waits_of
 
-_COLUMNS: Final = ("STEP", "HANDLER", "TIMEOUT", "DEADLINE", "RETRIES", "HEARTBEAT")
+_COLUMNS: Final = ("STEP", "HANDLER", "TIMEOUT", "DEADLINE", "RETRIES", "WAITS", "HEARTBEAT")
 
 
 @click.command()
@@ -40,7 +41,7 @@ def registry(*, as_json: bool) -> None:
     steps = [
         (entry, engine.rules.known_settings(entry.step_type)) for entry in engine.catalog.steps
     ]
-    print_table(_COLUMNS, [_row(entry, settings) for entry, settings in steps])
+    print_table(_COLUMNS, [_row(engine, entry, settings) for entry, settings in steps])
     click.echo()
     pipelines = [(entry.name, " → ".join(entry.steps)) for entry in engine.catalog.pipelines]
     print_table(("PIPELINE", "STEPS"), pipelines)
@@ -49,7 +50,7 @@ def registry(*, as_json: bool) -> None:
             warn(sentence)
 
 
-def _row(entry: StepDispatchEntry, settings: StepSettings) -> Row:
+def _row(engine: Engine, entry: StepDispatchEntry, settings: StepSettings) -> Row:
     beat = settings.heartbeat
     return (
         entry.step_type,
@@ -57,8 +58,17 @@ def _row(entry: StepDispatchEntry, settings: StepSettings) -> Row:
         _value(settings, "agentTimeout", f"{settings.agent_timeout.total_seconds():g} s"),
         _value(settings, "dispatchDeadline", f"{settings.dispatch_deadline.total_seconds():g} s"),
         _value(settings, "maxRetries", str(settings.max_retries)),
+        _waits(engine, settings),
         _value(settings, "heartbeat", "none" if beat is None else f"{beat.total_seconds():g} s"),
     )
+
+
+def _waits(engine: Engine, settings: StepSettings) -> str:
+    """Return the waits in short: `10 s, x2 up to 300 s`, and the errors that are not retried."""
+    rule = waits_of(engine, settings)
+    words = f"{rule.first_s:g} s, x{rule.factor:g} up to {rule.max_s:g} s"
+    never = f", never {', '.join(rule.non_retryable)}" if rule.non_retryable else ""
+    return f"{words}{never} ({settings.sources.get('retry', 'threshold')})"
 
 
 def _value(settings: StepSettings, name: str, value: str) -> StyledText:

@@ -14,13 +14,18 @@ from typing import Any, Final, Protocol, Self
 
 from leasehold.cli.exit_codes import explain_interrupt
 from leasehold.cli.invocation import command_line, url_words
-from leasehold.cli.stderr import note
+from leasehold.cli.stderr import note, note_block
 from leasehold.client.client import Client
 from leasehold.client.patience import retry_unreachable
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.status import RunStatus
 from leasehold.domain.trace import TraceEvent
 from leasehold.presentation.event_line import event_sentence
+from leasehold.presentation.failure_lines import (
+    FailureKind,
+    next_attempt,
+    traceback_lines,
+    traced_failure,
+)
 from leasehold.presentation.formatting import stamp
 
 #: How often a run is looked at, and the display drawn.
@@ -109,6 +114,7 @@ class LineDisplay(NoDisplay):
     def __init__(self, view: View, known: Iterable[TraceEvent]) -> None:
         self._view = view
         self._printed = {_identity(event) for event in known}
+        self._kinds: set[FailureKind] = set()
         self._last: Manifest | None = None
 
     def update(self, run: Manifest) -> None:
@@ -117,16 +123,26 @@ class LineDisplay(NoDisplay):
             for event in self._view.trace():
                 if _identity(event) not in self._printed:
                     self._printed.add(_identity(event))
-                    _print_event(event)
+                    self._print_event(event)
             self._print_retry(run)
         self._last = run
 
     def _print_retry(self, run: Manifest) -> None:
         known = None if self._last is None else self._last.dispatch.generation
-        waits = run.status is RunStatus.ERROR and not run.is_terminal
-        if waits and known != run.dispatch.generation:
+        again = next_attempt(run)
+        if again is not None and known != run.dispatch.generation:
             due = stamp(run.dispatch.not_before)
-            note(f"{due} step {run.current_step} is due again, attempt {run.attempt}")
+            note(f"{due} step {run.current_step} is due again, {again}")
+
+    def _print_event(self, event: TraceEvent) -> None:
+        """Print what happened; the first failure of its kind with its traceback."""
+        sentence = event_sentence(event)
+        if sentence is not None:
+            note(f"{stamp(event.at)} {sentence}")
+        failure = traced_failure(event)
+        if failure is not None and failure.traceback and failure.kind not in self._kinds:
+            self._kinds.add(failure.kind)
+            note_block(traceback_lines(failure.traceback))
 
 
 def _display_of_stderr(view: View, known: Iterable[TraceEvent]) -> Display:
@@ -135,12 +151,6 @@ def _display_of_stderr(view: View, known: Iterable[TraceEvent]) -> Display:
 
         return LiveDisplay(view.now, view.worker)
     return LineDisplay(view, known)
-
-
-def _print_event(event: TraceEvent) -> None:
-    sentence = event_sentence(event)
-    if sentence is not None:
-        note(f"{stamp(event.at)} {sentence}")
 
 
 def _identity(event: TraceEvent) -> tuple[Any, ...]:

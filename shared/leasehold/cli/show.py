@@ -10,10 +10,11 @@ import click
 
 from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
-from leasehold.cli.stdout import Fact, Row, print_facts, print_json, print_table
+from leasehold.cli.stdout import Fact, Row, print_block, print_facts, print_json, print_table
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.manifest_parts import Attempts, KeptValue, StepRecord
 from leasehold.domain.status import AttemptEnd, RunStatus
+from leasehold.presentation.failure_lines import traceback_lines
 from leasehold.presentation.formatting import StyledText, ago, duration, stamp
 from leasehold.presentation.run_state import (
     DEAD_LETTER_ICON,
@@ -48,6 +49,9 @@ def show(*, run_id: str, url: str | None, as_json: bool) -> None:
     click.echo()
     until = now if run.alarm_at is not None else run.updated_at
     print_table(_COLUMNS, [_row(step, run.steps[step], until) for step in run.plan])
+    if run.error is not None and run.error.traceback is not None:
+        heading = f"traceback of attempt {run.error.attempt} of step {run.error.step}:"
+        print_block(heading, traceback_lines(run.error.traceback))
 
 
 def _identity(run: Manifest, now: datetime) -> Iterator[Fact]:

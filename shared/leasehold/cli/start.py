@@ -51,6 +51,7 @@ _EXISTING: Final = "It was started before with the same idempotency key."
     help="The same key and input always mean the same run.",
 )
 @labels_option("To find the run by; may be given up to 16 times.")
+@click.option("--no-retry", is_flag=True, help="End the run at the first failure of a step.")
 @click.option("--wait", is_flag=True, help="Wait until the run is over or waits for a person.")
 @click.option("--in-process", is_flag=True, help="Run it in this process, and wait for it.")
 @url_option
@@ -61,6 +62,7 @@ def start(  # a parameter for each option
     given: GivenInput,
     key: str | None,
     labels: dict[str, str],
+    no_retry: bool,
     wait: bool,
     in_process: bool,
     url: str | None,
@@ -78,8 +80,9 @@ def start(  # a parameter for each option
     Examples:
       leasehold start review --input '{"folder": "docs"}' --in-process
       leasehold start review --input @request.json --idempotency-key docs-42 --in-process
+      leasehold start review --input '{"folder": "docs"}' --in-process --no-retry
     """  # noqa: D301
-    request = StartRequest(pipeline, given.value, key, labels)
+    request = StartRequest(pipeline, given.value, key, labels, 0 if no_retry else None)
     if url is not None:
         if in_process:
             raise click.UsageError("--in-process runs the run here; --url has a server run it.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import click
 
 from leasehold.cli.streams import forget_stderr
@@ -22,6 +24,12 @@ def warn(line: str) -> None:
 def print_error(line: str) -> None:
     """Print why the command did not do what it was to do."""
     _print(click.style(one_line(f"error: {line}"), fg="red"))
+
+
+def note_block(lines: Iterable[str]) -> None:
+    """Print lines that are safe for a terminal as they are, with their indents."""
+    for line in lines:
+        _print(line)
 
 
 def _print(line: str) -> None:

@@ -62,6 +62,14 @@ def print_facts(facts: Iterable[Fact]) -> None:
         click.echo(f"{name}: {one_line(_styled(value).text)}")
 
 
+def print_block(heading: str, lines: Iterable[str]) -> None:
+    """Print lines under a heading; they are safe for a terminal, and keep their indents."""
+    click.echo()
+    print_line(heading)
+    for line in lines:
+        click.echo(line)
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
     """Print a table with its column names first."""
     if sys.stdout.isatty():

@@ -9,9 +9,10 @@ import click
 
 from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
-from leasehold.cli.stdout import Row, print_json, print_table
+from leasehold.cli.stdout import Row, print_block, print_json, print_table
 from leasehold.domain.trace import TraceEvent
 from leasehold.presentation.event_line import event_name, event_reason
+from leasehold.presentation.failure_lines import headed_tracebacks
 from leasehold.presentation.formatting import StyledText, duration, stamp
 
 _COLUMNS: Final = ("AT", "AFTER", "EVENT", "STEP", "ATTEMPT", "WHY")
@@ -34,6 +35,8 @@ def trace(*, run_id: str, url: str | None, as_json: bool) -> None:
         print_json({"events": events})
     else:
         print_table(_COLUMNS, (_row(event, events[0].at) for event in events))
+        for heading, lines in headed_tracebacks(events):
+            print_block(heading, lines)
 
 
 def _row(event: TraceEvent, start: datetime) -> Row:

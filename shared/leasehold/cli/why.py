@@ -10,12 +10,14 @@ from leasehold.cli.delivery_hint import command_to_run
 from leasehold.cli.invocation import command_line, url_words
 from leasehold.cli.options import json_option, run_argument, url_option
 from leasehold.cli.stderr import note
-from leasehold.cli.stdout import print_json, print_line
+from leasehold.cli.stdout import print_block, print_json, print_line
 from leasehold.client.server_source import ServerSource
 from leasehold.client.store_source import StoreSource
 from leasehold.domain.explanation import explain
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import RunStatus
+from leasehold.presentation.failure_lines import traceback_lines
 from leasehold.presentation.formatting import one_line
 from leasehold.worker.holder import host_name, is_gone
 
@@ -52,6 +54,8 @@ def why(*, run_id: str, url: str | None, as_json: bool) -> None:
         )
         return
     print_line(one_line(explanation.words))
+    if run.status is RunStatus.ERROR and run.error is not None and run.error.traceback is not None:
+        print_block("its error:", traceback_lines(run.error.traceback))
     if holder_gone and url is None:
         note("this takes it up at once:", command_to_run(run))
     for operation in explanation.operations:

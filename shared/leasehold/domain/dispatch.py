@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Dispatch
+from leasehold.domain.manifest_parts import Dispatch, RetryRule
 from leasehold.domain.retry import Backoff
 from leasehold.domain.stored import trusted
 from leasehold.errors import UnknownKeyError
@@ -24,11 +24,13 @@ class StepSettings:
         agent_timeout: the hard limit of the handler.
         dispatch_deadline: after this Cloud Tasks stops listening.
         max_retries: how often a failed attempt is repeated.
+        retry: the retry policy of its own; None: the waits of all steps.
         heartbeat: how often the lease is renewed; None: never, and the lease runs to its cap.
         queue: the queue its tasks go to.
         remote: a remote worker claims the step; no task announces it.
         schedule_to_start: how long a remote step may wait to be claimed.
-        sources: for each field the place of its value: `entry`, `threshold`, a variable's name.
+        sources: for each field the place of its value: `entry`, `threshold`, a variable's name;
+            in the dispatch of a run that says so itself, `run`.
         refused: one sentence for each value that was set but cannot be used.
     """
 
@@ -42,6 +44,7 @@ class StepSettings:
     schedule_to_start: timedelta
     sources: Mapping[str, str]
     refused: tuple[str, ...] = ()
+    retry: RetryRule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +90,18 @@ def has_moved(manifest: Manifest, rules: Rules) -> bool:
 
 
 def dispatch_of(
-    settings: StepSettings, *, generation: int, trial: int, not_before: datetime, nonce: str
+    settings: StepSettings,
+    *,
+    generation: int,
+    trial: int,
+    not_before: datetime,
+    nonce: str,
+    max_retries: int | None = None,
 ) -> Dispatch:
-    """Freeze the settings in force into the next dispatch."""
+    """Freeze the settings in force into the next dispatch; its run may say how often to retry."""
     heartbeat = settings.heartbeat
     claimed_within = settings.schedule_to_start if settings.remote else None
-    return _dispatch(
+    dispatch = _dispatch(
         generation=generation,
         step=settings.step_type,
         trial=trial,
@@ -100,6 +109,7 @@ def dispatch_of(
         timeout_ms=round(settings.agent_timeout.total_seconds() * 1000),
         deadline_s=round(settings.dispatch_deadline.total_seconds()),
         max_retries=settings.max_retries,
+        retry=settings.retry,
         heartbeat_s=None if heartbeat is None else heartbeat.total_seconds(),
         queue=settings.queue,
         remote=settings.remote,
@@ -109,3 +119,7 @@ def dispatch_of(
         sources=settings.sources,
         nonce=nonce,
     )
+    if max_retries is None:
+        return dispatch
+    sources = {**settings.sources, "maxRetries": "run"}
+    return dispatch.with_(max_retries=max_retries, sources=sources)

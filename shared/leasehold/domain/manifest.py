@@ -46,6 +46,7 @@ class ManifestUpdate(TypedDict, total=False):
     input_digest: str
     input: str | None
     input_ref: str | None
+    max_retries: int | None
     status: RunStatus
     paused: bool
     cancelled: bool
@@ -92,6 +93,7 @@ class Manifest(Stored):
     input_digest: str
     input: str | None = None
     input_ref: str | None = None
+    max_retries: int | None = None  # of each step; None: as the steps say
 
     status: RunStatus
     paused: bool = False

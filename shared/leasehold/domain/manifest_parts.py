@@ -49,6 +49,15 @@ class Lease(Stored):
         def with_(self, **update: Unpack[LeaseUpdate]) -> Self: ...  # noqa: D102
 
 
+class RetryRule(Stored):
+    """The retries of a step that has a policy of its own: its waits, and what is not repeated."""
+
+    first_s: float
+    factor: float
+    max_s: float
+    non_retryable: tuple[str, ...] = ()
+
+
 class DispatchUpdate(TypedDict, total=False):
     """What may be replaced of a `Dispatch`."""
 
@@ -59,6 +68,7 @@ class DispatchUpdate(TypedDict, total=False):
     timeout_ms: int
     deadline_s: int
     max_retries: int
+    retry: RetryRule | None
     heartbeat_s: float | None
     queue: str
     sources: Mapping[str, str]
@@ -85,6 +95,7 @@ class Dispatch(Stored):
     timeout_ms: int
     deadline_s: int
     max_retries: int
+    retry: RetryRule | None = None  # None: the waits of all steps
     heartbeat_s: float | None = None
     queue: str
     sources: Mapping[str, str]
@@ -231,6 +242,8 @@ class ErrorRecordUpdate(TypedDict, total=False):
     validation_issues: tuple[Mapping[str, Any], ...]
     validation_issue_count: int
     origin: str | None
+    traceback: str | None
+    retry_after_s: float | None
     permanent: bool
     step: str
     attempt: int
@@ -245,7 +258,9 @@ class ErrorRecord(Stored):
     details: str | None = None  # JSON text
     validation_issues: tuple[Mapping[str, Any], ...] = ()
     validation_issue_count: int = 0
-    origin: str | None = None  # file:line (function) of the handler's code
+    origin: str | None = None  # file:line (function) of the user's code
+    traceback: str | None = None  # at most 8 KiB
+    retry_after_s: float | None = None  # the next attempt is not to begin before
     permanent: bool = False  # no retry can repair it
     step: str = ""
     attempt: int = 0

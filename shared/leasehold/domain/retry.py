@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+from leasehold.domain.manifest_parts import Dispatch, ErrorRecord, RetryRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +39,38 @@ class Backoff:
 QUEUE_BACKOFF: Final = Backoff(
     minimum=timedelta(seconds=0.1), maximum=timedelta(seconds=10), doublings=7
 )
+
+#: Whatever an error asks for, it puts the next attempt off by no more than this.
+MAX_RETRY_AFTER: Final = timedelta(days=1)
+
+
+def wait_after(
+    error: ErrorRecord | None, failures: int, dispatch: Dispatch, backoff: Backoff
+) -> timedelta:
+    """Return how long to wait after this many failures in a row.
+
+    Args:
+        error: the last of them; it may ask for a longer wait.
+        failures: 1 or more.
+        dispatch: of the attempt that failed; its step may have waits of its own.
+        backoff: the waits of steps without.
+    """
+    rule = dispatch.retry
+    wait = backoff.wait(failures) if rule is None else _wait_by(rule, failures)
+    asked = None if error is None else error.retry_after_s
+    if asked is None:
+        return wait
+    return max(wait, min(timedelta(seconds=asked), MAX_RETRY_AFTER))
+
+
+def is_listed(names: Collection[str], dispatch: Dispatch) -> bool:
+    """Return whether the policy of the step says of one of these names not to retry it."""
+    return dispatch.retry is not None and not set(names).isdisjoint(dispatch.retry.non_retryable)
+
+
+def _wait_by(rule: RetryRule, failures: int) -> timedelta:
+    try:
+        seconds = rule.first_s * rule.factor ** (failures - 1)
+    except OverflowError:
+        seconds = rule.max_s
+    return timedelta(seconds=min(seconds, rule.max_s))

@@ -63,6 +63,7 @@ class TraceEvent(Stored):
     attempt: int | None = None
     reason: str | None = None
     detail: str | None = None
+    traceback: str | None = None  # of a failed attempt
 
 
 def event_of(manifest: Manifest, type_: TraceType, at: datetime, **facts: Any) -> TraceEvent:

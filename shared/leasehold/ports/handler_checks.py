@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.ports.handler_runner import StepHandler
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Why a value does not fit a model, without secrets.
+
+    Args:
+        model: its name.
+        problem: the first issue in words, and how many more there are.
+        issues: the first 50, each `{loc, type, message}`.
+        count: of all of them.
+    """
+
+    model: str
+    problem: str
+    issues: tuple[Mapping[str, Any], ...]
+    count: int
 
 
 class StepOutput(StepHandler, Protocol):
@@ -49,8 +68,8 @@ class HandlerChecks(Protocol):
         """
         ...
 
-    def problem_with(self, step: StepHandler, given: str) -> tuple[str, str] | None:
-        """Return the name of the handler's model and why this JSON text does not fit; or None."""
+    def problem_with(self, step: StepHandler, given: str) -> Misfit | None:
+        """Return why this JSON text does not fit the handler's model; or None."""
         ...
 
     def problem_with_output(

@@ -10,6 +10,7 @@ from types import UnionType
 from typing import Final, Literal, NamedTuple
 
 from leasehold.errors import InvalidEntryError
+from leasehold.registry.retry_policy import RetryPolicy
 from leasehold.registry.settings import SETTINGS
 
 #: Cloud Tasks listens to an HTTP target for at least and at most this long.
@@ -35,6 +36,7 @@ _CLASSES: Final[Mapping[str, tuple[type | UnionType, str]]] = {
     "heartbeat_interval": (timedelta | None, "a timedelta, or None"),
     "cleanup_ttl": (timedelta, "a timedelta"),
     "max_retries": (int | None, "a whole number, 0 or more, or None"),
+    "retry": (RetryPolicy | None, "a RetryPolicy, or None"),
     "schedule_to_start": (timedelta, "a timedelta"),
     "output": (str, "'module:Model', or nothing"),
     "gates": (tuple | list, "a tuple of names of gates"),
@@ -68,6 +70,8 @@ class StepDispatchEntry:
         isolation: where the handler runs: `process`, a child that can be killed, or `inline`.
         cleanup_ttl: what is left between the soft limit and the hard one; at most half of it.
         max_retries: None: the threshold PIPELINE_MAX_RETRIES.
+        retry: its waits between attempts, and the errors that no retry repairs; None: the waits of
+            all steps.
         queue: the queue of its tasks; by default the step type, with `-` for `_`.
         schedule_to_start: how long a remote step may wait to be claimed before the run is given
             up as NEVER_STARTED; whole seconds.
@@ -88,6 +92,7 @@ class StepDispatchEntry:
     isolation: Literal["process", "inline"] = "process"
     cleanup_ttl: timedelta = timedelta(seconds=5)
     max_retries: int | None = None
+    retry: RetryPolicy | None = None
     queue: str = ""
     schedule_to_start: timedelta = timedelta(hours=1)
     output: str = ""
@@ -145,6 +150,8 @@ class StepDispatchEntry:
         yield waits, "schedule_to_start", str(self.schedule_to_start), "1 s or more"
         of_output = not self.output or _HANDLER.fullmatch(self.output) is not None
         yield of_output, "output", self.output, "'module:Model', or nothing"
+        if self.retry is not None:
+            yield from self.retry.checks()
         for variable in self.env_overrides:
             allowed = f"a name whose variable is not {variable}, which is the engine's own"
             yield variable not in ENGINE_VARIABLES, "step_type", name, allowed

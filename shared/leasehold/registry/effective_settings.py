@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from leasehold.domain.dispatch import StepSettings
+from leasehold.domain.retry import Backoff
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry, ladder_problem
 
 _ENTRY: Final = "entry"
@@ -18,6 +19,7 @@ def effective_settings(
     environ: Mapping[str, str],
     *,
     max_retries: int,
+    backoff: Backoff = Backoff(),  # noqa: B008 - a frozen value
     heartbeat: timedelta | None = None,
     longest_heartbeat: timedelta = timedelta.max,
 ) -> StepSettings:
@@ -30,6 +32,7 @@ def effective_settings(
         entry: the registry entry.
         environ: the environment now.
         max_retries: the threshold, for an entry without one.
+        backoff: the waits, for what a retry policy leaves out.
         heartbeat: PIPELINE_HEARTBEAT_S where it is set; an entry without heartbeat stays without.
         longest_heartbeat: a third of PIPELINE_LEASE_TTL_S: a lease must outlast a lost renewal.
     """
@@ -49,11 +52,14 @@ def effective_settings(
         interval, sources["heartbeat"] = heartbeat, "PIPELINE_HEARTBEAT_S"
     elif interval is not None and interval > longest_heartbeat:
         interval, sources["heartbeat"] = longest_heartbeat, "PIPELINE_LEASE_TTL_S"
+    if entry.retry is not None:
+        sources["retry"] = _ENTRY
     return StepSettings(
         step_type=entry.step_type,
         agent_timeout=timeout or entry.agent_timeout,
         dispatch_deadline=deadline or entry.dispatch_deadline,
         max_retries=max_retries if entry.max_retries is None else entry.max_retries,
+        retry=None if entry.retry is None else entry.retry.in_force(backoff),
         heartbeat=interval,
         queue=entry.queue_id,
         remote=entry.handler == REMOTE,

@@ -27,7 +27,12 @@ def rules_of(
         environ: where the overrides of their limits are looked up, at each dispatch.
         warn: given a sentence on each override that is refused, once.
     """
-    limits = _StepLimits(settings, catalog, environ, warn)
+    backoff = Backoff(
+        minimum=timedelta(seconds=settings["PIPELINE_MIN_BACKOFF_S"]),
+        maximum=timedelta(seconds=settings["PIPELINE_MAX_BACKOFF_S"]),
+        doublings=settings["PIPELINE_MAX_DOUBLINGS"],
+    )
+    limits = _StepLimits(settings, catalog, environ, warn, backoff)
     return Rules(
         settings_for=limits.settings_for,
         lease_ttl=limits.lease_ttl,
@@ -35,11 +40,7 @@ def rules_of(
         max_interruptions=settings["PIPELINE_MAX_INTERRUPTIONS"],
         stuck_timeout=timedelta(milliseconds=settings["PIPELINE_STUCK_TIMEOUT_MS"]),
         recovery_window=timedelta(milliseconds=settings["PIPELINE_RECOVERY_WINDOW_MS"]),
-        backoff=Backoff(
-            minimum=timedelta(seconds=settings["PIPELINE_MIN_BACKOFF_S"]),
-            maximum=timedelta(seconds=settings["PIPELINE_MAX_BACKOFF_S"]),
-            doublings=settings["PIPELINE_MAX_DOUBLINGS"],
-        ),
+        backoff=backoff,
     )
 
 
@@ -52,11 +53,13 @@ class _StepLimits:
         catalog: Catalog,
         environ: Mapping[str, str],
         warn: Callable[[str], object],
+        backoff: Backoff,
     ) -> None:
         heartbeat = settings["PIPELINE_HEARTBEAT_S"]
         self.lease_ttl = timedelta(seconds=settings["PIPELINE_LEASE_TTL_S"])
         self._heartbeat = None if heartbeat is None else timedelta(seconds=heartbeat)
         self._max_retries = settings["PIPELINE_MAX_RETRIES"]
+        self._backoff = backoff
         self._steps = catalog.steps
         self._environ = environ
         self._warn = warn
@@ -79,6 +82,7 @@ class _StepLimits:
             entry,
             self._environ,
             max_retries=self._max_retries,
+            backoff=self._backoff,
             heartbeat=self._heartbeat,
             longest_heartbeat=self.lease_ttl / 3,
         )

@@ -15,6 +15,9 @@ MAX_KEY: Final = 256
 MAX_LABELS: Final = 16
 MAX_LABEL: Final = 64
 
+#: How often a run may have its failed attempts repeated.
+MAX_RETRIES: Final = 1000
+
 #: Characters of the reason for an operation.
 MAX_REASON: Final = 500
 #: Characters of who asks for it.

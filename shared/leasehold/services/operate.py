@@ -161,6 +161,7 @@ def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> N
         input_digest=manifest.input_digest,
         nonce=engine.clock.new_id(),
         labels=labels,
+        max_retries=manifest.max_retries,
     )
     if request.input is AS_BEFORE:
         return new

@@ -7,7 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 from leasehold.domain.dispatch import StepSettings
+from leasehold.domain.manifest import to_document
+from leasehold.domain.manifest_parts import RetryRule
 from leasehold.registry.dispatch import StepDispatchEntry
+from leasehold.registry.retry_policy import RetryPolicy
 from leasehold.services.engine import Engine
 
 
@@ -15,7 +18,7 @@ def registry_report(engine: Engine) -> dict[str, Any]:
     """Return both registries as JSON values."""
     return {
         "steps": [
-            _step(entry, engine.rules.known_settings(entry.step_type))
+            _step(engine, entry, engine.rules.known_settings(entry.step_type))
             for entry in engine.catalog.steps
         ],
         "pipelines": [
@@ -24,7 +27,7 @@ def registry_report(engine: Engine) -> dict[str, Any]:
     }
 
 
-def _step(entry: StepDispatchEntry, settings: StepSettings) -> dict[str, Any]:
+def _step(engine: Engine, entry: StepDispatchEntry, settings: StepSettings) -> dict[str, Any]:
     return {
         "stepType": entry.step_type,
         "handler": entry.handler,
@@ -34,8 +37,19 @@ def _step(entry: StepDispatchEntry, settings: StepSettings) -> dict[str, Any]:
             name: {"value": value, "source": settings.sources[source]}
             for name, (value, source) in _values(settings).items()
         },
+        "retry": _retry(engine, settings),
         "refused": settings.refused,
     }
+
+
+def _retry(engine: Engine, settings: StepSettings) -> dict[str, Any]:
+    rule = waits_of(engine, settings)
+    return {**to_document(rule), "source": settings.sources.get("retry", "threshold")}
+
+
+def waits_of(engine: Engine, settings: StepSettings) -> RetryRule:
+    """Return the waits of a step; of one without a policy, those of all steps as a policy."""
+    return settings.retry or RetryPolicy().in_force(engine.rules.backoff)
 
 
 def _values(settings: StepSettings) -> Mapping[str, tuple[float | None, str]]:

@@ -22,7 +22,7 @@ from leasehold.registry.pipelines import PipelineEntry
 from leasehold.services.check_chain import check_chain
 from leasehold.services.engine import Engine, create_run, publish_or_leave
 from leasehold.services.kept_values import INLINE_BYTES, keep
-from leasehold.services.limits import MAX_KEY, MAX_LABEL, MAX_LABELS
+from leasehold.services.limits import MAX_KEY, MAX_LABEL, MAX_LABELS, MAX_RETRIES
 
 _Start = Callable[[Manifest | None, datetime], Change]
 
@@ -36,12 +36,14 @@ class StartRequest:
         input: JSON values that fit the model of the first step.
         idempotency_key: the same key and input always name the same run.
         labels: at most 16, for lists to be filtered by.
+        max_retries: how often a failed attempt of any step is repeated; None: as its step says.
     """
 
     pipeline: str
     input: Any
     idempotency_key: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    max_retries: int | None = None
 
 
 def start_run(engine: Engine, request: StartRequest) -> Change:
@@ -76,6 +78,7 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         nonce=engine.clock.new_id(),
         labels=labels,
         idempotency_key=request.idempotency_key,
+        max_retries=checked_retries(request.max_retries),
     )
     new = replace(new, input=_kept(engine, new, text))
     started: _Start = partial(lifecycle.start, rules=engine.rules, new=new)
@@ -126,9 +129,23 @@ def checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
     check_size("input", text, INPUT_BYTES)
     first = entries[0]
     if first in local and (found := engine.checks.problem_with(first, text)):
-        model, problem = found
-        raise InvalidInputError(pipeline=pipeline.name, model=model, problem=problem)
+        raise InvalidInputError(
+            pipeline=pipeline.name,
+            model=found.model,
+            problem=found.problem,
+            issues=found.issues,
+            issue_count=found.count,
+        )
     return text
+
+
+def checked_retries(count: int | None) -> int | None:
+    """Return how often to retry, or raise InvalidRequestError."""
+    is_number = isinstance(count, int) and not isinstance(count, bool)
+    if count is None or (is_number and 0 <= count <= MAX_RETRIES):
+        return count
+    allowed = f"a whole number from 0 to {MAX_RETRIES}"
+    raise InvalidRequestError(field="maxRetries", value=count, allowed=allowed)
 
 
 def checked_labels(labels: Mapping[str, str]) -> tuple[str, ...]:

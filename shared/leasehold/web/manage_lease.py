@@ -103,7 +103,7 @@ def complete(engine: Engine, body: CompleteBody) -> flask.Response:
 
 def fail(engine: Engine, body: FailBody) -> flask.Response:
     """`POST /leases:fail`: the error is recorded, and the step is tried again or given up."""
-    error = _error(body.error)
+    error = _error(body.error).with_(retry_after_s=body.retry_after_s)
     return _outcome(fail_step(engine, _credentials(body), error, permanent=body.permanent))
 
 
@@ -172,7 +172,7 @@ def _progress(part: ProgressPart | None) -> Progress | None:
 
 def _error(part: ErrorPart) -> ErrorRecord:
     """Return the error as it is kept: bounded and without secrets, as one of a handler is."""
-    return record_of_report(part.type, part.code, part.message, part.details)
+    return record_of_report(part.type, part.code, part.message, part.details, part.traceback)
 
 
 def _lease(change: Change) -> Lease:

@@ -3,133 +3,102 @@
 from __future__ import annotations
 
 import math
-import traceback
-from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
-import pydantic_core
 from pydantic import ValidationError
 
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.errors import AgentClientError, LeaseholdError, PermanentError
-from leasehold.worker.redaction import Redaction, hides
+from leasehold.worker.error_chain import class_name, full_class_name, parts_of
+from leasehold.worker.kept_text import bounded, cut, json_of, size, try_text
+from leasehold.worker.misfits import (
+    MAX_EXCERPT,
+    MAX_ISSUES,
+    MAX_RECORD_BYTES,
+    fitting,
+    learn_from,
+    misfit_words,
+    record_of_misfit,
+)
+from leasehold.worker.redaction import Redaction
+from leasehold.worker.retry_hints import retry_after_of
+from leasehold.worker.tracebacks import MAX_ERRORS, origin_of, reported_traceback, traceback_of
 
-MAX_ISSUES: Final = 50
-#: Of the 16 KiB of a record; the step and the attempt are added later.
-_MAX_RECORD_BYTES: Final = 16 * 1024 - 512
-_MAX_TEXT: Final = 4000
-_MAX_TEXT_BYTES: Final = 6 * 1024
-_MAX_EXCERPT: Final = 120
 _MAX_FIELDS: Final = 20
-_LOOKED_AT: Final = 2000
+_MAX_NOTES: Final = 10
 _RAISED: Final = "handler_raised"
 
 
-def record_of(error: BaseException) -> ErrorRecord:
-    """Return the error of a handler as it is kept, whatever its class does."""
+def record_of(error: BaseException, handler: str = "") -> ErrorRecord:
+    """Return the error of a handler as it is kept, whatever its class does.
+
+    Args:
+        error: what was raised.
+        handler: the path of the handler, `module:function`: its package is the user's own code.
+    """
     try:
-        return _record_of(error)
+        return _record_of(error, handler.partition(":")[0].partition(".")[0])
     except BaseException as failure:  # noqa: BLE001 - an error must never be lost to its own text
-        text = f"Its words raised {type(failure).__name__}."
-        return ErrorRecord(type=type(error).__name__[:_MAX_EXCERPT], code=_RAISED, message=text)
+        text = f"Its words raised {class_name(failure)}."
+        return ErrorRecord(type=cut(class_name(error), MAX_EXCERPT), code=_RAISED, message=text)
 
 
-def _record_of(error: BaseException) -> ErrorRecord:
-    code = cut(_try_text(lambda: str(_code(error))), _MAX_EXCERPT)
-    name, origin = cut(type(error).__name__, _MAX_EXCERPT), _origin(error)
+def _record_of(error: BaseException, own: str) -> ErrorRecord:
+    redaction = Redaction()
+    parts = parts_of(error, MAX_ERRORS)
+    for part in parts:
+        _learn(part.error, redaction)  # what one of them knows for a secret is cut from them all
+    origin = origin_of(parts, own)
+    record = _words_of(error, redaction).with_(
+        type=cut(class_name(error), MAX_EXCERPT),
+        origin=None if origin is None else cut(origin, 2 * MAX_EXCERPT),
+        retry_after_s=retry_after_of(error),
+    )
+    headline = partial(_headline, redaction)
+    traceback = traceback_of(parts, headline, redaction, own=own, room=_room_beside(record))
+    return record.with_(traceback=traceback)
+
+
+def _words_of(error: BaseException, redaction: Redaction) -> ErrorRecord:
+    code = cut(try_text(lambda: str(_code(error))), MAX_EXCERPT)
     if isinstance(error, ValidationError):
-        misfit = record_of_misfit(error, code=code, what="What it read")
-        return misfit.with_(type=name, origin=origin)
-    redaction = Redaction()
+        return record_of_misfit(error, code=code, what="What it read")
     facts = _facts(_details(error), redaction)
-    return ErrorRecord(
-        type=name,
-        code=redaction.text(code),
-        message=_bounded(redaction.text(_message_of(error))),
-        origin=origin,
-        **facts,
-    )
+    message = redaction.text(try_text(lambda: str(error)) or class_name(error))
+    return ErrorRecord(type="", code=redaction.text(code), message=bounded(message), **facts)
 
 
-def record_of_misfit(error: ValidationError, *, code: str, what: str) -> ErrorRecord:
-    """Return the error of a value that does not fit its model, with its issues."""
-    redaction = Redaction()
-    issues = [_issue(issue, redaction) for issue in _issues(error)]
-    first = _first_problem(error, redaction)
-    record = ErrorRecord(
-        type="ValidationError",
-        code=code,
-        message=_bounded(f"{what} does not fit {cut(error.title, _MAX_EXCERPT)}: {first}"),
-        validation_issue_count=error.error_count(),
-    )
-    return record.with_(validation_issues=_fitting(issues, beside=_size(record)))
+def record_of_report(
+    kind: str, code: str, message: str, details: Any, traceback: str = ""
+) -> ErrorRecord:
+    """Return the error that a remote worker reports, as it is kept.
 
-
-def record_of_report(kind: str, code: str, message: str, details: Any) -> ErrorRecord:
-    """Return the error that a remote worker reports, as it is kept; None: no details."""
+    Args:
+        kind: its class.
+        code: what failed, for machines.
+        message: what failed, for people.
+        details: plain JSON values; None: there are none.
+        traceback: as its language writes it; empty: there is none.
+    """
     redaction = Redaction()
     facts = _facts(details, redaction)
-    return ErrorRecord(
-        type=cut(redaction.text(kind), _MAX_EXCERPT),
-        code=cut(redaction.text(code), _MAX_EXCERPT),
-        message=_bounded(redaction.text(message)),
+    record = ErrorRecord(
+        type=cut(redaction.text(kind), MAX_EXCERPT),
+        code=cut(redaction.text(code), MAX_EXCERPT),
+        message=bounded(redaction.text(message)),
         **facts,
     )
+    kept = reported_traceback(traceback, redaction, _room_beside(record))
+    return record.with_(traceback=kept)
 
 
-def first_problem(error: ValidationError) -> str:
-    """Return the first issue of a validation, and how many there are."""
-    return _first_problem(error, Redaction())
-
-
-def _first_problem(error: ValidationError, redaction: Redaction) -> str:
-    issue = _issues(error)[0]
-    path = redaction.text(_path(issue["loc"])) or "the value itself"
-    _excerpt(issue, redaction)  # first: what it knows for a secret is cut from the message
-    count = error.error_count()
-    more = f" (and {count - 1} more)" if count > 1 else ""
-    return cut(f"{path}: {redaction.text(issue['msg'])}", _MAX_TEXT) + more
-
-
-def _message_of(error: BaseException) -> str:
-    """Return the message of the error; the name of its type where it has none."""
-    return _try_text(lambda: str(error)) or type(error).__name__
-
-
-def _try_text(text_of: Callable[[], str]) -> str:
-    """Return a text from a class of the user's, which may do anything when it is called."""
-    try:
-        return text_of()
-    except Exception as failure:  # noqa: BLE001 - see above
-        return f"Its words raised {type(failure).__name__}."
-
-
-def _issues(error: ValidationError) -> list[Any]:
-    """Return so many of the issues as may be kept."""
-    return error.errors(include_url=False, include_context=False)[:MAX_ISSUES]
-
-
-def _issue(issue: Any, redaction: Redaction) -> dict[str, Any]:
-    excerpt = _excerpt(issue, redaction)
-    return {
-        "path": cut(redaction.text(_path(issue["loc"])), _MAX_EXCERPT),
-        "message": cut(redaction.text(issue["msg"]), _MAX_EXCERPT),
-        "input": cut(excerpt, _MAX_EXCERPT),
-    }
-
-
-def _excerpt(issue: Any, redaction: Redaction) -> str:
-    given = issue["input"]
-    if any(hides(str(part), given) for part in issue["loc"]):
-        return redaction.hidden(given)
-    return repr(redaction.value(given, at_most=_LOOKED_AT))
-
-
-def _path(location: Iterable[str | int]) -> str:
-    return ".".join(str(part) for part in location)
+def safe_text(value: Any, limit: int) -> str:
+    """Return the text of a value without its secrets, at most so many characters of it."""
+    text = value if isinstance(value, str) else try_text(lambda: repr(value))
+    return cut(Redaction().text(text), limit)
 
 
 def _code(error: BaseException) -> object:
@@ -142,22 +111,29 @@ def _details(error: BaseException) -> Any:
     return error.details if isinstance(error, AgentClientError | LeaseholdError) else None
 
 
+def _learn(error: BaseException | None, redaction: Redaction) -> None:
+    if isinstance(error, ValidationError):
+        learn_from(error, redaction)
+    elif error is not None:
+        redaction.value(_details(error))
+
+
 def _facts(details: Any, redaction: Redaction) -> dict[str, Any]:
     """Return the fields of a record for these details: a list of them is a list of issues."""
     if isinstance(details, list | tuple):
         some = redaction.value(list(details[:MAX_ISSUES]))  # all at once: two may be a pair
         issues = [_listed(one) for one in (some if isinstance(some, list) else [some])]
-        fitting = _fitting(issues, beside=_MAX_RECORD_BYTES // 2)  # the message has its room
-        return {"validation_issues": fitting, "validation_issue_count": len(details)}
+        kept = fitting(issues, beside=MAX_RECORD_BYTES // 2)  # the message has its room
+        return {"validation_issues": kept, "validation_issue_count": len(details)}
     plain = redaction.value(details)
-    return {} if plain in ({}, None) else {"details": _json_of(plain)}
+    return {} if plain in ({}, None) else {"details": json_of(plain)}
 
 
 def _listed(plain: Any) -> dict[str, Any]:
     """Return one of several details as an issue that every store can keep: flat, and short."""
     fields = plain if isinstance(plain, dict) else {"message": plain}
     return {
-        cut(name, _MAX_EXCERPT).strip("_") or "detail": _short(one)
+        cut(name, MAX_EXCERPT).strip("_") or "detail": _short(one)
         for name, one in islice(fields.items(), _MAX_FIELDS)
     }
 
@@ -167,59 +143,30 @@ def _short(plain: Any) -> Any:
         return plain
     if isinstance(plain, float) and math.isfinite(plain):
         return plain
-    return cut(plain if isinstance(plain, str) else _json_of(plain), _MAX_EXCERPT)
+    return cut(plain if isinstance(plain, str) else json_of(plain), MAX_EXCERPT)
 
 
-def _fitting(issues: list[dict[str, Any]], *, beside: int) -> tuple[dict[str, Any], ...]:
-    """Return the first issues, as many as a record has room for beside so many bytes."""
-    while issues and beside + len(pydantic_core.to_json(issues)) > _MAX_RECORD_BYTES:
-        issues = issues[: len(issues) * 3 // 4]
-    return tuple(issues)
+def _headline(redaction: Redaction, error: BaseException, room: int) -> str:
+    """Return what a traceback ends with: class, message and notes, in so many bytes of JSON."""
+    name = cut(full_class_name(error), MAX_EXCERPT)
+    if isinstance(error, ValidationError):
+        message = misfit_words(error, redaction)  # its own text has the values that do not fit
+    else:
+        message = redaction.text(try_text(lambda: str(error)))
+    notes = [redaction.text(note) for note in _notes(error)]
+    return bounded("\n".join([f"{name}: {message}" if message else name, *notes]), room)
 
 
-def _json_of(plain: Any) -> str:
-    return _bounded(pydantic_core.to_json(_storable(plain), inf_nan_mode="strings").decode())
+def _notes(error: BaseException) -> list[str]:
+    try:
+        notes = getattr(error, "__notes__", None)
+    except Exception:  # noqa: BLE001 - it may be a property of the user's
+        return []
+    if not isinstance(notes, list | tuple):
+        return []
+    return [try_text(partial(str, note)) for note in notes[:_MAX_NOTES]]
 
 
-def _origin(error: BaseException) -> str | None:
-    frames = traceback.extract_tb(error.__traceback__)
-    if not frames:
-        return None
-    last = frames[-1]
-    return cut(f"{Path(last.filename).name}:{last.lineno} ({last.name})", 2 * _MAX_EXCERPT)
-
-
-def safe_text(value: Any, limit: int) -> str:
-    """Return the text of a value without its secrets, at most so many characters of it."""
-    text = value if isinstance(value, str) else _try_text(lambda: repr(value))
-    return cut(Redaction().text(text), limit)
-
-
-def cut(text: str, limit: int) -> str:
-    """Return the text as it can be stored, at most so many characters of it."""
-    clean = text[: limit + 1].encode("utf-8", "replace").decode()
-    return clean if len(clean) <= limit else f"{clean[: limit - 1]}…"
-
-
-def _bounded(text: str) -> str:
-    """Return as much of a long text as a record has room for, however it is written as JSON."""
-    text = cut(text, _MAX_TEXT)
-    while len(pydantic_core.to_json(text)) > _MAX_TEXT_BYTES:
-        text = cut(text, len(text) * 3 // 4)
-    return text
-
-
-def _storable(plain: Any) -> Any:
-    """Return plain values whose texts can be stored."""
-    match plain:
-        case str():
-            return plain.encode("utf-8", "replace").decode()
-        case dict():
-            return {_storable(key): _storable(value) for key, value in plain.items()}
-        case list():
-            return [_storable(value) for value in plain]
-    return plain
-
-
-def _size(record: ErrorRecord) -> int:
-    return len(pydantic_core.to_json(to_document(record)))
+def _room_beside(record: ErrorRecord) -> int:
+    """Return how many bytes of JSON a traceback may take in a record."""
+    return MAX_RECORD_BYTES - size(to_document(record)) - len(',"traceback":')

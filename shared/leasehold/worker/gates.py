@@ -8,17 +8,20 @@ import pydantic_core
 from pydantic import ValidationError
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block, ErrorRecord
+from leasehold.domain.manifest_parts import Block
 from leasehold.domain.result import Failed, Finished, Refused, Result
-from leasehold.errors import GatePolicyFailure, PermanentError
+from leasehold.errors import GatePolicyFailure
 from leasehold.logs.attempt import lines_of
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context import Load, RunArtifacts, output_of
-from leasehold.worker.failures import record_of, record_of_misfit, safe_text
+from leasehold.worker.failures import record_of, safe_text
 from leasehold.worker.handlers import handler_of
 from leasehold.worker.interrupts import Interrupts, is_ctrl_c
-from leasehold.worker.outage import outage_in
+from leasehold.worker.kept_text import MAX_TEXT, cut
+from leasehold.worker.misfits import record_of_misfit
+from leasehold.worker.outage import may_pass, outage_in
+from leasehold.worker.retry_hints import is_permanent
 
 GATE_POLICY_FAILURE: Final = "GATE_POLICY_FAILURE"
 
@@ -89,7 +92,9 @@ class InlineGateRunner:
         except ValidationError as error:
             return Failed(record_of_misfit(error, code="invalid_output", what="The output"))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is kept with the run
-            return Failed(_of_gate(gate, record_of(error)), permanent=True)
+            if outage := outage_in(error):
+                raise outage from None
+            return _failed(gate, error, permanent=not may_pass(error))
         try:
             context: Any = GateContext(manifest, self._artifacts, self._load)
             check(context, output)
@@ -100,8 +105,8 @@ class InlineGateRunner:
                 return self._interrupts.stopped_by(error)
             if outage := outage_in(error):
                 raise outage from None
-            permanent = isinstance(error, PermanentError)
-            return Failed(_of_gate(gate, record_of(error)), permanent=permanent)
+            permanent = is_permanent(error, manifest.dispatch.retry)
+            return _failed(gate, error, permanent=permanent)
         return finished
 
 
@@ -114,5 +119,7 @@ def _block(refusal: GatePolicyFailure) -> Block:
     )
 
 
-def _of_gate(gate: StepHandler, record: ErrorRecord) -> ErrorRecord:
-    return record.with_(code="gate_raised", message=f"{gate.step_type}: {record.message}")
+def _failed(gate: StepHandler, error: BaseException, *, permanent: bool) -> Failed:
+    record = record_of(error, gate.handler)
+    message = cut(f"{gate.step_type}: {record.message}", MAX_TEXT)
+    return Failed(record.with_(code="gate_raised", message=message), permanent=permanent)

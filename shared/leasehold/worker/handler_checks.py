@@ -9,12 +9,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.errors import HandlerNotFoundError
-from leasehold.ports.handler_checks import BrokenLink, StepOutput
+from leasehold.ports.handler_checks import BrokenLink, Misfit, StepOutput
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.registry.dispatch import REMOTE
 from leasehold.worker.chain import misfit
-from leasehold.worker.failures import first_problem, record_of_misfit, record_of_report
+from leasehold.worker.failures import record_of_report
 from leasehold.worker.handlers import handler_of, model_of
+from leasehold.worker.misfits import first_problem, issues_of, record_of_misfit
 
 OUTPUT_ERROR: Final = "output_error"
 
@@ -38,13 +39,15 @@ class ImportedHandlerChecks:
         problem = None if output is None else misfit(output, taken.given)
         return None if problem is None else BrokenLink(name, taken.given_name, problem)
 
-    def problem_with(self, step: StepHandler, given: str) -> tuple[str, str] | None:
-        """Return the name of the handler's model and why this JSON text does not fit; or None."""
+    def problem_with(self, step: StepHandler, given: str) -> Misfit | None:
+        """Return why this JSON text does not fit the handler's model; or None."""
         handler = handler_of(step)
         try:
             handler.given.validate_json(given)
         except ValidationError as error:
-            return handler.given_name, first_problem(error)
+            return Misfit(
+                handler.given_name, first_problem(error), issues_of(error), error.error_count()
+            )
         return None
 
     def problem_with_output(

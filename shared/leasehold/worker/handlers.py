@@ -16,6 +16,7 @@ from leasehold.domain.result import StepResult
 from leasehold.errors import HandlerNotFoundError
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context import StepContext
+from leasehold.worker.stack_frames import frames_of
 
 #: What no call of a handler may make, by how it is known.
 _REFUSED: Final = (
@@ -109,12 +110,20 @@ def _imported(path: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
-        problem = f"importing {module_name!r} raised {type(error).__name__}: {error}"
-        raise _UnresolvedError(problem.rstrip(" :.")) from error
+        problem = f"importing {module_name!r} raised {type(error).__name__}: {error}".rstrip(" :.")
+        raise _UnresolvedError(f"{problem}{_where(error, module_name)}") from error
     found = getattr(module, name, None)
     if found is None:
         raise _UnresolvedError(f"{module_name!r} has no {name!r}")
     return found
+
+
+def _where(error: BaseException, module: str) -> str:
+    """Return the line of the user's code that raised while it was imported, if there is one."""
+    frames = frames_of(error, module.partition(".")[0])
+    own = [frame for frame in frames if frame.is_own]
+    says_so_itself = isinstance(error, SyntaxError)
+    return f", at {own[-1].origin}" if own and not says_so_itself else ""
 
 
 def _code_of(function: Any) -> Callable[..., Any]:

@@ -8,18 +8,20 @@ from pydantic import ValidationError
 
 from leasehold.domain.result import Deferred, Failed, Result, Stopped
 from leasehold.domain.status import Termination
-from leasehold.errors import PermanentError
+from leasehold.errors import StoreUnavailableError
 from leasehold.logs.attempt import lines_of
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context import Load, StepContext
-from leasehold.worker.failures import record_of, record_of_misfit, safe_text
+from leasehold.worker.failures import record_of, safe_text
 from leasehold.worker.handlers import Handler, handler_of
 from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.interrupts import Interrupts, is_ctrl_c, is_main_thread
-from leasehold.worker.outage import outage_in
+from leasehold.worker.misfits import record_of_misfit
+from leasehold.worker.outage import may_pass, outage_in
 from leasehold.worker.outputs import judged
+from leasehold.worker.retry_hints import is_permanent
 
 #: A server that is to quit raises SystemExit in the main thread; the signal is noted within
 #: this time.
@@ -63,10 +65,12 @@ class InlineRunner:
             what = f"What step {step.step_type} is given"
             return Failed(record_of_misfit(error, code="invalid_input", what=what), permanent=True)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is kept with the run
-            return Failed(record_of(error), permanent=True)
-        return self._call(handler, held, value)
+            return _end_before_the_call(error, step)
+        return self._call(step, handler, held, value)
 
-    def _call(self, handler: Handler, held: HeldAttempt, value: object) -> Result:
+    def _call(
+        self, step: StepHandler, handler: Handler, held: HeldAttempt, value: object
+    ) -> Result:
         try:
             context = StepContext(
                 held,
@@ -80,7 +84,7 @@ class InlineRunner:
         except BaseException as error:  # noqa: BLE001 - a handler must not take the worker with it
             if is_ctrl_c(error):
                 return self._interrupts.stopped_by(error, held.stop.reason)
-            return _end_by(error, held)
+            return _end_by(error, step, held)
         return judged(handler, answer)
 
     def _end_before_it_begins(self, held: HeldAttempt) -> Result | None:
@@ -97,13 +101,28 @@ class InlineRunner:
         return None if reason is None else Stopped(reason)
 
 
-def _end_by(error: BaseException, held: HeldAttempt) -> Result:
+def _end_before_the_call(error: Exception, step: StepHandler) -> Result:
+    """Return how an attempt ends whose handler cannot be called: its code has to be repaired.
+
+    An outage that kept its module from being imported is no mistake of the code.
+    """
+    if outage := outage_in(error):
+        return _deferred_by(outage)
+    return Failed(record_of(error, step.handler), permanent=not may_pass(error))
+
+
+def _end_by(error: BaseException, step: StepHandler, held: HeldAttempt) -> Result:
     """Return how an attempt ends whose handler raised."""
     if isinstance(error, Exception) and (outage := outage_in(error)):
-        return Deferred(Termination.STORE_UNAVAILABLE, safe_text(outage.message, _MAX_DETAIL))
+        return _deferred_by(outage)
     if _is_to_stop(error, held):
         return Stopped(held.stop.reason or Termination.INSTANCE_SHUTDOWN)
-    return Failed(record_of(error), permanent=isinstance(error, PermanentError))
+    permanent = is_permanent(error, held.manifest.dispatch.retry)
+    return Failed(record_of(error, step.handler), permanent=permanent)
+
+
+def _deferred_by(outage: StoreUnavailableError) -> Deferred:
+    return Deferred(Termination.STORE_UNAVAILABLE, safe_text(outage.message, _MAX_DETAIL))
 
 
 def _is_to_stop(error: BaseException, held: HeldAttempt) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from leasehold.errors import StoreUnavailableError
+from leasehold.worker.error_chain import came_from, members_of
 
 T = TypeVar("T")
 
@@ -56,22 +57,37 @@ def outage_in(error: BaseException) -> StoreUnavailableError | None:
     It may be the error itself, one of a group, or what was being handled when it was raised;
     `raise … from None` says that it has nothing to do with what was being handled.
     """
+    found = (one for one in _all_behind(error) if isinstance(one, StoreUnavailableError))
+    try:
+        return next(found, None)
+    except Exception:  # noqa: BLE001 - a class of the user's may do anything when it is looked at
+        return None
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether what kept a module from being imported may be over the next time.
+
+    A file that cannot be read, an address that does not answer, or no memory: none of them says
+    that the code is wrong.
+    """
+    return any(isinstance(one, OSError | MemoryError) for one in _all_behind(error))
+
+
+def _all_behind(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error, what it came from, and the members of groups; each of them once."""
     seen: set[int] = set()
     waiting = [error]
     while waiting:
         found = waiting.pop()
-        if isinstance(found, StoreUnavailableError):
-            return found
         if id(found) not in seen:
+            yield found
             seen.add(id(found))
             waiting += _behind(found)
-    return None
 
 
 def _behind(error: BaseException) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
-        yield from error.exceptions
-    if error.__cause__ is not None:
-        yield error.__cause__
-    elif error.__context__ is not None and not error.__suppress_context__:
-        yield error.__context__
+        yield from members_of(error)
+    older, _ = came_from(error)
+    if older is not None:
+        yield older

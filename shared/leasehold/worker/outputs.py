@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pydantic_core
 from pydantic import ValidationError
@@ -10,8 +10,12 @@ from pydantic import ValidationError
 from leasehold.domain.json_text import check_depth
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.result import OUTPUT_STATUSES, Failed, Finished, Result, StepResult
-from leasehold.worker.failures import record_of_misfit
+from leasehold.worker.failures import record_of, safe_text
 from leasehold.worker.handlers import Handler
+from leasehold.worker.kept_text import MAX_TEXT, cut
+from leasehold.worker.misfits import record_of_misfit
+
+_MAX_SHOWN: Final = 100
 
 
 def judged(handler: Handler, answer: Any) -> Result:
@@ -20,7 +24,8 @@ def judged(handler: Handler, answer: Any) -> Result:
     if isinstance(answer, StepResult):
         answer, status = answer.output, answer.status
     if status not in OUTPUT_STATUSES:
-        message = f"StepResult.status is {status!r}; allowed: {', '.join(OUTPUT_STATUSES)}."
+        shown, allowed = safe_text(status, _MAX_SHOWN), ", ".join(OUTPUT_STATUSES)
+        message = f"StepResult.status is {shown!r}; allowed: {allowed}."
         return Failed(ErrorRecord(type="StepResult", code="invalid_output", message=message))
     try:
         value = handler.output.validate_python(answer)
@@ -31,8 +36,11 @@ def judged(handler: Handler, answer: Any) -> Result:
     except ValidationError as error:
         return Failed(record_of_misfit(error, code="invalid_output", what="The output"))
     except (ValueError, RecursionError) as error:  # PydanticSerializationError among them
-        message = f"The output cannot be kept as JSON: {error}"
-        return Failed(ErrorRecord(type="TypeError", code="invalid_output", message=message))
+        record = record_of(error)
+        message = cut(f"The output cannot be kept as JSON: {record.message}", MAX_TEXT)
+        return Failed(record.with_(type="TypeError", code="invalid_output", message=message))
+    except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
+        return Failed(record_of(error).with_(code="invalid_output"))
 
 
 def _refuse_nan(value: Any) -> None:

@@ -7,7 +7,7 @@ absent, and what is only true or false.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice, pairwise
 from typing import Any, Final
 
@@ -61,10 +61,15 @@ _NAME: Final = re.compile(
 _VALUE: Final = re.compile(
     r"""b?"(?:[^"\\]|\\.)*+(?:"|\Z)|b?'(?:[^'\\]|\\.)*+(?:'|\Z)"""  # quoted; to the end if unclosed
     r"""|(?P<quote>\\+["']).*?(?:(?<!\\)(?P=quote)|\Z)"""  # quoted within what is quoted
-    r"|[\[{(].*\Z"  # where it ends is not worth the risk
+    r"|(?P<open>[\[{(])"  # as far as its brackets close
     r"|(?:(?:basic|bearer|digest|negotiate|token)\s{1,3})?[^\s&]+",
     re.IGNORECASE | re.DOTALL,
 )
+#: What opens and closes, and what is quoted: brackets within that count for nothing.
+_BRACKET: Final = re.compile(
+    r"""(?P<open>[\[{(])|[\])}]|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'""", re.DOTALL
+)
+_TO_ITS_END: Final = re.compile(r"[^\s,;&]*")
 _USER_OPTION: Final = re.compile(r"-[A-Za-z]{0,6}[uU]|--(?:proxy-)?user")
 #: What stands before the name in `("x-api-key", "…")`, which "one of 'password', 'code'" is not.
 _IN_PAIR: Final = re.compile(r"""[\[(]b?\\?["']\Z""")
@@ -116,13 +121,17 @@ class Redaction:
     def text(self, text: str) -> str:
         """Return the text without its secrets."""
         looked_at = _beginning(text)
-        parts, place = [], 0
-        for start, end in sorted([*_spans(looked_at), *self._places(looked_at)]):
-            if start >= place:
-                parts += [looked_at[place:start], REDACTED]
-            place = max(place, end)
         more = _MORE if len(looked_at) < len(text) else ""
-        return "".join([*parts, looked_at[place:], more])
+        return self.without(looked_at, [*shapes(looked_at), *spans_by_name(looked_at)]) + more
+
+    def without(self, text: str, secrets: Iterable[Span]) -> str:
+        """Return the text without the secrets at these places, and without those that are known."""
+        parts, place = [], 0
+        for start, end in sorted([*secrets, *self._places(text)]):
+            if start >= place:
+                parts += [text[place:start], REDACTED]
+            place = max(place, end)
+        return "".join([*parts, text[place:]])
 
     def value(self, value: Any, at_most: int = MAX_LOOKED_AT) -> Any:
         """Return the value as plain JSON values without its secrets, so much of it.
@@ -206,8 +215,8 @@ class Redaction:
                     yield found.span()
 
 
-def _spans(text: str) -> Iterator[Span]:
-    yield from shapes(text)
+def spans_by_name(text: str) -> Iterator[Span]:
+    """Yield where a secret stands in the text that its name gives away."""
     place = 0
     while found := _NAME.search(text, place):
         place = found.end()
@@ -237,10 +246,28 @@ def _secret_at(text: str, found: re.Match[str]) -> Span | None:
     is_quoted = value[0].lstrip("b\\")[:1] in ('"', "'")
     if not is_quoted and (header := _HEADER.search(name)):
         value = _OF_HEADER[header[0].lower()].match(text, start) or value
-    end = start + len(value[0].rstrip(_CLOSING)) if not is_quoted else value.end()
+    end = value.end()
+    if value.re is _VALUE and value["open"]:
+        end = _end_of_brackets(text, start)
+    elif not is_quoted:
+        end = start + len(value[0].rstrip(_CLOSING))
     if end == start or not hides(name, value[0].strip(_CLOSING)):
         return None
     return start, end
+
+
+def _end_of_brackets(text: str, start: int) -> int:
+    """Return where the bracket closes that opens here; the end of the text if it never does."""
+    depth = 0
+    for found in _BRACKET.finditer(text, start):
+        if found[0] in ("]", "}", ")"):
+            depth -= 1
+        elif found["open"]:
+            depth += 1
+        if depth == 0:
+            rest = _TO_ITS_END.match(text, found.end())
+            return found.end() if rest is None else found.end() + len(rest[0].rstrip(_CLOSING))
+    return len(text)
 
 
 def _beginning(text: str) -> str:

@@ -197,7 +197,7 @@ def test_a_field_within_an_object_is_named_with_it() -> None:
     assert none.message == "filter.label is None; allowed: a text that is not empty."
     assert missing.message == "error.message is None; allowed: a text that is not empty."
     assert odd.message == (
-        "error is 'no'; allowed: an object with the fields message, code, type, details."
+        "error is 'no'; allowed: an object with the fields message, code, type, details, traceback."
     )
 
 

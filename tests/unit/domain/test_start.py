@@ -42,6 +42,7 @@ def test_the_settings_in_force_are_frozen_into_the_dispatch(runs: Runs) -> None:
         "timeoutMs": 120_000,
         "deadlineS": 180,
         "maxRetries": 2,
+        "retry": None,
         "heartbeatS": 10.0,
         "queue": "draft",
         "remote": False,

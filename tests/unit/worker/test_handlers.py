@@ -103,5 +103,5 @@ def test_a_module_that_ends_the_program_does_not() -> None:
         handler_of(Step("tests.unit.worker.exits:ask"))
 
     assert refused.value.details["problem"] == (
-        "importing 'tests.unit.worker.exits' raised SystemExit: not today"
+        "importing 'tests.unit.worker.exits' raised SystemExit: not today, at exits.py:5 (<module>)"
     )

@@ -109,7 +109,10 @@ def test_a_name_that_tells_none(name: str, value: Any) -> None:
             "https://hooks.zapier.com/hooks/catch/[redacted]",
         ),
         ('auth="password="hunter2"', "auth=[redacted]"),
-        ("secrets = {'a': {'b': 'hunter2'}} x", "secrets = [redacted]"),
+        ("secrets = {'a': {'b': 'hunter2'}} x", "secrets = [redacted] x"),
+        ("secrets = {'a': 'hunter2' x", "secrets = [redacted]"),  # it never closes
+        ("auth=('ada', 'hun)ter2') to db", "auth=[redacted] to db"),
+        ("tokens: [hunter2]hunter3, x", "tokens: [redacted], x"),
     ],
 )
 def test_a_secret_is_cut_out_of_a_text(text: str, shown: str) -> None:

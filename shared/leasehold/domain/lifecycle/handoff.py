@@ -49,6 +49,7 @@ def dispatch_next(
         trial=run.trial,
         not_before=draft.now + wait,
         nonce=run.dispatch.nonce,
+        max_retries=run.max_retries,
     )
     if redispatched or deferred:
         dispatch = dispatch.with_(redispatched=redispatched, deferred=deferred)

@@ -6,6 +6,7 @@ from leasehold.domain.draft import Draft
 from leasehold.domain.lease import is_past_deadline, is_silent
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Lease
+from leasehold.domain.retry import is_listed
 from leasehold.domain.status import AttemptEnd, Termination
 from leasehold.domain.trace import TraceType
 from leasehold.errors import DispatchDeadlineError
@@ -57,6 +58,7 @@ def _deadline_error(run: Manifest) -> ErrorRecord:
         type=type(error).__name__,
         code=error.code,
         message=error.message,
+        permanent=is_listed((type(error).__name__, error.code), run.dispatch),
         step=step,
         attempt=attempt,
     )

@@ -7,7 +7,7 @@ the first (`lastSettlement`) and changes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from leasehold.domain.change import Change, unchanged
@@ -20,6 +20,7 @@ from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off, under_ne
 from leasehold.domain.lifecycle.lapse import lapse, trace_termination
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue, Lease
+from leasehold.domain.retry import is_listed, wait_after
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.trace import TraceType
 
@@ -106,7 +107,10 @@ def fail(
         validation_issues=error.validation_issues,
         validation_issue_count=error.validation_issue_count or None,
         origin=error.origin,
+        traceback=error.traceback,
+        retry_after_s=error.retry_after_s,
     )
+    permanent = permanent or is_listed((error.type, error.code), manifest.dispatch)
     error = error.with_(step=manifest.current_step, attempt=manifest.attempt, permanent=permanent)
     draft.set(error=error, error_at=now)
     return end_attempt(draft, AttemptEnd.FAILED, Outcome.RETRY_SCHEDULED)
@@ -180,7 +184,10 @@ def end_attempt(
         detail = "The step is dispatched again."
         draft.trace(TraceType.STEP_RECOVERED, sweep_job_id=sweep_job_id, detail=detail)
     failures = draft.run.attempts.failed if status is RunStatus.ERROR else 0
-    wait = draft.rules.backoff.wait(failures) if failures else timedelta()
+    if not failures:
+        return dispatch_next(draft, outcome)
+    run = draft.run
+    wait = wait_after(run.error, failures, run.dispatch, draft.rules.backoff)
     return dispatch_next(draft, outcome, wait=wait)
 
 

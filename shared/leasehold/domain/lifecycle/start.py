@@ -24,7 +24,11 @@ _record: Final = trusted(StepRecord)
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """What a run is started with. `plan` is pinned: a later deploy does not change it."""
+    """What a run is started with.
+
+    `plan` is pinned: a later deploy does not change it. `max_retries` holds for each of its steps;
+    None: what the steps say.
+    """
 
     run_id: str
     pipeline: str
@@ -35,6 +39,7 @@ class NewRun:
     labels: tuple[str, ...] = ()
     idempotency_key: str | None = None
     recreated_from: str | None = None
+    max_retries: int | None = None
 
 
 def start(current: Manifest | None, now: datetime, *, rules: Rules, new: NewRun) -> Change:
@@ -62,7 +67,14 @@ def new_manifest(
     steps: dict[str, StepRecord],
 ) -> Manifest:
     """Return the manifest of a run that is dispatched at the step of `settings`."""
-    dispatch = dispatch_of(settings, generation=1, trial=1, not_before=now, nonce=new.nonce)
+    dispatch = dispatch_of(
+        settings,
+        generation=1,
+        trial=1,
+        not_before=now,
+        nonce=new.nonce,
+        max_retries=new.max_retries,
+    )
     manifest = _manifest(
         run_id=new.run_id,
         pipeline=new.pipeline,
@@ -80,6 +92,7 @@ def new_manifest(
         dispatch=dispatch,
         steps=steps,
         recreated_from=new.recreated_from,
+        max_retries=new.max_retries,
     )
     return with_index_fields(manifest, rules.grace)
 
@@ -98,7 +111,9 @@ def check_again(current: Manifest, new: NewRun) -> None:
     if new.idempotency_key is None:
         raise DocumentExistsError(ref=f"runs/{new.run_id}")  # two random ids met
     differs = "pipeline" if current.pipeline != new.pipeline else "input"
-    if differs == "pipeline" or current.input_digest != new.input_digest:
+    if differs == "input" and current.input_digest == new.input_digest:
+        differs = "" if current.max_retries == new.max_retries else "maxRetries (--no-retry)"
+    if differs:
         raise IdempotencyKeyReusedError(
             key=new.idempotency_key,
             run_id=current.run_id,

@@ -1,0 +1,154 @@
+"""The frames of an error, and which of them are of the user's own code."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import leasehold
+from leasehold.worker.error_chain import traceback_in
+
+_STDLIB: Final = f"{Path(os.__file__).parent}{os.sep}"
+_ENGINE: Final = f"{Path(leasehold.__file__).parent}{os.sep}"
+_INSTALLED: Final = ("site-packages", "dist-packages")
+_IMPORT_MACHINERY: Final = ("<frozen importlib", f"{_STDLIB}importlib{os.sep}")
+
+_MAX_NAME: Final = 200
+#: A larger file is no source that somebody wrote.
+_MAX_SOURCE_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One call.
+
+    Args:
+        path: the file as its module is imported: `pipelines/review.py`; not where that lies.
+        line: the number of the line.
+        function: the name of the function.
+        is_own: whether it is the user's code, and not that of a library.
+        place: the same for each pass through this line.
+        module: the variables of its module, for the source.
+        source: the line itself, where no file has it.
+    """
+
+    path: str
+    line: int
+    function: str
+    is_own: bool
+    place: tuple[Any, int]
+    file: str
+    module: dict[str, Any] | None = None
+    source: str | None = None
+
+    @property
+    def origin(self) -> str:
+        """The frame as `file:line (function)`."""
+        return f"{self.path.rpartition('/')[2]}:{self.line} ({self.function})"
+
+
+def frames_of(error: BaseException, own: str) -> list[Frame]:
+    """Return the calls from the user's code to where the error was raised.
+
+    Args:
+        error: the error.
+        own: the package of the handler: it is the user's, wherever it is installed.
+    """
+    frames = list(_frames(error, own))
+    of_user = next((n for n, frame in enumerate(frames) if not _is_of(frame, _ENGINE)), 0)
+    return frames[of_user:]  # who called the handler says nothing about it
+
+
+def source_of(frame: Frame) -> str:
+    """Return the line of the frame; nothing where it cannot be read."""
+    if frame.source is not None:
+        return frame.source.strip()
+    if not frame.file.startswith("<"):
+        try:
+            found = os.stat(frame.file)  # noqa: PTH116 - it may be no path at all
+        except (OSError, ValueError):
+            pass  # it may lie in an archive
+        else:
+            if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_SOURCE_BYTES:
+                return ""
+            linecache.checkcache(frame.file)
+    try:
+        return linecache.getline(frame.file, frame.line, frame.module).strip()
+    except Exception:  # noqa: BLE001 - a loader of the user's may do anything
+        return ""
+
+
+def _frames(error: BaseException, own: str) -> Iterator[Frame]:
+    found = traceback_in(error)
+    made = functools.cache(_frame)
+    while found is not None:
+        code = found.tb_frame.f_code
+        if not code.co_filename.startswith(_IMPORT_MACHINERY):
+            module = found.tb_frame.f_globals
+            name = module.get("__name__")
+            frame = made(code, found.tb_lineno or 0, name if isinstance(name, str) else "", own)
+            yield frame if frame.module is module else _with_module(frame, module)
+        found = found.tb_next
+    if isinstance(error, SyntaxError) and (frame_of_source := _unparsed(error)):
+        yield frame_of_source
+
+
+def _frame(code: Any, line: int, module: str, own: str) -> Frame:
+    file = code.co_filename
+    return Frame(
+        path=_path(file, module),
+        line=line,
+        function=code.co_name[:_MAX_NAME],
+        is_own=_is_own(file, module, own),
+        place=(code, line),
+        file=file,
+    )
+
+
+def _with_module(frame: Frame, module: dict[str, Any]) -> Frame:
+    return Frame(
+        frame.path, frame.line, frame.function, frame.is_own, frame.place, frame.file, module
+    )
+
+
+def _unparsed(error: SyntaxError) -> Frame | None:
+    """Return the line that is no Python, as if it had been called."""
+    file, line, source = error.filename, error.lineno, error.text
+    if not isinstance(file, str) or not isinstance(line, int):
+        return None
+    return Frame(
+        path=_path(file, ""),
+        line=line,
+        function="<module>",
+        is_own=_is_own(file, "", ""),
+        place=(file, line),
+        file=file,
+        source=source if isinstance(source, str) else "",
+    )
+
+
+def _path(file: str, module: str) -> str:
+    """Return the end of the path that the name of the module has, too."""
+    if file.startswith("<"):
+        return file[:_MAX_NAME]
+    parts = file.replace("\\", "/").split("/")
+    count = 1 if module == "__main__" else module.count(".") + 1 + (parts[-1] == "__init__.py")
+    return "/".join(parts[-count:])[-_MAX_NAME:]
+
+
+def _is_own(file: str, module: str, own: str) -> bool:
+    if own and module.partition(".")[0] == own:
+        return True
+    if file.startswith(("<", _STDLIB, _ENGINE)):
+        return False
+    return not any(part in _INSTALLED for part in file.replace("\\", "/").split("/"))
+
+
+def _is_of(frame: Frame, folder: str) -> bool:
+    return frame.file.startswith(folder)

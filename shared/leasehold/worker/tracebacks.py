@@ -1,0 +1,208 @@
+"""The traceback that a run keeps of an error: bounded, without local variables and secrets.
+
+What does not fit is left out in this order: frames of libraries, then the user's own frames from
+the middle. A frame that a recursion passes again and again is shown a few times, and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import pydantic_core
+
+from leasehold.worker.error_chain import ErrorPart
+from leasehold.worker.redaction import Redaction
+from leasehold.worker.secret_shapes import shapes
+from leasehold.worker.source_redaction import redacted_source
+from leasehold.worker.stack_frames import Frame, frames_of, source_of
+
+#: Of UTF-8, and of JSON text.
+MAX_BYTES: Final = 8 * 1024
+#: How many errors are told, with what they came from and their groups.
+MAX_ERRORS: Final = 20
+#: With less room than this a traceback says nothing.
+_MIN_BYTES: Final = 200
+
+#: Of the passes through one line, so many of the first and of the last are shown.
+_SHOWN_PASSES: Final = 3
+_MAX_SOURCE: Final = 200
+_LOOKED_AT: Final = 2000
+_INDENT: Final = "  "
+_LOOKED_AT_OF_REPORT: Final = 64 * 1024
+_LEFT_OUT: Final = "[lines left out]"
+
+#: The words of an error, at most so many bytes of them.
+Words = Callable[[BaseException, int], str]
+
+
+@dataclass(slots=True)
+class _Stack:
+    """The frames of one part, and which of them are shown, as text."""
+
+    part: ErrorPart
+    words: str
+    frames: list[Frame]
+    repeated: set[int] = field(default_factory=set)
+    shown: dict[int, str] = field(default_factory=dict)
+
+
+def traceback_of(
+    parts: list[ErrorPart], words: Words, redaction: Redaction, *, own: str, room: int
+) -> str | None:
+    """Return the traceback of an error and those it came from; None: there is no room for one.
+
+    Args:
+        parts: the errors, oldest first.
+        words: what each of them says.
+        redaction: knows the secrets of the error.
+        own: the package of the handler.
+        room: how many bytes it may take, as JSON text.
+    """
+    room = min(room, MAX_BYTES)
+    if room < _MIN_BYTES:
+        return None
+    stacks = [_stack(part, words, own, room // (2 * len(parts))) for part in parts]
+    left = room - sum(_size(line) for stack in stacks for line in _lines(stack))
+    kept: list[tuple[_Stack, int]] = []
+    for stack, number in _by_rank(stacks):
+        text = _text_of(stack.frames[number], redaction, _INDENT * (stack.part.depth + 1))
+        left -= sum(map(_size, text.split("\n")))
+        if left < 0:
+            break
+        stack.shown[number] = text
+        kept.append((stack, number))
+    text = _joined(stacks)
+    while _size(text) > room and kept:  # words on what is left out take room, too
+        stack, number = kept.pop()
+        del stack.shown[number]
+        text = _joined(stacks)
+    return text if _size(text) <= room else None
+
+
+def origin_of(parts: list[ErrorPart], own: str) -> str | None:
+    """Return the deepest frame in the user's code as `file:line (function)`.
+
+    An error that never was in the user's code has the origin of what it came from; one of no
+    user's code at all, where it was raised.
+    """
+    newest_first = sorted((part for part in parts if part.error), key=lambda part: part.age)
+    deepest = None
+    for part in newest_first:
+        frames = frames_of(part.error, own) if part.error else []
+        deepest = deepest or (frames[-1] if frames else None)
+        if found := next((frame for frame in reversed(frames) if frame.is_own), None):
+            return found.origin
+    return deepest.origin if deepest else None
+
+
+def reported_traceback(text: str, redaction: Redaction, room: int) -> str | None:
+    """Return the traceback of another language: its first and its last lines, as many as fit."""
+    if len(text) > _LOOKED_AT_OF_REPORT:
+        half = _LOOKED_AT_OF_REPORT // 2
+        text = f"{text[:half]}\n{_LEFT_OUT}\n{text[-half:]}"
+    text = _stored(text.rstrip())
+    lines = redaction.without(text, shapes(text)).splitlines()
+    left = min(room, MAX_BYTES) - _size(_LEFT_OUT)
+    head: list[str] = []
+    tail: list[str] = []
+    while len(head) + len(tail) < len(lines):
+        from_end = len(tail) <= 2 * len(head)  # what was raised stands at one end or the other
+        line = redaction.text(lines[-len(tail) - 1] if from_end else lines[len(head)])
+        left -= _size(line)
+        if left < 0:
+            head.append(_LEFT_OUT)
+            break
+        (tail if from_end else head).append(line)
+    kept = [*head, *reversed(tail)]
+    return "\n".join(kept) or None
+
+
+def _stack(part: ErrorPart, words: Words, own: str, room: int) -> _Stack:
+    if part.error is None:
+        return _Stack(part, "", [])
+    stack = _Stack(part, words(part.error, room), frames_of(part.error, own))
+    passes = Counter(frame.place for frame in stack.frames)
+    seen: Counter[object] = Counter()
+    for number, frame in enumerate(stack.frames):
+        seen[frame.place] += 1
+        if _SHOWN_PASSES < seen[frame.place] <= passes[frame.place] - _SHOWN_PASSES:
+            stack.repeated.add(number)
+    return stack
+
+
+def _by_rank(stacks: list[_Stack]) -> Iterator[tuple[_Stack, int]]:
+    """Yield the frames from the one that says most to the one that says least.
+
+    The user's own come first; of those the last, the first, the last but one, and so on.
+    """
+    ranked = []
+    for stack in stacks:
+        shown = [n for n in range(len(stack.frames)) if n not in stack.repeated]
+        for is_own in (True, False):
+            numbers = [n for n in shown if stack.frames[n].is_own is is_own]
+            for place, number in enumerate(numbers):
+                rank = min(2 * (len(numbers) - 1 - place), 2 * place + 1)
+                ranked.append((not is_own, rank, stack.part.age, number, stack))
+    for *_, number, stack in sorted(ranked, key=lambda entry: entry[:4]):
+        yield stack, number
+
+
+def _text_of(frame: Frame, redaction: Redaction, indent: str) -> str:
+    where = redaction.text(f'File "{frame.path}", line {frame.line}, in {frame.function}')
+    text = f"{indent}{where}"
+    if not frame.is_own:
+        return _stored(text)
+    source = redacted_source(source_of(frame)[:_LOOKED_AT], redaction)
+    if len(source) > _MAX_SOURCE:
+        source = f"{source[: _MAX_SOURCE - 1]}…"
+    return _stored(f"{text}\n{indent}{_INDENT}{source}" if source else text)
+
+
+def _joined(stacks: list[_Stack]) -> str:
+    return "\n".join(line for stack in stacks for line in _lines(stack))
+
+
+def _lines(stack: _Stack) -> Iterator[str]:
+    indent = _INDENT * stack.part.depth
+    if stack.part.words:
+        if stack.part.error is not None:
+            yield ""
+        yield indent + stack.part.words
+        if stack.part.error is not None:
+            yield ""
+    if stack.shown:
+        yield f"{indent}Traceback (most recent call last):"
+    yield from _frame_lines(stack, indent + _INDENT)
+    yield from (indent + line for line in stack.words.split("\n") if stack.words)
+
+
+def _frame_lines(stack: _Stack, indent: str) -> Iterator[str]:
+    """Yield the frames that are shown; where some of the user's own are not, how many."""
+    left_out = 0
+    libraries = 0
+    for number, frame in enumerate(stack.frames):
+        if number in stack.shown:
+            if left_out:
+                yield f"{indent}[{left_out} frames left out]"
+            left_out = 0
+            yield from stack.shown[number].split("\n")
+        elif frame.is_own or number in stack.repeated:
+            left_out += 1
+        else:
+            libraries += 1
+    if left_out:
+        yield f"{indent}[{left_out} frames left out]"
+    if libraries:
+        yield f"{indent}[{libraries} frames of libraries left out]"
+
+
+def _size(text: str) -> int:
+    """Return how many bytes a line takes as JSON text; the quotes stand for its end."""
+    return len(pydantic_core.to_json(text))
+
+
+def _stored(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()

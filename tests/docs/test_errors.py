@@ -1,0 +1,31 @@
+"""What the page on errors shows runs as it stands there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from tests.cli.shell import Shell
+
+PAGE = (Path(__file__).parents[2] / "docs/errors.md").read_text()
+
+
+def block(language: str) -> str:
+    (text,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return str(text)
+
+
+def test_the_step_of_the_page_fails_as_it_says(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text(block("python"))
+    setting, *commands = block("sh").splitlines()
+    name, _, value = setting.removeprefix("export ").partition("=")
+    shell = Shell(tmp_path, {name: value})
+
+    registry, ended = (shell.run(*shlex.split(line)[1:]) for line in commands)
+    again = shell.run("start", "summary")
+
+    assert "2 s, x3 up to 600 s, never builtins:KeyError, openai:Auth" in registry.stdout
+    assert "RETRIES_EXHAUSTED" in ended.stdout
+    assert 'raise AgentClientError("rate limited"' in ended.stderr
+    assert again.returncode == 0
