@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import leasehold
 from leasehold.worker.error_chain import traceback_in
 
 _STDLIB: Final = f"{Path(os.__file__).parent}{os.sep}"
-_ENGINE: Final = f"{Path(leasehold.__file__).parent}{os.sep}"
+_ENGINE: Final = f"{Path(__file__).parents[1]}{os.sep}"
 _INSTALLED: Final = ("site-packages", "dist-packages")
 _IMPORT_MACHINERY: Final = ("<frozen importlib", f"{_STDLIB}importlib{os.sep}")
 
