@@ -6,12 +6,14 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 
 import flask
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from leasehold.services.engine import Engine
+from leasehold.services.start_run import start_run
 from leasehold.web.serve_api import answer_api
 
 
@@ -20,6 +22,10 @@ class Quiet(WSGIRequestHandler):
 
     def log_request(self, *_: object) -> None:
         """Say nothing."""
+
+
+def _provider(engine: Engine) -> SimpleNamespace:
+    return SimpleNamespace(engine=engine, start_run=partial(start_run, engine))
 
 
 @contextlib.contextmanager
@@ -31,7 +37,7 @@ def runs_api(engine: Engine, losing: list[str] | None = None, port: int = 0) -> 
         losing: the paths to which the server loses its next answer, once it has done its work.
         port: 0: a free one.
     """
-    app, provider = flask.Flask(__name__), SimpleNamespace(engine=engine)
+    app, provider = flask.Flask(__name__), _provider(engine)
     lost = [] if losing is None else losing
 
     @app.route("/<path:_>", methods=["GET", "POST"])

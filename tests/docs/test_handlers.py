@@ -2,43 +2,42 @@
 
 from __future__ import annotations
 
-import importlib
 import json
+import os
 import re
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from leasehold import StepContext, StepDispatchEntry
-from leasehold.testing import FrozenClock, InProcessEngine
 
 PAGE = (Path(__file__).parents[2] / "docs/handlers.md").read_text()
 
 
-def test_the_pipeline_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pipeline_of_the_page_runs(tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     (tmp_path / "steps.py").write_text("\n\n".join(blocks))
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "steps", raising=False)
-    steps = importlib.import_module("steps")
-    environ = {
-        "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
-    }
-    (given,) = re.findall(r"--input '(.*)' --in-process", PAGE)
+    (line,) = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    setting, program, *words = shlex.split(line)
+    name, _, value = setting.partition("=")
 
-    with InProcessEngine(
-        steps.STEPS, steps.PIPELINES, environ=environ, clock=FrozenClock(), workers=0
-    ) as engine:
-        run = engine.run("digest", json.loads(given))
-        (file,) = tmp_path.rglob("digest.txt")
+    done = subprocess.run(
+        [sys.executable, "-m", program, *words, "--json"],
+        cwd=tmp_path,
+        env=os.environ | {name: value},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    run = json.loads(done.stdout)
+    (file,) = tmp_path.rglob("digest.txt")
 
-    assert run.status == "COMPLETED"
-    assert run.steps["report"].output == '{"file":"report/digest.txt","lines":2}'
-    assert run.steps["report"].output_status == "SUCCESS"
+    assert run["status"] == "COMPLETED"
+    assert run["steps"]["report"]["output"] == '{"file":"report/digest.txt","lines":2}'
+    assert run["steps"]["report"]["outputStatus"] == "SUCCESS"
     assert "WHAT IS KNOWN ABOUT LEASES." in file.read_text()
-    monkeypatch.delitem(sys.modules, "steps")
 
 
 def test_the_page_names_all_that_a_context_has_and_all_fields_of_a_step() -> None:
