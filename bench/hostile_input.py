@@ -210,6 +210,8 @@ _REDACTED: Final[dict[str, Callable[[int], str]]] = {
     "upper case": repeated("A", after="a=b"),
     "spaces": repeated(" ", "token:"),
     "api": repeated("api "),
+    "brackets": repeated("token=[("),
+    "brackets and quotes": repeated("token=('"),
 }
 
 CASES: Final[Sequence[Case]] = (

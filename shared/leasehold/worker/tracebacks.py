@@ -33,6 +33,7 @@ _LOOKED_AT: Final = 2000
 _INDENT: Final = "  "
 _LOOKED_AT_OF_REPORT: Final = 64 * 1024
 _LEFT_OUT: Final = "[lines left out]"
+_ALONE: Final = "[other exceptions left out]"
 
 #: The words of an error, at most so many bytes of them.
 Words = Callable[[BaseException, int], str]
@@ -79,7 +80,12 @@ def traceback_of(
         stack, number = kept.pop()
         del stack.shown[number]
         text = _joined(stacks)
-    return text if _size(text) <= room else None
+    if _size(text) <= room:
+        return text
+    alone = [ErrorPart(part.error, words=_ALONE) for part in parts if _is_newest(part)]
+    if len(alone) == len(parts):
+        return None
+    return traceback_of(alone, words, redaction, own=own, room=room)
 
 
 def origin_of(parts: list[ErrorPart], own: str) -> str | None:
@@ -88,14 +94,17 @@ def origin_of(parts: list[ErrorPart], own: str) -> str | None:
     An error that never was in the user's code has the origin of what it came from; one of no
     user's code at all, where it was raised.
     """
-    newest_first = sorted((part for part in parts if part.error), key=lambda part: part.age)
     deepest = None
-    for part in newest_first:
-        frames = frames_of(part.error, own) if part.error else []
+    for part in sorted(parts, key=lambda part: part.age):
+        frames = [] if part.error is None else frames_of(part.error, own)
         deepest = deepest or (frames[-1] if frames else None)
         if found := next((frame for frame in reversed(frames) if frame.is_own), None):
             return found.origin
     return deepest.origin if deepest else None
+
+
+def _is_newest(part: ErrorPart) -> bool:
+    return part.error is not None and part.age == 0
 
 
 def reported_traceback(text: str, redaction: Redaction, room: int) -> str | None:

@@ -315,6 +315,19 @@ def test_an_error_whose_class_lies_is_kept_with_its_traceback(
     assert "raise kind" in (kept.traceback or "")
 
 
+class FalseError(Exception):
+    """An error that counts as none."""
+
+    def __bool__(self) -> bool:
+        raise OSError
+
+
+def much_of_all() -> Exception:
+    error = AgentClientError("x" * 9999, details={"a": "y" * 9999})
+    error.__cause__ = ExceptionGroup("all", [ValueError("z" * 999) for _ in range(30)])
+    return error
+
+
 def odd_syntax(filename: Any, line: Any, text: Any) -> SyntaxError:
     error = SyntaxError("odd")
     error.filename, error.lineno, error.text = filename, line, text
@@ -330,8 +343,10 @@ def odd_syntax(filename: Any, line: Any, text: Any) -> SyntaxError:
         ExceptionGroup("\x00" * 9999, [ValueError("😀" * 9999) for _ in range(99)]),
         AgentClientError("😀" * 9999, code="\x00" * 999, details=['😀\x00"' * 9999] * 999),
         AgentClientError("x" * 9999, details={"a": "\x00" * 99_999}),
+        FalseError("no"),
+        much_of_all(),
     ],
-    ids=range(6),
+    ids=range(8),
 )
 def test_whatever_it_says_there_is_room_for_it(error: Exception) -> None:
     def fail() -> None:
