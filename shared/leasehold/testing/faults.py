@@ -41,10 +41,11 @@ WORKER_PROCESS: Final[ContextVar[WorkerProcess | None]] = ContextVar("worker", d
 
 
 class _Leased(NamedTuple):
-    """The attempt that has a run's lease."""
+    """The attempt that has a run's lease; threads of its handler are of the same process."""
 
     step: str
     lease_id: str
+    process: WorkerProcess
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,9 +159,11 @@ class Faults:
 
     def before_commit(self, change: Change) -> None:
         """Hear of a change that is decided and not written."""
-        leased = self._settled(change)
-        if leased and self._take("kill before settlement", leased.step):
-            self._kill()
+        leased = self._leased.get(change.manifest.run_id)
+        if leased and leased.process.is_dead and change.outcome is Outcome.CHECKPOINTED:
+            raise KilledError
+        if self._settled(change) and leased and self._take("kill before settlement", leased.step):
+            self._kill(leased)
 
     def after_commit(self, change: Change) -> None:
         """Hear of a change whose commit stands."""
@@ -196,7 +199,7 @@ class Faults:
         if self._take("SIGTERM at checkpoint", run.current_step, number=number):
             self.stop(run.run_id)
         if self._take("kill at checkpoint", run.current_step, number=number):
-            self._kill()
+            self._kill(self._leased[run.run_id])
 
     def _on_lease(self, change: Change) -> None:
         """Hear of a lease: of a new one an attempt begins."""
@@ -204,7 +207,8 @@ class Faults:
         known = self._leased.get(run.run_id)
         if lease is None or (known and known.lease_id == lease.lease_id):
             return
-        self._leased[run.run_id] = _Leased(run.current_step, lease.lease_id)
+        process = WORKER_PROCESS.get() or WorkerProcess()
+        self._leased[run.run_id] = _Leased(run.current_step, lease.lease_id, process)
         for what in ("store", "artifacts"):
             if order := self._take(f"{what} away", run.current_step):
                 self._away[what] = self.clock.monotonic() + order.seconds
@@ -217,10 +221,8 @@ class Faults:
         is_end = change.changed and leased and note and note.lease_id == leased.lease_id
         return leased if is_end else None
 
-    def _kill(self) -> None:
-        process = WORKER_PROCESS.get()
-        if process is not None:
-            process.is_dead = True
+    def _kill(self, leased: _Leased) -> None:
+        leased.process.is_dead = True
         raise KilledError
 
     def _take(
