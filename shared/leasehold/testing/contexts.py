@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from leasehold.bootstrap import folder_artifacts
 from leasehold.domain.manifest_parts import (
@@ -18,24 +18,25 @@ from leasehold.domain.manifest_parts import (
     Progress,
 )
 from leasehold.domain.status import Termination
-from leasehold.errors import InvalidRequestError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.services.kept_values import load
-from leasehold.testing.clock import FrozenClock
-from leasehold.testing.given_run import (
-    LEASE,
-    check_number,
-    checkpoint_of,
-    duration,
+from leasehold.testing.arguments import (
+    checked_clock,
+    checked_mapping,
+    checked_number,
+    checked_seconds,
     json_text,
-    run_at_work,
-    shown,
+    refuse,
 )
+from leasehold.testing.clock import FrozenClock
+from leasehold.testing.given_run import LEASE, checkpoint_of, run_at_work
 from leasehold.testing.memory_attempt import MemoryAttempt
 from leasehold.worker.context import IncrementalState, RunArtifacts, StepContext
 from leasehold.worker.gates import GateContext
 from leasehold.worker.held_attempt import HeldAttempt
+
+_LONGEST_S: Final = 86_400.0
 
 
 @dataclass(slots=True)
@@ -133,20 +134,21 @@ def step_context(
     Raises:
         InvalidRequestError: an argument is not what it may be.
     """
-    clock = clock or FrozenClock(skips_waits=True)
-    check_number("attempt", attempt)
-    check_number("trial", trial)
+    clock = checked_clock(clock or FrozenClock(skips_waits=True))
+    left = timedelta(seconds=checked_seconds("time_left", time_left, _LONGEST_S))
     if stop_at_checkpoint is not None:
-        check_number("stop_at_checkpoint", stop_at_checkpoint)
-    manifest = run_at_work(clock, run_id, step_type, outputs or {}, duration(time_left))
-    failed = Attempts(failed=attempt - 1)
+        checked_number("stop_at_checkpoint", stop_at_checkpoint)
+    manifest = run_at_work(clock, run_id, step_type, _outputs(outputs), left)
+    failed = Attempts(failed=checked_number("attempt", attempt) - 1)
     kept = None if resume is None else checkpoint_of(clock, step_type, resume)
-    manifest = manifest.with_(attempts=failed, trial=trial, checkpoint=kept)
+    manifest = manifest.with_(
+        attempts=failed, trial=checked_number("trial", trial), checkpoint=kept
+    )
     with contextlib.ExitStack() as stack:
         if isinstance(clock, FrozenClock):
             stack.enter_context(clock.watched_by(lambda: None))
         recorded = Recorded()
-        artifacts = stack.enter_context(_artifacts(run_id, files or {}, clock, recorded))
+        artifacts = stack.enter_context(_artifacts(run_id, files, clock, recorded))
 
         def on_checkpoint(state: IncrementalState) -> None:
             recorded.checkpoints.append(state)
@@ -189,11 +191,10 @@ def gate_context(
     """
     clock, recorded = FrozenClock(), Recorded()
     if outputs and given is not None:
-        allowed = "nothing beside outputs: a step is given the last of them"
-        raise InvalidRequestError(field="given", value=shown(given), allowed=allowed)
-    manifest = run_at_work(clock, run_id, step_type, outputs or {}, timedelta(minutes=10))
+        refuse("given", given, "nothing beside outputs: a step is given the last of them")
+    manifest = run_at_work(clock, run_id, step_type, _outputs(outputs), timedelta(minutes=10))
     manifest = manifest.with_(input=json_text("given", given))
-    with _artifacts(run_id, files or {}, clock, recorded) as artifacts:
+    with _artifacts(run_id, files, clock, recorded) as artifacts:
         ctx = RecordingGateContext(manifest, artifacts, partial(load, artifacts))
         ctx.recorded = recorded
         yield ctx
@@ -201,13 +202,13 @@ def gate_context(
 
 @contextlib.contextmanager
 def _artifacts(
-    run_id: str, files: Mapping[str, bytes], clock: Clock, recorded: Recorded
+    run_id: str, files: Mapping[str, bytes] | None, clock: Clock, recorded: Recorded
 ) -> Iterator[Artifacts]:
     """Keep artifacts in a temporary folder; what the run has in the end is recorded."""
     with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
         artifacts = folder_artifacts(Path(folder), clock)
         of_run = recorded._artifacts = RunArtifacts(artifacts, run_id)  # noqa: SLF001 - its maker
-        for name, data in files.items():
+        for name, data in checked_mapping("files", files or {}, bytes, "bytes").items():
             of_run.put(name, data)
         try:
             yield artifacts
@@ -235,3 +236,7 @@ def _logged(
     finally:
         logger.setLevel(level)
         logger.removeHandler(notes)
+
+
+def _outputs(outputs: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return checked_mapping("outputs", outputs or {}, object, "JSON values")
