@@ -12,19 +12,22 @@ import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, Final
 
 from leasehold.bootstrap import load_catalog
 from leasehold.errors import (
     CatalogError,
     HandlerNotFoundError,
+    InvalidEntryError,
     LeaseholdError,
     SettingError,
 )
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.registry.effective_settings import effective_settings
-from leasehold.registry.pipelines import Catalog
+from leasehold.registry.gates import NO_GATES, GateEntry
+from leasehold.registry.pipelines import Catalog, catalog_problems
+from leasehold.registry.registry import Registry
 from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.services.check_chain import broken_links
 from leasehold.worker.handler_checks import ImportedHandlerChecks
@@ -79,17 +82,43 @@ def check_project(environ: Mapping[str, str]) -> CheckResult:
     try:
         findings = [*_settings(environ)]
         name = environ.get("LEASEHOLD_CATALOG", SETTINGS["LEASEHOLD_CATALOG"].default)
-        try:
-            catalog = load_catalog(name)
-        except LeaseholdError as error:
-            if _is_missing(name, error):
-                raise
-            return CheckResult((*findings, _finding(error, _place_in(error) or _file_of(name))))
-        findings += _catalog(_file_of(name)[0], catalog, environ)
+        return _checked(name, environ, findings)
     finally:
         sys.dont_write_bytecode = writes
+
+
+def _checked(name: str, environ: Mapping[str, str], findings: list[Finding]) -> CheckResult:
+    """Return all that was found, the catalog included."""
+    try:
+        catalog = load_catalog(name)
+    except LeaseholdError as error:
+        if _is_missing(name, error):
+            raise
+        if place := _place_in(error):  # its import ended there: nothing else of it is known
+            return CheckResult((*findings, _finding(error, place)))
+        return CheckResult((*findings, *_registries(sys.modules[name], environ, error)))
+    file = _file_of(name)
+    findings += [*_steps(file, catalog.steps, environ), *_gates(file, catalog.gates)]
+    findings += _chains(catalog)
     counts = len(catalog.steps), len(catalog.gates), len(catalog.pipelines)
     return CheckResult(tuple(findings), *counts)
+
+
+def _registries(
+    module: ModuleType, environ: Mapping[str, str], error: LeaseholdError
+) -> Iterator[Finding]:
+    """Yield what is wrong with the registries of a module that are no catalog together."""
+    file = _file_of(module.__name__)
+    if not isinstance(error, InvalidEntryError):
+        yield _finding(error, (file, None))
+        return
+    steps, gates = module.STEPS, getattr(module, "GATES", NO_GATES)
+    problems = [*catalog_problems(steps, module.PIPELINES, gates)]
+    for problem in problems:
+        yield _finding(problem, _line_with(file, problem.details["key"]))
+    if all(problem.details["field"] != "class" for problem in problems):
+        yield from _steps(file, steps, environ)
+        yield from _gates(file, gates)
 
 
 def _settings(environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -108,22 +137,28 @@ def _settings(environ: Mapping[str, str]) -> Iterator[Finding]:
         return
 
 
-def _catalog(file: str | None, catalog: Catalog, environ: Mapping[str, str]) -> Iterator[Finding]:
-    checks = ImportedHandlerChecks()
-    for entry in catalog.steps:
-        place = _line_with(file, entry.step_type)
+def _steps(
+    file: str | None, steps: Registry[StepDispatchEntry], environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    for entry in steps:
         limits = effective_settings(entry, environ, max_retries=0)
         yield from (Finding(_REFUSED, sentence) for sentence in limits.refused)
-        yield from _handler(entry, place)
-    for gate in catalog.gates:
+        yield from _handler(entry, _line_with(file, entry.step_type))
+
+
+def _gates(file: str | None, gates: Registry[GateEntry]) -> Iterator[Finding]:
+    for gate in gates:
         try:
             handler_of(gate)
         except HandlerNotFoundError as error:
             yield _finding(error, _place_in(error) or _line_with(file, gate.name))
+
+
+def _chains(catalog: Catalog) -> Iterator[Finding]:
     for pipeline in catalog.pipelines:
-        for broken in broken_links(catalog, checks, pipeline):
-            entry = catalog.steps[broken.details["following"]]
-            yield _finding(broken, _place_of(handler_of(entry).function))
+        for broken in broken_links(catalog, ImportedHandlerChecks(), pipeline):
+            following = catalog.steps[broken.details["following"]]
+            yield _finding(broken, _place_of(handler_of(following).function))
 
 
 def _handler(entry: StepDispatchEntry, place: _Place) -> Iterator[Finding]:
@@ -176,8 +211,8 @@ def _place_of(function: Any) -> _Place:
     return _NOWHERE if code is None else (code.co_filename, code.co_firstlineno)
 
 
-def _file_of(name: str) -> _Place:
-    return getattr(sys.modules.get(name), "__file__", None), None
+def _file_of(name: str) -> str | None:
+    return getattr(sys.modules.get(name), "__file__", None)
 
 
 def _line_with(file: str | None, key: str) -> _Place:

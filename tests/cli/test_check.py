@@ -145,6 +145,24 @@ def test_a_catalog_that_cannot_be_imported_is_a_finding(
     assert only_line(done.stdout).startswith(where)
 
 
+def test_registries_that_are_no_catalog_together_are_told_whole(broken: Shell) -> None:
+    text = CATALOG.replace('gates=("check",)', 'gates=("chek",)').replace(
+        '"read", "rate")', '"reed", "rate", "wrote")'
+    )
+    (broken.folder / "catalog.py").write_text(text + "\nfrom steps import Page\n")
+
+    done = broken.run("check")
+
+    lines = done.stdout.splitlines()
+    assert done.returncode == 1
+    assert [line.partition(" in the ")[0] for line in lines[:3]] == [
+        "catalog.py:18: steps of 'pages'",
+        "catalog.py:18: steps of 'pages'",
+        "catalog.py:14: gates of 'alone'",
+    ]
+    assert len(lines) == 8
+
+
 @pytest.mark.parametrize("catalog", ["nowhere", "nowhere.catalog", "", "a b", "../x"])
 def test_without_a_catalog_nothing_is_checked(shell: Shell, catalog: str) -> None:
     done = shell.run("check", LEASEHOLD_CATALOG=catalog)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 from pydantic import BaseModel
 
@@ -69,6 +73,23 @@ def send_slowly(ctx: StepContext, given: Draft) -> Sent:
     return Sent(size=len(given.lines))
 
 
+def write_in_a_thread(ctx: StepContext, given: Text) -> Draft:
+    """Keep checkpoints from a thread of its own, and catch whatever that meets."""
+    if ctx.resume is None:
+        keep = partial(ctx.checkpoint, 1, given.words)
+        thread = threading.Thread(target=_caught, args=(keep,))
+        thread.start()
+        thread.join()
+        _caught(keep)
+        _caught(partial(ctx.artifacts.put, "late.txt", b"late"))
+    return Draft(lines=[f"attempt {ctx.attempt}"])
+
+
+def _caught(call: Callable[[], object]) -> None:
+    with contextlib.suppress(BaseException):
+        call()
+
+
 def busy(ctx: StepContext, given: Text) -> Draft:
     if ctx.attempt < 3:
         raise AgentClientError("busy")
@@ -95,6 +116,7 @@ STEPS = Registry(
         _entry("send"),
         _entry("send_slowly"),
         _entry("busy"),
+        _entry("write_in_a_thread"),
     ],
 )
 PIPELINES = Registry(
@@ -103,6 +125,7 @@ PIPELINES = Registry(
         PipelineEntry(name="letters", steps=("write", "send")),
         PipelineEntry(name="later", steps=("write_later", "send")),
         PipelineEntry(name="slow", steps=("write", "send_slowly")),
+        PipelineEntry(name="threads", steps=("write_in_a_thread",)),
         PipelineEntry(name="busy", steps=("busy", "send")),
     ],
 )

@@ -137,6 +137,7 @@ def test_a_gate_is_called_by_itself() -> None:
         ({"time_left": "5 min"}, "time_left is '5 min'; allowed: a timedelta or seconds"),
         ({"time_left": float("nan")}, "time_left is 'nan'; allowed: a timedelta or seconds"),
         ({"resume": {"phase": ""}}, "resume is .*; allowed: IncrementalState"),
+        ({"resume": IncrementalState("", "2", [])}, "resume is .*; allowed: IncrementalState"),  # type: ignore[arg-type]
         ({"outputs": {"a": object()}}, r"outputs\['a'\] is .*; allowed: JSON values"),
         ({"step_type": "a", "outputs": {"a": 1}}, "step_type is 'a'; allowed: the name of a step"),
         ({"stop_at_checkpoint": 0}, "stop_at_checkpoint is '0'"),

@@ -116,6 +116,8 @@ def test_an_engine_whose_time_passes_by_itself_says_what_to_call(tmp_path: Path)
         run = engine.start("letters", WORDS)
         with pytest.raises(TypeError, match="use wait"):
             engine.run_until_settled(run.run_id)
+        with pytest.raises(TypeError, match="advance needs"):
+            engine.advance(1)
         assert engine.wait(run.run_id, 30).status == "COMPLETED"
 
 
@@ -172,3 +174,28 @@ def test_a_pipeline_that_cannot_reach_its_end_is_refused(tmp_path: Path) -> None
     assert refused.value.message.startswith(
         "Pipeline 'mixed': step 'send' gives Sent, and step 'write' takes Text: it lacks 'words'"
     )
+
+
+def test_an_input_may_be_a_model(engine: InProcessEngine) -> None:
+    given = letters.Text(words=["one"])
+
+    started = engine.start("letters", given)
+    ran = engine.run("letters", given)
+    again = engine.recreate(ran.run_id, input=letters.Text(words=["two", "three"]))
+
+    assert started.input == ran.input == '{"words":["one"]}'
+    assert again.input == '{"words":["two","three"]}'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ({"folder": 7}, "folder is '7'"),
+        ({"workers": -1}, "workers is '-1'; allowed: a whole number from 0 on"),
+        ({"clock": 3}, "clock is '3'"),
+        ({"settings": ["A"]}, "settings is"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_line(arguments: dict[str, object], line: str) -> None:
+    with pytest.raises(InvalidRequestError, match=line), testing.engine(letters, **arguments):  # type: ignore[arg-type]
+        pass

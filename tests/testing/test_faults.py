@@ -48,6 +48,30 @@ def test_an_attempt_of_a_coroutine_is_killed_likewise(engine: InProcessEngine) -
     assert done.steps["write_later"].attempts.expired == 1
 
 
+def test_what_a_dead_process_catches_helps_it_nothing(engine: InProcessEngine) -> None:
+    """Nor a thread of its own: it is of the same process."""
+    engine.faults.kill_at_checkpoint()
+
+    killed = engine.run("threads", WORDS)
+    done = engine.run_until_settled(killed.run_id)
+
+    assert killed.status == "IN_PROGRESS"
+    assert engine.output(done.run_id) == {"lines": ["attempt 2"]}
+    assert engine.engine.artifacts.list(f"runs/{done.run_id}/files") == []
+
+
+def test_a_run_goes_on_in_the_next_engine_on_its_store(tmp_path: Path) -> None:
+    with testing.engine(letters, tmp_path) as first:
+        first.faults.kill_at_checkpoint(n=2)
+        run = first.run("letters", WORDS)
+    with testing.engine(letters, tmp_path, clock=first.clock) as second:
+        adopted = second.adopt_all()
+        done = second.run_until_settled(run.run_id)
+
+    assert (adopted, done.status) == (1, "COMPLETED")
+    assert [DONE[run.run_id, word] for word in WORDS["words"]] == [1, 1, 1]
+
+
 def test_work_that_was_done_and_not_recorded_is_done_again(engine: InProcessEngine) -> None:
     engine.faults.kill_before_settlement("send")
     run = engine.start("letters", WORDS)
@@ -140,7 +164,7 @@ def test_a_store_that_is_away_now_refuses_a_start(engine: InProcessEngine) -> No
     with pytest.raises(StoreUnavailableError, match="away, as the test ordered"):
         engine.start("letters", WORDS)
 
-    engine.clock.advance(20)
+    engine.advance(20)
     assert engine.run("letters", WORDS).status == "COMPLETED"
 
 
@@ -175,7 +199,9 @@ def test_what_cannot_be_ordered_is_refused_in_one_line(
     with pytest.raises(InvalidRequestError, match="n is '0'; allowed: a whole number from 1"):
         faults.sigterm_at_checkpoint("write", n=0)
     for seconds in (0, -1, float("nan"), "20", True):
-        with pytest.raises(InvalidRequestError, match=r"seconds is .*; allowed: seconds above 0"):
+        with pytest.raises(
+            InvalidRequestError, match=r"seconds is .*; allowed: a timedelta or seconds above"
+        ):
             faults.store_away(seconds)  # type: ignore[arg-type]
     with (
         testing.engine(letters, tmp_path / "threads", workers=1) as threaded,

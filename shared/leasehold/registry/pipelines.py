@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -69,44 +70,12 @@ class Catalog:
     gates: Registry[GateEntry] = NO_GATES
 
     def __post_init__(self) -> None:
-        _check_class(self.gates, "gates", GateEntry)
-        _check_class(self.steps, "dispatch", StepDispatchEntry)
-        _check_class(self.pipelines, "pipelines", PipelineEntry)
-        for pipeline in self.pipelines:
-            for step in pipeline.steps:
-                if step not in self.steps:
-                    known = "steps of the dispatch registry: " + ", ".join(self.steps.keys())
-                    raise InvalidEntryError(
-                        registry="pipelines",
-                        key=pipeline.name,
-                        field="steps",
-                        value=step,
-                        allowed=known,
-                    )
-        owners: dict[str, str] = {}
-        for entry in self.steps:
-            self._check_gates(entry)
-            for name in entry.env_overrides:
-                if owners.setdefault(name, entry.key) != entry.key:
-                    raise InvalidEntryError(
-                        registry="dispatch",
-                        key=entry.key,
-                        field="step_type",
-                        value=entry.key,
-                        allowed=f"a name whose variable {name} is not that of {owners[name]!r}",
-                    )
+        for problem in catalog_problems(self.steps, self.pipelines, self.gates):
+            raise problem
 
     def gates_of(self, step_type: str) -> list[GateEntry]:
         """Return the gates that the output of a step must pass, in order."""
         return [self.gates[name] for name in self.steps[step_type].gates]
-
-    def _check_gates(self, entry: StepDispatchEntry) -> None:
-        for gate in entry.gates:
-            if gate not in self.gates:
-                known = ", ".join(self.gates.keys()) or "none: the catalog has no GATES"
-                raise InvalidEntryError(
-                    registry="dispatch", key=entry.key, field="gates", value=gate, allowed=known
-                )
 
     def pipeline(self, name: str) -> PipelineEntry:
         """Return the pipeline, or raise UnknownPipelineError that names the known ones."""
@@ -117,13 +86,42 @@ class Catalog:
         return entry
 
 
-def _check_class(entries: Registry[Any], name: str, allowed: type) -> None:
+def catalog_problems(
+    steps: Registry[StepDispatchEntry],
+    pipelines: Registry[PipelineEntry],
+    gates: Registry[GateEntry],
+) -> Iterator[InvalidEntryError]:
+    """Yield all that keeps registries from being a catalog."""
+    classes = [
+        *_of_class(gates, "gates", GateEntry),
+        *_of_class(steps, "dispatch", StepDispatchEntry),
+        *_of_class(pipelines, "pipelines", PipelineEntry),
+    ]
+    yield from classes
+    if classes:
+        return  # the rest looks into the entries
+    known = "steps of the dispatch registry: " + ", ".join(steps.keys())
+    for pipeline in pipelines:
+        for step in pipeline.steps:
+            if step not in steps:
+                yield _problem("pipelines", pipeline.name, "steps", step, known)
+    known = ", ".join(gates.keys()) or "none: the catalog has no GATES"
+    owners: dict[str, str] = {}
+    for entry in steps:
+        for gate in entry.gates:
+            if gate not in gates:
+                yield _problem("dispatch", entry.key, "gates", gate, known)
+        for name in entry.env_overrides:
+            if owners.setdefault(name, entry.key) != entry.key:
+                allowed = f"a name whose variable {name} is not that of {owners[name]!r}"
+                yield _problem("dispatch", entry.key, "step_type", entry.key, allowed)
+
+
+def _of_class(entries: Registry[Any], name: str, allowed: type) -> Iterator[InvalidEntryError]:
     for entry in entries:
         if not isinstance(entry, allowed):
-            raise InvalidEntryError(
-                registry=name,
-                key=entry.key,
-                field="class",
-                value=type(entry).__name__,
-                allowed=allowed.__name__,
-            )
+            yield _problem(name, entry.key, "class", type(entry).__name__, allowed.__name__)
+
+
+def _problem(registry: str, key: str, field: str, value: object, allowed: str) -> InvalidEntryError:
+    return InvalidEntryError(registry=registry, key=key, field=field, value=value, allowed=allowed)

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from leasehold.domain.change import Change
-from leasehold.domain.printable import printable
 from leasehold.domain.status import Outcome
 from leasehold.domain.task import Task
-from leasehold.errors import InvalidRequestError, StoreUnavailableError
+from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
+from leasehold.testing.arguments import checked_number, checked_seconds, refuse
 
-_MAX_SHOWN: Final = 200
 _LONGEST_S: Final = 30 * 86_400.0
 
 #: Those that an engine with threads of its own may meet too.
@@ -41,10 +40,11 @@ WORKER_PROCESS: Final[ContextVar[WorkerProcess | None]] = ContextVar("worker", d
 
 
 class _Leased(NamedTuple):
-    """The attempt that has a run's lease."""
+    """The attempt that has a run's lease; threads of its handler are of the same process."""
 
     step: str
     lease_id: str
+    process: WorkerProcess
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,10 +89,10 @@ class Faults:
     stop: Callable[[str], None] = field(repr=False)
     is_ordered: bool = False
     _orders: list[_Order] = field(default_factory=list)
-    _away: dict[str, float] = field(default_factory=dict)  # until when, in monotonic seconds
-    _steps_of: dict[str, str] = field(default_factory=dict)
-    _leased: dict[str, _Leased] = field(default_factory=dict)
-    _checkpoints: Counter[str] = field(default_factory=Counter)
+    _away: dict[str, float] = field(default_factory=dict, repr=False)  # in monotonic seconds
+    _steps_of: dict[str, str] = field(default_factory=dict, repr=False)
+    _leased: dict[str, _Leased] = field(default_factory=dict, repr=False)
+    _checkpoints: Counter[str] = field(default_factory=Counter, repr=False)
 
     @property
     def pending(self) -> list[str]:
@@ -158,9 +158,11 @@ class Faults:
 
     def before_commit(self, change: Change) -> None:
         """Hear of a change that is decided and not written."""
-        leased = self._settled(change)
-        if leased and self._take("kill before settlement", leased.step):
-            self._kill()
+        leased = self._leased.get(change.manifest.run_id)
+        if leased and leased.process.is_dead and change.outcome is Outcome.CHECKPOINTED:
+            raise KilledError
+        if self._settled(change) and leased and self._take("kill before settlement", leased.step):
+            self._kill(leased)
 
     def after_commit(self, change: Change) -> None:
         """Hear of a change whose commit stands."""
@@ -196,7 +198,7 @@ class Faults:
         if self._take("SIGTERM at checkpoint", run.current_step, number=number):
             self.stop(run.run_id)
         if self._take("kill at checkpoint", run.current_step, number=number):
-            self._kill()
+            self._kill(self._leased[run.run_id])
 
     def _on_lease(self, change: Change) -> None:
         """Hear of a lease: of a new one an attempt begins."""
@@ -204,7 +206,8 @@ class Faults:
         known = self._leased.get(run.run_id)
         if lease is None or (known and known.lease_id == lease.lease_id):
             return
-        self._leased[run.run_id] = _Leased(run.current_step, lease.lease_id)
+        process = WORKER_PROCESS.get() or WorkerProcess()
+        self._leased[run.run_id] = _Leased(run.current_step, lease.lease_id, process)
         for what in ("store", "artifacts"):
             if order := self._take(f"{what} away", run.current_step):
                 self._away[what] = self.clock.monotonic() + order.seconds
@@ -217,10 +220,8 @@ class Faults:
         is_end = change.changed and leased and note and note.lease_id == leased.lease_id
         return leased if is_end else None
 
-    def _kill(self) -> None:
-        process = WORKER_PROCESS.get()
-        if process is not None:
-            process.is_dead = True
+    def _kill(self, leased: _Leased) -> None:
+        leased.process.is_dead = True
         raise KilledError
 
     def _take(
@@ -235,9 +236,7 @@ class Faults:
         return None
 
     def _outage(self, what: str, seconds: float, step: str | None) -> None:
-        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        if not is_number or not 0 < seconds <= _LONGEST_S:
-            _refuse("seconds", seconds, f"seconds above 0, at most {_LONGEST_S:g}")
+        seconds = checked_seconds("seconds", seconds, _LONGEST_S, zero=False)
         if step is None:
             self.is_ordered = True
             self._away[what] = self.clock.monotonic() + seconds
@@ -253,16 +252,10 @@ class Faults:
         seconds: float = 0.0,
         concurrently: bool = False,
     ) -> None:
-        if step is not None and step not in self.steps():
-            _refuse("step", step, ", ".join(self.steps()) or "none: the catalog has no steps")
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            _refuse("n", number, "a whole number from 1 on")
+        if step is not None and (not isinstance(step, str) or step not in self.steps()):
+            refuse("step", step, ", ".join(self.steps()) or "none: the catalog has no steps")
+        checked_number("n", number)
         if kind not in _WITH_THREADS and self.workers():
-            _refuse("workers", self.workers(), "0, for an engine of which this fault is ordered")
+            refuse("workers", self.workers(), "0, for an engine of which this fault is ordered")
         self.is_ordered = True
         self._orders.append(_Order(kind, step, number, seconds, concurrently))
-
-
-def _refuse(field: str, value: object, allowed: str) -> None:
-    shown = printable(value if isinstance(value, str) else repr(value))[:_MAX_SHOWN]
-    raise InvalidRequestError(field=field, value=shown, allowed=allowed)

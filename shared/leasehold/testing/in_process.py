@@ -13,11 +13,12 @@ from typing import Any, Final, cast
 
 from leasehold import in_process
 from leasehold.bootstrap import Around, Bundle, Hooks, boot, load_catalog
+from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.retry import QUEUE_BACKOFF
 from leasehold.domain.status import Termination
 from leasehold.domain.task import Task
-from leasehold.errors import CatalogError, InvalidRequestError, StoreUnavailableError
+from leasehold.errors import CatalogError, StoreUnavailableError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
@@ -25,12 +26,24 @@ from leasehold.ports.task_queue import PulledTaskQueue
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import SETTINGS
 from leasehold.services.read_runs import get_run
+from leasehold.services.start_run import StartRequest
+from leasehold.testing.arguments import (
+    checked_clock,
+    checked_folder,
+    checked_mapping,
+    checked_number,
+    checked_run_id,
+    checked_seconds,
+    plain_input,
+    refuse,
+)
 from leasehold.testing.clock import FrozenClock
 from leasehold.testing.faults import WORKER_PROCESS, Faults, KilledError, WorkerProcess
 from leasehold.testing.faulty_ports import FaultyDocuments, FaultyTasks, Reached
 from leasehold.testing.operations import Operations
 
 _ONE_DAY: Final = timedelta(days=1)
+_LONGEST_S: Final = 3650 * 86_400.0
 
 #: How far time is moved where nothing says when the run goes on: a look of the engine for runs.
 _LOOK_S: Final = 1.0
@@ -84,29 +97,44 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
             around=Around(documents, artifacts),
         )
 
+    def start_run(self, request: StartRequest) -> Change:
+        """Start a run; its input may be a pydantic model."""
+        return super().start_run(replace(request, input=plain_input(request.input)))
+
     def run(self, pipeline: str, input: Any = None) -> Manifest:  # noqa: A002 - the word of the API
         """Start a run and run it in this thread; return it as its attempts here left it."""
         if not self.faults.is_ordered:
             with self._moved_by_hand(WorkerProcess()):
-                return super().run(pipeline, input)
+                return super().run(pipeline, plain_input(input))
         started = self.start(pipeline, input)
         self.run_until_idle()
         return get_run(self.engine, started.run_id)
 
-    def run_until_settled(self, run_id: str, within: timedelta = _ONE_DAY) -> Manifest:
+    def advance(self, by: timedelta | float) -> None:
+        """Let time pass, a timedelta or seconds; what is due then, `run_until_idle` runs.
+
+        Raises:
+            TypeError: the clock is not a FrozenClock.
+        """
+        if not isinstance(self.clock, FrozenClock):
+            raise TypeError("advance needs an engine with clock=FrozenClock()")
+        self.clock.advance(by)
+
+    def run_until_settled(self, run_id: str, within: timedelta | float = _ONE_DAY) -> Manifest:
         """Run what is due, and move the clock on, until nothing but a person moves the run.
 
         It is terminal, blocked or paused then.
 
         Args:
             run_id: the run; started or adopted by this engine.
-            within: how far the clock is moved at most.
+            within: how far the clock is moved at most; a timedelta, or seconds.
 
         Raises:
             TimeoutError: it still moves after that.
             TypeError: the clock is not a FrozenClock, or the engine has workers: use `wait`.
         """
-        clock = self._clock_by_hand()
+        clock, run_id = self._clock_by_hand(), checked_run_id(run_id)
+        within = timedelta(seconds=checked_seconds("within", within, _LONGEST_S))
         end = clock.now() + within
         while True:
             run = self._run_due(run_id)
@@ -205,15 +233,18 @@ def engine(
         CatalogError: there is no such catalog.
         SettingError, InvalidRequestError: a setting cannot be used, or is none.
     """
-    known = _catalog_of(catalog)
+    known, workers = _catalog_of(catalog), checked_number("workers", workers, least=0)
+    clock = checked_clock(clock or FrozenClock(skips_waits=True))
     with contextlib.ExitStack() as stack:
-        place = Path(folder or stack.enter_context(tempfile.TemporaryDirectory())).absolute()
+        if folder is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="leasehold-"))
+        place = checked_folder(folder)
         with InProcessEngine(
             known.steps,
             known.pipelines,
             known.gates,
             environ=_environ_of(place, settings or {}, known),
-            clock=clock or FrozenClock(skips_waits=True),
+            clock=clock,
             workers=workers,
             **hooks,
         ) as opened:
@@ -232,12 +263,10 @@ def _catalog_of(catalog: Catalog | ModuleType | str) -> Catalog:
 
 def _environ_of(folder: Path, settings: Mapping[str, str], catalog: Catalog) -> Mapping[str, str]:
     overrides = {name for entry in catalog.steps for name in entry.env_overrides}
-    for name, value in settings.items():
+    settings = checked_mapping("settings", settings, str, "texts, as in os.environ")
+    for name in settings:
         if name not in SETTINGS and name not in overrides:
-            allowed = ", ".join([*SETTINGS.keys(), *sorted(overrides)])
-            raise InvalidRequestError(field="settings", value=name, allowed=allowed)
-        if not isinstance(value, str):
-            raise InvalidRequestError(field=name, value=value, allowed="a text, as in os.environ")
+            refuse("settings", name, ", ".join([*SETTINGS.keys(), *sorted(overrides)]))
     own = {
         "LEASEHOLD_STORE": f"sqlite:///{folder / 'leasehold.db'}",
         "LEASEHOLD_ARTIFACTS": f"file://{folder / 'artifacts'}",

@@ -22,6 +22,7 @@ from leasehold.services.operate import AS_BEFORE, operate
 from leasehold.services.read_runs import get_run, matching_runs
 from leasehold.services.sweep import sweep
 from leasehold.services.sweep_result import SweepResult
+from leasehold.testing.arguments import checked_run_id, plain_input
 
 T = TypeVar("T")
 
@@ -95,7 +96,7 @@ class Operations:
         **decision: Unpack[Decision],
     ) -> Manifest:
         """Make a new run of one that is over, and return the new one."""
-        given = {} if input is AS_BEFORE else {"input": input}
+        given = {} if input is AS_BEFORE else {"input": plain_input(input)}
         body = RecreateBody(from_step=from_step, labels=labels, **given, **decision)
         return _operate(self, run_id, Operation.RECREATE, body)
 
@@ -109,7 +110,7 @@ class Operations:
         reason: str = "",
     ) -> BatchResult:
         """Do an operation on the runs that fit, newest first, at most `limit` of them."""
-        given = {"action": operation, "filter": dict(wanted), "limit": limit, "reason": reason}
+        given = {"action": operation, "filter": wanted, "limit": limit, "reason": reason}
         body = BatchBody.model_validate({**given, "dry_run": dry_run})
         request, fits = body.to_request(ACTOR), body.filter.to_filter()
         return batch(self.engine, request, fits, limit=limit, dry_run=dry_run)
@@ -144,7 +145,7 @@ class Operations:
             InvalidRequestError: the step has no output.
             pydantic.ValidationError: it does not fit the model.
         """
-        run = get_run(self.engine, run_id)
+        run = get_run(self.engine, checked_run_id(run_id))
         record = run.steps.get(run.plan[-1] if step is None else step)
         kept = None if record is None else record.kept_output
         if kept is None:
@@ -158,7 +159,7 @@ class Operations:
 def _operate(
     engine: _InProcess, run_id: str, operation: Operation, body: OperationBody
 ) -> Manifest:
-    change = operate(engine.engine, run_id, body.to_request(operation, ACTOR))
+    change = operate(engine.engine, checked_run_id(run_id), body.to_request(operation, ACTOR))
     if change.created is not None:
         engine.adopt(change.created.run_id)
     return change.created or change.manifest

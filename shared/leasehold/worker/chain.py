@@ -78,8 +78,11 @@ def _field_problems(gives: Shape, takes: Shape, path: str) -> Iterator[str]:
 
 
 def _value_problems(given: Field, taken: Field, path: str) -> Iterator[str]:
-    """Look into a field that is always there, or that must be: if not, it may be left out."""
-    if given.is_certain or taken.is_certain:
+    """Look into a field that is always there, or that must be: if not, it may be left out.
+
+    One that may have either of two names may be another field's neighbour under this one.
+    """
+    if len(given.names) == 1 and (given.is_certain or taken.is_certain):
         yield from _problems(given.shape, taken.shape, _name(path, taken))
 
 

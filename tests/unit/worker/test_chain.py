@@ -318,3 +318,17 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     assert found is not None
     assert found.count("it lacks") == 5
     assert found.endswith("; 2 more")
+
+
+def test_a_name_that_may_be_meant_by_two_fields_is_not_looked_into() -> None:
+    """Whether `lines` is written under its alias depends on more than its model."""
+
+    class Ambiguous(BaseModel):
+        title: str
+        lines: list[str] = Field([], serialization_alias="body")
+
+    class Body(BaseModel):
+        body: str = ""
+
+    assert misfit(TypeAdapter(Ambiguous), TypeAdapter(Body)) is None
+    assert not fails(Ambiguous(title="t"), Ambiguous, Body)

@@ -1,0 +1,88 @@
+"""A run as a test says that it is: at work on one step, with the outputs before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from leasehold.domain.dispatch import Rules, StepSettings
+from leasehold.domain.lifecycle.start import NewRun, new_manifest
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Checkpoint, KeptValue, Lease, StepRecord
+from leasehold.domain.status import RunStatus
+from leasehold.ports.clock import Clock
+from leasehold.testing.arguments import checked_run_id, json_text, refuse
+from leasehold.worker.context import IncrementalState
+
+#: Of the lease of such a run: nothing ends it.
+LEASE: Final = timedelta(days=365)
+
+
+def run_at_work(
+    clock: Clock,
+    run_id: str,
+    step_type: str,
+    outputs: Mapping[str, Any],
+    time_left: timedelta,
+) -> Manifest:
+    """Return a run whose step is at work, with the outputs of the steps before it."""
+    if not isinstance(step_type, str) or not step_type or step_type in outputs:
+        refuse("step_type", step_type, "the name of a step that is not in outputs")
+    settings = StepSettings(
+        step_type=step_type,
+        agent_timeout=time_left,
+        dispatch_deadline=LEASE,
+        max_retries=5,
+        heartbeat=None,
+        queue=step_type,
+        remote=False,
+        schedule_to_start=timedelta(hours=1),
+        sources={},
+    )
+    done = {
+        name: StepRecord(status=RunStatus.COMPLETED, output=json_text(f"outputs[{name!r}]", value))
+        for name, value in outputs.items()
+    }
+    new = NewRun(
+        run_id=checked_run_id(run_id),
+        pipeline="test",
+        plan=(*outputs, step_type),
+        input=KeptValue(text="null"),
+        input_digest="",
+        nonce=clock.new_id(),
+    )
+    now = clock.now()
+    manifest = new_manifest(
+        now,
+        rules=Rules(settings_for={step_type: settings}.get),
+        settings=settings,
+        new=new,
+        steps={**done, step_type: StepRecord(status=RunStatus.IN_PROGRESS)},
+    )
+    ends = now + LEASE
+    lease = Lease(
+        lease_id=clock.new_id(),
+        holder="test",
+        acquired_at=now,
+        expires_at=ends,
+        max_expires_at=ends,
+    )
+    return manifest.with_(status=RunStatus.IN_PROGRESS, lease=lease, fencing_token=1)
+
+
+def checkpoint_of(clock: Clock, step_type: str, resume: IncrementalState) -> Checkpoint:
+    """Return what an earlier attempt kept, as a run has it."""
+    fits = isinstance(resume, IncrementalState) and isinstance(resume.phase, str)
+    if not fits or type(resume.iteration_count) is not int or resume.iteration_count < 0:
+        allowed = "IncrementalState(phase: str, iteration_count: int, partial_results), or None"
+        refuse("resume", resume, allowed)
+    return Checkpoint(
+        step=step_type,
+        trial=1,
+        phase=resume.phase,
+        iteration_count=resume.iteration_count,
+        inline=json_text("resume", resume.partial_results),
+        saved_at=clock.now(),
+        fencing_token=1,
+    )
