@@ -92,6 +92,20 @@ class UnknownRunError(LeaseholdError):
     text = "Run {run_id!r} is not in the store; `leasehold runs` lists those that are."
 
 
+class UnknownStepError(LeaseholdError):
+    """The plan of the run has no such step."""
+
+    code = "unknown_step"
+    text = "Run {run_id} has no step {step!r}; it has {known}."
+
+
+class UnknownFileError(LeaseholdError):
+    """No handler of the run has stored a file of that name."""
+
+    code = "unknown_file"
+    text = "Run {run_id} has no file {name!r}; `leasehold files {run_id}` lists those it has."
+
+
 class UnreadableRunError(LeaseholdError):
     """The document of a run is not one that this version can read."""
 
@@ -135,6 +149,20 @@ class NotAllowedError(LeaseholdError):
 
     code = "not_allowed"
     text = "Cannot {operation} run {run_id}: it is {state}; allowed when it is {allowed}."
+
+
+class RunNotCompletedError(LeaseholdError):
+    """The run has no output: it is not completed, or never will be."""
+
+    code = "run_not_completed"
+    text = "Run {run_id} has no output: it is {state} at step {step}. {remedy}"
+
+
+class StepNotCompletedError(LeaseholdError):
+    """The step has no output: it is not completed, or never will be."""
+
+    code = "step_not_completed"
+    text = "Step {step} of run {run_id} has no output: it is {status}, and the run {state}."
 
 
 class StateChangedError(LeaseholdError):
@@ -269,6 +297,16 @@ class ArtifactNotFoundError(LeaseholdError):
 
     code = "artifact_not_found"
     text = "Artifact {name!r} is not in {store}."
+
+
+class OutputGoneError(LeaseholdError):
+    """An output that is recorded is not in the artifact store any more."""
+
+    code = "output_gone"
+    text = (
+        "The output of step {step} of run {run_id} is gone: {problem}. If the artifacts were "
+        "moved, name their place in LEASEHOLD_ARTIFACTS; else recreate the run from that step."
+    )
 
 
 # -- what handlers raise -----------------------------------------------------------------------

@@ -17,6 +17,8 @@ from leasehold.services.limits import MAX_INTEGER, MAX_NAME
 #: The type of a refusal whose `problem` says more than the value would.
 NOT_JSON = "not_json"
 
+_MAX_DIGITS = 9
+
 
 @dataclass(frozen=True, slots=True, eq=False)  # by identity: typing wants to hash it
 class Rule:
@@ -65,6 +67,12 @@ def whole(least: int, most: int = MAX_INTEGER) -> Rule:
     """Return the rule of a whole number in a range."""
     schema = core_schema.int_schema(strict=True, ge=least, le=most)
     return Rule(f"a whole number from {least} to {most}", schema)
+
+
+def number_of_text(given: Any) -> Any:
+    """Return the number that a query has as text."""
+    is_number = isinstance(given, str) and given.isascii() and given.isdigit()
+    return int(given) if is_number and len(given) <= _MAX_DIGITS else given
 
 
 def share() -> Rule:

@@ -6,12 +6,15 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import IO, Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
 from leasehold.api.errors import ErrorInfo
+from leasehold.api.results import SIZE_HEADER
 from leasehold.errors import InvalidRequestError, ServerRefusedError, ServerUnreachableError
+from leasehold.ports.artifacts import ArtifactContent
 
 _TIMEOUT_S: Final = 30.0
 _NOT_NOW: Final = 503
@@ -19,6 +22,9 @@ _NOT_NOW: Final = 503
 #: Whoever is at the address may send anything; no answer of the runs API is longer.
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _LONGEST_MESSAGE: Final = 1000
+
+#: A file of any size is read in blocks of at most so many bytes.
+_BLOCK_BYTES: Final = 1024 * 1024
 
 #: What the standard library raises for an answer, or an address, that is not one.
 _NO_ANSWER: Final = (OSError, ValueError, RecursionError, http.client.HTTPException)
@@ -51,10 +57,45 @@ class RunsApi:
         """Return status and answer of a GET, or with a body of a POST; `timeout` in seconds."""
         data = None if body is None else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", **(headers or {})}
+        with self._answer(path, data, sent, timeout) as answer, self._translated():
+            return answer.status, _json(answer)
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[ArtifactContent]:
+        """Open a file that the server sends, to be read in blocks."""
+        with self._answer(path) as answer:
+            size = self.read(int, answer.headers.get(SIZE_HEADER))
+            yield ArtifactContent(size, self._blocks(answer, size))
+
+    def _blocks(self, answer: http.client.HTTPResponse, size: int) -> Iterator[bytes]:
+        """Yield the answer in blocks; the server may break off, and say no more than that."""
+        came = 0
+        while came < size:
+            with self._translated():
+                block = answer.read(min(_BLOCK_BYTES, size - came))
+                if not block:
+                    raise OSError(f"it broke off after {came:,} of {size:,} bytes")
+            came += len(block)
+            yield block
+
+    def _answer(
+        self,
+        path: str,
+        data: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = _TIMEOUT_S,
+    ) -> http.client.HTTPResponse:
+        """Return the answer of the server, to be read and closed, unless it is an error."""
+        with self._translated():
+            request = urllib.request.Request(f"{self.url}{path}", data, headers or {})  # noqa: S310 - http, as checked above
+            answer: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=timeout)  # noqa: S310
+            return answer
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Translate what the library raises."""
         try:
-            request = urllib.request.Request(f"{self.url}{path}", data=data, headers=sent)  # noqa: S310 - http, as checked above
-            with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
-                return answer.status, _json(answer)
+            yield
         except urllib.error.HTTPError as error:
             found = _error(error)
             message = found.message[:_LONGEST_MESSAGE]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
+from leasehold.api.results import FilesResponse
 from leasehold.api.runs import RunsResponse
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import ServerUnreachableError
+from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.read_runs import RunFilter
 
 #: How long somebody who waits for a run bears with a server that does not answer.
@@ -29,6 +32,18 @@ class Source(Protocol):
 
     def trace(self, run_id: str) -> list[TraceEvent]:
         """Return all that happened to one run, oldest first."""
+        ...
+
+    def output(self, run_id: str, step: str | None = None) -> Any:
+        """Return the output of one step, or of the whole run; raises as `read_output`."""
+        ...
+
+    def files(self, run_id: str, page_token: str | None = None) -> FilesResponse:
+        """Return a page of the files of one run."""
+        ...
+
+    def open_file(self, run_id: str, name: str) -> AbstractContextManager[ArtifactContent]:
+        """Open a file of one run, to be read in blocks."""
         ...
 
     def page(self, wanted: RunFilter, limit: int, token: str | None) -> RunsResponse:
