@@ -64,7 +64,7 @@ class RunsApi:
     def open(self, path: str) -> Iterator[ArtifactContent]:
         """Open a file that the server sends, to be read in blocks."""
         with self._answer(path) as answer:
-            size = self.read(int, answer.headers.get(SIZE_HEADER))
+            size = self.read(_size, answer.headers.get(SIZE_HEADER))
             yield ArtifactContent(size, self._blocks(answer, size))
 
     def _blocks(self, answer: http.client.HTTPResponse, size: int) -> Iterator[bytes]:
@@ -113,6 +113,13 @@ class RunsApi:
         except (ValueError, KeyError, TypeError):
             message = f"{self.url} answers, but not as the runs API of this version does."
             raise ServerRefusedError(message=message) from None
+
+
+def _size(text: str | None) -> int:
+    """Return a number of bytes, or raise ValueError."""
+    if text is None or not text.isdecimal():
+        raise ValueError
+    return int(text)
 
 
 def path_of(run_id: str) -> str:
