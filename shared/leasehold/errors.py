@@ -134,6 +134,13 @@ class TooLargeError(LeaseholdError):
     text = "{what} has {size} bytes; allowed: at most {limit}. Pass a file's name in its place."
 
 
+class FileTooLargeError(LeaseholdError):
+    """A file is larger than one call of a remote worker carries."""
+
+    code = "file_too_large"
+    text = "File {name!r} has {size} bytes; a call carries at most {limit}. {remedy}"
+
+
 class IdempotencyKeyReusedError(LeaseholdError):
     """The idempotency key belongs to a run that was started with something else."""
 

@@ -11,7 +11,13 @@ from pydantic import TypeAdapter
 from werkzeug.serving import make_server
 
 from leasehold.api.errors import ErrorResponse
-from leasehold.api.leases import CheckpointResponse, ClaimResponse, RenewResponse
+from leasehold.api.leases import (
+    CheckpointResponse,
+    ClaimResponse,
+    GetFileResponse,
+    RenewResponse,
+)
+from leasehold.api.results import FileEntry, FilesResponse
 from leasehold.api.sweep import SweepResponse
 from leasehold.api.tasks import OutcomeResponse
 from leasehold.client.server_source import ServerSource
@@ -132,12 +138,18 @@ def test_the_lease_api_answers_as_its_models(leases: Function) -> None:
 
     kept = leases.post("/leases:checkpoint", checkpoint)[1]
     renewed = leases.post("/leases:renew", lease)[1]
+    put = leases.post("/leases:putFile", lease | {"name": "a", "content": "YQ=="})[1]
+    got = leases.post("/leases:getFile", lease | {"name": "a"})[1]
+    listed = leases.post("/leases:listFiles", lease)[1]
     released = leases.post("/leases:release", lease)[1]
     again = leases.post("/leases:claim", claim)[1]
 
     assert is_as(ClaimResponse, claimed)
     assert is_as(CheckpointResponse, kept)
     assert is_as(RenewResponse, renewed)
+    assert is_as(FileEntry, put)
+    assert is_as(GetFileResponse, got)
+    assert is_as(FilesResponse, listed)
     assert is_as(OutcomeResponse, released)
     assert is_as(ClaimResponse, again)
     assert again["resume"] == {"phase": "p", "iterationCount": 1, "partialResults": [1]}

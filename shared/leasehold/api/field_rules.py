@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from pydantic import GetCoreSchemaHandler
@@ -105,6 +107,14 @@ def labels() -> Rule:
 def or_null(rule: Rule) -> Rule:
     """Return the rule of what may be null as well."""
     return replace(rule, schema=core_schema.nullable_schema(rule.schema), takes_null=True)
+
+
+def base64_bytes() -> Rule:
+    """Return the rule of bytes in base64; they are read as bytes."""
+    schema = core_schema.no_info_after_validator_function(
+        partial(base64.b64decode, validate=True), core_schema.str_schema(strict=True)
+    )
+    return Rule("bytes in base64", schema)
 
 
 def any_value() -> Rule:

@@ -35,6 +35,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "lease_lost": 409,
     "output_gone": 410,
     "too_large": 413,
+    "file_too_large": 413,
     "unreadable_run": 500,
     "store_unavailable": 503,
 }
