@@ -100,6 +100,20 @@ class UnknownRunError(LeaseholdError):
     text = "Run {run_id!r} is not in the store; `leasehold runs` lists those that are."
 
 
+class UnknownStepError(LeaseholdError):
+    """The plan of the run has no such step."""
+
+    code = "unknown_step"
+    text = "Run {run_id} has no step {step!r}; it has {known}."
+
+
+class UnknownFileError(LeaseholdError):
+    """No handler of the run has stored a file of that name."""
+
+    code = "unknown_file"
+    text = "Run {run_id} has no file {name!r}; `leasehold files {run_id}` lists those it has."
+
+
 class UnreadableRunError(LeaseholdError):
     """The document of a run is not one that this version can read."""
 
@@ -128,6 +142,13 @@ class TooLargeError(LeaseholdError):
     text = "{what} has {size} bytes; allowed: at most {limit}. Pass a file's name in its place."
 
 
+class FileTooLargeError(LeaseholdError):
+    """A file is larger than one call of a remote worker carries."""
+
+    code = "file_too_large"
+    text = "File {name!r} has {size} bytes; a call carries at most {limit}. {remedy}"
+
+
 class IdempotencyKeyReusedError(LeaseholdError):
     """The idempotency key belongs to a run that was started with something else."""
 
@@ -143,6 +164,26 @@ class NotAllowedError(LeaseholdError):
 
     code = "not_allowed"
     text = "Cannot {operation} run {run_id}: it is {state}; allowed when it is {allowed}."
+
+
+class RunNotCompletedError(LeaseholdError):
+    """The run ended without an output: `reason` has why, and `error` what failed last."""
+
+    code = "run_not_completed"
+    text = "Run {run_id} has no output: it is {state} at step {step}. {explanation}"
+
+
+class RunUnfinishedError(RunNotCompletedError):
+    """The run has no output yet: it moves, or waits for a person."""
+
+    code = "run_unfinished"
+
+
+class StepNotCompletedError(LeaseholdError):
+    """The step has no output: it is not completed, or never will be."""
+
+    code = "step_not_completed"
+    text = "Step {step} of run {run_id} has no output: it is {status}, and the run {state}."
 
 
 class StateChangedError(LeaseholdError):
@@ -268,21 +309,6 @@ class ServerRefusedError(LeaseholdError):
     text = "{message}"
 
 
-class RunUnfinishedError(LeaseholdError):
-    """The run has no result yet: it moves, or waits for a person."""
-
-    code = "run_unfinished"
-    text = "Run {run_id} has no result yet: it is {state} at step {step}{why}. {remedy}"
-    retryable = True
-
-
-class RunNotCompletedError(LeaseholdError):
-    """The run ended otherwise than completed, so it has no result; `error` is what failed last."""
-
-    code = "run_not_completed"
-    text = "Run {run_id} has no result: it is {state} at step {step}{why}."
-
-
 class ResultMismatchError(LeaseholdError):
     """The output of a run is not what the caller reads it as."""
 
@@ -302,6 +328,16 @@ class ArtifactNotFoundError(LeaseholdError):
 
     code = "artifact_not_found"
     text = "Artifact {name!r} is not in {store}."
+
+
+class OutputGoneError(LeaseholdError):
+    """An output that is recorded is not in the artifact store any more."""
+
+    code = "output_gone"
+    text = (
+        "The output of step {step} of run {run_id} is gone: {problem}. If the artifacts were "
+        "moved, name their place in LEASEHOLD_ARTIFACTS; else recreate the run from that step."
+    )
 
 
 # -- what handlers raise -----------------------------------------------------------------------

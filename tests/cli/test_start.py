@@ -29,11 +29,11 @@ def test_a_run_in_this_process_is_told_line_by_line_and_answered_in_one(shell: S
         "step ship completed",
         "run completed",
         'output: {"amount":3}',
-        f"next: {PROGRAM} show {run_id} · {PROGRAM} trace {run_id}",
+        f"next: {PROGRAM} output {run_id} · {PROGRAM} show {run_id} · {PROGRAM} trace {run_id}",
     ]
 
 
-def test_with_json_the_answer_is_the_summary_and_nothing_else(shell: Shell) -> None:
+def test_with_json_the_answer_is_the_summary_and_the_output_and_nothing_else(shell: Shell) -> None:
     done = shell.run(*ORDER, "--in-process", "--json", "--label", "env:test")
 
     summary = json.loads(done.stdout)
@@ -42,7 +42,9 @@ def test_with_json_the_answer_is_the_summary_and_nothing_else(shell: Shell) -> N
         *("runId", "pipeline", "status", "currentStep", "createdAt", "updatedAt", "completedAt"),
         *("paused", "cancelled", "deadLettered", "deadLetteredAt", "deadLetterReason"),
         *("attempts", "progress", "labels", "generation", "errorCode", "blockCode"),
+        "output",
     }
+    assert summary["output"] == {"amount": 3}
     assert summary["status"] == "COMPLETED"
     assert summary["labels"] == ["env:test"]
     assert summary["completedAt"].endswith("Z")

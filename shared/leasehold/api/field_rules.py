@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from pydantic import GetCoreSchemaHandler
@@ -16,6 +18,8 @@ from leasehold.services.limits import MAX_INTEGER, MAX_NAME
 
 #: The type of a refusal whose `problem` says more than the value would.
 NOT_JSON = "not_json"
+
+_MAX_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # by identity: typing wants to hash it
@@ -68,6 +72,12 @@ def whole(least: int, most: int = MAX_INTEGER) -> Rule:
     return Rule(f"a whole number from {least} to {most}", schema)
 
 
+def number_of_text(given: Any) -> Any:
+    """Return the number that a query has as text."""
+    is_number = isinstance(given, str) and given.isascii() and given.isdigit()
+    return int(given) if is_number and len(given) <= _MAX_DIGITS else given
+
+
 def share() -> Rule:
     """Return the rule of a share of one."""
     schema = core_schema.float_schema(strict=True, ge=0, le=1, allow_inf_nan=False)
@@ -98,6 +108,14 @@ def labels() -> Rule:
 def or_null(rule: Rule) -> Rule:
     """Return the rule of what may be null as well."""
     return replace(rule, schema=core_schema.nullable_schema(rule.schema), takes_null=True)
+
+
+def base64_bytes() -> Rule:
+    """Return the rule of bytes in base64; they are read as bytes."""
+    schema = core_schema.no_info_after_validator_function(
+        partial(base64.b64decode, validate=True), core_schema.str_schema(strict=True)
+    )
+    return Rule("bytes in base64", schema)
 
 
 def any_value() -> Rule:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field
 
@@ -18,8 +18,6 @@ from leasehold.domain.trace import TraceEvent
 from leasehold.services.limits import DEFAULT_PAGE, MAX_KEY, MAX_PAGE
 from leasehold.services.read_runs import RunFilter, RunPage
 from leasehold.services.start_run import StartRequest
-
-_MAX_DIGITS: Final = 9
 
 
 class StartBody(RequestModel):
@@ -69,12 +67,6 @@ class FilterPart(RequestPart):
         return RunFilter(status, self.pipeline, self.dead_lettered, self.label)
 
 
-def _number(given: Any) -> Any:
-    """Return the number that a query has as text."""
-    is_number = isinstance(given, str) and given.isascii() and given.isdigit()
-    return int(given) if is_number and len(given) <= _MAX_DIGITS else given
-
-
 def _boolean(given: Any) -> Any:
     """Return the boolean that a query has as text."""
     return {"true": True, "false": False}.get(given, given) if isinstance(given, str) else given
@@ -89,7 +81,9 @@ class RunsQuery(FilterPart, RequestModel):
         Annotated[bool, replace(rules.flag(), allowed="true, false"), BeforeValidator(_boolean)]
         | None
     ) = None
-    limit: Annotated[int, rules.whole(1, MAX_PAGE), BeforeValidator(_number)] = DEFAULT_PAGE
+    limit: Annotated[int, rules.whole(1, MAX_PAGE), BeforeValidator(rules.number_of_text)] = (
+        DEFAULT_PAGE
+    )
     page_token: Annotated[str, rules.text("the nextPageToken of an earlier answer")] | None = None
 
     @classmethod

@@ -26,6 +26,10 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     "start": CommandRow("start", "Start a run of PIPELINE, or continue it."),
     "runs": CommandRow("runs", "List runs, newest first; of several filters, all must match."),
     "show": CommandRow("show", "Show one run: where it stands, and why."),
+    "output": CommandRow(
+        "output", "Print the output of RUN once it is completed, or that of its STEP."
+    ),
+    "files": CommandRow("files", "List the files of RUN, or print the bytes of the file NAME."),
     "trace": CommandRow("trace", "Show all that happened to a run, oldest first."),
     "why": CommandRow(
         "why", "Say in one sentence what a run waits for, until when, and what happens then."

@@ -72,6 +72,8 @@ class AsyncClient:
     start = _twin(Client.start)
     get = _twin(Client.get)
     output = _twin(Client.output)
+    files = _twin(Client.files)
+    file = _twin(Client.file)
     trace = _twin(Client.trace)
     page = _twin(Client.page)
     pause = _twin(Client.pause)

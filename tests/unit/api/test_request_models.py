@@ -18,11 +18,15 @@ from leasehold.api.leases import (
     ClaimBody,
     CompleteBody,
     FailBody,
+    GetFileBody,
     LeaseBody,
+    ListFilesBody,
+    PutFileBody,
     RenewBody,
 )
 from leasehold.api.operations import OperationBody, RecreateBody, body_of
 from leasehold.api.request_model import RequestModel, RequestPart
+from leasehold.api.results import FilesQuery
 from leasehold.api.runs import RunsQuery, StartBody
 from leasehold.api.tasks import TaskBody
 from leasehold.domain.lifecycle import Operation
@@ -47,6 +51,10 @@ RIGHT: dict[type[RequestModel], dict[str, Any]] = {
     CheckpointBody: LEASE | {"iterationCount": 0, "partialResults": None},
     CompleteBody: LEASE | {"output": None},
     FailBody: LEASE | {"error": {"message": "no"}},
+    FilesQuery: {},
+    PutFileBody: LEASE | {"name": "a", "content": ""},
+    GetFileBody: LEASE | {"name": "a"},
+    ListFilesBody: LEASE,
 }
 LONG_NAME = f"a text of 1 to {MAX_NAME} printable characters"
 #: Each limit: the value that just fits, and the one that does not, with what is said of it.
@@ -54,6 +62,8 @@ LIMITS: list[tuple[type[RequestModel], str, Any, Any, str]] = [
     (StartBody, "idempotencyKey", "k" * MAX_KEY, "k" * (MAX_KEY + 1), "1 to 256 printable"),
     (RunsQuery, "limit", str(MAX_PAGE), str(MAX_PAGE + 1), "a whole number from 1 to 1000"),
     (RunsQuery, "limit", "1", "0", "a whole number from 1 to 1000"),
+    (FilesQuery, "limit", str(MAX_PAGE), str(MAX_PAGE + 1), "a whole number from 1 to 1000"),
+    (ListFilesBody, "limit", MAX_PAGE, MAX_PAGE + 1, "a whole number from 1 to 1000"),
     (BatchBody, "limit", MAX_PAGE, MAX_PAGE + 1, "a whole number from 1 to 1000"),
     (BatchBody, "limit", 1, 0, "a whole number from 1 to 1000"),
     *(
