@@ -65,7 +65,12 @@ def refuse(
 
 def refuse_for(error: LeaseholdError) -> flask.Response:
     """Answer with an error of Leasehold."""
-    return refuse(_STATUS.get(error.code, 400), error.code, error.message, error.details)
+    return refuse(status_of(error.code), error.code, error.message, error.details)
+
+
+def status_of(code: str) -> int:
+    """Return the status with which an error of Leasehold is answered."""
+    return _STATUS.get(code, 400)
 
 
 def refuse_method(path: str, allowed: str) -> flask.Response:

@@ -108,12 +108,22 @@ _STEP_ERRORS: Final = (
 )
 _FILE_ERRORS: Final = (*_OF_RUN, errors.UnknownFileError, errors.ArtifactNameError)
 _OPERATION_ERRORS: Final = (*_OF_RUN, errors.NotAllowedError, errors.StateChangedError)
+_RECREATE_ERRORS: Final = (
+    *_OPERATION_ERRORS,
+    errors.AlreadyRecreatedError,
+    errors.UnknownPipelineError,
+    errors.UnknownKeyError,
+    errors.InvalidInputError,
+    errors.HandlerNotFoundError,
+    errors.TooLargeError,
+)
 
 
 def _operation(operation: Operation) -> Route:
     takes = RecreateBody if operation is Operation.RECREATE else OperationBody
     path = f"/runs/<run_id>:{operation}"
-    return Route("POST", path, partial(operate, operation), takes, Summary, _OPERATION_ERRORS)
+    refuses = _RECREATE_ERRORS if operation is Operation.RECREATE else _OPERATION_ERRORS
+    return Route("POST", path, partial(operate, operation), takes, Summary, refuses)
 
 
 ROUTES: Final = (
