@@ -158,13 +158,6 @@ class NotAllowedError(LeaseholdError):
     text = "Cannot {operation} run {run_id}: it is {state}; allowed when it is {allowed}."
 
 
-class RunNotCompletedError(LeaseholdError):
-    """The run has no output: it is not completed, or never will be."""
-
-    code = "run_not_completed"
-    text = "Run {run_id} has no output: it is {state} at step {step}. {remedy}"
-
-
 class StepNotCompletedError(LeaseholdError):
     """The step has no output: it is not completed, or never will be."""
 
@@ -290,6 +283,28 @@ class ServerRefusedError(LeaseholdError):
 
     code = "server_refused"
     text = "{message}"
+
+
+class RunUnfinishedError(LeaseholdError):
+    """The run has no result yet: it moves, or waits for a person."""
+
+    code = "run_unfinished"
+    text = "Run {run_id} has no result yet: it is {state} at step {step}{why}. {remedy}"
+    retryable = True
+
+
+class RunNotCompletedError(LeaseholdError):
+    """The run ended otherwise than completed, so it has no result; `error` is what failed last."""
+
+    code = "run_not_completed"
+    text = "Run {run_id} has no result: it is {state} at step {step}{why}."
+
+
+class ResultMismatchError(LeaseholdError):
+    """The output of a run is not what the caller reads it as."""
+
+    code = "result_mismatch"
+    text = "The output of run {run_id} does not fit {model}: {problem}."
 
 
 class ArtifactNameError(LeaseholdError):

@@ -15,6 +15,7 @@ from leasehold.errors import (
     ArtifactNotFoundError,
     OutputGoneError,
     RunNotCompletedError,
+    RunUnfinishedError,
     StepNotCompletedError,
     UnknownFileError,
     UnknownStepError,
@@ -49,13 +50,13 @@ def read_output(engine: Engine, run_id: str, step: str | None = None) -> str:
 
     Raises:
         UnknownRunError, UnknownStepError: there is none.
-        RunNotCompletedError, StepNotCompletedError: it has no output.
+        RunUnfinishedError, RunNotCompletedError, StepNotCompletedError: it has no output.
         OutputGoneError: the artifact that holds it was deleted.
         StoreUnavailableError: it cannot be read now.
     """
     run = find_run(engine, run_id).manifest
     if step is None:
-        _check_completed(run)
+        check_completed(run)
         step = run.plan[-1]
     return _output(engine, run, step)
 
@@ -104,16 +105,48 @@ def open_file(engine: Engine, run_id: str, name: str) -> Iterator[ArtifactConten
         yield content
 
 
-def _check_completed(run: Manifest) -> None:
+def check_completed(run: Manifest) -> None:
+    """Raise why a run has no result: RunUnfinishedError, or RunNotCompletedError once it ended."""
     if run.status is RunStatus.COMPLETED:
         return
-    step = run.current_step
-    remedy = "It has one once it is COMPLETED."
-    if run.steps[step].kept_output is not None:
-        remedy = f"`leasehold output {run.run_id} {step}` shows what waits for a decision."
-    elif run.is_terminal:
-        remedy = f"It ended without one; `leasehold show {run.run_id}` says why."
-    raise RunNotCompletedError(run_id=run.run_id, state=run.state, step=step, remedy=remedy)
+    why = _why(run)
+    facts = {
+        "run_id": run.run_id,
+        "state": run.state,
+        "step": run.current_step,
+        "why": f": {why.rstrip('.')}" if why else "",
+        "reason": run.dead_letter_reason,
+        "error": None if run.error is None else run.error.model_dump(mode="json", by_alias=True),
+    }
+    if run.is_terminal:
+        raise RunNotCompletedError(**facts)
+    raise RunUnfinishedError(**facts, remedy=_remedy(run))
+
+
+def _why(run: Manifest) -> str | None:
+    """Return why a run does not go on; None: it does, or nothing more is to be said."""
+    if run.dead_letter_reason is not None:
+        return f"{run.dead_letter_reason}: {run.dead_letter_detail or _failure(run)}"
+    if run.cancelled or run.paused:
+        return None
+    if run.block is not None:
+        return f"{run.block.code}: {run.block.finding}"
+    return _failure(run)
+
+
+def _failure(run: Manifest) -> str | None:
+    return None if run.error is None else f"{run.error.type}: {run.error.message}"
+
+
+def _remedy(run: Manifest) -> str:
+    if run.paused:
+        return "Resume it."
+    if run.block is None:
+        return "Wait for it first."
+    if run.steps[run.current_step].kept_output is None:
+        return run.block.remediation
+    command = f"leasehold output {run.run_id} {run.current_step}"
+    return f"{run.block.remediation} What waits for a decision: `{command}`."
 
 
 def _output(engine: Engine, run: Manifest, step: str) -> str:

@@ -27,6 +27,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "nothing_to_claim": 404,
     "idempotency_key_reused": 409,
     "not_allowed": 409,
+    "run_unfinished": 409,
     "run_not_completed": 409,
     "step_not_completed": 409,
     "state_changed": 409,

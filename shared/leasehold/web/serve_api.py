@@ -99,7 +99,12 @@ _START_ERRORS: Final = (
     errors.TooLargeError,
     errors.IdempotencyKeyReusedError,
 )
-_OUTPUT_ERRORS: Final = (*_OF_RUN, errors.RunNotCompletedError, errors.OutputGoneError)
+_OUTPUT_ERRORS: Final = (
+    *_OF_RUN,
+    errors.RunUnfinishedError,
+    errors.RunNotCompletedError,
+    errors.OutputGoneError,
+)
 _STEP_ERRORS: Final = (
     *_OF_RUN,
     errors.UnknownStepError,
