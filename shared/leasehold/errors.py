@@ -166,19 +166,6 @@ class NotAllowedError(LeaseholdError):
     text = "Cannot {operation} run {run_id}: it is {state}; allowed when it is {allowed}."
 
 
-class RunNotCompletedError(LeaseholdError):
-    """The run ended without an output: `reason` has why, and `error` what failed last."""
-
-    code = "run_not_completed"
-    text = "Run {run_id} has no output: it is {state} at step {step}. {explanation}"
-
-
-class RunUnfinishedError(RunNotCompletedError):
-    """The run has no output yet: it moves, or waits for a person."""
-
-    code = "run_unfinished"
-
-
 class StepNotCompletedError(LeaseholdError):
     """The step has no output: it is not completed, or never will be."""
 
@@ -307,6 +294,21 @@ class ServerRefusedError(LeaseholdError):
 
     code = "server_refused"
     text = "{message}"
+
+
+class RunUnfinishedError(LeaseholdError):
+    """The run has no result yet: it moves, or waits for a person."""
+
+    code = "run_unfinished"
+    text = "Run {run_id} has no result yet: it is {state} at step {step}{why}. {remedy}"
+    retryable = True
+
+
+class RunNotCompletedError(LeaseholdError):
+    """The run ended otherwise than completed, so it has no result; `error` is what failed last."""
+
+    code = "run_not_completed"
+    text = "Run {run_id} has no result: it is {state} at step {step}{why}."
 
 
 class ResultMismatchError(LeaseholdError):

@@ -104,8 +104,8 @@ def test_a_run_that_did_not_complete_has_no_output(shell: Shell) -> None:
     assert (done.returncode, json.loads(done.stdout)["output"]) == (1, None)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert only_line(refused.stderr) == (
-        f"error: Run {run_id} has no output: it is dead-lettered and ERROR at step refuse. "
-        f"It ended without one; `leasehold show {run_id}` says why."
+        f"error: Run {run_id} has no result: it is dead-lettered and ERROR at step refuse: "
+        "PERMANENT_FAILURE: PermanentError: 13 is refused; choose another amount."
     )
 
 

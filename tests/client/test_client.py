@@ -83,9 +83,7 @@ def test_a_run_without_a_result_says_why(client: Client, asking: Asking) -> None
     assert gone.value.details["error"]["code"] == "folder_missing"
 
     blocked = asking.end(given={"theText": ""})
-    with pytest.raises(
-        RunUnfinishedError, match=r"BLOCKED at step ask. .*It has no words. .leaseh"
-    ):
+    with pytest.raises(RunUnfinishedError, match=r"BLOCKED .*words. Ask for more. What wai"):
         client.result(blocked)
     client.cancel(blocked)
     with pytest.raises(RunNotCompletedError, match="it is cancelled and BLOCKED at step ask"):
@@ -95,7 +93,7 @@ def test_a_run_without_a_result_says_why(client: Client, asking: Asking) -> None
 def test_a_run_that_moves_has_no_result_yet(client: Client) -> None:
     run = client.recreate(client.cancel(client.start("refuses", {})))
     client.pause(run)
-    with pytest.raises(RunUnfinishedError, match="it is paused and PENDING at step refuse"):
+    with pytest.raises(RunUnfinishedError, match=r"paused and PENDING at step refuse. Resume it"):
         client.result(run)
 
 

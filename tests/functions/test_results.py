@@ -64,12 +64,12 @@ def test_a_run_that_is_not_completed_says_so(serve_api: Function, engine: InProc
 
     assert code_of(waiting) == (409, "run_unfinished")
     assert waiting[1]["error"]["message"] == (
-        f"Run {run_id} has no output: it is PENDING at step add. It has one once it is COMPLETED."
+        f"Run {run_id} has no result yet: it is PENDING at step add. Wait for it first."
     )
     assert code_of(step) == (409, "step_not_completed")
+    assert code_of(cancelled) == (409, "run_not_completed")
     assert cancelled[1]["error"]["message"] == (
-        f"Run {run_id} has no output: it is cancelled and PENDING at step add. "
-        f"It ended without one; `leasehold show {run_id}` says why."
+        f"Run {run_id} has no result: it is cancelled and PENDING at step add."
     )
 
 
@@ -85,8 +85,10 @@ def test_who_has_to_decide_sees_what_a_gate_holds_back(
     refused = serve_api.get(f"/runs/{run_id}/output")
 
     assert code_of(refused) == (409, "run_unfinished")
-    message = refused[1]["error"]["message"]
-    assert f"`leasehold output {run_id} draft` shows what waits for a decision" in message
+    assert refused[1]["error"]["message"] == (
+        f"Run {run_id} has no result yet: it is BLOCKED at step draft: GATE_POLICY_FAILURE: 2?. "
+        f"Look again. What waits for a decision: `leasehold output {run_id} draft`."
+    )
     assert serve_api.get(f"/runs/{run_id}/steps/draft/output") == (200, {"n": 2})
 
 

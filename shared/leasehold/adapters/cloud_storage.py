@@ -95,6 +95,10 @@ class CloudStorageArtifacts:
             self._check_bucket(blob.bucket)
         return False
 
+    def list(self, prefix: str) -> Sequence[str]:
+        """Return the names below the folder `prefix`, sorted."""
+        return [*self.sizes(prefix)]
+
     def sizes(self, prefix: str) -> Mapping[str, int]:
         """Return the names below the folder `prefix`, sorted, and their sizes."""
         if prefix:
@@ -106,10 +110,6 @@ class CloudStorageArtifacts:
                 for blob in bucket.list_blobs(prefix=below, **self._limits)
             }
         return {name: found[name] for name in sorted(found) if is_artifact_name(name)}
-
-    def list(self, prefix: str) -> Sequence[str]:
-        """Return the names below the folder `prefix`, sorted."""
-        return [*self.sizes(prefix)]
 
     def _found(self, name: str) -> Any:
         """Return what the bucket says of the object, or raise what `get` raises."""

@@ -90,16 +90,16 @@ class FolderArtifacts:
         except ArtifactNotFoundError:
             return False
 
+    def list(self, prefix: str) -> Sequence[str]:
+        """Return the names below the folder `prefix`, sorted."""
+        return [*self.sizes(prefix)]
+
     def sizes(self, prefix: str) -> Mapping[str, int]:
         """Return the names below the folder `prefix`, sorted, and their sizes."""
         start = self._path(prefix) if prefix else self._root
         with self._translated(start):
             found = self._sizes_below(start) if self._is_there() else {}
         return {name: found[name] for name in sorted(found) if is_artifact_name(name)}
-
-    def list(self, prefix: str) -> Sequence[str]:
-        """Return the names below the folder `prefix`, sorted."""
-        return [*self.sizes(prefix)]
 
     def sweep(self, *, before: float) -> int:
         """Delete what interrupted writes left before this time (epoch seconds); return how many."""

@@ -68,10 +68,10 @@ class NullArtifacts:
         """Return False."""
         return False
 
-    def sizes(self, prefix: str) -> Mapping[str, int]:  # noqa: ARG002 - the port's shape
-        """Return nothing."""
-        return {}
-
     def list(self, prefix: str) -> Sequence[str]:  # noqa: ARG002 - the port's shape
         """Return nothing."""
         return ()
+
+    def sizes(self, prefix: str) -> Mapping[str, int]:  # noqa: ARG002 - the port's shape
+        """Return nothing."""
+        return {}

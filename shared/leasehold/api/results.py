@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from leasehold.api import field_rules as rules
 from leasehold.api.request_model import RequestModel
@@ -19,34 +19,24 @@ SIZE_HEADER: Final = "X-Leasehold-Size"
 class FilesQuery(RequestModel):
     """`GET /runs/{id}/files`; its values come as text."""
 
-    limit: Annotated[
-        int,
-        rules.whole(1, MAX_PAGE),
-        BeforeValidator(rules.number_of_text),
-        Field(description="How many files at most."),
-    ] = MAX_PAGE
-    page_token: (
-        Annotated[
-            str,
-            rules.text("the nextPageToken of an earlier answer"),
-            Field(description="Continue behind an earlier answer."),
-        ]
-        | None
-    ) = None
+    limit: Annotated[int, rules.whole(1, MAX_PAGE), BeforeValidator(rules.number_of_text)] = (
+        MAX_PAGE
+    )
+    page_token: Annotated[str, rules.text("the nextPageToken of an earlier answer")] | None = None
 
 
 class FileEntry(ResponseModel):
-    """A file that a handler of the run stored."""
+    """A file that a handler of the run stored, and its size in bytes."""
 
-    name: str = Field(description="Its name, with `/` between folders.")
-    size: int = Field(description="How many bytes it has.")
+    name: str
+    size: int
 
 
 class FilesResponse(ResponseModel):
     """A page of files, sorted by name, and where the next one begins; null: there are no more."""
 
-    files: list[FileEntry] = Field(description="The files of this page.")
-    next_page_token: str | None = Field(description="For `pageToken`; null: there are no more.")
+    files: list[FileEntry]
+    next_page_token: str | None
 
     @classmethod
     def of(cls, page: FilePage) -> Self:

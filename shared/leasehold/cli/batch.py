@@ -9,7 +9,7 @@ import click
 
 from leasehold.api.batch import BatchResponse
 from leasehold.cli.delivery_hint import hint_for_runs
-from leasehold.cli.opened_client import changing_client
+from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import (
     filter_options,
     from_step_option,
@@ -64,7 +64,7 @@ def batch(
     """  # noqa: D301
     operation = Operation(action)
     _check(operation, words["from_step"], wanted)
-    with changing_client(url) as client:
+    with client_at(url) as client:
         fits = cast("Filters", asdict(wanted))
         done = client.batch(operation, fits, limit=limit, dry_run=dry_run, **words)
         is_left = operation in _MOVING and not client.source.delivers()

@@ -26,6 +26,7 @@ from leasehold.errors import (
     LeaseholdError,
     NotAllowedError,
     RunNotCompletedError,
+    RunUnfinishedError,
     ServerRefusedError,
     StateChangedError,
     StepNotCompletedError,
@@ -45,6 +46,7 @@ TERMINATED: Final = 143
 _BY_STATE: Final = (
     NotAllowedError,
     RunNotCompletedError,
+    RunUnfinishedError,
     StateChangedError,
     StepNotCompletedError,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 import click
 
@@ -60,14 +60,15 @@ def files(
     if as_json:
         raise click.UsageError("--json lists the files; allowed: without NAME.")
     place = None if target is None else check_target(Path(target), replace=force)
+    answer = sys.stdout  # whatever else is printed meanwhile, as by a catalog, is no answer
     with client_at(url) as client, client.source.open_file(run_id, name) as content:
         if place is not None:
             save(content, place, replace=force)
             note(f"{content.size:,} bytes written to {place}")
-        elif sys.stdout.isatty():
-            _print_text(name, content)
+        elif answer.isatty():
+            _print_text(name, content, answer)
         else:
-            _print_bytes(content)
+            _print_bytes(content, answer)
 
 
 def _print_list(found: list[FileEntry], *, as_json: bool) -> None:
@@ -79,19 +80,19 @@ def _print_list(found: list[FileEntry], *, as_json: bool) -> None:
         note("no files")
 
 
-def _print_bytes(content: ArtifactContent) -> None:
-    sys.stdout.flush()
+def _print_bytes(content: ArtifactContent, answer: TextIO) -> None:
+    answer.flush()
     for block in content.blocks:
-        sys.stdout.buffer.write(block)
+        answer.buffer.write(block)
 
 
-def _print_text(name: str, content: ArtifactContent) -> None:
+def _print_text(name: str, content: ArtifactContent, answer: TextIO) -> None:
     """Print a file to a terminal: only text, or it could steer the terminal."""
     problem = f"it has {content.size:,} bytes"
     if content.size <= _MOST_SHOWN:
         text = _plain_text(b"".join(content.blocks))
         if text is not None:
-            click.echo(text, nl=not text.endswith("\n"))
+            click.echo(text, answer, nl=not text.endswith("\n"))
             return
         problem = "it is not plain text"
     raise click.ClickException(

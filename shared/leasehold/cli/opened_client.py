@@ -10,16 +10,11 @@ from leasehold.cli.stderr import warn
 from leasehold.client.client import Client
 
 
-def client_at(url: str | None) -> Client:
-    """Open the server at `url`, or without one the store of the environment, to read it."""
-    return Client(url, warn=warn)
-
-
 @contextlib.contextmanager
-def changing_client(url: str | None) -> Iterator[Client]:
-    """Open it to change runs: what is printed meanwhile goes to stderr.
+def client_at(url: str | None) -> Iterator[Client]:
+    """Open the server at `url`, or without one the store of the environment.
 
-    A catalog may print while it is imported. Print the answer when the client is closed.
+    What is printed meanwhile goes to stderr: print the answer when the client is closed.
     """
-    with contextlib.redirect_stdout(sys.stderr), client_at(url) as client:
+    with contextlib.redirect_stdout(sys.stderr), Client(url, warn=warn) as client:
         yield client

@@ -9,7 +9,7 @@ import click
 from leasehold.cli.commands import COMMANDS
 from leasehold.cli.delivery_hint import hint_for_run
 from leasehold.cli.invocation import command_line
-from leasehold.cli.opened_client import changing_client
+from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import (
     GivenInput,
     from_step_option,
@@ -95,7 +95,7 @@ def _operate(
     operation: Operation, run_id: str, words: dict[str, Any], *, url: str | None, as_json: bool
 ) -> None:
     """Do it; answer with the run afterwards, after a recreate with the new one."""
-    with changing_client(url) as client:
+    with client_at(url) as client:
         run: Summary = getattr(client, operation.value)(run_id, **words)
         left = None if client.source.delivers() else client.get(run)
     _print_run(run_id, run, as_json=as_json)

@@ -14,7 +14,7 @@ from leasehold.bootstrap import Purpose
 from leasehold.cli.bundle import open_bundle
 from leasehold.cli.exit_codes import DONE, end_on_sigterm, explain_interrupt
 from leasehold.cli.invocation import command_line, start_command
-from leasehold.cli.opened_client import changing_client
+from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import (
     GivenInput,
     input_option,
@@ -123,7 +123,7 @@ def _record(
         as_json: answer with JSON, and show nothing on the way.
     """
     ended, output = None, None
-    with changing_client(url) as client:
+    with client_at(url) as client:
         is_new, run = start_once(client.source, request)
         if not as_json and not is_new:
             note(_EXISTING)

@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -106,8 +106,10 @@ class RunsApi:
         """Yield the answer in blocks; the server may break off, and say no more than that."""
         came = 0
         while came < size:
+            block = b""
             with self._translated():
-                block = answer.read(min(_BLOCK_BYTES, size - came))
+                with suppress(http.client.IncompleteRead):
+                    block = answer.read(min(_BLOCK_BYTES, size - came))
                 if not block:
                     raise OSError(f"it broke off after {came:,} of {size:,} bytes")
             came += len(block)

@@ -69,16 +69,16 @@ class Artifacts(Protocol):
         """
         ...
 
-    def sizes(self, prefix: str) -> Mapping[str, int]:
-        """Return the names below the folder `prefix`, sorted, and how many bytes each has.
+    def list(self, prefix: str) -> Sequence[str]:
+        """Return the names below the folder `prefix`, sorted; all names where it is empty.
 
         Raises:
             ArtifactNameError, StoreUnavailableError: as above.
         """
         ...
 
-    def list(self, prefix: str) -> Sequence[str]:
-        """Return the names below the folder `prefix`, sorted; all names where it is empty.
+    def sizes(self, prefix: str) -> Mapping[str, int]:
+        """Return the names below the folder `prefix`, sorted, and how many bytes each has.
 
         Raises:
             ArtifactNameError, StoreUnavailableError: as above.

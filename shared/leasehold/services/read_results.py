@@ -26,7 +26,6 @@ from leasehold.services.kept_values import load
 from leasehold.services.limits import MAX_PAGE
 
 _MAX_SHOWN: Final = 200
-_MAX_CAUSE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +50,13 @@ def read_output(engine: Engine, run_id: str, step: str | None = None) -> str:
 
     Raises:
         UnknownRunError, UnknownStepError: there is none.
-        RunNotCompletedError, StepNotCompletedError: it has no output; RunUnfinishedError: not yet.
+        RunUnfinishedError, RunNotCompletedError, StepNotCompletedError: it has no output.
         OutputGoneError: the artifact that holds it was deleted.
         StoreUnavailableError: it cannot be read now.
     """
     run = find_run(engine, run_id).manifest
     if step is None:
-        _check_completed(run)
+        check_completed(run)
         step = run.plan[-1]
     return _output(engine, run, step)
 
@@ -106,40 +105,48 @@ def open_file(engine: Engine, run_id: str, name: str) -> Iterator[ArtifactConten
         yield content
 
 
-def _check_completed(run: Manifest) -> None:
+def check_completed(run: Manifest) -> None:
+    """Raise why a run has no result: RunUnfinishedError, or RunNotCompletedError once it ended."""
     if run.status is RunStatus.COMPLETED:
         return
-    refusal = RunNotCompletedError if run.is_terminal else RunUnfinishedError
-    words = " ".join(f"{_cause(run)} {_remedy(run)}".split())
-    raise refusal(
-        run_id=run.run_id,
-        state=run.state,
-        step=run.current_step,
-        explanation=words,
-        reason=run.dead_letter_reason,
-        error=None if run.error is None else run.error.model_dump(mode="json", by_alias=True),
-    )
+    why = _why(run)
+    facts = {
+        "run_id": run.run_id,
+        "state": run.state,
+        "step": run.current_step,
+        "why": f": {why.rstrip('.')}" if why else "",
+        "reason": run.dead_letter_reason,
+        "error": None if run.error is None else run.error.model_dump(mode="json", by_alias=True),
+    }
+    if run.is_terminal:
+        raise RunNotCompletedError(**facts)
+    raise RunUnfinishedError(**facts, remedy=_remedy(run))
 
 
-def _cause(run: Manifest) -> str:
-    """Return why the run does not go on, as a sentence; "" where nothing is known of that."""
-    failure = "" if run.error is None else f"{run.error.type}: {run.error.message}"
+def _why(run: Manifest) -> str | None:
+    """Return why a run does not go on; None: it does, or nothing more is to be said."""
     if run.dead_letter_reason is not None:
-        cause = f"{run.dead_letter_reason}: {run.dead_letter_detail or failure}"
-    elif run.block is not None:
-        cause = f"{run.block.code}: {run.block.finding}"
-    else:
-        cause = failure
-    return f"{cause[:_MAX_CAUSE].rstrip('.')}." if cause else ""
+        return f"{run.dead_letter_reason}: {run.dead_letter_detail or _failure(run)}"
+    if run.cancelled or run.paused:
+        return None
+    if run.block is not None:
+        return f"{run.block.code}: {run.block.finding}"
+    return _failure(run)
+
+
+def _failure(run: Manifest) -> str | None:
+    return None if run.error is None else f"{run.error.type}: {run.error.message}"
 
 
 def _remedy(run: Manifest) -> str:
-    if run.steps[run.current_step].kept_output is not None:
-        step = f"{run.run_id} {run.current_step}"
-        return f"`leasehold output {step}` shows what waits for a decision."
-    if run.is_terminal:
-        return f"It ended without one; `leasehold show {run.run_id}` says why."
-    return "It has one once it is COMPLETED."
+    if run.paused:
+        return "Resume it."
+    if run.block is None:
+        return "Wait for it first."
+    if run.steps[run.current_step].kept_output is None:
+        return run.block.remediation
+    command = f"leasehold output {run.run_id} {run.current_step}"
+    return f"{run.block.remediation} What waits for a decision: `{command}`."
 
 
 def _output(engine: Engine, run: Manifest, step: str) -> str:

@@ -163,7 +163,7 @@ class LeaseCall:
 
 
 _CLAIM: Final = (errors.NothingToClaimError,)
-_HELD: Final = (errors.UnknownRunError, errors.LeaseLostError)
+_HELD: Final = (errors.UnknownRunError, errors.UnreadableRunError, errors.LeaseLostError)
 _FILE: Final = (*_HELD, errors.ArtifactNameError, errors.FileTooLargeError)
 
 CALLS: Final = (

@@ -27,8 +27,8 @@ _STATUS: Final[Mapping[str, int]] = {
     "nothing_to_claim": 404,
     "idempotency_key_reused": 409,
     "not_allowed": 409,
-    "run_not_completed": 409,
     "run_unfinished": 409,
+    "run_not_completed": 409,
     "step_not_completed": 409,
     "state_changed": 409,
     "already_recreated": 409,
@@ -66,7 +66,12 @@ def refuse(
 
 def refuse_for(error: LeaseholdError) -> flask.Response:
     """Answer with an error of Leasehold."""
-    return refuse(_STATUS.get(error.code, 400), error.code, error.message, error.details)
+    return refuse(status_of(error.code), error.code, error.message, error.details)
+
+
+def status_of(code: str) -> int:
+    """Return the status with which an error of Leasehold is answered."""
+    return _STATUS.get(code, 400)
 
 
 def refuse_method(path: str, allowed: str) -> flask.Response:

@@ -99,7 +99,12 @@ _START_ERRORS: Final = (
     errors.TooLargeError,
     errors.IdempotencyKeyReusedError,
 )
-_OUTPUT_ERRORS: Final = (*_OF_RUN, errors.RunNotCompletedError, errors.OutputGoneError)
+_OUTPUT_ERRORS: Final = (
+    *_OF_RUN,
+    errors.RunUnfinishedError,
+    errors.RunNotCompletedError,
+    errors.OutputGoneError,
+)
 _STEP_ERRORS: Final = (
     *_OF_RUN,
     errors.UnknownStepError,
@@ -108,12 +113,22 @@ _STEP_ERRORS: Final = (
 )
 _FILE_ERRORS: Final = (*_OF_RUN, errors.UnknownFileError, errors.ArtifactNameError)
 _OPERATION_ERRORS: Final = (*_OF_RUN, errors.NotAllowedError, errors.StateChangedError)
+_RECREATE_ERRORS: Final = (
+    *_OPERATION_ERRORS,
+    errors.AlreadyRecreatedError,
+    errors.UnknownPipelineError,
+    errors.UnknownKeyError,
+    errors.InvalidInputError,
+    errors.HandlerNotFoundError,
+    errors.TooLargeError,
+)
 
 
 def _operation(operation: Operation) -> Route:
     takes = RecreateBody if operation is Operation.RECREATE else OperationBody
     path = f"/runs/<run_id>:{operation}"
-    return Route("POST", path, partial(operate, operation), takes, Summary, _OPERATION_ERRORS)
+    refuses = _RECREATE_ERRORS if operation is Operation.RECREATE else _OPERATION_ERRORS
+    return Route("POST", path, partial(operate, operation), takes, Summary, refuses)
 
 
 ROUTES: Final = (
