@@ -7,7 +7,7 @@ so these tests are what stands between a new query and an error in production.
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -40,6 +40,14 @@ FILTERS = {
     "pipeline": "review",
     "dead_lettered": True,
     "label": "team:a",
+}
+#: What no index tells: it is looked at in each run that a query found.
+LOOKED_AT = {
+    "paused": True,
+    "cancelled": True,
+    "step": "draft",
+    "since": datetime(2026, 1, 1, tzinfo=UTC),
+    "until": datetime(2026, 2, 1, tzinfo=UTC),
 }
 
 
@@ -77,6 +85,7 @@ def queries_of_services() -> list[Query]:
         for names in itertools.combinations(FILTERS, count):
             wanted: dict[str, Any] = {name: FILTERS[name] for name in names}
             list_runs(engine, RunFilter(**wanted))
+            list_runs(engine, RunFilter(**wanted, **LOOKED_AT))
     list(live_runs(engine))
     list(parked_runs(engine))
     take_up_dispatched(engine, since=clock.now())
