@@ -29,7 +29,7 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 from leasehold.registry.rules import rules_of
 from leasehold.registry.settings import SETTINGS, read_settings
-from leasehold.services.engine import Engine
+from leasehold.services.engine import Engine, Retention
 from leasehold.services.kept_values import load
 from leasehold.services.reporting import Facts, without_repeats
 from leasehold.worker.gates import InlineGateRunner
@@ -148,6 +148,7 @@ def boot(
         may_continue=hooks.may_continue,
         log=without_repeats(_LOG.warning, clock),
         report=hooks.report,
+        retention=Retention(settings["LEASEHOLD_RETENTION_DAYS"]),
     )
     return Bundle(engine)
 

@@ -42,6 +42,14 @@ def bundle_to_change() -> Iterator[Bundle]:
 
 
 @contextlib.contextmanager
+def bundle_to_purge() -> Iterator[Bundle]:
+    """Open the store to delete runs; that takes no catalog. One that is not there stays away."""
+    purpose = purpose_on_store(Purpose.CHANGE)
+    with open_bundle(purpose=purpose, catalog=_NO_CATALOG, warns=False) as bundle:
+        yield bundle
+
+
+@contextlib.contextmanager
 def open_bundle(
     *,
     purpose: Purpose = Purpose.RUN,

@@ -199,6 +199,20 @@ at_step_option = click.option(
 )
 
 
+def filter_words(wanted: RunFilter) -> list[str]:
+    """Return the words that give a filter again."""
+    values = {
+        "status": wanted.status,
+        "pipeline": wanted.pipeline,
+        "label": wanted.label,
+        "step": wanted.step,
+        "since": None if wanted.since is None else wanted.since.isoformat(),
+        "until": None if wanted.until is None else wanted.until.isoformat(),
+    }
+    given = [word for name, value in values.items() if value for word in (f"--{name}", value)]
+    return [*given, *(f"--{name.replace('_', '-')}" for name in _FLAGS if getattr(wanted, name))]
+
+
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the filters of runs, given to the command as `wanted`; all of them must hold."""
 

@@ -38,6 +38,7 @@ def sweep(*, as_json: bool) -> None:
             ("still queued", str(done.still_queued)),
             ("dead-lettered", given_up),
             ("unattended", str(done.unattended)),
+            ("purged", str(done.purged)),
             ("documents read", str(done.documents_read)),
         ]
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from leasehold.errors import SettingError
@@ -154,6 +155,14 @@ SETTINGS: Final = Registry(
             "the name of a module with STEPS and PIPELINES",
             "what this bundle runs",
             str,
+        ),
+        SettingEntry(
+            "LEASEHOLD_RETENTION_DAYS",
+            "",
+            "a whole number of days from 1 to 36500",
+            "how long ended runs are kept; the sweep purges older ones. Where it is not set, all "
+            "are kept",
+            lambda text: timedelta(days=_whole(1, 36_500)(text)) if text else None,
         ),
         SettingEntry(
             "PIPELINE_MAX_RETRIES",

@@ -100,9 +100,9 @@ def list_runs(
     if wanted != _found_by_index(wanted):
         at_once = max(at_once, SCAN_PAGE)
     page: list[Snapshot] = []
-    query = replace(_query(wanted), limit=at_once, after=after)
+    query = replace(query_of(wanted), limit=at_once, after=after)
     for looked_at, found in enumerate(scan(engine.documents, query), start=1):
-        if _fits(wanted, found.document):
+        if is_wanted(wanted, found.document):
             if len(page) == limit:
                 return _page(engine, page, token_of(place_behind(page[-1], _ORDER), mark))
             page.append(found)
@@ -113,19 +113,19 @@ def list_runs(
 
 def matching_runs(engine: Engine, wanted: RunFilter) -> Iterator[Manifest]:
     """Yield all runs that fit, newest first, read page by page."""
-    for found in scan(engine.documents, replace(_query(wanted), limit=SCAN_PAGE)):
-        fits = _fits(wanted, found.document)
-        if fits and (run := _readable(engine, found)) is not None:
+    for found in scan(engine.documents, replace(query_of(wanted), limit=SCAN_PAGE)):
+        fits = is_wanted(wanted, found.document)
+        if fits and (run := readable(engine, found)) is not None:
             yield run
 
 
 def _page(engine: Engine, found: list[Snapshot], next_page_token: str | None) -> RunPage:
-    runs = [run for one in found if (run := _readable(engine, one)) is not None]
+    runs = [run for one in found if (run := readable(engine, one)) is not None]
     return RunPage(runs, next_page_token)
 
 
-def _query(wanted: RunFilter) -> Query:
-    """Return what a store is asked for; `_fits` looks at the rest of the filter.
+def query_of(wanted: RunFilter) -> Query:
+    """Return what a store is asked for; `is_wanted` looks at the rest of the filter.
 
     More indexes would find more at once, and cost each run that is ever started.
     """
@@ -153,8 +153,10 @@ def _found_by_index(wanted: RunFilter) -> RunFilter:
     return replace(wanted, paused=None, cancelled=None, step=None)
 
 
-def _fits(wanted: RunFilter, run: Document) -> bool:
-    """Return whether a run that a store found is one that is wanted."""
+def is_wanted(wanted: RunFilter, run: Document) -> bool:
+    """Return whether a run that the query of a filter found is one that is wanted."""
+    if run.get("purgedAt") is not None:
+        return False
     cancelled = bool(run.get("cancelled"))
     if wanted.status is not None and cancelled and not wanted.cancelled:
         return False
@@ -166,7 +168,7 @@ def _fits(wanted: RunFilter, run: Document) -> bool:
     return all(value is None or value == found for value, found in looked_at)
 
 
-def _readable(engine: Engine, found: Snapshot) -> Manifest | None:
+def readable(engine: Engine, found: Snapshot) -> Manifest | None:
     """Return the run, or None for one that would hide all the others of its page."""
     try:
         return manifest_of(found.ref.id, found.document)

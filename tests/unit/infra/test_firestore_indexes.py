@@ -23,7 +23,7 @@ from leasehold.errors import NothingToClaimError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.adopt_runs import live_runs, parked_runs, take_up_dispatched
 from leasehold.services.claim_step import claim_step
-from leasehold.services.engine import Engine
+from leasehold.services.engine import Engine, Retention
 from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock
@@ -78,7 +78,12 @@ def queries_of_services() -> list[Query]:
     rules = SimpleNamespace(grace=timedelta(minutes=1))
     clock = FrozenClock()
     parts = SimpleNamespace(
-        documents=documents, clock=clock, catalog=catalog, side_by_side=side_by_side, rules=rules
+        documents=documents,
+        clock=clock,
+        catalog=catalog,
+        side_by_side=side_by_side,
+        rules=rules,
+        retention=Retention(timedelta(days=30)),
     )
     engine = cast("Engine", parts)
     for count in range(len(FILTERS) + 1):

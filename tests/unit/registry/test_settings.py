@@ -17,6 +17,7 @@ def test_without_an_environment_the_defaults_hold() -> None:
         "LEASEHOLD_FUNCTION_URL": None,
         "LEASEHOLD_TASK_ACCOUNT": "",
         "LEASEHOLD_CATALOG": "pipelines.catalog",
+        "LEASEHOLD_RETENTION_DAYS": None,
         "PIPELINE_MAX_RETRIES": 5,
         "PIPELINE_MAX_INTERRUPTIONS": 10,
         "PIPELINE_STUCK_TIMEOUT_MS": 900_000,

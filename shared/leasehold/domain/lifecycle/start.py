@@ -13,7 +13,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import KeptValue, StepRecord
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import trusted
-from leasehold.errors import DocumentExistsError, IdempotencyKeyReusedError
+from leasehold.errors import DocumentExistsError, IdempotencyKeyReusedError, RunBeingPurgedError
 
 #: How many shards lead the alarm's index, so that no timestamp leads it.
 SHARDS: Final = 16
@@ -94,9 +94,12 @@ def check_again(current: Manifest, new: NewRun) -> None:
 
     Raises:
         IdempotencyKeyReusedError: the key began a run with something else.
+        RunBeingPurgedError: that run is being deleted. Retryable.
     """
     if new.idempotency_key is None:
         raise DocumentExistsError(ref=f"runs/{new.run_id}")  # two random ids met
+    if current.purged_at is not None:
+        raise RunBeingPurgedError(key=new.idempotency_key, run_id=current.run_id)
     differs = "pipeline" if current.pipeline != new.pipeline else "input"
     if differs == "pipeline" or current.input_digest != new.input_digest:
         raise IdempotencyKeyReusedError(
