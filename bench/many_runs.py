@@ -159,6 +159,7 @@ def _place(store: Documents, environ: dict[str, str], folder: str) -> Place:
     environ |= {
         "LEASEHOLD_CATALOG": "bench.durable_steps",
         "LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts",
+        "LEASEHOLD_ARTIFACTS_SHARED": "yes",
     }
     counting = Counting(store)
     return Place(boot(environ, documents=counting, tasks=OwnTasks()).engine, counting, environ)

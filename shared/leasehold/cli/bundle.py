@@ -21,7 +21,7 @@ def bundle_to_read() -> Iterator[Bundle]:
 
     Runs can be read without the catalog that runs them.
     """
-    purpose = purpose_on_store(Purpose.RUN)
+    purpose = purpose_on_store(Purpose.READ)
     with open_bundle(purpose=purpose, catalog=_NO_CATALOG, warns=False) as bundle:
         yield bundle
 

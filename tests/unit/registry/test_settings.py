@@ -13,6 +13,7 @@ def test_without_an_environment_the_defaults_hold() -> None:
         "LEASEHOLD_STORE": "sqlite:///.leasehold/leasehold.db",
         "LEASEHOLD_TASKS": "in-process",
         "LEASEHOLD_ARTIFACTS": "file://.leasehold/artifacts",
+        "LEASEHOLD_ARTIFACTS_SHARED": False,
         "CLOUD_TASKS_EMULATOR_URL": None,
         "LEASEHOLD_FUNCTION_URL": None,
         "LEASEHOLD_TASK_ACCOUNT": "",

@@ -100,8 +100,12 @@ def check_again(current: Manifest, new: NewRun) -> None:
         raise DocumentExistsError(ref=f"runs/{new.run_id}")  # two random ids met
     if current.purged_at is not None:
         raise RunBeingPurgedError(key=new.idempotency_key, run_id=current.run_id)
-    differs = "pipeline" if current.pipeline != new.pipeline else "input"
-    if differs == "pipeline" or current.input_digest != new.input_digest:
+    differences = {
+        "pipeline": current.pipeline != new.pipeline,
+        "input": current.input_digest != new.input_digest,
+        "set of labels": sorted(current.labels) != sorted(new.labels),
+    }
+    for differs in (name for name, is_another in differences.items() if is_another):
         raise IdempotencyKeyReusedError(
             key=new.idempotency_key,
             run_id=current.run_id,
