@@ -2,8 +2,8 @@
 
 First a run is marked, in one commit that holds only if nobody has changed it since it was looked
 at: from then on it is as if it was not there. Then its artifacts are deleted, its trace, and the
-marked document at last. A purge that is cut off in between leaves marks, and the next one that
-comes by, whatever it looks for, finishes what they stand for.
+marked document at last. A purge that is cut off in between leaves a mark, and the next purge that
+comes by deletes the rest.
 
 A run goes after those that were recreated from it: they may use its values.
 """
@@ -141,7 +141,9 @@ class Purge:
             if not is_marked and not is_wanted(self._wanted, one.document):
                 continue
             run = readable(self._engine, one)
-            if run is None or not lifecycle.is_purgeable(run, self._ended_before):
+            if run is None:
+                continue
+            if not is_marked and not lifecycle.is_purgeable(run, self._ended_before):
                 continue
             self._matched += 1
             yield KnownRun(run, one)
