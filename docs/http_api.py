@@ -84,8 +84,9 @@ def calls_of_runs(operation_words: Mapping[Operation, str]) -> str:
     for route in ROUTES:
         path = _PLACE.sub(lambda place: f"{{{to_camel(place[1])}}}", route.path)
         answer: Any = route.answer
-        is_operation = isinstance(answer, partial)
-        words = operation_words[answer.args[0]] if is_operation else _first_line(answer)
+        handler = answer.func if isinstance(answer, partial) else answer
+        is_operation = isinstance(answer, partial) and bool(answer.args)
+        words = operation_words[answer.args[0]] if is_operation else _first_line(handler)
         calls.append(Call(route.method, path, words, route.takes, route.gives, route.refuses))
     return _described(calls)
 

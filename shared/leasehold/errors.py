@@ -159,6 +159,17 @@ class IdempotencyKeyReusedError(LeaseholdError):
     )
 
 
+class RunBeingPurgedError(LeaseholdError):
+    """The run of an idempotency key is being deleted; after that the key begins a new one."""
+
+    code = "run_being_purged"
+    text = (
+        "Run {run_id} of idempotency key {key!r} is being purged, and a new one can begin once "
+        "that is done. Try again; if the purge was cut off, give that again first."
+    )
+    retryable = True
+
+
 class NotAllowedError(LeaseholdError):
     """The state of the run forbids the operation."""
 
@@ -276,6 +287,14 @@ class DocumentExistsError(LeaseholdError):
 
     code = "document_exists"
     text = "{ref} exists already; nothing was written."
+
+
+class PurgeCutOffError(LeaseholdError):
+    """A purge did not come to its end."""
+
+    code = "purge_cut_off"
+    text = "Cut off after {purged} runs: {problem} Give it again, and it goes on where it stopped."
+    retryable = True
 
 
 class ServerUnreachableError(LeaseholdError):

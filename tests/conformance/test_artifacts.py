@@ -259,3 +259,42 @@ def test_of_those_that_put_at_once_one_is_there_whole(artifacts: Artifacts, uniq
         list(threads.map(lambda data: artifacts.put(f"runs/{unique}/a", data), contents))
 
     assert artifacts.get(f"runs/{unique}/a") in contents
+
+
+def test_what_is_deleted_is_gone_and_its_neighbours_stay(artifacts: Artifacts, unique: str) -> None:
+    """A later part deletes single values; whatever lay beside one is found as before."""
+    for name in ("a", "ab", "b/c"):
+        artifacts.put(f"runs/{unique}/{name}", b"x")
+
+    artifacts.delete(f"runs/{unique}/a")
+
+    assert artifacts.list(f"runs/{unique}") == [f"runs/{unique}/ab", f"runs/{unique}/b/c"]
+    with pytest.raises(ArtifactNotFoundError) as missing:
+        artifacts.get(f"runs/{unique}/a")
+    assert not missing.value.details.get("is_empty")
+
+
+def test_a_folder_is_deleted_with_all_below_it(artifacts: Artifacts, unique: str) -> None:
+    for name in (f"{unique}/files/a", f"{unique}/values/deep/b", f"{unique}-other/files/a"):
+        artifacts.put(f"runs/{name}", b"x")
+
+    artifacts.delete(f"runs/{unique}")
+
+    assert artifacts.list(f"runs/{unique}") == []
+    assert artifacts.list(f"runs/{unique}-other") == [f"runs/{unique}-other/files/a"]
+
+
+def test_to_delete_what_is_not_there_is_fine(artifacts: Artifacts, unique: str) -> None:
+    artifacts.put(f"runs/{unique}/a", b"x")
+
+    for name in (f"runs/{unique}/b", f"runs/{unique}-no/files/a", f"no-{unique}"):
+        artifacts.delete(name)
+        artifacts.delete(name)
+
+    assert artifacts.get(f"runs/{unique}/a") == b"x"
+
+
+@pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
+def test_a_name_that_could_lead_astray_deletes_nothing(artifacts: Artifacts, name: str) -> None:
+    with pytest.raises(ArtifactNameError):
+        artifacts.delete(name)

@@ -95,6 +95,15 @@ class CloudStorageArtifacts:
             self._check_bucket(blob.bucket)
         return False
 
+    def delete(self, name: str) -> None:
+        """Delete what has that name, and all below it."""
+        with self._located(name) as blob:
+            below = blob.bucket.list_blobs(prefix=f"{blob.name}/", **self._limits)
+            for one in (*below, blob):
+                with contextlib.suppress(self._missing):
+                    one.delete(**self._limits)
+            self._check_bucket(blob.bucket)
+
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted."""
         return [*self.sizes(prefix)]

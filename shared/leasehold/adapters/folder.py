@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -89,6 +91,16 @@ class FolderArtifacts:
                 return True
         except ArtifactNotFoundError:
             return False
+
+    def delete(self, name: str) -> None:
+        """Delete what has that name, and all below it where it is a folder."""
+        path = self._path(name)
+        with self._translated(path):
+            if not self._is_there():
+                return
+            with contextlib.suppress(FileNotFoundError), self._folder_of(name) as folder:
+                _delete(path.name, folder)
+                os.fsync(folder)
 
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted."""
@@ -189,6 +201,24 @@ class FolderArtifacts:
             raise self._taken(name) from None
         _sync_folder(folder.parent)
 
+    @contextlib.contextmanager
+    def _folder_of(self, name: str) -> Iterator[int]:
+        """Open the folder that a name stands in, by no link that leads out of the store."""
+        folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for part in name.split("/")[:-1]:
+                inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+            yield folder
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise
+            problem = "one of its folders is a link or a file"
+            raise ArtifactNameError(name=name, problem=problem) from None
+        finally:
+            os.close(folder)
+
     def _name(self, unfinished: Path, name: str, path: Path) -> None:
         try:
             unfinished.replace(path)
@@ -234,6 +264,14 @@ def _make_folder(folder: Path) -> None:
         _make_folder(folder.parent)
         folder.mkdir(mode=_PRIVATE, exist_ok=True)
         _sync_folder(folder.parent)
+
+
+def _delete(name: str, folder: int) -> None:
+    """Delete a file, a link or a folder of this name in an open folder; it follows no link."""
+    if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        shutil.rmtree(name, dir_fd=folder)
+    else:
+        os.unlink(name, dir_fd=folder)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -41,8 +41,14 @@ class NullDocuments:
         """Return nothing."""
         return ()
 
-    def delete(self, ref: Ref) -> None:
+    def delete(self, ref: Ref, *, if_version: Snapshot | None = None) -> None:
         """Do nothing: it is not there."""
+
+    def delete_below(self, ref: Ref, collection: str) -> None:
+        """Do nothing: nothing is there."""
+
+    def give_back_space(self) -> None:
+        """Do nothing: there is none."""
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
@@ -67,6 +73,9 @@ class NullArtifacts:
     def exists(self, name: str) -> bool:  # noqa: ARG002 - the port's shape
         """Return False."""
         return False
+
+    def delete(self, name: str) -> None:
+        """Do nothing: it is not there."""
 
     def list(self, prefix: str) -> Sequence[str]:  # noqa: ARG002 - the port's shape
         """Return nothing."""

@@ -14,6 +14,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from leasehold.domain.json_text import canonical
 from leasehold.domain.manifest import is_run_id
+from leasehold.domain.moment import TIME_OR_DATE, time_or_date
 from leasehold.services.limits import MAX_INTEGER, MAX_NAME
 
 #: The type of a refusal whose `problem` says more than the value would.
@@ -64,6 +65,11 @@ def printable(most: int = MAX_NAME, *, least: int = 1) -> Rule:
 def run_id() -> Rule:
     """Return the rule of what can be the id of a run."""
     return Rule("the id of a run", _checked(is_run_id, core_schema.str_schema(strict=True)))
+
+
+def moment() -> Rule:
+    """Return the rule of a text that names a time."""
+    return Rule(TIME_OR_DATE, _checked(time_or_date, core_schema.str_schema(strict=True)))
 
 
 def whole(least: int, most: int = MAX_INTEGER) -> Rule:

@@ -52,6 +52,9 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
         "operations", "Make a new run of RUN, which is completed, cancelled or given up."
     ),
     "batch": CommandRow("batch", "Apply ACTION to the runs that match, newest first."),
+    "purge": CommandRow(
+        "purge", "Delete runs that ended long ago: their trace, values and files too."
+    ),
     "audit": CommandRow("audit", "Look for runs that nobody and nothing would move."),
     "sweep": CommandRow("sweep", "Handle the runs whose alarm is due, once."),
     "registry": CommandRow("registry", "Show the effective limits of each step type."),

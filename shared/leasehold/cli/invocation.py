@@ -35,6 +35,8 @@ def start_command(request: StartRequest, input_words: str) -> str:
         words += ["--input", input_words if is_file or len(text) > _MAX_INPUT else text]
     if request.idempotency_key is not None:
         words += ["--idempotency-key", request.idempotency_key]
+    for key, value in request.labels.items():
+        words += ["--label", f"{key}:{value}"]
     return command_line(*words, "--in-process")
 
 

@@ -75,6 +75,7 @@ class AsyncClient:
     files = _twin(Client.files)
     file = _twin(Client.file)
     trace = _twin(Client.trace)
+    why = _twin(Client.why)
     page = _twin(Client.page)
     pause = _twin(Client.pause)
     resume = _twin(Client.resume)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from itertools import chain
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, TypeVar, Unpack, overload
@@ -12,6 +13,7 @@ from leasehold.api.batch import BatchBody
 from leasehold.api.operations import OperationBody, RecreateBody
 from leasehold.api.results import FileEntry
 from leasehold.api.runs import RunsQuery, RunsResponse, StartBody
+from leasehold.api.upkeep import WhyResponse
 from leasehold.client.caller import checked_actor, this_user
 from leasehold.client.given_input import plain_input
 from leasehold.client.opening import LOG, opened
@@ -38,12 +40,21 @@ T = TypeVar("T")
 
 
 class Filters(TypedDict, total=False):
-    """Which runs: all that is given must hold; None is not given. `label` is "key:value"."""
+    """Which runs: all that is given must hold; None is not given.
+
+    `label` is "key:value"; `since` and `until` are when they began, `step` is where they are. A
+    status does not find the runs that were cancelled in it: `cancelled=True` does.
+    """
 
     status: RunStatus | str | None
     pipeline: str | None
     dead_lettered: bool | None
     label: str | None
+    paused: bool | None
+    cancelled: bool | None
+    since: datetime | str | None
+    until: datetime | str | None
+    step: str | None
 
 
 class RunOptions(TypedDict, total=False):
@@ -255,6 +266,10 @@ class Client:
         """Return all that happened to the run, oldest first."""
         return self.source.trace(id_of(run))
 
+    def why(self, run: Run) -> WhyResponse:
+        """Return what the run waits for, until when, and what a person can do about it."""
+        return self.source.why(id_of(run))
+
     def runs(self, **wanted: Unpack[Filters]) -> Iterator[Summary]:
         """Return all runs that fit, newest first; they are read in pages, as they are asked for."""
         return chain.from_iterable(pages_of(self.page, wanted))
@@ -381,7 +396,8 @@ def id_of(run: Run) -> str:
 
 
 def _given(wanted: Filters) -> dict[str, Any]:
-    return {name: value for name, value in wanted.items() if value is not None}
+    given = ((name, value) for name, value in wanted.items() if value is not None)
+    return {name: it.isoformat() if isinstance(it, datetime) else it for name, it in given}
 
 
 def pages_of(page: Callable[..., RunsResponse], wanted: Filters) -> Iterator[list[Summary]]:

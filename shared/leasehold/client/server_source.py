@@ -11,6 +11,7 @@ from leasehold.api.batch import BatchBody, BatchResponse
 from leasehold.api.operations import ACTOR_HEADER, body_of
 from leasehold.api.results import FilesResponse
 from leasehold.api.runs import RunsQuery, RunsResponse, StartBody, TraceResponse
+from leasehold.api.upkeep import WhyResponse
 from leasehold.bootstrap import system_clock
 from leasehold.client.http_calls import RunsApi, path_of
 from leasehold.domain.manifest import Manifest, manifest_of
@@ -70,6 +71,11 @@ class ServerSource:
         """Return all that happened to one run, oldest first."""
         _, answer = self._api.call(f"{path_of(run_id)}/trace")
         return self._api.read(TraceResponse.model_validate, answer).events
+
+    def why(self, run_id: str) -> WhyResponse:
+        """Return what one run waits for."""
+        _, answer = self._api.call(f"{path_of(run_id)}/why")
+        return self._api.read(WhyResponse.model_validate, answer)
 
     def output(self, run_id: str, step: str | None = None) -> Any:
         """Return the output of one step, or of the whole run."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from leasehold.api.results import FilesResponse
 from leasehold.api.runs import RunsResponse
+from leasehold.api.upkeep import WhyResponse
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent
@@ -45,6 +46,10 @@ class Source(Protocol):
 
     def trace(self, run_id: str) -> list[TraceEvent]:
         """Return all that happened to one run, oldest first."""
+        ...
+
+    def why(self, run_id: str) -> WhyResponse:
+        """Return what one run waits for."""
         ...
 
     def output(self, run_id: str, step: str | None = None) -> Any:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import pydantic_core
 
 from leasehold.api.results import FilesResponse
 from leasehold.api.runs import RunsResponse
+from leasehold.api.upkeep import WhyResponse
 from leasehold.bootstrap import delivers_tasks
 from leasehold.client.store import Store
 from leasehold.domain.lifecycle import Operation
@@ -21,10 +23,12 @@ from leasehold.domain.trace import TraceEvent
 from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.batch import BatchResult, batch
 from leasehold.services.engine import Engine
+from leasehold.services.explain_run import explain_run
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_results import list_files, open_file, read_output
 from leasehold.services.read_runs import RunFilter, list_runs, read_run, read_timeline
 from leasehold.services.start_run import StartRequest, start_run
+from leasehold.worker.holder import host_name, is_gone
 
 #: What dispatches no step, and so needs no limits of one.
 _WITHOUT_CATALOG: Final = frozenset({Operation.PAUSE, Operation.CANCEL})
@@ -70,6 +74,11 @@ class StoreSource:
     def trace(self, run_id: str) -> list[TraceEvent]:
         """Return all that happened to one run, oldest first."""
         return read_timeline(self.engine, run_id)
+
+    def why(self, run_id: str) -> WhyResponse:
+        """Return what one run waits for; the rules are those of the catalog."""
+        here = partial(is_gone, host=host_name())
+        return WhyResponse.of(explain_run(self._acting(), run_id, is_gone=here))
 
     def output(self, run_id: str, step: str | None = None) -> Any:
         """Return the output of one step, or of the whole run."""

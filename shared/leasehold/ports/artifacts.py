@@ -69,6 +69,17 @@ class Artifacts(Protocol):
         """
         ...
 
+    def delete(self, name: str) -> None:
+        """Delete what has that name, and all below it where it is a folder.
+
+        Nothing is there to be deleted: that is fine. A link is deleted, and not what it leads to.
+
+        Raises:
+            ArtifactNameError: the name is refused, or leads out of the store; nothing was deleted.
+            StoreUnavailableError: it could not be deleted, or not all of it. Retryable.
+        """
+        ...
+
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted; all names where it is empty.
 

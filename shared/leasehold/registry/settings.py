@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from leasehold.errors import SettingError
+from leasehold.registry.half_set import check_queue
 from leasehold.registry.registry import Registry
 
 
@@ -97,6 +99,12 @@ def _maybe(read: Callable[[str], str]) -> Callable[[str], str | None]:
     return lambda text: read(text) if text else None
 
 
+def _yes_or_no(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise ValueError(text)
+    return text == "yes"
+
+
 _DAY_S: Final = 86_400.0
 _WEEK_MS: Final = 7 * 86_400_000
 _SECONDS: Final = "seconds above 0, at most 86400"
@@ -128,6 +136,14 @@ SETTINGS: Final = Registry(
             _address("file://", "gs://"),
         ),
         SettingEntry(
+            "LEASEHOLD_ARTIFACTS_SHARED",
+            "no",
+            "yes, or no",
+            "whether each machine that uses a firestore:// store has the folder of "
+            "LEASEHOLD_ARTIFACTS; else a folder is refused there",
+            _yes_or_no,
+        ),
+        SettingEntry(
             "CLOUD_TASKS_EMULATOR_URL",
             "",
             "http://HOST:PORT",
@@ -154,6 +170,14 @@ SETTINGS: Final = Registry(
             "the name of a module with STEPS and PIPELINES",
             "what this bundle runs",
             str,
+        ),
+        SettingEntry(
+            "LEASEHOLD_RETENTION_DAYS",
+            "",
+            "a whole number of days from 1 to 36500",
+            "how long ended runs are kept; the sweep purges older ones. Where it is not set, all "
+            "are kept",
+            lambda text: timedelta(days=_whole(1, 36_500)(text)) if text else None,
         ),
         SettingEntry(
             "PIPELINE_MAX_RETRIES",
@@ -245,8 +269,7 @@ def read_settings(
     if values["PIPELINE_MIN_BACKOFF_S"] > values["PIPELINE_MAX_BACKOFF_S"]:
         shortest = SETTINGS["PIPELINE_MIN_BACKOFF_S"]
         raise _refused(shortest, environ.get(shortest.name, shortest.default))
-    if values["LEASEHOLD_TASKS"] != "in-process" and values["LEASEHOLD_FUNCTION_URL"] is None:
-        raise _refused(SETTINGS["LEASEHOLD_FUNCTION_URL"], "")
+    check_queue(values)
     return values
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.bootstrap import Bundle, boot, load_catalog
+from leasehold.registry.half_set import check_functions
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
 from leasehold.services.engine import Engine
@@ -41,7 +42,9 @@ class EngineProvider:
 
     def __post_init__(self) -> None:
         SHUTDOWN.listen(*ENDING)
-        self.catalog = load_catalog(read_settings(self.environ)["LEASEHOLD_CATALOG"])
+        settings = read_settings(self.environ)
+        check_functions(settings, self.environ)
+        self.catalog = load_catalog(settings["LEASEHOLD_CATALOG"])
 
     @property
     def engine(self) -> Engine:

@@ -26,6 +26,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "unknown_key": 404,
     "nothing_to_claim": 404,
     "idempotency_key_reused": 409,
+    "run_being_purged": 409,
     "not_allowed": 409,
     "run_unfinished": 409,
     "run_not_completed": 409,

@@ -16,21 +16,27 @@ from leasehold.api.operations import OperationBody, RecreateBody
 from leasehold.api.registry import HealthResponse, RegistryResponse
 from leasehold.api.results import FilesQuery, FilesResponse
 from leasehold.api.runs import RunsQuery, RunsResponse, StartBody, TraceResponse
+from leasehold.api.sweep import SweepResponse
+from leasehold.api.upkeep import AuditResponse, WhyResponse
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.services import batch as batch_service
 from leasehold.services import operate as operate_service
+from leasehold.services.audit import audit as audit_runs
+from leasehold.services.explain_run import explain_run
 from leasehold.services.read_runs import list_runs, read_run, read_timeline
 from leasehold.services.registry_report import registry_report
 from leasehold.services.start_run import start_run
+from leasehold.services.sweep import sweep as sweep_runs
 from leasehold.web.actor import actor_of
 from leasehold.web.engine_provider import EngineProvider
 from leasehold.web.request_body import drops_rest
 from leasehold.web.responses import guarded, refuse, refuse_method, respond
 from leasehold.web.route import Call, Route
 from leasehold.web.run_results import file, files, output, step_output
+from leasehold.worker.holder import host_name, is_gone
 
 
 def start(call: Call[StartBody]) -> flask.Response:
@@ -86,6 +92,22 @@ def registry(call: Call[None]) -> flask.Response:
     return respond(RegistryResponse.model_validate(registry_report(call.engine)))
 
 
+def why(call: Call[None]) -> flask.Response:
+    """What a run waits for, until when, and what a person can do about it."""
+    here = partial(is_gone, host=host_name())
+    return respond(WhyResponse.of(explain_run(call.engine, call.run_id, is_gone=here)))
+
+
+def audit(call: Call[None], *, repair: bool) -> flask.Response:
+    """Which runs are not in order, and what their repair came to."""
+    return respond(AuditResponse.of(audit_runs(call.engine, repair=repair)))
+
+
+def sweep(call: Call[None]) -> flask.Response:
+    """One sweep, as Cloud Scheduler has one each minute."""
+    return respond(SweepResponse.model_validate(sweep_runs(call.engine, report=True).counts()))
+
+
 def health(_call: Call[None]) -> flask.Response:
     """The function runs; whether its store answers, other requests tell."""
     return respond(HealthResponse())
@@ -98,6 +120,7 @@ _START_ERRORS: Final = (
     errors.HandlerNotFoundError,
     errors.TooLargeError,
     errors.IdempotencyKeyReusedError,
+    errors.RunBeingPurgedError,
 )
 _OUTPUT_ERRORS: Final = (
     *_OF_RUN,
@@ -136,12 +159,16 @@ ROUTES: Final = (
     Route("GET", "/runs", runs, RunsQuery, RunsResponse),
     Route("GET", "/runs/<run_id>", show, None, Manifest, _OF_RUN),
     Route("GET", "/runs/<run_id>/trace", trace, None, TraceResponse, _OF_RUN),
+    Route("GET", "/runs/<run_id>/why", why, None, WhyResponse, _OF_RUN),
     Route("GET", "/runs/<run_id>/output", output, None, JsonValue, _OUTPUT_ERRORS),
     Route("GET", "/runs/<run_id>/steps/<step>/output", step_output, None, JsonValue, _STEP_ERRORS),
     Route("GET", "/runs/<run_id>/files", files, FilesQuery, FilesResponse, _OF_RUN),
     Route("GET", "/runs/<run_id>/files/<path:name>", file, None, bytes, _FILE_ERRORS),
     *map(_operation, Operation),
     Route("POST", "/runs:batch", batch, BatchBody, BatchResponse),
+    Route("GET", "/audit", partial(audit, repair=False), None, AuditResponse),
+    Route("POST", "/audit:repair", partial(audit, repair=True), None, AuditResponse),
+    Route("POST", "/sweep", sweep, None, SweepResponse),
     Route("GET", "/registry", registry, None, RegistryResponse),
     Route("GET", "/health", health, None, HealthResponse),
 )

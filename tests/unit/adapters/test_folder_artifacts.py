@@ -375,3 +375,54 @@ def test_the_folder_itself_may_be_a_link(root: Path, planted: Path, tmp_path: Pa
     (tmp_path / "link").symlink_to(root)
 
     assert FolderArtifacts(tmp_path / "link", SystemClock()).get("runs/r-1/files/a") == b"a"
+
+
+def test_a_deleted_folder_is_gone_from_the_disk(artifacts: FolderArtifacts, root: Path) -> None:
+    artifacts.put("runs/r-1/values/a.json", b"x")
+    artifacts.put("runs/r-1/files/deep/b", b"x")
+    artifacts.put("runs/r-2/files/b", b"x")
+
+    artifacts.delete("runs/r-1")
+
+    assert sorted(path.name for path in (root / "runs").iterdir()) == ["r-2"]
+    artifacts.delete("runs/r-2")
+    artifacts.put("runs/r-3/files/c", b"x")  # the store is there still
+
+
+def test_a_link_is_deleted_and_not_what_it_leads_to(
+    artifacts: FolderArtifacts, root: Path, tmp_path: Path
+) -> None:
+    """A handler may have linked its files to anywhere."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("x")
+    artifacts.put("runs/r-1/files/a", b"x")
+    (root / "runs/r-1/files/out").symlink_to(outside, target_is_directory=True)
+    (root / "runs/r-1/files/one").symlink_to(outside / "precious")
+    (root / "runs/r-2").symlink_to(outside, target_is_directory=True)
+
+    with pytest.raises(ArtifactNameError, match="a link or a file"):
+        artifacts.delete("runs/r-2/precious")
+    with pytest.raises(ArtifactNameError, match="a link or a file"):
+        artifacts.delete("runs/r-1/files/a/b")
+    for name in ("runs/r-1/files/one", "runs/r-1", "runs/r-2"):
+        artifacts.delete(name)
+
+    assert list((root / "runs").iterdir()) == []
+    assert (outside / "precious").read_text() == "x"
+
+
+def test_what_cannot_be_deleted_now_is_an_outage(artifacts: FolderArtifacts, root: Path) -> None:
+    artifacts.put("runs/r-1/a", b"x")
+    shutil.move(root, root.with_name("away"))
+
+    with pytest.raises(StoreUnavailableError, match="the folder is gone"):
+        artifacts.delete("runs/r-1")
+
+
+def test_nothing_is_deleted_in_a_store_that_nobody_wrote_to(
+    artifacts: FolderArtifacts, root: Path
+) -> None:
+    artifacts.delete("runs/r-1")
+
+    assert not root.exists()

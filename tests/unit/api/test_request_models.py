@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -139,7 +140,8 @@ def test_each_limit_is_refused_in_one_line(
 @pytest.mark.parametrize("model", RIGHT)
 def test_a_field_takes_no_value_of_another_type(model: type[RequestModel]) -> None:
     """Whatever is taken is as it was given: nothing is made of a text, a boolean or a fraction."""
-    booleans, empty = {"dryRun", "permanent", "deadLettered"}, {"labels", "filter"}
+    booleans = {"dryRun", "permanent", "deadLettered", "paused", "cancelled"}
+    empty = {"labels", "filter"}
     for name in names_of(model) - {"input", "output", "partialResults"}:
         for value in ODD:
             read = taken(model, name, value)
@@ -257,7 +259,16 @@ def test_an_operation_arrives_as_the_client_sent_it(request_: OperationRequest) 
 
 
 @pytest.mark.parametrize(
-    "wanted", [RunFilter(), RunFilter("ERROR", "p", False, "k:v"), RunFilter(dead_lettered=True)]
+    "wanted",
+    [
+        RunFilter(),
+        RunFilter("ERROR", "p", False, "k:v"),
+        RunFilter(dead_lettered=True),
+        RunFilter(paused=True, cancelled=False, step="draft"),
+        RunFilter(
+            since=datetime(2026, 1, 1, tzinfo=UTC), until=datetime(2026, 2, 1, 12, 30, 1, 5, UTC)
+        ),
+    ],
 )
 def test_a_filter_arrives_as_the_client_sent_it(wanted: RunFilter) -> None:
     query = RunsQuery.read(RunsQuery.page_of(wanted, 7, "token").to_texts())
