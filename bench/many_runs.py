@@ -87,9 +87,17 @@ class Counting:
         self.reads += max(1, len(found))
         return found
 
-    def delete(self, ref: Ref) -> None:
+    def delete(self, ref: Ref, *, if_version: Snapshot | None = None) -> None:
         """Delete the document."""
-        self.within.delete(ref)
+        self.within.delete(ref, if_version=if_version)
+
+    def delete_below(self, ref: Ref, collection: str) -> None:
+        """Delete what is below it."""
+        self.within.delete_below(ref, collection)
+
+    def give_back_space(self) -> None:
+        """Give back what was deleted."""
+        self.within.give_back_space()
 
     def close(self) -> None:
         """Close the store."""
@@ -157,6 +165,7 @@ def _place(store: Documents, environ: dict[str, str], folder: str) -> Place:
     environ |= {
         "LEASEHOLD_CATALOG": "bench.durable_steps",
         "LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts",
+        "LEASEHOLD_ARTIFACTS_SHARED": "yes",
     }
     counting = Counting(store)
     return Place(boot(environ, documents=counting, tasks=OwnTasks()).engine, counting, environ)

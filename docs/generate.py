@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from pydantic.alias_generators import to_camel
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script it knows its own folder alone
+
+from docs import http_api
+from docs.markdown import table as _table
 from leasehold import errors
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.status import NEXT, AttemptEnd, RunEvent, RunStatus
@@ -219,6 +224,10 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "events": trace_events,
     "dead-letters": dead_letters,
     "settings": settings,
+    "calls-of-runs": partial(http_api.calls_of_runs, OPERATION_WORDS),
+    "calls-of-leases": http_api.calls_of_leases,
+    "shapes": http_api.shapes,
+    "error-statuses": http_api.error_statuses,
 }
 
 
@@ -250,15 +259,6 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
 
 def _first_line(documented: type) -> str:
     return (documented.__doc__ or "").strip().splitlines()[0]
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":

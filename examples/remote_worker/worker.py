@@ -1,12 +1,13 @@
 """A worker for the step `summarise`, with nothing but Python's standard library.
 
-It claims a step, renews its lease from a thread, keeps a checkpoint after each document, and
-completes. Take it as a model for a worker in your language: docs/remote-workers.md.
+It claims a step, renews its lease from a thread, keeps a checkpoint after each document, stores a
+file, and completes. Take it as a model for a worker in your language: docs/remote-workers.md.
 
     python examples/remote_worker/worker.py --url http://127.0.0.1:PORT
 """
 
 import argparse
+import base64
 import contextlib
 import json
 import os
@@ -118,6 +119,10 @@ class HeldStep:
         """Keep what there is, for whoever continues the step."""
         self._call("checkpoint", iterationCount=count, partialResults=results)
 
+    def put_file(self, name: str, data: bytes) -> None:
+        """Store a file of the run; `leasehold files RUN` lists it."""
+        self._call("putFile", name=name, content=base64.b64encode(data).decode())
+
     def settle(self, word: str, **body: Any) -> None:
         """End the work: `complete`, `fail` or `release`; the renewals end before it."""
         self._over.set()
@@ -182,6 +187,7 @@ def summarise(held: HeldStep, slow: float) -> dict[str, Any]:
         share = len(done) / len(documents)
         held.progress = {"fraction": share, "message": document["name"]}
         say(f"checkpoint {len(done)} of {len(documents)}: {document['name']}")
+    held.put_file("summaries.json", json.dumps(done, indent=2).encode())
     return {"summaries": done}
 
 

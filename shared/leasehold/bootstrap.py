@@ -27,11 +27,12 @@ from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
 from leasehold.ports.task_queue import PulledTaskQueue, TaskQueue
 from leasehold.registry.gates import NO_GATES
+from leasehold.registry.half_set import check_artifacts
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 from leasehold.registry.rules import rules_of
 from leasehold.registry.settings import SETTINGS, read_settings
-from leasehold.services.engine import Engine
+from leasehold.services.engine import Engine, Retention
 from leasehold.services.kept_values import load
 from leasehold.services.reporting import Facts, without_repeats
 from leasehold.worker.gates import InlineGateRunner
@@ -71,6 +72,7 @@ class Purpose(Enum):
     """What an engine is opened for."""
 
     RUN = "run"  # runs, and whatever else the settings describe
+    READ = "read"  # a command that only looks
     CHANGE = "change"  # a command that runs nothing: a queue in this process delivers nothing
     PREVIEW = "preview"  # on stores that hold nothing and keep nothing, in place of the settings'
 
@@ -131,6 +133,8 @@ def boot(
     name_attempts_in_records()
     environ = os.environ if environ is None else environ
     settings = read_settings(environ, hooks.warn)
+    if purpose in (Purpose.RUN, Purpose.CHANGE):
+        check_artifacts(settings)
     catalog = catalog or load_catalog(settings["LEASEHOLD_CATALOG"])
     clock = clock or SystemClock()
     rules = rules_of(settings, catalog, environ, hooks.warn)
@@ -162,6 +166,7 @@ def boot(
         may_continue=hooks.may_continue,
         log=without_repeats(_LOG.warning, clock),
         report=hooks.report,
+        retention=Retention(settings["LEASEHOLD_RETENTION_DAYS"]),
     )
     return Bundle(engine)
 

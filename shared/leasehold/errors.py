@@ -111,6 +111,20 @@ class UnknownRunError(LeaseholdError):
     text = "Run {run_id!r} is not in the store; `leasehold runs` lists those that are."
 
 
+class UnknownStepError(LeaseholdError):
+    """The plan of the run has no such step."""
+
+    code = "unknown_step"
+    text = "Run {run_id} has no step {step!r}; it has {known}."
+
+
+class UnknownFileError(LeaseholdError):
+    """No handler of the run has stored a file of that name."""
+
+    code = "unknown_file"
+    text = "Run {run_id} has no file {name!r}; `leasehold files {run_id}` lists those it has."
+
+
 class UnreadableRunError(LeaseholdError):
     """The document of a run is not one that this version can read."""
 
@@ -139,6 +153,13 @@ class TooLargeError(LeaseholdError):
     text = "{what} has {size} bytes; allowed: at most {limit}. Pass a file's name in its place."
 
 
+class FileTooLargeError(LeaseholdError):
+    """A file is larger than one call of a remote worker carries."""
+
+    code = "file_too_large"
+    text = "File {name!r} has {size} bytes; a call carries at most {limit}. {remedy}"
+
+
 class IdempotencyKeyReusedError(LeaseholdError):
     """The idempotency key belongs to a run that was started with something else."""
 
@@ -149,11 +170,29 @@ class IdempotencyKeyReusedError(LeaseholdError):
     )
 
 
+class RunBeingPurgedError(LeaseholdError):
+    """The run of an idempotency key is being deleted; after that the key begins a new one."""
+
+    code = "run_being_purged"
+    text = (
+        "Run {run_id} of idempotency key {key!r} is being purged, and a new one can begin once "
+        "that is done. Try again; if the purge was cut off, give that again first."
+    )
+    retryable = True
+
+
 class NotAllowedError(LeaseholdError):
     """The state of the run forbids the operation."""
 
     code = "not_allowed"
     text = "Cannot {operation} run {run_id}: it is {state}; allowed when it is {allowed}."
+
+
+class StepNotCompletedError(LeaseholdError):
+    """The step has no output: it is not completed, or never will be."""
+
+    code = "step_not_completed"
+    text = "Step {step} of run {run_id} has no output: it is {status}, and the run {state}."
 
 
 class StateChangedError(LeaseholdError):
@@ -261,6 +300,14 @@ class DocumentExistsError(LeaseholdError):
     text = "{ref} exists already; nothing was written."
 
 
+class PurgeCutOffError(LeaseholdError):
+    """A purge did not come to its end."""
+
+    code = "purge_cut_off"
+    text = "Cut off after {purged} runs: {problem} Give it again, and it goes on where it stopped."
+    retryable = True
+
+
 class ServerUnreachableError(LeaseholdError):
     """The server that was named does not answer, or not now; `sent`: it may have been asked."""
 
@@ -313,6 +360,16 @@ class ArtifactNotFoundError(LeaseholdError):
 
     code = "artifact_not_found"
     text = "Artifact {name!r} is not in {store}."
+
+
+class OutputGoneError(LeaseholdError):
+    """An output that is recorded is not in the artifact store any more."""
+
+    code = "output_gone"
+    text = (
+        "The output of step {step} of run {run_id} is gone: {problem}. If the artifacts were "
+        "moved, name their place in LEASEHOLD_ARTIFACTS; else recreate the run from that step."
+    )
 
 
 # -- what handlers raise -----------------------------------------------------------------------

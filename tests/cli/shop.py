@@ -55,6 +55,13 @@ def hold_on(ctx: StepContext, given: Order) -> Order:
     return given
 
 
+def bind(ctx: StepContext, given: Order) -> dict[str, str]:
+    """Give more than a manifest keeps, and two files."""
+    ctx.artifacts.put("cover.txt", b"A book\n")
+    ctx.artifacts.put("pages/1.bin", bytes(range(256)))
+    return {"text": "é" * 40_000}
+
+
 def refuse(ctx: StepContext, given: Order) -> Order:
     raise PermanentError("13 is refused; choose another amount", code="unlucky")
 
@@ -77,6 +84,7 @@ STEPS = Registry(
         step("refuse", "refuse"),
         step("lost", "nowhere"),
         step("deaf", "hold_on"),
+        step("bind", "bind"),
     ],
 )
 PIPELINES = Registry(
@@ -86,5 +94,6 @@ PIPELINES = Registry(
         PipelineEntry(name="doomed", steps=("reserve", "refuse")),
         PipelineEntry(name="broken", steps=("reserve", "lost")),
         PipelineEntry(name="deaf", steps=("deaf",)),
+        PipelineEntry(name="book", steps=("reserve", "bind")),
     ],
 )

@@ -68,13 +68,29 @@ EVENT = {"type": "gate_blocked", "at": AT, "step": EVIL, "reason": EVIL, "detail
 EVENT |= {"actor": EVIL, "recreatedAs": EVIL}
 REFUSAL = {"error": {"code": EVIL, "message": EVIL}}
 BATCH = {"matched": 1, "changed": 0, "refused": [{"runId": EVIL, "code": EVIL}]}
+WHY = {"runId": EVIL, "waitsFor": EVIL, "until": None, "then": EVIL, "words": EVIL}
+WHY |= {"generation": 1, "operations": ["approve"]}
+BREACH = {"code": EVIL, "finding": EVIL, "repair": EVIL}
+AUDIT = {"found": [{"runId": EVIL, "breaches": [BREACH], "outcome": EVIL}], "left": 0}
+SETTING = {"value": 1, "source": EVIL}
+STEP = dict.fromkeys(("stepType", "handler", "isolation", "queue"), EVIL) | {"refused": [EVIL]}
+STEP |= dict.fromkeys(("agentTimeoutMs", "dispatchDeadlineS", "maxRetries", "heartbeatS"), SETTING)
+REGISTRY = {"steps": [STEP], "pipelines": [{"name": EVIL, "steps": [EVIL]}]}
+COUNTS = ("recovered", "redispatched", "stillQueued", "unattended", "reannounced", "archived")
+SWEEP = dict.fromkeys((*COUNTS, "deadLettered", "purged", "documentsRead"), 1)
+SWEEP |= {"byReason": {EVIL: 1}, "more": False}
 
 
 class Hostile(BaseHTTPRequestHandler):
     """Answers each call of the runs API in its shape, with words of its own."""
 
     def do_GET(self) -> None:
-        answers: dict[str, Any] = {"/runs": {"runs": [RUN], "nextPageToken": EVIL}}
+        answers: dict[str, Any] = {
+            "/runs": {"runs": [RUN], "nextPageToken": EVIL},
+            "/runs/r-1/why": WHY,
+            "/audit": AUDIT,
+            "/registry": REGISTRY,
+        }
         path = self.path.partition("?")[0]
         if path.endswith("refused"):
             self._answer(400, REFUSAL)
@@ -84,7 +100,8 @@ class Hostile(BaseHTTPRequestHandler):
             self._answer(200, answers.get(path, NAMED))
 
     def do_POST(self) -> None:
-        self._answer(200, BATCH if self.path == "/runs:batch" else RUN)
+        answers = {"/runs:batch": BATCH, "/audit:repair": AUDIT, "/sweep": SWEEP}
+        self._answer(200, answers.get(self.path, RUN))
 
     def _answer(self, status: int, body: Any) -> None:
         self.send_response(status)
@@ -110,6 +127,10 @@ COMMANDS = [
     ("show", "r-refused"),
     ("trace", "r-1"),
     ("why", "r-1"),
+    ("audit",),
+    ("audit", "--repair"),
+    ("registry",),
+    ("sweep",),
     ("pause", "r-1"),
     ("recreate", "r-1"),
     ("batch", "pause", "--pipeline", "order", "--limit", "1"),

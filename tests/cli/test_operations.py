@@ -367,6 +367,24 @@ def test_a_batch_tells_what_it_would_do_then_does_it(shell: Shell, dead: str, ru
     assert last_event(shell, dead, "run_recreated")["reason"] == "mended"
 
 
+def test_the_counts_of_a_batch_mean_the_same_here_and_over_http(
+    shell: Shell, dead: str, run_id: str, server: str
+) -> None:
+    """Dry: what was looked at, less the refused, is what the same batch then changes."""
+    words = ("batch", "cancel", "--limit", "10", "--since", "1h")
+    answers = [
+        (shell.json(*words, "--dry-run", *there), shell.run(*words, "--dry-run", *there).stdout)
+        for there in ((), ("--url", server))
+    ]
+    done = shell.json(*words)
+
+    refused = [{"runId": dead, "code": "not_allowed"}]
+    assert answers[0] == answers[1]
+    assert answers[0][0] == {"matched": 2, "changed": 0, "refused": refused}
+    assert answers[0][1].splitlines()[0] == "2 matched, 1 would be changed, 1 refused"
+    assert done == {"matched": 2, "changed": 1, "refused": refused}
+
+
 def test_a_batch_tells_which_runs_it_left_alone(shell: Shell, run_id: str, server: str) -> None:
     words = ("batch", "resume", "--limit", "10", "--pipeline", "order", "--status", "pending")
 

@@ -63,6 +63,61 @@ def test_the_filters_of_a_list_combine(shell: Shell) -> None:
     assert found("--dead-lettered", "--pipeline", "order") == []
 
 
+def test_runs_are_found_by_what_people_did_by_time_and_by_step(shell: Shell) -> None:
+    waiting, paused, cancelled = (
+        json.loads(shell.run(*ORDER, "--json").stdout)["runId"] for _ in range(3)
+    )
+    shell.run("pause", paused)
+    shell.run("cancel", cancelled)
+
+    for words, expected in (
+        (("--paused",), [paused]),
+        (("--cancelled",), [cancelled]),
+        (("--status", "PENDING"), [paused, waiting]),
+        (("--status", "PENDING", "--cancelled"), [cancelled]),
+        (("--step", "reserve", "--since", "1h"), [cancelled, paused, waiting]),
+        (("--step", "charge"), []),
+        (("--until", "1h"), []),
+        (("--since", "2026-01-01", "--until", "2999-12-31T00:00:00Z", "--paused"), [paused]),
+    ):
+        assert [run["runId"] for run in shell.json("runs", *words)["runs"]] == expected
+
+
+def test_a_list_goes_on_where_an_answer_ended_before_it_was_full(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = [json.loads(shell.run(*ORDER, "--json").stdout)["runId"] for _ in range(4)]
+    for run_id in started[:2]:
+        shell.run("pause", run_id)
+    monkeypatch.setattr("leasehold.services.read_runs.MAX_LOOKED_AT", 1)
+    monkeypatch.setattr("leasehold.services.read_runs.SCAN_PAGE", 1)
+
+    page = shell.json("runs", "--paused", "--limit", "1")
+    rest = shell.json("runs", "--paused", "--page-token", page["nextPageToken"])
+
+    assert [run["runId"] for run in page["runs"] + rest["runs"]] == [started[1], started[0]]
+    assert rest["nextPageToken"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--since", "yesterday"), "'yesterday'; allowed: an age such as 90s, 15m, 2h, 3d or 4w, "),
+        (("--until", "2026-11-22T06:00"), "a time with its zone such as 2026-11-22T06:00:00Z"),
+        (("--since", "1h", "--until", "2h"), "until is '"),
+    ],
+)
+def test_a_time_that_names_none_is_refused_in_one_line(
+    shell: Shell, words: tuple[str, ...], problem: str
+) -> None:
+    shell.run(*ORDER)
+
+    refused = shell.run("runs", *words)
+
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert problem in only_line(refused.stderr)
+
+
 def test_why_says_in_one_sentence_what_a_run_waits_for(shell: Shell) -> None:
     run_id = json.loads(shell.run(*ORDER, "--json").stdout)["runId"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 
 from tests.cli.shell import LEASEHOLD, Shell, only_line
 from tests.waiting import until
@@ -29,11 +30,11 @@ def test_a_run_in_this_process_is_told_line_by_line_and_answered_in_one(shell: S
         "step ship completed",
         "run completed",
         'output: {"amount":3}',
-        f"next: {PROGRAM} show {run_id} · {PROGRAM} trace {run_id}",
+        f"next: {PROGRAM} output {run_id} · {PROGRAM} show {run_id} · {PROGRAM} trace {run_id}",
     ]
 
 
-def test_with_json_the_answer_is_the_summary_and_nothing_else(shell: Shell) -> None:
+def test_with_json_the_answer_is_the_summary_and_the_output_and_nothing_else(shell: Shell) -> None:
     done = shell.run(*ORDER, "--in-process", "--json", "--label", "env:test")
 
     summary = json.loads(done.stdout)
@@ -42,7 +43,9 @@ def test_with_json_the_answer_is_the_summary_and_nothing_else(shell: Shell) -> N
         *("runId", "pipeline", "status", "currentStep", "createdAt", "updatedAt", "completedAt"),
         *("paused", "cancelled", "deadLettered", "deadLetteredAt", "deadLetterReason"),
         *("attempts", "progress", "labels", "generation", "errorCode", "blockCode"),
+        "output",
     }
+    assert summary["output"] == {"amount": 3}
     assert summary["status"] == "COMPLETED"
     assert summary["labels"] == ["env:test"]
     assert summary["completedAt"].endswith("Z")
@@ -146,3 +149,17 @@ def test_a_refused_override_is_said_once_and_the_entry_holds(shell: Shell) -> No
     (warning,) = warnings
     assert warning.startswith("warning: PIPELINE_CHARGE_TIMEOUT_MS refused: it is 'soon'")
     assert warning.endswith("allowed: whole milliseconds above 0.")
+
+
+def test_the_command_that_runs_a_run_here_gives_its_labels_too(shell: Shell) -> None:
+    """A key that is used again with other labels is refused."""
+    labelled = (*ORDER, "--idempotency-key", "k", "--label", "env:test", "--label", "team:a b")
+    noted = shell.run(*labelled).stderr.splitlines()[-1]
+    words = shlex.split(noted.partition("runs it here: ")[2])
+
+    other = shell.run(*ORDER, "--idempotency-key", "k", "--label", "env:live")
+    done = shell.run(*words[words.index("start") :])
+
+    assert other.returncode == 2
+    assert "started with another set of labels; use a new key." in other.stderr
+    assert done.returncode == 0

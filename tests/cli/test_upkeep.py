@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -11,10 +12,14 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
+from leasehold.bootstrap import boot
 from leasehold.domain.document import Write
 from leasehold.domain.manifest import run_ref
+from leasehold.registry.pipelines import Catalog
+from tests.cli import shop
 from tests.cli.shell import Shell, only_line
 from tests.functions.test_sweep_dead_letters import NOTHING
+from tests.runs_api import runs_api
 
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--json")
 
@@ -144,3 +149,106 @@ def test_a_sweep_that_has_no_queue_leaves_what_waits_to_whoever_has_it(
     assert only_line(done.stderr).startswith("They wait for a worker. Unless")
     assert again == NOTHING | {"stillQueued": 1, "documentsRead": 1}
     assert shell.story(run_id) == ["run_started"]
+
+
+# -- of a server -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def url(shell: Shell, run_id: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The runs API over the same store; its address."""
+    monkeypatch.setitem(sys.modules, "shop", shop)
+    data = shell.folder / ".leasehold"
+    environ = {
+        "LEASEHOLD_STORE": f"sqlite:///{data}/leasehold.db",
+        "LEASEHOLD_ARTIFACTS": f"file://{data}/artifacts",
+        "PIPELINE_CHARGE_TIMEOUT_MS": "20000",
+        "PIPELINE_SHIP_TIMEOUT_MS": "soon",
+    }
+    bundle = boot(environ, catalog=Catalog(steps=shop.STEPS, pipelines=shop.PIPELINES))
+    with runs_api(bundle.engine) as url:
+        yield url
+    bundle.close()
+
+
+def test_a_server_says_why_as_the_store_does(shell: Shell, run_id: str, url: str) -> None:
+    shell.run("pause", run_id)
+
+    here, there = shell.run("why", run_id), shell.run("why", run_id, "--url", url)
+    unknown = shell.run("why", "r-none", "--url", url)
+
+    assert shell.json("why", run_id, "--url", url) == shell.json("why", run_id)
+    assert (there.returncode, there.stdout) == (0, here.stdout)
+    assert [line.partition("leasehold ")[2] for line in there.stderr.splitlines()] == [
+        f"resume {run_id} --url {url}",
+        f"cancel {run_id} --generation 1 --url {url}",
+    ]
+    assert unknown.returncode == 2
+    assert "Run 'r-none' is not in the store" in only_line(unknown.stderr)
+
+
+def test_a_server_is_audited_and_repaired_by_its_own_store(
+    shell: Shell, run_id: str, documents: SqliteDocuments, url: str
+) -> None:
+    """To look is a GET, to repair a POST: no link that somebody follows changes a run."""
+    in_order = shell.run("audit", "--url", url)
+    write(documents, run_id, alarmAt=None)
+
+    here, there = shell.run("audit"), shell.run("audit", "--url", url)
+    looked = shell.json("why", run_id)["waitsFor"]
+    repaired = shell.run("audit", "--repair", "--url", url)
+
+    assert (in_order.returncode, only_line(in_order.stderr)) == (0, "every run is in order")
+    assert (there.returncode, there.stdout, there.stderr) == (1, here.stdout, here.stderr)
+    assert looked.startswith("a repair")
+    assert repaired.returncode == 0
+    assert "repaired: It gets its alarm." in repaired.stdout
+    assert shell.json("audit", "--url", url) == {"found": [], "left": 0}
+
+
+def test_a_server_sweeps_once(
+    shell: Shell, run_id: str, documents: SqliteDocuments, url: str
+) -> None:
+    long_ago = SystemClock().now() - timedelta(hours=1)
+    lease = {"leaseId": "lease-1", "holder": "elsewhere", "acquiredAt": long_ago}
+    lease |= {"expiresAt": long_ago, "maxExpiresAt": long_ago}
+    overdue(documents, run_id, status="IN_PROGRESS", lease=lease, heartbeatAt=long_ago)
+
+    done = shell.run("sweep", "--url", url)
+
+    assert done.returncode == 0
+    assert '"event": "SWEEP_FINISHED"' in only_line(done.stderr)  # the log of the server
+    assert "recovered: 1\n" in done.stdout
+    assert shell.json("sweep", "--url", url) == NOTHING
+
+
+def test_the_registry_of_a_server_is_what_holds_there(shell: Shell, url: str) -> None:
+    here, there = shell.run("registry"), shell.run("registry", "--url", url)
+
+    assert "\t30 s (entry)\t" in here.stdout.splitlines()[2]
+    assert "\t20 s (PIPELINE_CHARGE_TIMEOUT_MS)\t" in there.stdout.splitlines()[2]
+    assert there.stderr.splitlines()[-1].startswith("warning: PIPELINE_SHIP_TIMEOUT_MS refused")
+    assert shell.json("registry", "--url", url)["pipelines"] == shell.json("registry")["pipelines"]
+
+
+@pytest.mark.parametrize("command", [("why", "r-1"), ("audit",), ("sweep",), ("registry",)])
+def test_a_server_that_does_not_answer_is_told_in_one_line(
+    shell: Shell, command: tuple[str, ...]
+) -> None:
+    refused = shell.run(*command, "--url", "http://127.0.0.1:1")
+
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "does not answer" in only_line(refused.stderr)
+    assert shell.files() == ["shop.py"]
+
+
+def test_why_offers_no_operation_that_would_be_refused(
+    shell: Shell, run_id: str, documents: SqliteDocuments
+) -> None:
+    """A deploy that has forgotten the pipeline can make no new run of it."""
+    write(documents, run_id, pipeline="forgotten", alarmAt=None, cancelled=True)
+
+    refused = shell.run("recreate", run_id)
+
+    assert refused.returncode == 2
+    assert "recreate" not in shell.json("why", run_id)["words"]

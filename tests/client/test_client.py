@@ -17,8 +17,10 @@ from leasehold.errors import (
     RunUnfinishedError,
     StateChangedError,
     TooLargeError,
+    UnknownFileError,
     UnknownPipelineError,
     UnknownRunError,
+    UnknownStepError,
 )
 from tests.client.catalog import Answer, Question
 from tests.client.conftest import Asking
@@ -83,7 +85,7 @@ def test_a_run_without_a_result_says_why(client: Client, asking: Asking) -> None
     assert gone.value.details["error"]["code"] == "folder_missing"
 
     blocked = asking.end(given={"theText": ""})
-    with pytest.raises(RunUnfinishedError, match=r"BLOCKED .*no words\. Ask for more\.$"):
+    with pytest.raises(RunUnfinishedError, match=r"BLOCKED .*words. Ask for more. What wai"):
         client.result(blocked)
     client.cancel(blocked)
     with pytest.raises(RunNotCompletedError, match="it is cancelled and BLOCKED at step ask"):
@@ -93,7 +95,7 @@ def test_a_run_without_a_result_says_why(client: Client, asking: Asking) -> None
 def test_a_run_that_moves_has_no_result_yet(client: Client) -> None:
     run = client.recreate(client.cancel(client.start("refuses", {})))
     client.pause(run)
-    with pytest.raises(RunUnfinishedError, match="Resume it"):
+    with pytest.raises(RunUnfinishedError, match=r"paused and PENDING at step refuse. Resume it"):
         client.result(run)
 
 
@@ -106,6 +108,29 @@ def test_an_output_that_is_no_such_model_is_told_by_its_field(
         client.result(run, Longer)
     with pytest.raises(ResultMismatchError, match=r"does not fit list: it: Input should be a val"):
         client.result(run, list[int])
+
+
+def test_what_a_run_made_is_read(client: Client, asking: Asking) -> None:
+    blocked = asking.end(given={"theText": ""})
+    run = asking.end()
+
+    assert client.output(blocked, "ask") == {"text": "", "words": 0}
+    assert [(file.name, file.size) for file in client.files(run)] == [("notes/answer.txt", 4)]
+    assert client.file(run, "notes/answer.txt") == b"WHY?"
+    with pytest.raises(UnknownFileError, match="has no file 'none'"):
+        client.file(run, "none")
+    with pytest.raises(UnknownStepError, match="it has ask"):
+        client.output(run, "none")
+
+
+def test_why_says_what_a_person_can_do(client: Client) -> None:
+    run = client.start("answers", {"theText": "why?"})
+    client.pause(run)
+
+    why = client.why(run)
+
+    assert "a person to resume it" in why.words
+    assert (why.run_id, why.operations) == (run.run_id, ["resume", "cancel"])
 
 
 def test_a_wait_ends_in_time_or_when_a_person_has_to_act(client: Client) -> None:
@@ -131,6 +156,9 @@ def test_runs_are_listed_by_filter_newest_first(
     assert [run.run_id for run in client.runs(pipeline="answers")] == ids[::-1]
     assert [run.run_id for run in page.runs + rest.runs] == ids[::-1]
     assert [run.pipeline for run in client.runs(label="team:a")] == ["refuses"]
+    middle = client.get(ids[2]).created_at
+    assert [run.run_id for run in client.runs(until=middle)] == ids[1::-1]
+    assert len(list(client.runs(since=middle.isoformat(), step="ask", paused=False))) == 3
     assert list(client.runs(status="BLOCKED", dead_lettered=True)) == []
     for wrong in ({"status": "DONE"}, {"limit": 0}, {"page_token": "?"}, {"pipelines": "x"}):
         with pytest.raises(InvalidRequestError, match="allowed: "):

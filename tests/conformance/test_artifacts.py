@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from leasehold.errors import ArtifactNameError, ArtifactNotFoundError
+from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, StoreUnavailableError
 from leasehold.ports.artifacts import Artifacts
 
 CONTENTS = {
@@ -127,6 +127,72 @@ def test_a_name_of_plain_parts_is_taken(artifacts: Artifacts, unique: str, name:
     assert name in artifacts.list("")
 
 
+@pytest.mark.parametrize("data", CONTENTS.values(), ids=CONTENTS)
+def test_what_is_opened_is_what_was_put_and_its_size(
+    artifacts: Artifacts, unique: str, data: bytes
+) -> None:
+    artifacts.put(f"runs/{unique}/a", data)
+
+    with artifacts.open(f"runs/{unique}/a") as content:
+        assert content.size == len(data)
+        assert b"".join(content.blocks) == data
+
+
+def test_a_large_artifact_is_read_in_blocks(artifacts: Artifacts, unique: str) -> None:
+    """Nobody holds all of it at once."""
+    data = bytes(range(256)) * 36 * 1024
+    artifacts.put(f"runs/{unique}/a", data)
+
+    with artifacts.open(f"runs/{unique}/a") as content:
+        blocks = list(content.blocks)
+
+    assert max(map(len, blocks)) <= 4 * 1024 * 1024
+    assert b"".join(blocks) == data
+
+
+def test_what_is_replaced_while_it_is_read_is_never_a_mixture(
+    artifacts: Artifacts, unique: str
+) -> None:
+    """The reader gets the first content whole, or learns that it cannot."""
+    first = b"1" * 9 * 1024 * 1024
+    artifacts.put(f"runs/{unique}/a", first)
+
+    with artifacts.open(f"runs/{unique}/a") as content:
+        read = next(content.blocks)
+        artifacts.put(f"runs/{unique}/a", b"2" * len(first))
+        try:
+            read += b"".join(content.blocks)
+        except StoreUnavailableError:
+            assert first.startswith(read)
+        else:
+            assert read == first
+
+
+def test_what_is_not_there_cannot_be_opened(artifacts: Artifacts, unique: str) -> None:
+    artifacts.put(f"runs/{unique}/a/b", b"")
+
+    for name in (f"runs/{unique}/b", f"runs/{unique}/a"):
+        with pytest.raises(ArtifactNotFoundError), artifacts.open(name):
+            pass
+
+
+@pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
+def test_a_refused_name_is_not_opened(artifacts: Artifacts, name: str) -> None:
+    with pytest.raises(ArtifactNameError), artifacts.open(name):
+        pass
+
+
+def test_the_sizes_of_a_folder_stand_with_its_names(artifacts: Artifacts, unique: str) -> None:
+    for name, size in (("b", 3), ("a/z", 0), ("ä", 70_000)):
+        artifacts.put(f"runs/{unique}/{name}", b"x" * size)
+
+    found = artifacts.sizes(f"runs/{unique}")
+
+    expected = [("a/z", 0), ("b", 3), ("ä", 70_000)]
+    assert list(found.items()) == [(f"runs/{unique}/{name}", size) for name, size in expected]
+    assert artifacts.sizes(f"runs/{unique}-none") == {}
+
+
 def test_names_below_a_folder_are_listed_whole_and_sorted(
     artifacts: Artifacts, unique: str
 ) -> None:
@@ -193,3 +259,42 @@ def test_of_those_that_put_at_once_one_is_there_whole(artifacts: Artifacts, uniq
         list(threads.map(lambda data: artifacts.put(f"runs/{unique}/a", data), contents))
 
     assert artifacts.get(f"runs/{unique}/a") in contents
+
+
+def test_what_is_deleted_is_gone_and_its_neighbours_stay(artifacts: Artifacts, unique: str) -> None:
+    """A later part deletes single values; whatever lay beside one is found as before."""
+    for name in ("a", "ab", "b/c"):
+        artifacts.put(f"runs/{unique}/{name}", b"x")
+
+    artifacts.delete(f"runs/{unique}/a")
+
+    assert artifacts.list(f"runs/{unique}") == [f"runs/{unique}/ab", f"runs/{unique}/b/c"]
+    with pytest.raises(ArtifactNotFoundError) as missing:
+        artifacts.get(f"runs/{unique}/a")
+    assert not missing.value.details.get("is_empty")
+
+
+def test_a_folder_is_deleted_with_all_below_it(artifacts: Artifacts, unique: str) -> None:
+    for name in (f"{unique}/files/a", f"{unique}/values/deep/b", f"{unique}-other/files/a"):
+        artifacts.put(f"runs/{name}", b"x")
+
+    artifacts.delete(f"runs/{unique}")
+
+    assert artifacts.list(f"runs/{unique}") == []
+    assert artifacts.list(f"runs/{unique}-other") == [f"runs/{unique}-other/files/a"]
+
+
+def test_to_delete_what_is_not_there_is_fine(artifacts: Artifacts, unique: str) -> None:
+    artifacts.put(f"runs/{unique}/a", b"x")
+
+    for name in (f"runs/{unique}/b", f"runs/{unique}-no/files/a", f"no-{unique}"):
+        artifacts.delete(name)
+        artifacts.delete(name)
+
+    assert artifacts.get(f"runs/{unique}/a") == b"x"
+
+
+@pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
+def test_a_name_that_could_lead_astray_deletes_nothing(artifacts: Artifacts, name: str) -> None:
+    with pytest.raises(ArtifactNameError):
+        artifacts.delete(name)

@@ -198,3 +198,36 @@ def test_what_decide_raises_is_passed_on_with_a_snapshot_too(
 
     assert count_of(documents, ref) == 1
     documents.transact(ref, one_more, if_version=known)
+
+
+def test_a_document_is_deleted_at_its_version_alone(documents: Documents, ref: Ref) -> None:
+    """Whoever deletes what was looked at deletes nothing that was written since."""
+    stale = made_stale(documents, ref)
+
+    with pytest.raises(VersionConflictError):
+        documents.delete(ref, if_version=stale)
+    count = count_of(documents, ref)
+    current = documents.get(ref)
+    documents.delete(ref, if_version=current)
+    documents.delete(ref, if_version=current)
+
+    assert count == 2
+    assert documents.get(ref) is None
+
+
+def test_what_is_below_a_document_is_deleted_and_nothing_beside_it(
+    documents: Documents, ref: Ref
+) -> None:
+    below, beside = f"{ref}/trace", f"{ref}-2/trace"
+    documents.transact(ref, put({"count": 1}))
+    for number in range(5):
+        documents.transact(Ref(below, f"{number}"), put({"type": "x"}))
+    documents.transact(Ref(beside, "0"), put({"type": "x"}))
+
+    for _ in range(2):
+        documents.delete_below(ref, "trace")
+    documents.give_back_space()
+
+    assert documents.query(Query(below)) == []
+    assert [one.ref.id for one in documents.query(Query(beside))] == ["0"]
+    assert count_of(documents, ref) == 1

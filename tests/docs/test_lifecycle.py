@@ -27,6 +27,7 @@ PAGES = {
         "operations",
     ],
     "errors.md": ["errors", "handler-errors"],
+    "http-api.md": ["calls-of-runs", "calls-of-leases", "shapes", "error-statuses"],
     "events.md": ["events"],
     "operations.md": ["dead-letters"],
     "settings.md": ["settings"],

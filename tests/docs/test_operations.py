@@ -34,6 +34,7 @@ from leasehold import PipelineEntry, PermanentError, Registry, StepDispatchEntry
 
 
 def ask(ctx, given):
+    ctx.artifacts.put("report.md", b"# Report")
     raise PermanentError("no such folder")
 
 
@@ -54,7 +55,7 @@ PIPELINES = Registry("pipelines", [PipelineEntry(name="review", steps=("ask",))]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a store in which a run was given up."""
+    """A folder with a store in which a run was given up that had stored a file."""
     folder = tmp_path_factory.mktemp("on-call")
     (folder / "steps.py").write_text(STEPS)
     done = shell(folder, "leasehold start review --label team:a --in-process", "")

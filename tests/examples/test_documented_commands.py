@@ -42,3 +42,4 @@ def test_the_commands_of_the_docs_do_what_they_say(
     assert done.count('"expiresAt"') == 2
     assert done.endswith('{"outcome":"handed_off"}')
     assert ended(engine, run).status == "COMPLETED"
+    assert engine.engine.artifacts.get(f"runs/{run.run_id}/files/note.txt") == b"by hand"

@@ -38,6 +38,8 @@ def test_a_worker_elsewhere_does_its_step_and_the_bundle_the_others(
     ]
     report = next((tmp_path / "artifacts").rglob("digest.md")).read_text()
     assert report.count(" ".join(SUMMARY)) == 5
+    files = engine.engine.artifacts.sizes(f"runs/{run.run_id}/files")
+    assert [name.rpartition("/")[2] for name in files] == ["digest.md", "summaries.json"]
     assert "complete: handed_off" in worker.printed
 
 

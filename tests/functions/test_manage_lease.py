@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,6 +19,7 @@ from leasehold.domain.manifest import run_ref
 from leasehold.domain.manifest_parts import KeptValue
 from leasehold.errors import StoreUnavailableError
 from leasehold.services.claim_step import acquire_run
+from leasehold.services.limits import FILE_BYTES
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.functions.conftest import Function, one_store, spoil
@@ -29,7 +31,10 @@ Call = Callable[..., Answer]
 #: What is stored: all documents as they lie in the file, and all artifacts.
 Stored = Callable[[], object]
 
-WORDS = ("renew", "checkpoint", "complete", "fail", "release")
+WORDS = (
+    *("renew", "checkpoint", "complete", "fail", "release"),
+    *("putFile", "getFile", "listFiles"),
+)
 #: What each call needs beyond the lease.
 FURTHER: dict[str, dict[str, Any]] = {
     "renew": {},
@@ -37,6 +42,9 @@ FURTHER: dict[str, dict[str, Any]] = {
     "complete": {"output": {"n": 1}},
     "fail": {"error": {"message": "no"}},
     "release": {},
+    "putFile": {"name": "a", "content": "YQ=="},
+    "getFile": {"name": "a"},
+    "listFiles": {},
 }
 
 
@@ -97,6 +105,85 @@ def claimed(call: Call, step_type: str = "count") -> dict[str, Any]:
 
 def code_of(answer: Answer) -> tuple[int, str]:
     return answer[0], answer[1]["error"]["code"]
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def test_a_worker_stores_reads_and_lists_the_files_of_its_run(
+    engine: InProcessEngine, call: Call
+) -> None:
+    """They are those that the handlers of the run store, and read."""
+    run = engine.start("local", {"n": 1})
+    engine.run_until_idle()
+    lease = claimed(call, "free")
+    files = engine.engine.artifacts
+    files.put(f"runs/{run.run_id}/files/notes.txt", b"of a handler")
+    data = bytes(range(256))
+
+    put = call("putFile", **lease, name="a/b.bin", content=b64encode(data).decode())
+    again = call("putFile", **lease, name="a/b.bin", content=b64encode(data[:9]).decode())
+    read = call("getFile", **lease, name="notes.txt")
+    listed = call("listFiles", **lease)
+    page = call("listFiles", **lease, limit=1)
+
+    assert put == (200, {"name": "a/b.bin", "size": 256})
+    assert again == (200, {"name": "a/b.bin", "size": 9})
+    assert files.get(f"runs/{run.run_id}/files/a/b.bin") == data[:9]
+    content = b64encode(b"of a handler").decode()
+    assert read == (200, {"name": "notes.txt", "size": 12, "content": content})
+    assert [entry["name"] for entry in listed[1]["files"]] == ["a/b.bin", "notes.txt"]
+    assert page[1]["nextPageToken"] == "a/b.bin"
+
+
+@pytest.mark.parametrize("name", ["../values/x", "/etc/passwd", "a//b", ".", "a\0", "x" * 1001])
+@pytest.mark.parametrize("word", ["putFile", "getFile"])
+def test_no_file_leads_out_of_the_run(
+    engine: InProcessEngine, call: Call, stored: Stored, word: str, name: str
+) -> None:
+    engine.start("last", {})
+    lease = claimed(call, "free")
+    before = stored()
+
+    answer = call(word, **lease, **(FURTHER[word] | {"name": name}))
+
+    assert code_of(answer) == (400, "artifact_name")
+    assert stored() == before
+
+
+def test_a_file_that_is_not_there_is_a_404_and_loses_no_lease(
+    engine: InProcessEngine, call: Call
+) -> None:
+    engine.start("last", {})
+    lease = claimed(call, "free")
+
+    assert code_of(call("getFile", **lease, name="none")) == (404, "unknown_file")
+    assert call("complete", **lease, output=1)[0] == 200
+
+
+def test_a_file_is_as_large_as_a_call_carries_and_no_larger(
+    engine: InProcessEngine, call: Call
+) -> None:
+    run = engine.start("last", {})
+    lease = claimed(call, "free")
+    largest = b64encode(bytes(FILE_BYTES)).decode()
+    too_large = b64encode(bytes(FILE_BYTES + 1)).decode()
+
+    stored = call("putFile", **lease, name="a", content=largest)
+    read = call("getFile", **lease, name="a")
+    refused = call("putFile", **lease, name="b", content=too_large)
+    unread = call("putFile", **lease, name="b", content=largest * 2)
+    engine.engine.artifacts.put(f"runs/{run.run_id}/files/c", bytes(FILE_BYTES + 1))
+    unsent = call("getFile", **lease, name="c")
+
+    assert stored == (200, {"name": "a", "size": FILE_BYTES})
+    assert read[1]["content"] == largest
+    assert code_of(refused) == (413, "file_too_large")
+    assert code_of(unread) == (413, "too_large")
+    assert code_of(unsent) == (413, "file_too_large")
+    assert f"GET /runs/{run.run_id}/files/NAME" in unsent[1]["error"]["message"]
+    listed = call("listFiles", **lease)[1]["files"]
+    assert [entry["name"] for entry in listed] == ["a", "c"]
 
 
 # -- claim and acquire ---------------------------------------------------------------------------
@@ -634,8 +721,15 @@ def test_a_lease_that_is_over_changes_nothing(
     assert stored() == before
 
 
-HELD = ("renew", "checkpoint", "complete", "fail", "release")
+HELD = WORDS
 BAD: list[tuple[str, dict[str, Any], str, str]] = [
+    ("putFile", {"name": ""}, "name", "a text that is not empty"),
+    ("putFile", {"content": None}, "content", "bytes in base64"),
+    ("putFile", {"content": "no base64!"}, "content", "bytes in base64"),
+    ("putFile", {"content": "YQ"}, "content", "bytes in base64"),
+    ("putFile", {"content": "é"}, "content", "bytes in base64"),
+    ("getFile", {"name": 7}, "name", "a text that is not empty"),
+    ("listFiles", {"limit": 0}, "limit", "a whole number from 1 to 1000"),
     ("claim", {"stepType": None}, "stepType", "1 to 128 printable"),
     ("claim", {"stepType": 7}, "stepType", "1 to 128 printable"),
     ("claim", {"holder": None}, "holder", "1 to 128 printable"),

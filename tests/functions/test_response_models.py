@@ -11,12 +11,18 @@ from pydantic import TypeAdapter
 from werkzeug.serving import make_server
 
 from leasehold.api.errors import ErrorResponse
-from leasehold.api.leases import CheckpointResponse, ClaimResponse, RenewResponse
+from leasehold.api.leases import (
+    CheckpointResponse,
+    ClaimResponse,
+    GetFileResponse,
+    RenewResponse,
+)
+from leasehold.api.results import FileEntry, FilesResponse
 from leasehold.api.sweep import SweepResponse
 from leasehold.api.tasks import OutcomeResponse
 from leasehold.client.server_source import ServerSource
 from leasehold.domain.lifecycle import Operation
-from leasehold.errors import InvalidRequestError
+from leasehold.errors import InvalidRequestError, UnknownFileError
 from leasehold.services.limits import MAX_PAGE
 from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter
@@ -62,12 +68,18 @@ def test_each_page_of_the_api_answers_as_its_model(
         engine.adopt(run_id)
         engine.run_until_idle()
 
+    if route.gives is bytes:
+        engine.engine.artifacts.put(f"runs/{run_id}/files/a/b", b"bytes")
+
     path = route.path.replace("<run_id>", run_id)
+    path = path.replace("<step>", "add").replace("<path:name>", "a/b")
     answer = serve_api.client.open(path, method=route.method, json=body)
 
     if route.path.endswith((":retry", ":approve")):  # a run that waits has nothing to decide
         assert answer.status_code == 409
         assert is_as(ErrorResponse, answer.get_json())
+    elif route.gives is bytes:
+        assert (answer.status_code, answer.data) == (200, b"bytes")
     else:
         assert answer.status_code < 300
         assert is_as(route.gives, answer.get_json())
@@ -126,12 +138,18 @@ def test_the_lease_api_answers_as_its_models(leases: Function) -> None:
 
     kept = leases.post("/leases:checkpoint", checkpoint)[1]
     renewed = leases.post("/leases:renew", lease)[1]
+    put = leases.post("/leases:putFile", lease | {"name": "a", "content": "YQ=="})[1]
+    got = leases.post("/leases:getFile", lease | {"name": "a"})[1]
+    listed = leases.post("/leases:listFiles", lease)[1]
     released = leases.post("/leases:release", lease)[1]
     again = leases.post("/leases:claim", claim)[1]
 
     assert is_as(ClaimResponse, claimed)
     assert is_as(CheckpointResponse, kept)
     assert is_as(RenewResponse, renewed)
+    assert is_as(FileEntry, put)
+    assert is_as(GetFileResponse, got)
+    assert is_as(FilesResponse, listed)
     assert is_as(OutcomeResponse, released)
     assert is_as(ClaimResponse, again)
     assert again["resume"] == {"phase": "p", "iterationCount": 1, "partialResults": [1]}
@@ -174,6 +192,29 @@ def test_the_client_reads_what_the_server_answers(server: ServerSource) -> None:
     assert server.get(made.run_id).input == '{"n":2}'
     actors = {event.type: event.model_dump().get("actor") for event in server.trace(run.run_id)}
     assert (actors["run_paused"], actors["run_cancelled"]) == ("jörg", "ada")
+
+
+def test_the_client_reads_outputs_and_files(server: ServerSource, engine: InProcessEngine) -> None:
+    run_id = engine.start("files", {"n": 4}).run_id
+    engine.run_until_idle()
+    large = bytes(range(256)) * 16 * 1024
+    for number in range(3):
+        engine.engine.artifacts.put(f"runs/{run_id}/files/{number}?a=b #1%2F", large)
+
+    assert server.output(run_id)["files"] == ["notes/one.txt"]
+    assert server.output(run_id, "write_file")["n"] == 4
+    names = [entry.name for entry in server.files(run_id).files]
+    assert names == [*(f"{number}?a=b #1%2F" for number in range(3)), "notes/one.txt"]
+    rest = server.files(run_id, names[2]).files
+    assert [(entry.name, entry.size) for entry in rest] == [("notes/one.txt", 3)]
+    with server.open_file(run_id, names[1]) as content:
+        assert content.size == len(large)
+        assert b"".join(content.blocks) == large
+    with (
+        pytest.raises(UnknownFileError, match="has no file 'two'"),
+        server.open_file(run_id, "two"),
+    ):
+        pass
 
 
 def test_the_client_knows_the_limits_of_the_server(

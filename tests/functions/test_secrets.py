@@ -105,6 +105,9 @@ def test_the_event_of_a_lease_that_was_lost_does_not_tell_it(
         ("complete", {"output": {"n": 1}}),
         ("fail", {"error": {"message": "no"}}),
         ("release", {}),
+        ("putFile", {"name": "a", "content": ""}),
+        ("getFile", {"name": "a"}),
+        ("listFiles", {}),
     ],
 )
 def test_no_refusal_tells_a_lease_to_who_does_not_hold_it(

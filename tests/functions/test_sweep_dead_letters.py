@@ -27,6 +27,7 @@ NOTHING = {
     "redispatched": 0,
     "stillQueued": 0,
     "unattended": 0,
+    "purged": 0,
     "reannounced": 0,
     "archived": 0,
     "documentsRead": 0,

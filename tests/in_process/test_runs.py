@@ -198,6 +198,8 @@ def test_a_key_that_started_something_else_is_refused(engine: InProcessEngine) -
         engine.start("three", {"n": 2}, idempotency_key="k")
     with pytest.raises(IdempotencyKeyReusedError, match="another pipeline"):
         engine.start("sums", {"n": 1}, idempotency_key="k")
+    with pytest.raises(IdempotencyKeyReusedError, match="another set of labels"):
+        engine.start("three", {"n": 1}, idempotency_key="k", labels={"team": "a"})
 
 
 @pytest.mark.parametrize(

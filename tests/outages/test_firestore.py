@@ -21,6 +21,7 @@ def engine(environ: dict[str, str], store: Store) -> Iterator[InProcessEngine]:
     need_firestore()
     environ |= {
         "LEASEHOLD_STORE": f"firestore://p-{secrets.token_hex(8)}/(default)",
+        "LEASEHOLD_ARTIFACTS_SHARED": "yes",
         "PIPELINE_LEASE_TTL_S": "3",
         "PIPELINE_HEARTBEAT_S": "0.5",
     }

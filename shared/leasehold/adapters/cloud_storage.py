@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from leasehold.domain.artifact_name import check_artifact_name
+from leasehold.domain.artifact_name import check_artifact_name, is_artifact_name
 from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
+from leasehold.ports.artifacts import ArtifactContent
 
 #: A call gives up after this long, all its tries together.
 DEADLINE_S: Final = 20.0
 
 #: How long to wait for a connection; for each further byte, as long as for the whole call.
 _CONNECT_S: Final = 5.0
+
+#: An object of any size is read in blocks of so many bytes, a call for each.
+_BLOCK_BYTES: Final = 4 * 1024 * 1024
 
 
 class CloudStorageArtifacts:
@@ -32,6 +37,7 @@ class CloudStorageArtifacts:
 
     def __init__(self, bucket: str, prefix: str = "", *, deadline_s: float = DEADLINE_S) -> None:
         import google.auth.exceptions as auth  # noqa: PLC0415 - half a second of a cold start
+        import google_crc32c  # noqa: PLC0415 - as above
         import requests  # noqa: PLC0415 - as above
         import urllib3  # noqa: PLC0415 - as above
         from google.api_core import exceptions  # noqa: PLC0415 - as above
@@ -46,6 +52,7 @@ class CloudStorageArtifacts:
             "timeout": (min(_CONNECT_S, deadline_s), deadline_s),
             "retry": retry.DEFAULT_RETRY.with_timeout(deadline_s),
         }
+        self._checksum: Callable[[], Any] = google_crc32c.Checksum
         self._missing = exceptions.NotFound
         self._failures = (
             exceptions.GoogleAPIError,
@@ -74,6 +81,12 @@ class CloudStorageArtifacts:
                 self._check_bucket(blob.bucket)
         raise ArtifactNotFoundError(name=name, store=self._address)
 
+    @contextlib.contextmanager
+    def open(self, name: str) -> Iterator[ArtifactContent]:
+        """Open the object as it is now, to be read in blocks."""
+        found = self._found(name)
+        yield ArtifactContent(found.size, self._blocks(name, found))
+
     def exists(self, name: str) -> bool:
         """Return whether something has that name."""
         with self._located(name) as blob:
@@ -82,14 +95,60 @@ class CloudStorageArtifacts:
             self._check_bucket(blob.bucket)
         return False
 
+    def delete(self, name: str) -> None:
+        """Delete what has that name, and all below it."""
+        with self._located(name) as blob:
+            below = blob.bucket.list_blobs(prefix=f"{blob.name}/", **self._limits)
+            for one in (*below, blob):
+                with contextlib.suppress(self._missing):
+                    one.delete(**self._limits)
+            self._check_bucket(blob.bucket)
+
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted."""
+        return [*self.sizes(prefix)]
+
+    def sizes(self, prefix: str) -> Mapping[str, int]:
+        """Return the names below the folder `prefix`, sorted, and their sizes."""
         if prefix:
             check_artifact_name(prefix)
         below = f"{self._folder}{prefix}/" if prefix else self._folder
         with self._located(None) as bucket:
-            names = [blob.name for blob in bucket.list_blobs(prefix=below, **self._limits)]
-        return sorted(name.removeprefix(self._folder) for name in names)
+            found = {
+                blob.name.removeprefix(self._folder): blob.size
+                for blob in bucket.list_blobs(prefix=below, **self._limits)
+            }
+        return {name: found[name] for name in sorted(found) if is_artifact_name(name)}
+
+    def _found(self, name: str) -> Any:
+        """Return what the bucket says of the object, or raise what `get` raises."""
+        with self._located(name) as blob:
+            try:
+                blob.reload(**self._limits)
+            except self._missing:
+                self._check_bucket(blob.bucket)
+            else:
+                return blob
+        raise ArtifactNotFoundError(name=name, store=self._address)
+
+    def _blocks(self, name: str, found: Any) -> Iterator[bytes]:
+        """Yield the object in blocks; the last one only if all of them are what was found."""
+        checksum = self._checksum()
+        for start in range(0, found.size, _BLOCK_BYTES):
+            end = min(start + _BLOCK_BYTES, found.size)
+            with self._located(name) as blob:
+                block = blob.download_as_bytes(
+                    start=start,
+                    end=end - 1,
+                    if_generation_match=found.generation,
+                    checksum=None,  # the server has that of the whole object only
+                    **self._limits,
+                )
+                checksum.update(block)
+                is_last = end == found.size
+                if is_last and base64.b64encode(checksum.digest()) != found.crc32c.encode():
+                    raise OSError("it changed while it was read")
+            yield block
 
     def _check_bucket(self, bucket: Any) -> None:
         """Raise what the library raises if the bucket is missing, and not just an object."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
+import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
-from leasehold.domain.artifact_name import UNFINISHED, check_artifact_name
+from leasehold.adapters.plain_files import check_folder, files_below, is_folder, open_file
+from leasehold.domain.artifact_name import UNFINISHED, check_artifact_name, is_artifact_name
 from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, StoreUnavailableError
+from leasehold.ports.artifacts import ArtifactContent
 from leasehold.ports.clock import Clock
 
 #: A half-written file this old belongs to an interrupted write; no write takes an hour.
@@ -20,9 +24,14 @@ ORPHAN_AGE_S: Final = 3600.0
 #: Folders are for their owner alone, as the files in them are.
 _PRIVATE: Final = 0o700
 
+#: A file of any size is read in blocks of so many bytes.
+_BLOCK_BYTES: Final = 1024 * 1024
+
 
 class FolderArtifacts:
     """The artifacts port on a folder.
+
+    Whoever can write into the folder may plant links and pipes in it: none is followed or opened.
 
     Args:
         root: the folder; the first write makes it, for its owner alone. What interrupted
@@ -65,36 +74,44 @@ class FolderArtifacts:
 
     def get(self, name: str) -> bytes:
         """Return what was stored."""
-        path = self._path(name)
-        with self._translated(path):
-            try:
-                data = path.read_bytes()
-            except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-                # each run has a folder, which nobody removes alone: without it this is not the
-                # store that had the value, or a new one that was begun in its place
-                is_empty = not self._is_there() or not path.parent.is_dir()
-                raise ArtifactNotFoundError(
-                    name=name, store=str(self._root), is_empty=is_empty
-                ) from None
-            self._was_there = True
-            return data
+        with self._opened(name) as file, self._translated(self._root / name):
+            return file.read()
+
+    @contextlib.contextmanager
+    def open(self, name: str) -> Iterator[ArtifactContent]:
+        """Open the file as it is now; what replaces it is another file."""
+        with self._opened(name) as file:
+            size = os.fstat(file.fileno()).st_size
+            yield ArtifactContent(size, self._blocks(name, file))
 
     def exists(self, name: str) -> bool:
         """Return whether something has that name."""
+        try:
+            with self._opened(name):
+                return True
+        except ArtifactNotFoundError:
+            return False
+
+    def delete(self, name: str) -> None:
+        """Delete what has that name, and all below it where it is a folder."""
         path = self._path(name)
         with self._translated(path):
-            if path.is_file():
-                return True
-            self._is_there()  # or it does not answer
-        return False
+            if not self._is_there():
+                return
+            with contextlib.suppress(FileNotFoundError), self._folder_of(name) as folder:
+                _delete(path.name, folder)
+                os.fsync(folder)
 
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted."""
+        return [*self.sizes(prefix)]
+
+    def sizes(self, prefix: str) -> Mapping[str, int]:
+        """Return the names below the folder `prefix`, sorted, and their sizes."""
         start = self._path(prefix) if prefix else self._root
         with self._translated(start):
-            files = list(_files_below(start)) if self._is_there() else []
-        names = [path.relative_to(self._root).as_posix() for path in files]
-        return sorted(name for name in names if not name.startswith(f"{UNFINISHED}/"))
+            found = self._sizes_below(start) if self._is_there() else {}
+        return {name: found[name] for name in sorted(found) if is_artifact_name(name)}
 
     def sweep(self, *, before: float) -> int:
         """Delete what interrupted writes left before this time (epoch seconds); return how many."""
@@ -111,6 +128,39 @@ class FolderArtifacts:
     def _path(self, name: str) -> Path:
         check_artifact_name(name)
         return self._root / name
+
+    @contextlib.contextmanager
+    def _opened(self, name: str) -> Iterator[IO[bytes]]:
+        """Yield the file of a name, or raise what `get` raises."""
+        path = self._path(name)
+        with self._translated(path):
+            try:
+                file = open_file(self._root, name)
+            except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+                # each run has a folder, which nobody removes alone: without it this is not the
+                # store that had the value, or a new one that was begun in its place
+                is_empty = not self._is_there() or not path.parent.is_dir()
+                raise ArtifactNotFoundError(
+                    name=name, store=str(self._root), is_empty=is_empty
+                ) from None
+        self._was_there = True
+        with file:
+            yield file
+
+    def _blocks(self, name: str, file: IO[bytes]) -> Iterator[bytes]:
+        while True:
+            with self._translated(self._root / name):
+                block = file.read(_BLOCK_BYTES)
+            if not block:
+                return
+            yield block
+
+    def _sizes_below(self, start: Path) -> dict[str, int]:
+        try:
+            check_folder(self._root, start.relative_to(self._root).parts)
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        return {path.relative_to(self._root).as_posix(): size for path, size in files_below(start)}
 
     def _is_there(self) -> bool:
         """Return whether the store holds anything; nothing is in one that nobody wrote to yet.
@@ -142,7 +192,7 @@ class FolderArtifacts:
 
     def _make_parents(self, name: str, folder: Path) -> None:
         """Make the folders that a name stands in, below the store's own."""
-        if folder == self._root or folder.is_dir():
+        if folder == self._root or is_folder(folder):
             return
         self._make_parents(name, folder.parent)
         try:
@@ -150,6 +200,24 @@ class FolderArtifacts:
         except (FileExistsError, NotADirectoryError):
             raise self._taken(name) from None
         _sync_folder(folder.parent)
+
+    @contextlib.contextmanager
+    def _folder_of(self, name: str) -> Iterator[int]:
+        """Open the folder that a name stands in, by no link that leads out of the store."""
+        folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for part in name.split("/")[:-1]:
+                inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+            yield folder
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise
+            problem = "one of its folders is a link or a file"
+            raise ArtifactNameError(name=name, problem=problem) from None
+        finally:
+            os.close(folder)
 
     def _name(self, unfinished: Path, name: str, path: Path) -> None:
         try:
@@ -198,18 +266,12 @@ def _make_folder(folder: Path) -> None:
         _sync_folder(folder.parent)
 
 
-def _files_below(folder: Path) -> Iterator[Path]:
-    """Yield all files below the folder; what goes away meanwhile is passed over."""
-    try:
-        with os.scandir(folder) as entries:
-            children = list(entries)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for entry in children:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _files_below(Path(entry.path))
-        elif entry.is_file():
-            yield Path(entry.path)
+def _delete(name: str, folder: int) -> None:
+    """Delete a file, a link or a folder of this name in an open folder; it follows no link."""
+    if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        shutil.rmtree(name, dir_fd=folder)
+    else:
+        os.unlink(name, dir_fd=folder)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -5,10 +5,12 @@ To read a store before anything was written, without making it; and to preview a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 
 from leasehold.domain.document import Answer, DecideDocument, Ref
 from leasehold.errors import ArtifactNotFoundError
+from leasehold.ports.artifacts import ArtifactContent
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Query, Snapshot
 
@@ -40,8 +42,14 @@ class NullDocuments:
         """Return nothing."""
         return ()
 
-    def delete(self, ref: Ref) -> None:
+    def delete(self, ref: Ref, *, if_version: Snapshot | None = None) -> None:
         """Do nothing: it is not there."""
+
+    def delete_below(self, ref: Ref, collection: str) -> None:
+        """Do nothing: nothing is there."""
+
+    def give_back_space(self) -> None:
+        """Do nothing: there is none."""
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
@@ -58,10 +66,22 @@ class NullArtifacts:
         """Raise ArtifactNotFoundError."""
         raise ArtifactNotFoundError(name=name, store="a store that is not there")
 
+    @contextlib.contextmanager
+    def open(self, name: str) -> Iterator[ArtifactContent]:
+        """Raise ArtifactNotFoundError."""
+        yield ArtifactContent(0, iter((self.get(name),)))
+
     def exists(self, name: str) -> bool:  # noqa: ARG002 - the port's shape
         """Return False."""
         return False
 
+    def delete(self, name: str) -> None:
+        """Do nothing: it is not there."""
+
     def list(self, prefix: str) -> Sequence[str]:  # noqa: ARG002 - the port's shape
         """Return nothing."""
         return ()
+
+    def sizes(self, prefix: str) -> Mapping[str, int]:  # noqa: ARG002 - the port's shape
+        """Return nothing."""
+        return {}

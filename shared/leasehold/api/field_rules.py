@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from pydantic import GetCoreSchemaHandler
@@ -13,10 +15,13 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from leasehold.domain.json_text import canonical
 from leasehold.domain.manifest import is_run_id
+from leasehold.domain.moment import TIME_OR_DATE, time_or_date
 from leasehold.services.limits import MAX_INTEGER, MAX_NAME
 
 #: The type of a refusal whose `problem` says more than the value would.
 NOT_JSON = "not_json"
+
+_MAX_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # by identity: typing wants to hash it
@@ -63,10 +68,21 @@ def run_id() -> Rule:
     return Rule("the id of a run", _checked(is_run_id, core_schema.str_schema(strict=True)))
 
 
+def moment() -> Rule:
+    """Return the rule of a text that names a time."""
+    return Rule(TIME_OR_DATE, _checked(time_or_date, core_schema.str_schema(strict=True)))
+
+
 def whole(least: int, most: int = MAX_INTEGER) -> Rule:
     """Return the rule of a whole number in a range."""
     schema = core_schema.int_schema(strict=True, ge=least, le=most)
     return Rule(f"a whole number from {least} to {most}", schema)
+
+
+def number_of_text(given: Any) -> Any:
+    """Return the number that a query has as text."""
+    is_number = isinstance(given, str) and given.isascii() and given.isdigit()
+    return int(given) if is_number and len(given) <= _MAX_DIGITS else given
 
 
 def share() -> Rule:
@@ -106,6 +122,14 @@ def labels() -> Rule:
 def or_null(rule: Rule) -> Rule:
     """Return the rule of what may be null as well."""
     return replace(rule, schema=core_schema.nullable_schema(rule.schema), takes_null=True)
+
+
+def base64_bytes() -> Rule:
+    """Return the rule of bytes in base64; they are read as bytes."""
+    schema = core_schema.no_info_after_validator_function(
+        partial(base64.b64decode, validate=True), core_schema.str_schema(strict=True)
+    )
+    return Rule("bytes in base64", schema)
 
 
 def any_value() -> Rule:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import base64
+from typing import Annotated, Any, Self
 
 from pydantic import AwareDatetime
 
 from leasehold.api import field_rules as rules
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.response_model import ResponseModel
+from leasehold.api.results import FileEntry
 from leasehold.domain.result import OUTPUT_STATUSES, OutputStatus
 from leasehold.domain.retry import MAX_RETRY_AFTER
+from leasehold.services.limits import MAX_PAGE
 
 
 class ClaimBody(RequestModel):
@@ -104,6 +107,37 @@ class FailBody(LeaseBody):
     error: ErrorPart
     permanent: Annotated[bool, rules.flag()] = False
     retry_after_s: Annotated[float, rules.seconds(MAX_RETRY_AFTER)] | None = None
+
+
+class PutFileBody(LeaseBody):
+    """`POST /leases:putFile`. A file of that name is replaced."""
+
+    name: Annotated[str, rules.filled_text()]
+    content: Annotated[bytes, rules.base64_bytes()]
+
+
+class GetFileBody(LeaseBody):
+    """`POST /leases:getFile`."""
+
+    name: Annotated[str, rules.filled_text()]
+
+
+class ListFilesBody(LeaseBody):
+    """`POST /leases:listFiles`; answered as `GET /runs/{id}/files`."""
+
+    limit: Annotated[int, rules.whole(1, MAX_PAGE)] = MAX_PAGE
+    page_token: Annotated[str, rules.text("the nextPageToken of an earlier answer")] | None = None
+
+
+class GetFileResponse(FileEntry):
+    """A file of the run, whole."""
+
+    content: str
+
+    @classmethod
+    def of(cls, name: str, data: bytes) -> Self:
+        """Return a file as it is answered."""
+        return cls(name=name, size=len(data), content=base64.b64encode(data).decode())
 
 
 class RenewResponse(ResponseModel):

@@ -79,7 +79,7 @@ class RequestModel(RequestPart):
         return found
 
 
-class _Field(NamedTuple):
+class RequestField(NamedTuple):
     """A field as callers see it: its name, and its rule or the object that it is."""
 
     attribute: str
@@ -89,6 +89,7 @@ class _Field(NamedTuple):
 
     @property
     def takes_null(self) -> bool:
+        """Whether null is a value of the field."""
         return self.rule is not None and self.rule.takes_null
 
 
@@ -101,10 +102,10 @@ class _Place(NamedTuple):
 
 
 @functools.cache
-def _fields(model: type[BaseModel]) -> Mapping[str, _Field]:
-    """Return the fields of a model by their names in JSON."""
+def fields_of(model: type[BaseModel]) -> Mapping[str, RequestField]:
+    """Return the fields of a request by their names in JSON."""
     return {
-        name: _Field(attribute, name, *_kind((*field.metadata, field.annotation)))
+        name: RequestField(attribute, name, *_kind((*field.metadata, field.annotation)))
         for attribute, field in model.model_fields.items()
         for name in [field.alias or attribute]
     }
@@ -113,7 +114,7 @@ def _fields(model: type[BaseModel]) -> Mapping[str, _Field]:
 @functools.cache
 def _names(model: type[BaseModel]) -> frozenset[str]:
     """Return the names of fields: those of JSON, and those that a client of ours gives them by."""
-    return frozenset(_fields(model)) | frozenset(model.model_fields)
+    return frozenset(fields_of(model)) | frozenset(model.model_fields)
 
 
 def _kind(hints: Sequence[Any]) -> tuple[Rule | None, type[RequestPart] | None]:
@@ -128,9 +129,9 @@ def _kind(hints: Sequence[Any]) -> tuple[Rule | None, type[RequestPart] | None]:
     return None, None
 
 
-def _given(part: RequestPart) -> Iterator[tuple[_Field, Any]]:
+def _given(part: RequestPart) -> Iterator[tuple[RequestField, Any]]:
     """Yield each field that was given, and its value."""
-    for field in _fields(type(part)).values():
+    for field in fields_of(type(part)).values():
         if field.attribute in part.model_fields_set:
             yield field, getattr(part, field.attribute)
 
@@ -140,7 +141,7 @@ def _place(model: type[RequestPart], path: Sequence[int | str]) -> _Place:
     part, names = model, []
     for name in path:
         names.append(str(name))
-        known = _fields(part)
+        known = fields_of(part)
         field = known.get(str(name))
         if field is None:
             return _Place(".".join(names), f"one of the fields {', '.join(known)}")
@@ -148,7 +149,7 @@ def _place(model: type[RequestPart], path: Sequence[int | str]) -> _Place:
             allowed = field.rule.allowed if field.rule else "another value"
             return _Place(".".join(names), allowed, field.takes_null)
         part = field.part
-    return _Place(".".join(names), f"an object with the fields {', '.join(_fields(part))}")
+    return _Place(".".join(names), f"an object with the fields {', '.join(fields_of(part))}")
 
 
 def _nulls(part: RequestPart, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

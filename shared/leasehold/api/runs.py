@@ -12,14 +12,13 @@ from pydantic import BeforeValidator, Field
 from leasehold.api import field_rules as rules
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.response_model import ResponseModel
+from leasehold.domain.moment import time_or_date
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.domain.trace import TraceEvent
 from leasehold.services.limits import DEFAULT_PAGE, MAX_KEY, MAX_PAGE, MAX_RETRIES
 from leasehold.services.read_runs import RunFilter, RunPage
 from leasehold.services.start_run import StartRequest
-
-_MAX_DIGITS: Final = 9
 
 
 class StartBody(RequestModel):
@@ -56,6 +55,11 @@ class FilterPart(RequestPart):
     pipeline: Annotated[str, rules.filled_text()] | None = None
     dead_lettered: Annotated[bool, rules.flag()] | None = None
     label: Annotated[str, rules.filled_text()] | None = None
+    paused: Annotated[bool, rules.flag()] | None = None
+    cancelled: Annotated[bool, rules.flag()] | None = None
+    since: Annotated[str, rules.moment()] | None = None
+    until: Annotated[str, rules.moment()] | None = None
+    step: Annotated[str, rules.filled_text()] | None = None
 
     @classmethod
     def of(cls, wanted: RunFilter) -> Self:
@@ -65,18 +69,27 @@ class FilterPart(RequestPart):
             pipeline=wanted.pipeline,
             dead_lettered=wanted.dead_lettered,
             label=wanted.label,
+            paused=wanted.paused,
+            cancelled=wanted.cancelled,
+            since=None if wanted.since is None else wanted.since.isoformat(),
+            until=None if wanted.until is None else wanted.until.isoformat(),
+            step=wanted.step,
         )
 
     def to_filter(self) -> RunFilter:
         """Return the filter as the service takes it."""
         status = None if self.status is None else self.status.value
-        return RunFilter(status, self.pipeline, self.dead_lettered, self.label)
-
-
-def _number(given: Any) -> Any:
-    """Return the number that a query has as text."""
-    is_number = isinstance(given, str) and given.isascii() and given.isdigit()
-    return int(given) if is_number and len(given) <= _MAX_DIGITS else given
+        return RunFilter(
+            status=status,
+            pipeline=self.pipeline,
+            dead_lettered=self.dead_lettered,
+            label=self.label,
+            paused=self.paused,
+            cancelled=self.cancelled,
+            since=None if self.since is None else time_or_date(self.since),
+            until=None if self.until is None else time_or_date(self.until),
+            step=self.step,
+        )
 
 
 def _boolean(given: Any) -> Any:
@@ -84,16 +97,21 @@ def _boolean(given: Any) -> Any:
     return {"true": True, "false": False}.get(given, given) if isinstance(given, str) else given
 
 
+_query_flag: Final = replace(rules.flag(), allowed="true, false")
+
+
 class RunsQuery(FilterPart, RequestModel):
     """`GET /runs`; its values come as text, and an empty one fits no run."""
 
     pipeline: Annotated[str, rules.text()] | None = None
     label: Annotated[str, rules.text()] | None = None
-    dead_lettered: (
-        Annotated[bool, replace(rules.flag(), allowed="true, false"), BeforeValidator(_boolean)]
-        | None
-    ) = None
-    limit: Annotated[int, rules.whole(1, MAX_PAGE), BeforeValidator(_number)] = DEFAULT_PAGE
+    step: Annotated[str, rules.text()] | None = None
+    dead_lettered: Annotated[bool, _query_flag, BeforeValidator(_boolean)] | None = None
+    paused: Annotated[bool, _query_flag, BeforeValidator(_boolean)] | None = None
+    cancelled: Annotated[bool, _query_flag, BeforeValidator(_boolean)] | None = None
+    limit: Annotated[int, rules.whole(1, MAX_PAGE), BeforeValidator(rules.number_of_text)] = (
+        DEFAULT_PAGE
+    )
     page_token: Annotated[str, rules.text("the nextPageToken of an earlier answer")] | None = None
 
     @classmethod

@@ -18,5 +18,6 @@ class SweepResponse(ResponseModel):
     unattended: int
     reannounced: int
     archived: int
+    purged: int
     documents_read: int
     more: bool

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import click
 
+from leasehold.api.upkeep import AuditResponse, FoundRun
 from leasehold.cli.bundle import bundle_to_change
 from leasehold.cli.exit_codes import DONE, FOUND
-from leasehold.cli.options import json_option
+from leasehold.cli.options import json_option, url_option
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import Row, print_json, print_table
+from leasehold.client.server_upkeep import ServerUpkeep
 from leasehold.presentation.formatting import StyledText
-from leasehold.services.audit import AuditResult
 from leasehold.services.audit import audit as audit_runs
 
 _COLUMNS: Final = ("RUN", "BREACH", "REPAIR")
@@ -21,8 +22,9 @@ _COLUMNS: Final = ("RUN", "BREACH", "REPAIR")
 
 @click.command()
 @click.option("--repair", is_flag=True, help="Repair what is found.")
+@url_option
 @json_option
-def audit(*, repair: bool, as_json: bool) -> int:
+def audit(*, repair: bool, url: str | None, as_json: bool) -> int:
     """Look for runs that nobody and nothing would move.
 
     Exits with 0 when there are none, or all are repaired; 1 when something is left.
@@ -31,36 +33,35 @@ def audit(*, repair: bool, as_json: bool) -> int:
     Example:
       leasehold audit --repair
     """  # noqa: D301
-    with bundle_to_change() as bundle:
-        results = list(audit_runs(bundle.engine, repair=repair))
-    left = sum(one.outcome is None for one in results)
-    if as_json:
-        print_json({"found": [_as_json(one) for one in results], "left": left})
-    elif results:
-        print_table(_COLUMNS, [row for one in results for row in _rows(one, repair=repair)])
-        repaired = f"{len(results) - left} repaired, " if repair else ""
-        hint = "" if repair else "; --repair repairs them"
-        note(f"{len(results)} runs are not in order: {repaired}{left} left{hint}")
+    if url is not None:
+        answer = ServerUpkeep(url).audit(repair=repair)
     else:
+        with bundle_to_change() as bundle:
+            answer = AuditResponse.of(audit_runs(bundle.engine, repair=repair))
+    if as_json:
+        print_json(answer)
+    else:
+        _print_found(answer, repair=repair)
+    return FOUND if answer.left else DONE
+
+
+def _print_found(answer: AuditResponse, *, repair: bool) -> None:
+    count = len(answer.found)
+    if not count:
         note("every run is in order")
-    return FOUND if left else DONE
+        return
+    print_table(_COLUMNS, [row for one in answer.found for row in _rows(one, repair=repair)])
+    repaired = f"{count - answer.left} repaired, " if repair else ""
+    hint = "" if repair else "; --repair repairs them"
+    note(f"{count} runs are not in order: {repaired}{answer.left} left{hint}")
 
 
-def _as_json(one: AuditResult) -> dict[str, Any]:
-    breaches = [
-        {"code": breach.code, "finding": breach.finding, "repair": breach.repair}
-        for breach in one.breaches
-    ]
-    outcome = None if one.outcome is None else one.outcome.word
-    return {"runId": one.run_id, "breaches": breaches, "outcome": outcome}
-
-
-def _rows(one: AuditResult, *, repair: bool) -> Iterator[Row]:
+def _rows(one: FoundRun, *, repair: bool) -> Iterator[Row]:
     """Yield a row for each breach: what its repair came to, or would do."""
     for breach in one.breaches:
         result = StyledText(breach.repair)
         if repair and one.outcome is None:
             result = StyledText("not repaired", "red")
         elif repair and one.outcome is not None:
-            result = StyledText(f"{one.outcome.word}: {breach.repair}", "green")
+            result = StyledText(f"{one.outcome}: {breach.repair}", "green")
         yield one.run_id, StyledText(f"{breach.code}: {breach.finding}", "yellow"), result

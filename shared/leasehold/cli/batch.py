@@ -81,8 +81,9 @@ def _check(operation: Operation, from_step: str | None, wanted: RunFilter) -> No
         raise click.UsageError(f"--from-step is for recreate, not for {operation}.")
     if wanted == RunFilter():
         raise click.UsageError(
-            "no runs are named; allowed: at least one of --status, --dead-lettered, --pipeline, "
-            "--label (--pipeline NAME alone means all runs of a pipeline)."
+            "no runs are named; allowed: at least one of --status, --paused, --cancelled, "
+            "--dead-lettered, --pipeline, --label, --since, --until "
+            "(--pipeline NAME alone means all runs of a pipeline)."
         )
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from leasehold.bootstrap import Bundle, Hooks, Purpose, boot, store_exists
 from leasehold.cli.stderr import warn
+from leasehold.client.store import NO_CATALOG
+from leasehold.registry.pipelines import Catalog
 
 
 @contextlib.contextmanager
@@ -26,21 +28,31 @@ def bundle_to_change() -> Iterator[Bundle]:
 
 
 @contextlib.contextmanager
+def bundle_to_purge() -> Iterator[Bundle]:
+    """Open the store to delete runs; that takes no catalog. One that is not there stays away."""
+    purpose = purpose_on_store(Purpose.CHANGE)
+    with open_bundle(purpose=purpose, catalog=NO_CATALOG, warns=False) as bundle:
+        yield bundle
+
+
+@contextlib.contextmanager
 def open_bundle(
     *,
     purpose: Purpose = Purpose.RUN,
+    catalog: Catalog | None = None,
     warns: bool = True,
 ) -> Iterator[Bundle]:
     """Open the bundle that the environment describes, and close it in the end.
 
     Args:
         purpose: what the engine is for.
+        catalog: in place of LEASEHOLD_CATALOG.
         warns: print which thresholds do not hold. What is refused of a step's limits, commands
             print themselves.
     """
     refused: list[str] = []
     with contextlib.redirect_stdout(sys.stderr):
-        bundle = boot(hooks=Hooks(warn=refused.append), purpose=purpose)
+        bundle = boot(catalog=catalog, hooks=Hooks(warn=refused.append), purpose=purpose)
     for line in refused if warns else ():
         warn(line)
     try:

@@ -26,6 +26,10 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     "start": CommandRow("start", "Start a run of PIPELINE, or continue it."),
     "runs": CommandRow("runs", "List runs, newest first; of several filters, all must match."),
     "show": CommandRow("show", "Show one run: where it stands, and why."),
+    "output": CommandRow(
+        "output", "Print the output of RUN once it is completed, or that of its STEP."
+    ),
+    "files": CommandRow("files", "List the files of RUN, or print the bytes of the file NAME."),
     "trace": CommandRow("trace", "Show all that happened to a run, oldest first."),
     "why": CommandRow(
         "why", "Say in one sentence what a run waits for, until when, and what happens then."
@@ -48,6 +52,9 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
         "operations", "Make a new run of RUN, which is completed, cancelled or given up."
     ),
     "batch": CommandRow("batch", "Apply ACTION to the runs that match, newest first."),
+    "purge": CommandRow(
+        "purge", "Delete runs that ended long ago: their trace, values and files too."
+    ),
     "audit": CommandRow("audit", "Look for runs that nobody and nothing would move."),
     "sweep": CommandRow("sweep", "Handle the runs whose alarm is due, once."),
     "check": CommandRow(

@@ -28,5 +28,6 @@ def command_to_run(run: Manifest) -> str:
     """Return what runs the run: its own start again where it has a key, or a server."""
     if run.idempotency_key is None or run.input is None:
         return command_line("dev")
-    request = StartRequest(run.pipeline, json.loads(run.input), run.idempotency_key)
+    labels = dict(label.split(":", 1) for label in run.labels)
+    request = StartRequest(run.pipeline, json.loads(run.input), run.idempotency_key, labels)
     return start_command(request, run.input)

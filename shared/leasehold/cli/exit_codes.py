@@ -22,7 +22,15 @@ import click
 from leasehold.cli.stderr import note, print_error
 from leasehold.cli.streams import UnwrittenAnswerError, forget_stdout
 from leasehold.domain.printable import printable
-from leasehold.errors import LeaseholdError, NotAllowedError, ServerRefusedError, StateChangedError
+from leasehold.errors import (
+    LeaseholdError,
+    NotAllowedError,
+    RunNotCompletedError,
+    RunUnfinishedError,
+    ServerRefusedError,
+    StateChangedError,
+    StepNotCompletedError,
+)
 
 DONE: Final = 0
 NOT_COMPLETED: Final = 1
@@ -35,7 +43,13 @@ INTERRUPTED: Final = 130
 NO_READER: Final = 141
 TERMINATED: Final = 143
 
-_BY_STATE: Final = (NotAllowedError, StateChangedError)
+_BY_STATE: Final = (
+    NotAllowedError,
+    RunNotCompletedError,
+    RunUnfinishedError,
+    StateChangedError,
+    StepNotCompletedError,
+)
 
 
 class InterruptedRunError(Exception):

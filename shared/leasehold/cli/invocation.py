@@ -37,6 +37,8 @@ def start_command(request: StartRequest, input_words: str) -> str:
         words += ["--idempotency-key", request.idempotency_key]
     if request.max_retries == 0:
         words.append("--no-retry")
+    for key, value in request.labels.items():
+        words += ["--label", f"{key}:{value}"]
     return command_line(*words, "--in-process")
 
 

@@ -12,7 +12,7 @@ from leasehold.client.client import Client
 
 @contextlib.contextmanager
 def client_at(url: str | None) -> Iterator[Client]:
-    """Open a client of the server at `url`, or without one of the store of the environment.
+    """Open the server at `url`, or without one the store of the environment.
 
     What is printed meanwhile goes to stderr: print the answer when the client is closed.
     """

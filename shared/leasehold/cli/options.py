@@ -7,12 +7,15 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
+from leasehold.bootstrap import system_clock
 from leasehold.client.http_calls import is_server
+from leasehold.domain.moment import MOMENT, moment_of
 from leasehold.domain.status import RunStatus
 from leasehold.services.limits import MAX_PAGE
 from leasehold.services.read_runs import RunFilter
@@ -63,6 +66,23 @@ class LabelType(click.ParamType[tuple[str, str]]):
         if not colon:
             self.fail(f"{value!r} has no colon; allowed: key:value.", param, ctx)
         return key, rest
+
+
+class MomentType(click.ParamType[datetime]):
+    """A moment: how long ago, a time, or a date."""
+
+    name = "AGE|TIME"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """Return the moment."""
+        if isinstance(value, datetime):
+            return value
+        try:
+            return moment_of(value, system_clock().now())
+        except ValueError:
+            self.fail(f"{value[:60]!r}; allowed: {MOMENT}.", param, ctx)
 
 
 def _text(words: str) -> str:
@@ -159,7 +179,11 @@ def limit_option(*, default: int | None = None) -> Callable[[F], F]:
 _STATUSES: Final = click.Choice([status.value for status in RunStatus], case_sensitive=False)
 
 _FILTERS: Final = (
-    click.option("--status", type=_STATUSES, help="Only runs in this status."),
+    click.option(
+        "--status", type=_STATUSES, help="Only runs in this status, without the cancelled."
+    ),
+    click.option("--paused", is_flag=True, help="Only runs that are paused."),
+    click.option("--cancelled", is_flag=True, help="Only runs that were cancelled."),
     click.option("--dead-lettered", is_flag=True, help="Only runs that were given up."),
     click.option("--pipeline", metavar="NAME", help="Only runs of this pipeline."),
     click.option(
@@ -170,16 +194,44 @@ _FILTERS: Final = (
         callback=_only_one,
         help="Only runs with this label.",
     ),
+    click.option(
+        "--since", type=MomentType(), metavar="AGE|TIME", help="Only runs that began then or later."
+    ),
+    click.option(
+        "--until", type=MomentType(), metavar="AGE|TIME", help="Only runs that began before then."
+    ),
 )
+
+
+_FLAGS: Final = ("paused", "cancelled", "dead_lettered")
+_VALUES: Final = ("status", "pipeline", "label", "since", "until")
+
+at_step_option = click.option(
+    "--step", "at_step", metavar="STEP", help="Only runs that are at this step, or ended there."
+)
+
+
+def filter_words(wanted: RunFilter) -> list[str]:
+    """Return the words that give a filter again."""
+    values = {
+        "status": wanted.status,
+        "pipeline": wanted.pipeline,
+        "label": wanted.label,
+        "step": wanted.step,
+        "since": None if wanted.since is None else wanted.since.isoformat(),
+        "until": None if wanted.until is None else wanted.until.isoformat(),
+    }
+    given = [word for name, value in values.items() if value for word in (f"--{name}", value)]
+    return [*given, *(f"--{name.replace('_', '-')}" for name in _FLAGS if getattr(wanted, name))]
 
 
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the filters of runs, given to the command as `wanted`; all of them must hold."""
 
     @functools.wraps(command)
-    def with_filter(*, dead_lettered: bool, **options: Any) -> Any:
-        fields = {name: options.pop(name) for name in ("status", "pipeline", "label")}
-        wanted = RunFilter(dead_lettered=True if dead_lettered else None, **fields)
+    def with_filter(**options: Any) -> Any:
+        flags = {name: options.pop(name) or None for name in _FLAGS}
+        wanted = RunFilter(**flags, **{name: options.pop(name) for name in _VALUES})
         return command(wanted=wanted, **options)
 
     for option in reversed(_FILTERS):

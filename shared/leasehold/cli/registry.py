@@ -6,23 +6,23 @@ from typing import Final
 
 import click
 
+from leasehold.api.registry import RegistryResponse, RetryInForce, SettingInForce, StepReport
 from leasehold.bootstrap import Purpose
 from leasehold.cli.bundle import open_bundle
-from leasehold.cli.options import json_option
+from leasehold.cli.options import json_option, url_option
 from leasehold.cli.stderr import warn
 from leasehold.cli.stdout import Row, print_json, print_table
-from leasehold.domain.dispatch import StepSettings
+from leasehold.client.server_upkeep import ServerUpkeep
 from leasehold.presentation.formatting import StyledText
-from leasehold.registry.dispatch import StepDispatchEntry
-from leasehold.services.engine import Engine
-from leasehold.services.registry_report import registry_report, waits_of
+from leasehold.services.registry_report import registry_report
 
 _COLUMNS: Final = ("STEP", "HANDLER", "TIMEOUT", "DEADLINE", "RETRIES", "WAITS", "HEARTBEAT")
 
 
 @click.command()
+@url_option
 @json_option
-def registry(*, as_json: bool) -> None:
+def registry(*, url: str | None, as_json: bool) -> None:
     """Show the effective limits of each step type.
 
     Each value is shown with where it comes from: the step's entry in the catalog, a threshold
@@ -33,45 +33,43 @@ def registry(*, as_json: bool) -> None:
     Example:
       PIPELINE_EXTRACTION_TIMEOUT_MS=60000 leasehold registry
     """  # noqa: D301
-    with open_bundle(purpose=Purpose.PREVIEW) as bundle:  # no store is needed
-        engine = bundle.engine
+    if url is not None:
+        report = ServerUpkeep(url).registry()
+    else:
+        with open_bundle(purpose=Purpose.PREVIEW) as bundle:  # no store is needed
+            report = RegistryResponse.model_validate(registry_report(bundle.engine))
     if as_json:
-        print_json(registry_report(engine))
+        print_json(report)
         return
-    steps = [
-        (entry, engine.rules.known_settings(entry.step_type)) for entry in engine.catalog.steps
-    ]
-    print_table(_COLUMNS, [_row(engine, entry, settings) for entry, settings in steps])
+    print_table(_COLUMNS, map(_row, report.steps))
     click.echo()
-    pipelines = [(entry.name, " → ".join(entry.steps)) for entry in engine.catalog.pipelines]
+    pipelines = [(entry.name, " → ".join(entry.steps)) for entry in report.pipelines]
     print_table(("PIPELINE", "STEPS"), pipelines)
-    for _, settings in steps:
-        for sentence in settings.refused:
+    for step in report.steps:
+        for sentence in step.refused:
             warn(sentence)
 
 
-def _row(engine: Engine, entry: StepDispatchEntry, settings: StepSettings) -> Row:
-    beat = settings.heartbeat
+def _row(step: StepReport) -> Row:
     return (
-        entry.step_type,
-        entry.handler,
-        _value(settings, "agentTimeout", f"{settings.agent_timeout.total_seconds():g} s"),
-        _value(settings, "dispatchDeadline", f"{settings.dispatch_deadline.total_seconds():g} s"),
-        _value(settings, "maxRetries", str(settings.max_retries)),
-        _waits(engine, settings),
-        _value(settings, "heartbeat", "none" if beat is None else f"{beat.total_seconds():g} s"),
+        step.step_type,
+        step.handler,
+        _value(step.agent_timeout_ms, " s", per_unit=1000),
+        _value(step.dispatch_deadline_s, " s"),
+        _value(step.max_retries),
+        _waits(step.retry),
+        _value(step.heartbeat_s, " s"),
     )
 
 
-def _waits(engine: Engine, settings: StepSettings) -> str:
+def _waits(retry: RetryInForce) -> str:
     """Return the waits in short: `10 s, x2 up to 300 s`, and the errors that are not retried."""
-    rule = waits_of(engine, settings)
-    words = f"{rule.first_s:g} s, x{rule.factor:g} up to {rule.max_s:g} s"
-    never = f", never {', '.join(rule.non_retryable)}" if rule.non_retryable else ""
-    return f"{words}{never} ({settings.sources.get('retry', 'threshold')})"
+    words = f"{retry.first_s:g} s, x{retry.factor:g} up to {retry.max_s:g} s"
+    never = f", never {', '.join(retry.non_retryable)}" if retry.non_retryable else ""
+    return f"{words}{never} ({retry.source})"
 
 
-def _value(settings: StepSettings, name: str, value: str) -> StyledText:
+def _value(setting: SettingInForce, unit: str = "", *, per_unit: int = 1) -> StyledText:
     """Return a value with its source; those that do not come from the entry stand out."""
-    source = settings.sources[name]
-    return StyledText(f"{value} ({source})", "cyan" if source.isupper() else "")
+    value = "none" if setting.value is None else f"{setting.value / per_unit:g}{unit}"
+    return StyledText(f"{value} ({setting.source})", "cyan" if setting.source.isupper() else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Final
 
@@ -10,9 +10,16 @@ import click
 
 from leasehold.api.runs import RunsResponse
 from leasehold.cli.opened_client import client_at
-from leasehold.cli.options import filter_options, json_option, limit_option, url_option
+from leasehold.cli.options import (
+    at_step_option,
+    filter_options,
+    json_option,
+    limit_option,
+    url_option,
+)
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import Row, print_json, print_table
+from leasehold.client.client import Client
 from leasehold.domain.summary import Summary
 from leasehold.presentation.formatting import StyledText, ago, stamp
 from leasehold.presentation.run_state import state_and_reason
@@ -24,26 +31,46 @@ _COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "DONE", "CREATED", "GENE
 
 @click.command()
 @filter_options
+@at_step_option
 @limit_option(default=DEFAULT_PAGE)
 @click.option("--page-token", metavar="TOKEN", help="Continue behind an earlier answer.")
 @url_option
 @json_option
 def runs(
-    *, wanted: RunFilter, limit: int, page_token: str | None, url: str | None, as_json: bool
+    *,
+    wanted: RunFilter,
+    at_step: str | None,
+    limit: int,
+    page_token: str | None,
+    url: str | None,
+    as_json: bool,
 ) -> None:
     """List runs, newest first; of several filters, all must match.
 
     \b
-    Example:
+    Examples:
       leasehold runs --dead-lettered --pipeline review
+      leasehold runs --paused --since 3d
     """  # noqa: D301
     with client_at(url) as client:
-        page = client.page(limit=limit, page_token=page_token, **asdict(wanted))
+        page = _whole_page(client, replace(wanted, step=at_step), limit, page_token)
         now = client.source.now()
     if as_json:
         print_json({"runs": page.runs, "nextPageToken": page.next_page_token})
     else:
         _print_page(page, now)
+
+
+def _whole_page(
+    client: Client, wanted: RunFilter, limit: int, page_token: str | None
+) -> RunsResponse:
+    """Return a page with as many runs as are wanted; an answer ends early where few runs fit."""
+    page = client.page(limit=limit, page_token=page_token, **asdict(wanted))
+    runs, token = page.runs, page.next_page_token
+    while token is not None and len(runs) < limit:
+        page = client.page(limit=limit - len(runs), page_token=token, **asdict(wanted))
+        runs, token = [*runs, *page.runs], page.next_page_token
+    return RunsResponse(runs=runs, next_page_token=token)
 
 
 def _print_page(page: RunsResponse, now: datetime) -> None:

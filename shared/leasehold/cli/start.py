@@ -12,8 +12,8 @@ import click
 
 from leasehold.bootstrap import Purpose
 from leasehold.cli.bundle import open_bundle
-from leasehold.cli.exit_codes import DONE, NOT_COMPLETED, end_on_sigterm, explain_interrupt
-from leasehold.cli.invocation import command_line, start_command, url_words
+from leasehold.cli.exit_codes import DONE, end_on_sigterm, explain_interrupt
+from leasehold.cli.invocation import command_line, start_command
 from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import (
     GivenInput,
@@ -22,21 +22,22 @@ from leasehold.cli.options import (
     labels_option,
     url_option,
 )
+from leasehold.cli.run_result import print_result, print_result_json, read_result
 from leasehold.cli.run_watcher import LOOK_EVERY_S, View, wait_for, watch
 from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import print_json, print_line, print_to_stderr
 from leasehold.client.starting import start_once
+from leasehold.client.store_source import StoreSource
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
-from leasehold.domain.summary import Summary, summary_of
+from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent
 from leasehold.in_process import InProcessEngine
 from leasehold.logs.for_people import log_to_stderr
 from leasehold.presentation.formatting import ago, stamp
-from leasehold.presentation.run_state import result_of, state_line, value_in_short
+from leasehold.presentation.run_state import state_line
 from leasehold.services.start_run import StartRequest, start_run
 
-_MAX_OUTPUT: Final = 200
 _WAITING: Final = (RunStatus.PENDING, RunStatus.ERROR)
 _EXISTING: Final = "It was started before with the same idempotency key."
 
@@ -125,7 +126,7 @@ def _record(
         wait: wait until the run is idle.
         as_json: answer with JSON, and show nothing on the way.
     """
-    ended = None
+    ended, output = None, None
     with client_at(url) as client:
         is_new, run = start_once(client.source, request)
         if not as_json and not is_new:
@@ -134,8 +135,11 @@ def _record(
             if not as_json:
                 _note_command(run, command)
             ended = wait_for(client, run.run_id, quiet=as_json, url=url)
+            output = read_result(ended, client.output) if as_json else None
+    if ended is not None and as_json:
+        return print_result_json(ended, output, url=url)
     if ended is not None:
-        return _print_result(ended, as_json=as_json, url=url)
+        return print_result(ended, url=url)
     if as_json:
         print_json(run)
         return DONE
@@ -177,7 +181,8 @@ def _run_in_process(request: StartRequest, run_id: str, *, command: str, as_json
         explain_interrupt(meaning, command),
     ):
         ended = _run_to_end(local, request, quiet=as_json)
-    return _print_result(ended, as_json=as_json)
+        output = read_result(ended, StoreSource(local.engine).output) if as_json else None
+    return print_result_json(ended, output) if as_json else print_result(ended)
 
 
 def _run_to_end(local: InProcessEngine, request: StartRequest, *, quiet: bool) -> Manifest:
@@ -214,17 +219,3 @@ def _pause(local: InProcessEngine, run_id: str) -> None:
     """Wait a moment, or until the run is over or waits for a person."""
     with contextlib.suppress(TimeoutError):
         local.wait(run_id, LOOK_EVERY_S)
-
-
-def _print_result(run: Manifest, *, as_json: bool, url: str | None = None) -> int:
-    """Answer with the run; return the exit code, which says whether it completed."""
-    if as_json:
-        print_json(summary_of(run))
-    else:
-        print_line(result_of(run))
-        if run.status is RunStatus.COMPLETED:
-            output = run.steps[run.current_step].kept_output
-            note(f"output: {value_in_short(output, _MAX_OUTPUT)}")
-        words = (run.run_id, *url_words(url))
-        note("next:", f"{command_line('show', *words)} · {command_line('trace', *words)}")
-    return DONE if run.status is RunStatus.COMPLETED else NOT_COMPLETED

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
+from leasehold.api.upkeep import WhyResponse
 from leasehold.bootstrap import Purpose
 from leasehold.cli.bundle import open_bundle, purpose_on_store
 from leasehold.cli.delivery_hint import command_to_run
@@ -12,13 +15,12 @@ from leasehold.cli.options import json_option, run_argument, url_option
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_block, print_json, print_line
 from leasehold.client.server_source import ServerSource
-from leasehold.client.store_source import StoreSource
-from leasehold.domain.explanation import explain
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.presentation.failure_lines import traceback_lines
 from leasehold.presentation.formatting import one_line
+from leasehold.services.explain_run import explain_run
 from leasehold.worker.holder import host_name, is_gone
 
 
@@ -33,39 +35,37 @@ def why(*, run_id: str, url: str | None, as_json: bool) -> None:
     Example:
       leasehold why r-0123456789abcdef
     """  # noqa: D301
-    purpose = Purpose.PREVIEW if url is not None else purpose_on_store(Purpose.RUN)
-    # the rules are those of the environment, also with a URL
-    with open_bundle(purpose=purpose) as bundle:
-        source = StoreSource(bundle.engine) if url is None else ServerSource(url)
-        run, now = source.get(run_id), source.now()
-        holder_gone = run.lease is not None and is_gone(run.lease.holder, host=host_name())
-        explanation = explain(run, now, bundle.engine.rules, holder_gone=holder_gone)
+    hint = None
+    if url is not None:
+        server = ServerSource(url)
+        answer, run = server.why(run_id), server.get(run_id)
+    else:
+        with open_bundle(purpose=purpose_on_store(Purpose.READ)) as bundle:
+            here = partial(is_gone, host=host_name())
+            explained = explain_run(bundle.engine, run_id, is_gone=here)
+        answer, run = WhyResponse.of(explained), explained.run
+        hint = command_to_run(run) if explained.holder_gone else None
     if as_json:
-        print_json(
-            {
-                "runId": run_id,
-                "waitsFor": explanation.what,
-                "until": explanation.until,
-                "then": None if explanation.then is None else explanation.then.word,
-                "words": explanation.words,
-                "generation": run.dispatch.generation,
-                "operations": explanation.operations,
-            }
-        )
+        print_json(answer)
         return
-    print_line(one_line(explanation.words))
+    print_line(one_line(answer.words))
+    _print_error(run)
+    if hint is not None:
+        note("this takes it up at once:", hint)
+    for operation in answer.operations:
+        note(f"{operation} it with:", _decision(run_id, answer, operation, url))
+
+
+def _print_error(run: Manifest) -> None:
+    """Print what the last attempt failed with, where the run waits for the next one."""
     if run.status is RunStatus.ERROR and run.error is not None and run.error.traceback is not None:
         print_block("its error:", traceback_lines(run.error.traceback))
-    if holder_gone and url is None:
-        note("this takes it up at once:", command_to_run(run))
-    for operation in explanation.operations:
-        note(f"{operation} it with:", _decision(run, operation, url))
 
 
-def _decision(run: Manifest, operation: Operation, url: str | None) -> str:
+def _decision(run_id: str, answer: WhyResponse, operation: Operation, url: str | None) -> str:
     """Return the command of a decision, which is bound to the run as it is now."""
-    words = [operation.value, run.run_id]
+    words = [operation.value, run_id]
     # a run that a person holds keeps its generation when it is let go, and may be held again
     if operation is not Operation.RESUME:
-        words += ["--generation", str(run.dispatch.generation)]
+        words += ["--generation", str(answer.generation)]
     return command_line(*words, *url_words(url))

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from itertools import chain
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, TypeVar, Unpack, overload
 
 from leasehold.api.batch import BatchBody
 from leasehold.api.operations import OperationBody, RecreateBody
+from leasehold.api.results import FileEntry
 from leasehold.api.runs import RunsQuery, RunsResponse, StartBody
+from leasehold.api.upkeep import WhyResponse
 from leasehold.client.caller import checked_actor, this_user
 from leasehold.client.given_input import plain_input
 from leasehold.client.opening import LOG, opened
-from leasehold.client.results import check_completed, read_as
 from leasehold.client.source import Source
 from leasehold.client.starting import start_once
+from leasehold.client.typed_result import read_as
 from leasehold.client.waiting import OnChange, Waiting
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
@@ -38,12 +40,21 @@ T = TypeVar("T")
 
 
 class Filters(TypedDict, total=False):
-    """Which runs: all that is given must hold; None is not given. `label` is "key:value"."""
+    """Which runs: all that is given must hold; None is not given.
+
+    `label` is "key:value"; `since` and `until` are when they began, `step` is where they are. A
+    status does not find the runs that were cancelled in it: `cancelled=True` does.
+    """
 
     status: RunStatus | str | None
     pipeline: str | None
     dead_lettered: bool | None
     label: str | None
+    paused: bool | None
+    cancelled: bool | None
+    since: datetime | str | None
+    until: datetime | str | None
+    step: str | None
 
 
 class RunOptions(TypedDict, total=False):
@@ -189,15 +200,14 @@ class Client:
         """Return the output of a completed run, as JSON has it or as `model` does.
 
         Raises:
-            RunUnfinishedError: it has no result yet; `wait` for it first.
-            RunNotCompletedError: it was cancelled or given up; `details` have the `reason` and
-                what failed last, the `error`.
+            RunUnfinishedError: it has no output yet; `wait` for it first.
+            RunNotCompletedError: it was cancelled or given up: `details` have the `reason`, and as
+                `error` what failed last.
+            OutputGoneError: its artifact was deleted.
             ResultMismatchError: the output does not fit the model.
         """
-        found = self.get(run)
-        check_completed(found)
-        value = self.output(found)
-        return value if model is None else read_as(model, value, found.run_id)
+        value = self.output(run)
+        return value if model is None else read_as(model, value, id_of(run))
 
     @overload
     def run(self, pipeline: str, input: Any, **how: Unpack[RunOptions]) -> Any: ...
@@ -225,14 +235,40 @@ class Client:
         return self.source.get(id_of(run))
 
     def output(self, run: Run, step: str | None = None) -> Any:
-        """Return the output of a step, as JSON has it; None: that of the run."""
-        found = self.get(run)
-        kept = found.steps[step or found.current_step].kept_output
-        return None if kept is None or kept.text is None else json.loads(kept.text)
+        """Return the output of a step, as JSON has it; None: that of the run, as `result` does.
+
+        Raises:
+            UnknownStepError, StepNotCompletedError: the run has no such step, the step no output.
+        """
+        return self.source.output(id_of(run), step)
+
+    def files(self, run: Run) -> list[FileEntry]:
+        """Return names and sizes of the files that the run's handlers stored, sorted by name."""
+        run_id, token = id_of(run), None
+        found: list[FileEntry] = []
+        while True:
+            page = self.source.files(run_id, token)
+            found += page.files
+            token = page.next_page_token
+            if token is None:
+                return found
+
+    def file(self, run: Run, name: str) -> bytes:
+        """Return the bytes of a file of the run.
+
+        Raises:
+            UnknownFileError, ArtifactNameError: there is none of that name, or can be none.
+        """
+        with self.source.open_file(id_of(run), name) as content:
+            return b"".join(content.blocks)
 
     def trace(self, run: Run) -> list[TraceEvent]:
         """Return all that happened to the run, oldest first."""
         return self.source.trace(id_of(run))
+
+    def why(self, run: Run) -> WhyResponse:
+        """Return what the run waits for, until when, and what a person can do about it."""
+        return self.source.why(id_of(run))
 
     def runs(self, **wanted: Unpack[Filters]) -> Iterator[Summary]:
         """Return all runs that fit, newest first; they are read in pages, as they are asked for."""
@@ -360,7 +396,8 @@ def id_of(run: Run) -> str:
 
 
 def _given(wanted: Filters) -> dict[str, Any]:
-    return {name: value for name, value in wanted.items() if value is not None}
+    given = ((name, value) for name, value in wanted.items() if value is not None)
+    return {name: it.isoformat() if isinstance(it, datetime) else it for name, it in given}
 
 
 def pages_of(page: Callable[..., RunsResponse], wanted: Filters) -> Iterator[list[Summary]]:

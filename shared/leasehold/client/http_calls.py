@@ -8,12 +8,14 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from leasehold.api.errors import ErrorInfo
+from leasehold.api.results import SIZE_HEADER
 from leasehold.client.told_errors import error_told
 from leasehold.domain.manifest import is_run_id
 from leasehold.errors import (
@@ -23,6 +25,7 @@ from leasehold.errors import (
     ServerUnreachableError,
     UnknownRunError,
 )
+from leasehold.ports.artifacts import ArtifactContent
 
 #: How long one answer may take, and how long it may be silent meanwhile.
 TIMEOUT_S: Final = 30.0
@@ -42,6 +45,9 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
 _LONGEST_MESSAGE: Final = 1000
 _LONGEST_ID: Final = 128
+
+#: A file of any size is read in blocks of at most so many bytes.
+_BLOCK_BYTES: Final = 1024 * 1024
 
 #: With these, no connection was made: the server got nothing.
 _NOT_CONNECTED: Final = (ConnectionRefusedError, socket.gaierror)
@@ -85,10 +91,48 @@ class RunsApi:
         """Return status and answer of a GET, or with a body of a POST; `timeout` in seconds."""
         data = None if body is None else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", **(headers or {})}
-        request = urllib.request.Request(f"{self.url}{path}", data=data, headers=sent)  # noqa: S310 - http, as checked above
+        with self._answer(path, data, sent, timeout) as answer, self._translated(timeout):
+            text = _whole(answer, timeout)
+        return answer.status, self._json(answer, text)
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[ArtifactContent]:
+        """Open a file that the server sends, to be read in blocks."""
+        with self._answer(path) as answer:
+            size = self.read(_size, answer.headers.get(SIZE_HEADER))
+            yield ArtifactContent(size, self._blocks(answer, size))
+
+    def _blocks(self, answer: http.client.HTTPResponse, size: int) -> Iterator[bytes]:
+        """Yield the answer in blocks; the server may break off, and say no more than that."""
+        came = 0
+        while came < size:
+            block = b""
+            with self._translated():
+                with suppress(http.client.IncompleteRead):
+                    block = answer.read(min(_BLOCK_BYTES, size - came))
+                if not block:
+                    raise OSError(f"it broke off after {came:,} of {size:,} bytes")
+            came += len(block)
+            yield block
+
+    def _answer(
+        self,
+        path: str,
+        data: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = TIMEOUT_S,
+    ) -> http.client.HTTPResponse:
+        """Return the answer of the server, to be read and closed, unless it is an error."""
+        request = urllib.request.Request(f"{self.url}{path}", data, headers or {})  # noqa: S310 - http, as checked above
+        with self._translated(timeout):
+            answer: http.client.HTTPResponse = _OPENER.open(request, timeout=timeout)
+            return answer
+
+    @contextmanager
+    def _translated(self, timeout: float = TIMEOUT_S) -> Iterator[None]:
+        """Translate what the library raises."""
         try:
-            with _OPENER.open(request, timeout=timeout) as answer:
-                return answer.status, self._json(answer, _whole(answer, timeout))
+            yield
         except urllib.error.HTTPError as answer:
             with answer:
                 raise self._refusal(answer, timeout) from None
@@ -130,6 +174,13 @@ class RunsApi:
 
     def _refused(self, what: str) -> ServerRefusedError:
         return ServerRefusedError(message=f"{self.url} {what}.")
+
+
+def _size(text: str | None) -> int:
+    """Return a number of bytes, or raise ValueError."""
+    if text is None or not text.isdecimal():
+        raise ValueError
+    return int(text)
 
 
 def path_of(run_id: str) -> str:

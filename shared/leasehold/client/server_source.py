@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Final
-from urllib.parse import urlencode
+from typing import Any, Final
+from urllib.parse import quote, urlencode
 
 from leasehold.api.batch import BatchBody, BatchResponse
 from leasehold.api.operations import ACTOR_HEADER, body_of
+from leasehold.api.results import FilesResponse
 from leasehold.api.runs import RunsQuery, RunsResponse, StartBody, TraceResponse
+from leasehold.api.upkeep import WhyResponse
 from leasehold.bootstrap import system_clock
 from leasehold.client.http_calls import RunsApi, path_of
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent
+from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.batch import BatchResult
 from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter
@@ -67,6 +71,27 @@ class ServerSource:
         """Return all that happened to one run, oldest first."""
         _, answer = self._api.call(f"{path_of(run_id)}/trace")
         return self._api.read(TraceResponse.model_validate, answer).events
+
+    def why(self, run_id: str) -> WhyResponse:
+        """Return what one run waits for."""
+        _, answer = self._api.call(f"{path_of(run_id)}/why")
+        return self._api.read(WhyResponse.model_validate, answer)
+
+    def output(self, run_id: str, step: str | None = None) -> Any:
+        """Return the output of one step, or of the whole run."""
+        part = "" if step is None else f"/steps/{quote(step, safe='')}"
+        _, value = self._api.call(f"{path_of(run_id)}{part}/output")
+        return value
+
+    def files(self, run_id: str, page_token: str | None = None) -> FilesResponse:
+        """Return a page of the files of one run."""
+        query = "" if page_token is None else f"?{urlencode({'pageToken': page_token})}"
+        _, answer = self._api.call(f"{path_of(run_id)}/files{query}")
+        return self._api.read(FilesResponse.model_validate, answer)
+
+    def open_file(self, run_id: str, name: str) -> AbstractContextManager[ArtifactContent]:
+        """Open a file of one run, to be read in blocks."""
+        return self._api.open(f"{path_of(run_id)}/files/{quote(name)}")
 
     def page(self, wanted: RunFilter, limit: int, token: str | None) -> RunsResponse:
         """Return the runs that fit, newest first."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
+from leasehold.api.results import FilesResponse
 from leasehold.api.runs import RunsResponse
+from leasehold.api.upkeep import WhyResponse
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent
+from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.batch import BatchResult
 from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter
@@ -42,6 +46,22 @@ class Source(Protocol):
 
     def trace(self, run_id: str) -> list[TraceEvent]:
         """Return all that happened to one run, oldest first."""
+        ...
+
+    def why(self, run_id: str) -> WhyResponse:
+        """Return what one run waits for."""
+        ...
+
+    def output(self, run_id: str, step: str | None = None) -> Any:
+        """Return the output of one step, or of the whole run; raises as `read_output`."""
+        ...
+
+    def files(self, run_id: str, page_token: str | None = None) -> FilesResponse:
+        """Return a page of the files of one run."""
+        ...
+
+    def open_file(self, run_id: str, name: str) -> AbstractContextManager[ArtifactContent]:
+        """Open a file of one run, to be read in blocks."""
         ...
 
     def page(self, wanted: RunFilter, limit: int, token: str | None) -> RunsResponse:

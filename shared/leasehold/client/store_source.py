@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
+import pydantic_core
+
+from leasehold.api.results import FilesResponse
 from leasehold.api.runs import RunsResponse
+from leasehold.api.upkeep import WhyResponse
 from leasehold.bootstrap import delivers_tasks
 from leasehold.client.store import Store
 from leasehold.domain.lifecycle import Operation
@@ -14,11 +20,15 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.domain.trace import TraceEvent
+from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.batch import BatchResult, batch
 from leasehold.services.engine import Engine
+from leasehold.services.explain_run import explain_run
 from leasehold.services.operate import OperationRequest, operate
+from leasehold.services.read_results import list_files, open_file, read_output
 from leasehold.services.read_runs import RunFilter, list_runs, read_run, read_timeline
 from leasehold.services.start_run import StartRequest, start_run
+from leasehold.worker.holder import host_name, is_gone
 
 #: What dispatches no step, and so needs no limits of one.
 _WITHOUT_CATALOG: Final = frozenset({Operation.PAUSE, Operation.CANCEL})
@@ -64,6 +74,23 @@ class StoreSource:
     def trace(self, run_id: str) -> list[TraceEvent]:
         """Return all that happened to one run, oldest first."""
         return read_timeline(self.engine, run_id)
+
+    def why(self, run_id: str) -> WhyResponse:
+        """Return what one run waits for; the rules are those of the catalog."""
+        here = partial(is_gone, host=host_name())
+        return WhyResponse.of(explain_run(self._acting(), run_id, is_gone=here))
+
+    def output(self, run_id: str, step: str | None = None) -> Any:
+        """Return the output of one step, or of the whole run."""
+        return pydantic_core.from_json(read_output(self.engine, run_id, step))
+
+    def files(self, run_id: str, page_token: str | None = None) -> FilesResponse:
+        """Return a page of the files of one run."""
+        return FilesResponse.of(list_files(self.engine, run_id, page_token=page_token))
+
+    def open_file(self, run_id: str, name: str) -> AbstractContextManager[ArtifactContent]:
+        """Open a file of one run, to be read in blocks."""
+        return open_file(self.engine, run_id, name)
 
     def page(self, wanted: RunFilter, limit: int, token: str | None) -> RunsResponse:
         """Return the runs that fit, newest first."""

@@ -216,6 +216,7 @@ def function_environ(options: DevOptions, function_url: str) -> dict[str, str]:
     defaults = {
         "LEASEHOLD_STORE": f"sqlite:///{data / 'leasehold.db'}",
         "LEASEHOLD_ARTIFACTS": f"file://{data / 'artifacts'}",
+        "LEASEHOLD_ARTIFACTS_SHARED": "yes",  # by its processes, all of which are here
     }
     doubles = {
         "LEASEHOLD_TASKS": "cloud-tasks://local/local",

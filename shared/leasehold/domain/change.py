@@ -96,7 +96,7 @@ def on_run(run_id: str, transition: Transition) -> DecideDocument[Change]:
     """Return the transition as a store calls it; UnknownRunError where there is no such run."""
 
     def decide(current: Manifest | None, now: datetime) -> Change:
-        if current is None:
+        if current is None or current.purged_at is not None:
             raise UnknownRunError(run_id=run_id)
         return transition(current, now)
 

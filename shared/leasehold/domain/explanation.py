@@ -6,7 +6,7 @@ nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -41,7 +41,12 @@ class Explanation:
 
 
 def explain(
-    manifest: Manifest, now: datetime, rules: Rules, *, holder_gone: bool = False
+    manifest: Manifest,
+    now: datetime,
+    rules: Rules,
+    *,
+    holder_gone: bool = False,
+    is_possible: Callable[[Operation], bool] = lambda _: True,
 ) -> Explanation:
     """Return what the run waits for.
 
@@ -50,20 +55,23 @@ def explain(
         now: the store's time.
         rules: the rules in force.
         holder_gone: whether the holder of its lease is known to be gone.
+        is_possible: whether an operation that its state allows would be done; no other is offered.
     """
+    possible = tuple(filter(is_possible, decisions(manifest)))
     if manifest.is_terminal and not owed_effects(manifest):
-        return Explanation(None, None, None, f"Run {manifest.run_id} {_ending(manifest)}")
+        ending = _ending(manifest, remedy=_REMEDY if is_possible(Operation.RECREATE) else "")
+        return Explanation(None, None, None, f"Run {manifest.run_id} {ending}")
     wrong = (*flaws(manifest, rules.grace), *flaws_at(manifest, now))
     broken = " ".join(breach.finding for breach in wrong).rstrip(".")
     what = (
         f"a repair (leasehold audit --repair): {broken}"
         if broken
-        else _what(manifest, now, holder_gone=holder_gone)
+        else _what(manifest, now, possible, holder_gone=holder_gone)
     )
     until = manifest.alarm_at
     if until is None:
         words = f"Run {manifest.run_id} waits for {what}."
-        return Explanation(what, None, None, words, () if broken else decisions(manifest))
+        return Explanation(what, None, None, words, () if broken else possible)
     change = _at(manifest, max(now, until), rules)
     when = f"until {_stamp(until)}" if now < until else f"which was due at {_stamp(until)}"
     then = f"if nothing happens by then, {_then(change)}" if now < until else _then(change)
@@ -71,7 +79,9 @@ def explain(
     return Explanation(what, until, change.outcome, words)
 
 
-def _what(manifest: Manifest, now: datetime, *, holder_gone: bool) -> str:
+def _what(
+    manifest: Manifest, now: datetime, possible: tuple[Operation, ...], *, holder_gone: bool
+) -> str:
     lease, step = manifest.lease, manifest.current_step
     if lease is not None:
         attempt = f"attempt {manifest.attempt} of step {step}"
@@ -86,18 +96,18 @@ def _what(manifest: Manifest, now: datetime, *, holder_gone: bool) -> str:
     if manifest.is_terminal:
         return "what it owes to be published"
     if manifest.paused or manifest.status is RunStatus.BLOCKED:
-        return _person(manifest)
+        return _person(manifest, possible)
     return _worker(manifest, now)
 
 
-def _person(manifest: Manifest) -> str:
-    *others, last = (f":{operation}" for operation in decisions(manifest))
-    possible = f"{', '.join(others)} or {last}"
+def _person(manifest: Manifest, possible: tuple[Operation, ...]) -> str:
+    *others, last = (f":{operation}" for operation in possible or ("cancel",))
+    offered = f"{', '.join(others)} or {last}" if others else last
     if manifest.paused:
-        return f"a person to resume it ({possible})"
+        return f"a person to resume it ({offered})"
     block = manifest.block
     why = "" if block is None else f": {block.finding} {block.remediation}".rstrip(".")
-    return f"a person to decide on step {manifest.current_step} ({possible}){why}"
+    return f"a person to decide on step {manifest.current_step} ({offered}){why}"
 
 
 def _worker(manifest: Manifest, now: datetime) -> str:
@@ -110,16 +120,19 @@ def _worker(manifest: Manifest, now: datetime) -> str:
     return f"a worker to take {attempt} from queue {dispatch.queue}"
 
 
-def _ending(manifest: Manifest) -> str:
+_REMEDY: Final = " :recreate makes a new run of it."
+
+
+def _ending(manifest: Manifest, *, remedy: str) -> str:
     if manifest.dead_lettered:
         reason, detail = manifest.dead_letter_reason, manifest.dead_letter_detail
         cause = f" {detail.rstrip('.')}." if detail else ""
         return (
             f"waits for nothing: it was given up as {reason} at step {manifest.current_step}."
-            f"{cause} :recreate makes a new run of it."
+            f"{cause}{remedy}"
         )
     if manifest.cancelled:
-        return "waits for nothing: it was cancelled. :recreate makes a new run of it."
+        return f"waits for nothing: it was cancelled.{remedy}"
     return "waits for nothing: it is completed."
 
 

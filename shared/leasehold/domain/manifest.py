@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime, ValidationError
@@ -80,6 +81,7 @@ class ManifestUpdate(TypedDict, total=False):
     recreated_as: tuple[str, ...]
     operations: tuple[OperationRecord, ...]
     traced: int
+    purged_at: AwareDatetime | None
 
 
 class Manifest(Stored):
@@ -130,6 +132,7 @@ class Manifest(Stored):
     recreated_as: tuple[str, ...] = ()
     operations: tuple[OperationRecord, ...] = ()  # what people did last, newest last
     traced: int = 0  # how many trace events are stored: the number of the next one
+    purged_at: AwareDatetime | None = None  # nobody sees it any more, and it is being deleted
 
     if TYPE_CHECKING:
 
@@ -139,6 +142,13 @@ class Manifest(Stored):
     def is_terminal(self) -> bool:
         """Whether nothing can move the run any more."""
         return self.status is RunStatus.COMPLETED or self.cancelled or self.dead_lettered
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When the run became terminal, or was last written since; None: it is live."""
+        if not self.is_terminal:
+            return None
+        return self.completed_at or self.dead_lettered_at or self.updated_at
 
     @property
     def is_idle(self) -> bool:

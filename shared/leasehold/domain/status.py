@@ -131,6 +131,7 @@ class Outcome(StrEnum):
     APPROVED = "approved"
     CANCELLED = "cancelled"
     RECREATED = "recreated"
+    PURGED = "purged"
 
     @property
     def word(self) -> str:

@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactContent:
+    """An artifact that is being read.
+
+    Args:
+        size: how many bytes it has.
+        blocks: all of them, in blocks that fit into memory; StoreUnavailableError breaks it off.
+    """
+
+    size: int
+    blocks: Iterator[bytes]
 
 
 class Artifacts(Protocol):
@@ -36,6 +51,16 @@ class Artifacts(Protocol):
         """
         ...
 
+    def open(self, name: str) -> AbstractContextManager[ArtifactContent]:
+        """Open an artifact of any size, to be read in blocks.
+
+        What is put in its place meanwhile is not mixed into it.
+
+        Raises:
+            ArtifactNotFoundError, ArtifactNameError, StoreUnavailableError: as above.
+        """
+        ...
+
     def exists(self, name: str) -> bool:
         """Return whether something has that name.
 
@@ -44,8 +69,27 @@ class Artifacts(Protocol):
         """
         ...
 
+    def delete(self, name: str) -> None:
+        """Delete what has that name, and all below it where it is a folder.
+
+        Nothing is there to be deleted: that is fine. A link is deleted, and not what it leads to.
+
+        Raises:
+            ArtifactNameError: the name is refused, or leads out of the store; nothing was deleted.
+            StoreUnavailableError: it could not be deleted, or not all of it. Retryable.
+        """
+        ...
+
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted; all names where it is empty.
+
+        Raises:
+            ArtifactNameError, StoreUnavailableError: as above.
+        """
+        ...
+
+    def sizes(self, prefix: str) -> Mapping[str, int]:
+        """Return the names below the folder `prefix`, sorted, and how many bytes each has.
 
         Raises:
             ArtifactNameError, StoreUnavailableError: as above.

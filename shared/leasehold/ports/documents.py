@@ -128,8 +128,33 @@ class Documents(Protocol):
         """
         ...
 
-    def delete(self, ref: Ref) -> None:
-        """Delete the document, if it is there.
+    def delete(self, ref: Ref, *, if_version: Snapshot | None = None) -> None:
+        """Delete the document, if it is there; what is below it stays.
+
+        Args:
+            ref: the document.
+            if_version: delete it only if this is still what is stored, or nothing is.
+
+        Raises:
+            VersionConflictError: `if_version` was given and is no longer what is stored.
+            StoreUnavailableError: the store did not answer. Retryable.
+        """
+        ...
+
+    def delete_below(self, ref: Ref, collection: str) -> None:
+        """Delete each document of a collection below a document: `trace` below a run.
+
+        One that is written meanwhile may stay.
+
+        Raises:
+            StoreUnavailableError: the store did not answer; some may be deleted. Retryable.
+        """
+        ...
+
+    def give_back_space(self) -> None:
+        """Give back what deleted documents took, where the store does not do so itself.
+
+        Others can use the store meanwhile.
 
         Raises:
             StoreUnavailableError: the store did not answer. Retryable.

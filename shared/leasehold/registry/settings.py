@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from leasehold.errors import SettingError
+from leasehold.registry.half_set import check_queue
 from leasehold.registry.registry import Registry
 
 
@@ -103,6 +105,12 @@ def _maybe(read: Callable[[str], str]) -> Callable[[str], str | None]:
     return lambda text: read(text) if text else None
 
 
+def _yes_or_no(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise ValueError(text)
+    return text == "yes"
+
+
 _DAY_S: Final = 86_400.0
 _WEEK_MS: Final = 7 * 86_400_000
 _SECONDS: Final = "seconds above 0, at most 86400"
@@ -132,6 +140,14 @@ SETTINGS: Final = Registry(
             "where large values and the files of handlers are kept; "
             "STORAGE_EMULATOR_HOST is honoured",
             _address("file://", "gs://"),
+        ),
+        SettingEntry(
+            "LEASEHOLD_ARTIFACTS_SHARED",
+            "no",
+            "yes, or no",
+            "whether each machine that uses a firestore:// store has the folder of "
+            "LEASEHOLD_ARTIFACTS; else a folder is refused there",
+            _yes_or_no,
         ),
         SettingEntry(
             "CLOUD_TASKS_EMULATOR_URL",
@@ -167,6 +183,14 @@ SETTINGS: Final = Registry(
             "DEBUG, INFO, WARNING or ERROR",
             "from which level on functions, dev, serve and start --in-process write log lines",
             _log_level,
+        ),
+        SettingEntry(
+            "LEASEHOLD_RETENTION_DAYS",
+            "",
+            "a whole number of days from 1 to 36500",
+            "how long ended runs are kept; the sweep purges older ones. Where it is not set, all "
+            "are kept",
+            lambda text: timedelta(days=_whole(1, 36_500)(text)) if text else None,
         ),
         SettingEntry(
             "PIPELINE_MAX_RETRIES",
@@ -258,8 +282,7 @@ def read_settings(
     if values["PIPELINE_MIN_BACKOFF_S"] > values["PIPELINE_MAX_BACKOFF_S"]:
         shortest = SETTINGS["PIPELINE_MIN_BACKOFF_S"]
         raise _refused(shortest, environ.get(shortest.name, shortest.default))
-    if values["LEASEHOLD_TASKS"] != "in-process" and values["LEASEHOLD_FUNCTION_URL"] is None:
-        raise _refused(SETTINGS["LEASEHOLD_FUNCTION_URL"], "")
+    check_queue(values)
     return values
 
 

@@ -95,7 +95,8 @@ def _check(engine: Engine, request: OperationRequest, wanted: RunFilter) -> None
     check_request(request)
     if wanted == RunFilter():
         allowed = (
-            "at least one of status, pipeline, deadLettered, label; "
+            "at least one of status, pipeline, deadLettered, label, paused, cancelled, since, "
+            "until, step; "
             '{"pipeline": NAME} fits all runs of a pipeline'
         )
         raise InvalidRequestError(field="filter", value={}, allowed=allowed)

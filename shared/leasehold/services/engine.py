@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from leasehold.domain.change import Change, Transition, as_write, on_manifest, on_run
@@ -26,6 +27,22 @@ from leasehold.services.reporting import Facts, reports
 
 _MAX_SHOWN: Final = 128
 
+
+@dataclass(slots=True)
+class Retention:
+    """How long ended runs are kept, and how far the last look at the old ones got.
+
+    Args:
+        after: they are purged so long after their end; None: never.
+        not_before: when to look the next time, by this process's monotonic time.
+        place: where that look begins; None: at the newest of the old runs.
+    """
+
+    after: timedelta | None = None
+    not_before: float = -math.inf
+    place: tuple[Any, str] | None = None
+
+
 #: The next call to make, or None where there is none now.
 NextCall = Callable[[], Callable[[], None] | None]
 
@@ -42,6 +59,7 @@ class Engine:
         holder: how leases name this worker.
         log: given a line that a person should look at.
         report: given each event that people analyse, as facts for a structured log.
+        retention: how long ended runs are kept.
         may_continue: asked before a hand-off: may this worker take the next step's lease with it?
     """
 
@@ -62,6 +80,7 @@ class Engine:
     may_continue: Callable[[], bool]
     log: Callable[[str], object]
     report: Callable[[Facts], object]
+    retention: Retention = field(default_factory=Retention)
 
 
 class KnownRun(NamedTuple):
@@ -138,9 +157,10 @@ def create_run(
 def find_run(engine: Engine, run_id: str) -> KnownRun:
     """Read the run, or raise UnknownRunError; not every store can be asked for any id."""
     found = engine.documents.get(run_ref(run_id)) if is_run_id(run_id) else None
-    if found is None:
+    run = None if found is None else manifest_of(run_id, found.document)
+    if found is None or run is None or run.purged_at is not None:
         raise UnknownRunError(run_id=run_id[:_MAX_SHOWN])
-    return KnownRun(manifest_of(run_id, found.document), found)
+    return KnownRun(run, found)
 
 
 def publish_owed(engine: Engine, change: Change) -> Change:

@@ -9,6 +9,10 @@ MAX_PAGE: Final = 1000
 #: How many runs a page has where the caller does not say.
 DEFAULT_PAGE: Final = 50
 
+#: The bytes of a file that a remote worker stores or reads with one call: in base64, and with what
+#: stands around it, it stays below the 32 MiB that Google's servers take.
+FILE_BYTES: Final = 16 * 1024 * 1024
+
 #: Characters of an idempotency key.
 MAX_KEY: Final = 256
 #: Labels of a run, and characters of a label's key and of its value.

@@ -105,6 +105,13 @@ def release_step(engine: Engine, credentials: LeaseCredentials) -> Change:
     return _settle(engine, _attempt(engine, credentials), stopped)
 
 
+def check_lease(engine: Engine, credentials: LeaseCredentials) -> Manifest:
+    """Return the run if the worker holds its lease now, or raise as `renew_lease`."""
+    attempt = _attempt(engine, credentials)
+    attempt.check_held()
+    return attempt.manifest
+
+
 def _attempt(engine: Engine, credentials: LeaseCredentials) -> Attempt:
     known = find_run(engine, credentials.run_id)
     return Attempt(engine, known, credentials.fence, is_shared=True)

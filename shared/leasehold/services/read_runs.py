@@ -4,34 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
 
+from leasehold.domain.document import Document
 from leasehold.domain.json_text import digest
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.masks import masked_event, masked_run
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent, is_of_run
-from leasehold.errors import UnreadableRunError
-from leasehold.ports.documents import Query, Snapshot
+from leasehold.errors import InvalidRequestError, UnreadableRunError
+from leasehold.ports.documents import Query, Range, Snapshot
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.limits import DEFAULT_PAGE
 from leasehold.services.paging import SCAN_PAGE, place_behind, place_of, scan, token_of
 
 #: Lists are newest first.
 _ORDER: Final = "createdAt"
-_MAX_SHOWN: Final = 128
+
+#: What no index finds is looked for in so many runs at most, so that no page takes long.
+MAX_LOOKED_AT: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs to list; fields that are None are not looked at."""
+    """Which runs to list; fields that are None are not looked at, and all others must hold.
+
+    Args:
+        status: runs in this status, but for those that were cancelled in it and stay so for
+            ever: `cancelled` asks for them. A run that was given up is in ERROR.
+        pipeline: runs of this pipeline.
+        dead_lettered: whether they were given up.
+        label: `key:value`, which they have.
+        paused: whether they are paused.
+        cancelled: whether they were cancelled.
+        since: runs that began then or later.
+        until: runs that began before then.
+        step: runs that are at this step, or ended there.
+    """
 
     status: str | None = None
     pipeline: str | None = None
     dead_lettered: bool | None = None
     label: str | None = None
+    paused: bool | None = None
+    cancelled: bool | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    step: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,45 +86,89 @@ def list_runs(
     Args:
         engine: the parts.
         wanted: which runs.
-        limit: how many at most; a caller's own is at most MAX_PAGE.
+        limit: how many at most; a caller's own is at most MAX_PAGE. A page may have fewer, or
+            none, and more may come: one whose runs no index finds ends after MAX_LOOKED_AT.
         page_token: of an earlier page of the same filter; None: the first page.
 
     Raises:
-        InvalidRequestError: the page token is not one of this filter.
+        InvalidRequestError: the page token is not one of this filter, or no time is between its
+            times.
     """
     mark = _mark_of(wanted)
     after = None if page_token is None else place_of(page_token, mark)
-    more = limit + 1  # one more tells whether there is a next page
-    found = engine.documents.query(replace(_query(wanted), limit=more, after=after))
-    runs = [run for one in found[:limit] if (run := _readable(engine, one)) is not None]
-    if len(found) < more:
-        return RunPage(runs, None)
-    return RunPage(runs, token_of(place_behind(found[limit - 1], _ORDER), mark))
+    at_once = limit + 1  # one more tells whether there is a next page
+    if wanted != _found_by_index(wanted):
+        at_once = max(at_once, SCAN_PAGE)
+    page: list[Snapshot] = []
+    query = replace(query_of(wanted), limit=at_once, after=after)
+    for looked_at, found in enumerate(scan(engine.documents, query), start=1):
+        if is_wanted(wanted, found.document):
+            if len(page) == limit:
+                return _page(engine, page, token_of(place_behind(page[-1], _ORDER), mark))
+            page.append(found)
+        if looked_at >= max(MAX_LOOKED_AT, at_once):
+            return _page(engine, page, token_of(place_behind(found, _ORDER), mark))
+    return _page(engine, page, None)
 
 
 def matching_runs(engine: Engine, wanted: RunFilter) -> Iterator[Manifest]:
     """Yield all runs that fit, newest first, read page by page."""
-    for found in scan(engine.documents, replace(_query(wanted), limit=SCAN_PAGE)):
-        if (run := _readable(engine, found)) is not None:
+    for found in scan(engine.documents, replace(query_of(wanted), limit=SCAN_PAGE)):
+        fits = is_wanted(wanted, found.document)
+        if fits and (run := readable(engine, found)) is not None:
             yield run
 
 
-def _query(wanted: RunFilter) -> Query:
+def _page(engine: Engine, found: list[Snapshot], next_page_token: str | None) -> RunPage:
+    runs = [run for one in found if (run := readable(engine, one)) is not None]
+    return RunPage(runs, next_page_token)
+
+
+def query_of(wanted: RunFilter) -> Query:
+    """Return what a store is asked for; `is_wanted` looks at the rest of the filter.
+
+    More indexes would find more at once, and cost each run that is ever started.
+    """
+    if wanted.since is not None and wanted.until is not None and wanted.since >= wanted.until:
+        value, allowed = wanted.until.isoformat(), f"a time after {wanted.since.isoformat()}"
+        raise InvalidRequestError(field="until", value=value, allowed=allowed)
     equal: dict[str, Any] = {
         "status": wanted.status,
         "pipeline": wanted.pipeline,
         "deadLettered": wanted.dead_lettered,
     }
+    has_range = wanted.since is not None or wanted.until is not None
     return Query(
         "runs",
         order_by=_ORDER,
         equal={name: value for name, value in equal.items() if value is not None},
         contains=None if wanted.label is None else ("labels", wanted.label),
+        range=Range(_ORDER, wanted.since, wanted.until) if has_range else None,
         descending=True,
     )
 
 
-def _readable(engine: Engine, found: Snapshot) -> Manifest | None:
+def _found_by_index(wanted: RunFilter) -> RunFilter:
+    """Return the part of a filter that the query of a store tells."""
+    return replace(wanted, paused=None, cancelled=None, step=None)
+
+
+def is_wanted(wanted: RunFilter, run: Document) -> bool:
+    """Return whether a run that the query of a filter found is one that is wanted."""
+    if run.get("purgedAt") is not None:
+        return False
+    cancelled = bool(run.get("cancelled"))
+    if wanted.status is not None and cancelled and not wanted.cancelled:
+        return False
+    looked_at = (
+        (wanted.paused, bool(run.get("paused"))),
+        (wanted.cancelled, cancelled),
+        (wanted.step, run.get("currentStep")),
+    )
+    return all(value is None or value == found for value, found in looked_at)
+
+
+def readable(engine: Engine, found: Snapshot) -> Manifest | None:
     """Return the run, or None for one that would hide all the others of its page."""
     try:
         return manifest_of(found.ref.id, found.document)
@@ -112,8 +178,11 @@ def _readable(engine: Engine, found: Snapshot) -> Manifest | None:
 
 
 def _mark_of(wanted: RunFilter) -> str:
-    """Return what tells the tokens of one query from those of another."""
-    return digest(repr(wanted))[:8]
+    """Return what tells the tokens of one query from those of another.
+
+    Times bound the same list, and one that was given as an age is another one each time.
+    """
+    return digest(repr(replace(wanted, since=None, until=None)))[:8]
 
 
 def read_timeline(engine: Engine, run_id: str) -> list[TraceEvent]:

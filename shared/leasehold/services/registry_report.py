@@ -43,11 +43,11 @@ def _step(engine: Engine, entry: StepDispatchEntry, settings: StepSettings) -> d
 
 
 def _retry(engine: Engine, settings: StepSettings) -> dict[str, Any]:
-    rule = waits_of(engine, settings)
+    rule = _waits_of(engine, settings)
     return {**to_document(rule), "source": settings.sources.get("retry", "threshold")}
 
 
-def waits_of(engine: Engine, settings: StepSettings) -> RetryRule:
+def _waits_of(engine: Engine, settings: StepSettings) -> RetryRule:
     """Return the waits of a step; of one without a policy, those of all steps as a policy."""
     return settings.retry or RetryPolicy().in_force(engine.rules.backoff)
 

@@ -17,6 +17,7 @@ from leasehold.domain.task import dispatch_task
 from leasehold.errors import LeaseholdError, StoreUnavailableError, VersionConflictError
 from leasehold.services.due_runs import DueRuns
 from leasehold.services.engine import Engine, KnownRun, announce, commit, publish
+from leasehold.services.retention import forget_old_runs
 from leasehold.services.sweep_result import RunEnd, SweepResult, line_of
 
 #: How long Cloud Scheduler waits for the answer of a call, where its job does not say otherwise.
@@ -45,6 +46,8 @@ def sweep(
 ) -> SweepResult:
     """Attend to each run whose alarm is due, until none is or the time is over.
 
+    Ended runs that are too old to be kept go at its end; see `services.retention`.
+
     Leases that are over come first: somebody's step was cut short, while a run behind them may
     only wait in a long queue.
 
@@ -60,11 +63,15 @@ def sweep(
             else was due was attended.
     """
     work = _Sweep(engine, among, over_at=engine.clock.monotonic() + time.total_seconds())
+    purged = 0
     try:
         engine.side_by_side(work.take, width)
+        if among is None:
+            purged = forget_old_runs(engine)
     finally:
         result = work.result()
-        if report and result.documents_read:
+        result.purged = purged
+        if report and (result.documents_read or purged):
             engine.report(line_of(result))
     if failure := work.failure:
         raise failure

@@ -35,7 +35,8 @@ class SweepResult:
         still_queued: runs that wait for a worker: their task is in its queue, or may be.
         dead_lettered: runs that were given up; `by_reason` says why.
         unattended: runs that could not be attended, and are left to the next sweep.
-        documents_read: how many documents the store gave.
+        purged: ended runs that were deleted, because LEASEHOLD_RETENTION_DAYS are over.
+        documents_read: how many documents the store gave for runs that are due.
         more: whether further runs may be due: the time of the sweep was over.
     """
 
@@ -45,6 +46,7 @@ class SweepResult:
     still_queued: int = 0
     dead_lettered: int = 0
     unattended: int = 0
+    purged: int = 0
     documents_read: int = 0
     more: bool = False
     by_reason: Counter[str] = field(default_factory=Counter)
@@ -69,6 +71,7 @@ class SweepResult:
             "unattended": self.unattended,
             "reannounced": 0,
             "archived": 0,
+            "purged": self.purged,
             "documentsRead": self.documents_read,
             "more": self.more,
         }
@@ -78,10 +81,12 @@ def line_of(result: SweepResult) -> Mapping[str, Any]:
     """Return a sweep as one structured line of the log; its answer is read by nobody."""
     reasons = ", ".join(f"{count} {reason}" for reason, count in result.by_reason.items())
     given_up = f"{result.dead_lettered} ({reasons})" if reasons else str(result.dead_lettered)
+    purged = f", {result.purged} purged" if result.purged else ""
     return {
         "severity": "WARNING" if result.unattended or result.more else "INFO",
         "message": f"sweep: {result.recovered} recovered, {result.redispatched} redispatched, "
-        f"{result.still_queued} still queued, {given_up} given up, {result.unattended} unattended",
+        f"{result.still_queued} still queued, {given_up} given up, {result.unattended} unattended"
+        f"{purged}",
         "event": "SWEEP_FINISHED",
         "sweepJobId": result.job_id,
         **result.counts(),

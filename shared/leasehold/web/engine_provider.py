@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from leasehold.bootstrap import Bundle, boot, load_catalog
 from leasehold.domain.change import Change
 from leasehold.logs.for_cloud import log_as_json
+from leasehold.registry.half_set import check_functions
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
 from leasehold.services.engine import Engine
@@ -58,7 +59,9 @@ class EngineProvider:
     def __post_init__(self) -> None:
         log_as_json()
         SHUTDOWN.listen(*ENDING)
-        self.catalog = load_catalog(read_settings(self.environ)["LEASEHOLD_CATALOG"])
+        settings = read_settings(self.environ)
+        check_functions(settings, self.environ)
+        self.catalog = load_catalog(settings["LEASEHOLD_CATALOG"])
 
     @property
     def engine(self) -> Engine:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import flask
 import pydantic_core
 
+from leasehold import errors
 from leasehold.api.leases import (
     AcquireBody,
     CheckpointBody,
@@ -17,21 +19,27 @@ from leasehold.api.leases import (
     CompleteBody,
     ErrorPart,
     FailBody,
+    GetFileBody,
+    GetFileResponse,
     LeaseBody,
+    ListFilesBody,
     ProgressPart,
+    PutFileBody,
     RenewBody,
     RenewResponse,
     ResumePoint,
 )
 from leasehold.api.request_model import RequestModel
+from leasehold.api.results import FileEntry, FilesResponse
 from leasehold.api.tasks import OutcomeResponse
 from leasehold.domain.change import Change
 from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest_parts import ErrorRecord, Lease, Progress
-from leasehold.errors import LeaseHeldError, NothingToClaimError
+from leasehold.services import leased_files
 from leasehold.services.claim_step import ClaimedStep, acquire_run, claim_step
 from leasehold.services.engine import Engine
+from leasehold.services.limits import FILE_BYTES
 from leasehold.services.manage_lease import (
     LeaseCredentials,
     complete_step,
@@ -48,6 +56,8 @@ from leasehold.worker.failures import record_of_report
 
 #: A body may hold the largest output, and what stands around it.
 BODY_BYTES: Final = OUTPUT_BYTES + 64 * 1024
+#: Or the largest file, in base64.
+FILE_BODY_BYTES: Final = FILE_BYTES * 4 // 3 + 64 * 1024
 
 #: So much of what a worker says of its progress is kept.
 _MAX_MESSAGE: Final = 200
@@ -57,14 +67,15 @@ _MAX_MESSAGE: Final = 200
 @drops_rest
 def answer_lease(provider: EngineSource, request: flask.Request) -> flask.Response:
     """Answer a call of a remote worker."""
-    route = _ROUTES.get(request.path)
-    if route is None:
-        known = ", ".join(_ROUTES)
+    call = _BY_PATH.get(request.path)
+    if call is None:
+        known = ", ".join(_BY_PATH)
         return refuse(404, "not_found", f"{request.path} is not served here; known: {known}.")
     if request.method != "POST":
         return refuse_method(request.path, "POST")
-    body, answer = route
-    return guarded(lambda: answer(provider.engine, body.read(json_body(request, BODY_BYTES))))
+    return guarded(
+        lambda: call.answer(provider.engine, call.takes.read(json_body(request, call.limit)))
+    )
 
 
 def claim(engine: Engine, body: ClaimBody) -> flask.Response:
@@ -112,22 +123,92 @@ def release(engine: Engine, body: LeaseBody) -> flask.Response:
     return _outcome(release_step(engine, _credentials(body)))
 
 
-_ROUTES: Final[Mapping[str, tuple[type[RequestModel], Callable[[Engine, Any], flask.Response]]]] = {
-    "/leases:claim": (ClaimBody, claim),
-    "/leases:acquire": (AcquireBody, acquire),
-    "/leases:renew": (RenewBody, renew),
-    "/leases:checkpoint": (CheckpointBody, checkpoint),
-    "/leases:complete": (CompleteBody, complete),
-    "/leases:fail": (FailBody, fail),
-    "/leases:release": (LeaseBody, release),
-}
+def put_file(engine: Engine, body: PutFileBody) -> flask.Response:
+    """`POST /leases:putFile`: the file is stored."""
+    leased_files.put_file(engine, _credentials(body), body.name, body.content)
+    return respond(FileEntry(name=body.name, size=len(body.content)))
+
+
+def get_file(engine: Engine, body: GetFileBody) -> flask.Response:
+    """`POST /leases:getFile`: a file of the run, whole, in base64."""
+    data = leased_files.get_file(engine, _credentials(body), body.name)
+    return respond(GetFileResponse.of(body.name, data))
+
+
+def list_files(engine: Engine, body: ListFilesBody) -> flask.Response:
+    """`POST /leases:listFiles`: the files of the run, and their sizes."""
+    page = leased_files.list_leased_files(
+        engine, _credentials(body), limit=body.limit, page_token=body.page_token
+    )
+    return respond(FilesResponse.of(page))
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseCall:
+    """A call of remote workers: a POST with a JSON object.
+
+    Args:
+        path: its address.
+        answer: called with the engine and the body.
+        takes: the body.
+        gives: what is answered; errors are `ErrorResponse`.
+        refuses: the errors of its own, for the docs.
+        limit: the most bytes of a body.
+    """
+
+    path: str
+    answer: Callable[[Engine, Any], flask.Response]
+    takes: type[RequestModel]
+    gives: type[Any]
+    refuses: tuple[type[errors.LeaseholdError], ...]
+    limit: int = BODY_BYTES
+
+
+_CLAIM: Final = (errors.NothingToClaimError,)
+_HELD: Final = (errors.UnknownRunError, errors.UnreadableRunError, errors.LeaseLostError)
+_FILE: Final = (*_HELD, errors.ArtifactNameError, errors.FileTooLargeError)
+
+CALLS: Final = (
+    LeaseCall("/leases:claim", claim, ClaimBody, ClaimResponse, (*_CLAIM, errors.UnknownKeyError)),
+    LeaseCall(
+        "/leases:acquire",
+        acquire,
+        AcquireBody,
+        ClaimResponse,
+        (*_CLAIM, errors.UnknownRunError, errors.LeaseHeldError),
+    ),
+    LeaseCall("/leases:renew", renew, RenewBody, RenewResponse, _HELD),
+    LeaseCall(
+        "/leases:checkpoint",
+        checkpoint,
+        CheckpointBody,
+        CheckpointResponse,
+        (*_HELD, errors.TooLargeError),
+    ),
+    LeaseCall(
+        "/leases:complete",
+        complete,
+        CompleteBody,
+        OutcomeResponse,
+        (*_HELD, errors.InvalidOutputError, errors.HandlerNotFoundError, errors.TooLargeError),
+    ),
+    LeaseCall("/leases:fail", fail, FailBody, OutcomeResponse, _HELD),
+    LeaseCall("/leases:release", release, LeaseBody, OutcomeResponse, _HELD),
+    LeaseCall("/leases:putFile", put_file, PutFileBody, FileEntry, _FILE, limit=FILE_BODY_BYTES),
+    LeaseCall(
+        "/leases:getFile", get_file, GetFileBody, GetFileResponse, (*_FILE, errors.UnknownFileError)
+    ),
+    LeaseCall("/leases:listFiles", list_files, ListFilesBody, FilesResponse, _HELD),
+)
+
+_BY_PATH: Final[Mapping[str, LeaseCall]] = {call.path: call for call in CALLS}
 
 
 def _claimed(call: Callable[[], ClaimedStep]) -> flask.Response:
     """Answer with the step that was claimed; that there is none is how most claims end."""
     try:
         claimed = call()
-    except (LeaseHeldError, NothingToClaimError) as error:
+    except (errors.LeaseHeldError, errors.NothingToClaimError) as error:
         return refuse_for(error)
     run, lease = claimed.manifest, claimed.manifest.lease
     assert lease is not None  # noqa: S101 - it was just given

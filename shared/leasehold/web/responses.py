@@ -21,15 +21,23 @@ _LONGEST_MESSAGE: Final = 1000
 _STATUS: Final[Mapping[str, int]] = {
     "unknown_pipeline": 404,
     "unknown_run": 404,
+    "unknown_step": 404,
+    "unknown_file": 404,
     "unknown_key": 404,
     "nothing_to_claim": 404,
     "idempotency_key_reused": 409,
+    "run_being_purged": 409,
     "not_allowed": 409,
+    "run_unfinished": 409,
+    "run_not_completed": 409,
+    "step_not_completed": 409,
     "state_changed": 409,
     "already_recreated": 409,
     "lease_held": 409,
     "lease_lost": 409,
+    "output_gone": 410,
     "too_large": 413,
+    "file_too_large": 413,
     "unreadable_run": 500,
     "store_unavailable": 503,
 }
@@ -38,7 +46,14 @@ _STATUS: Final[Mapping[str, int]] = {
 def respond(value: Any, status: int = 200, *, exclude_none: bool = False) -> flask.Response:
     """Answer with JSON."""
     body = pydantic_core.to_json(value, by_alias=True, exclude_none=exclude_none, fallback=str)
-    return flask.Response(body, status=status, mimetype="application/json")
+    return respond_json_text(body, status)
+
+
+def respond_json_text(text: str | bytes, status: int = 200) -> flask.Response:
+    """Answer with what is JSON text already."""
+    answer = flask.Response(text, status=status, mimetype="application/json")
+    answer.headers["X-Content-Type-Options"] = "nosniff"
+    return answer
 
 
 def refuse(
@@ -52,7 +67,12 @@ def refuse(
 
 def refuse_for(error: LeaseholdError) -> flask.Response:
     """Answer with an error of Leasehold."""
-    return refuse(_STATUS.get(error.code, 400), error.code, error.message, error.details)
+    return refuse(status_of(error.code), error.code, error.message, error.details)
+
+
+def status_of(code: str) -> int:
+    """Return the status with which an error of Leasehold is answered."""
+    return _STATUS.get(code, 400)
 
 
 def refuse_method(path: str, allowed: str) -> flask.Response:

@@ -2,78 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Final
 
 import flask
-from werkzeug.datastructures import Headers
+from pydantic import JsonValue
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.routing import BaseConverter, Map, Rule
 
+from leasehold import errors
 from leasehold.api.batch import BatchBody, BatchResponse
 from leasehold.api.operations import OperationBody, RecreateBody
 from leasehold.api.registry import HealthResponse, RegistryResponse
-from leasehold.api.request_model import RequestModel
+from leasehold.api.results import FilesQuery, FilesResponse
 from leasehold.api.runs import RunsQuery, RunsResponse, StartBody, TraceResponse
+from leasehold.api.sweep import SweepResponse
+from leasehold.api.upkeep import AuditResponse, WhyResponse
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.domain.summary import Summary, summary_of
-from leasehold.errors import InvalidRequestError
 from leasehold.services import batch as batch_service
 from leasehold.services import operate as operate_service
-from leasehold.services.engine import Engine
+from leasehold.services.audit import audit as audit_runs
+from leasehold.services.explain_run import explain_run
 from leasehold.services.read_runs import list_runs, read_run, read_timeline
 from leasehold.services.registry_report import registry_report
+from leasehold.services.sweep import sweep as sweep_runs
 from leasehold.web.actor import actor_of
 from leasehold.web.engine_provider import EngineSource
-from leasehold.web.request_body import drops_rest, json_body
+from leasehold.web.request_body import drops_rest
 from leasehold.web.request_trace import names_trace
 from leasehold.web.responses import guarded, refuse, refuse_method, respond
-
-Given = TypeVar("Given")
-
-
-@dataclass(frozen=True, slots=True)
-class Call(Generic[Given]):
-    """One request: what was given with it, and the run that it names."""
-
-    provider: EngineSource
-    headers: Headers
-    given: Given
-    run_id: str = ""
-
-    @property
-    def engine(self) -> Engine:
-        """The engine; its stores are opened at the first use."""
-        return self.provider.engine
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """A method of a path: what answers it, what it takes and what it answers.
-
-    Args:
-        method: the method.
-        path: as werkzeug writes it.
-        answer: called with the request.
-        takes: the body of a POST, the query of a GET; None: neither is looked at.
-        gives: what is answered; errors are `ErrorResponse`.
-    """
-
-    method: str
-    path: str
-    answer: Callable[[Call[Any]], flask.Response]
-    takes: type[RequestModel] | None
-    gives: type[Any]
-
-    def given(self, request: flask.Request) -> RequestModel | None:
-        """Return what was given with a request, or raise InvalidRequestError."""
-        if self.takes is None:
-            return None
-        return self.takes.read(json_body(request) if self.method == "POST" else _query(request))
+from leasehold.web.route import Call, Route
+from leasehold.web.run_results import file, files, output, step_output
+from leasehold.worker.holder import host_name, is_gone
 
 
 def start(call: Call[StartBody]) -> flask.Response:
@@ -129,24 +92,83 @@ def registry(call: Call[None]) -> flask.Response:
     return respond(RegistryResponse.model_validate(registry_report(call.engine)))
 
 
+def why(call: Call[None]) -> flask.Response:
+    """What a run waits for, until when, and what a person can do about it."""
+    here = partial(is_gone, host=host_name())
+    return respond(WhyResponse.of(explain_run(call.engine, call.run_id, is_gone=here)))
+
+
+def audit(call: Call[None], *, repair: bool) -> flask.Response:
+    """Which runs are not in order, and what their repair came to."""
+    return respond(AuditResponse.of(audit_runs(call.engine, repair=repair)))
+
+
+def sweep(call: Call[None]) -> flask.Response:
+    """One sweep, as Cloud Scheduler has one each minute."""
+    return respond(SweepResponse.model_validate(sweep_runs(call.engine, report=True).counts()))
+
+
 def health(_call: Call[None]) -> flask.Response:
     """The function runs; whether its store answers, other requests tell."""
     return respond(HealthResponse())
 
 
+_OF_RUN: Final = (errors.UnknownRunError, errors.UnreadableRunError)
+_START_ERRORS: Final = (
+    errors.UnknownPipelineError,
+    errors.InvalidInputError,
+    errors.HandlerNotFoundError,
+    errors.TooLargeError,
+    errors.IdempotencyKeyReusedError,
+    errors.RunBeingPurgedError,
+)
+_OUTPUT_ERRORS: Final = (
+    *_OF_RUN,
+    errors.RunUnfinishedError,
+    errors.RunNotCompletedError,
+    errors.OutputGoneError,
+)
+_STEP_ERRORS: Final = (
+    *_OF_RUN,
+    errors.UnknownStepError,
+    errors.StepNotCompletedError,
+    errors.OutputGoneError,
+)
+_FILE_ERRORS: Final = (*_OF_RUN, errors.UnknownFileError, errors.ArtifactNameError)
+_OPERATION_ERRORS: Final = (*_OF_RUN, errors.NotAllowedError, errors.StateChangedError)
+_RECREATE_ERRORS: Final = (
+    *_OPERATION_ERRORS,
+    errors.AlreadyRecreatedError,
+    errors.UnknownPipelineError,
+    errors.UnknownKeyError,
+    errors.InvalidInputError,
+    errors.HandlerNotFoundError,
+    errors.TooLargeError,
+)
+
+
 def _operation(operation: Operation) -> Route:
     takes = RecreateBody if operation is Operation.RECREATE else OperationBody
     path = f"/runs/<run_id>:{operation}"
-    return Route("POST", path, partial(operate, operation), takes, Summary)
+    refuses = _RECREATE_ERRORS if operation is Operation.RECREATE else _OPERATION_ERRORS
+    return Route("POST", path, partial(operate, operation), takes, Summary, refuses)
 
 
 ROUTES: Final = (
-    Route("POST", "/runs", start, StartBody, Summary),
+    Route("POST", "/runs", start, StartBody, Summary, _START_ERRORS),
     Route("GET", "/runs", runs, RunsQuery, RunsResponse),
-    Route("GET", "/runs/<run_id>", show, None, Manifest),
-    Route("GET", "/runs/<run_id>/trace", trace, None, TraceResponse),
+    Route("GET", "/runs/<run_id>", show, None, Manifest, _OF_RUN),
+    Route("GET", "/runs/<run_id>/trace", trace, None, TraceResponse, _OF_RUN),
+    Route("GET", "/runs/<run_id>/why", why, None, WhyResponse, _OF_RUN),
+    Route("GET", "/runs/<run_id>/output", output, None, JsonValue, _OUTPUT_ERRORS),
+    Route("GET", "/runs/<run_id>/steps/<step>/output", step_output, None, JsonValue, _STEP_ERRORS),
+    Route("GET", "/runs/<run_id>/files", files, FilesQuery, FilesResponse, _OF_RUN),
+    Route("GET", "/runs/<run_id>/files/<path:name>", file, None, bytes, _FILE_ERRORS),
     *map(_operation, Operation),
     Route("POST", "/runs:batch", batch, BatchBody, BatchResponse),
+    Route("GET", "/audit", partial(audit, repair=False), None, AuditResponse),
+    Route("POST", "/audit:repair", partial(audit, repair=True), None, AuditResponse),
+    Route("POST", "/sweep", sweep, None, SweepResponse),
     Route("GET", "/registry", registry, None, RegistryResponse),
     Route("GET", "/health", health, None, HealthResponse),
 )
@@ -182,12 +204,3 @@ def answer_api(provider: EngineSource, request: flask.Request) -> flask.Response
     return guarded(
         lambda: route.answer(Call(provider, request.headers, route.given(request), **values))
     )
-
-
-def _query(request: flask.Request) -> dict[str, str]:
-    """Return the query; which of two values is meant, nobody knows."""
-    for name, values in request.args.lists():
-        if len(values) > 1:
-            value = ", ".join(values)[:200]
-            raise InvalidRequestError(field=name, value=value, allowed="one value")
-    return request.args.to_dict()

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 import pydantic_core
 
+from leasehold.domain.artifact_name import files_folder
 from leasehold.domain.json_text import OUTPUT_BYTES, check_depth, check_size
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import KeptValue, Progress
@@ -220,7 +221,7 @@ class RunArtifacts:
         ask: Callable[[Callable[[], Any]], Any] = _once,
     ) -> None:
         self._artifacts = artifacts
-        self._folder = f"runs/{run_id}/files"
+        self._folder = files_folder(run_id)
         self._ask = ask
 
     def put(self, name: str, data: bytes) -> str:

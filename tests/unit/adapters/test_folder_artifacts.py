@@ -307,3 +307,122 @@ def test_artifacts_are_for_their_owner_alone(root: Path, artifacts: FolderArtifa
     modes = {it.name: oct(it.stat().st_mode & 0o777) for it in (path, *path.parents[:3])}
 
     assert modes == {"a.txt": "0o600", "r-1": "0o700", "runs": "0o700", "artifacts": "0o700"}
+
+
+# -- what a stranger plants in the folder ----------------------------------------------------------
+
+
+@pytest.fixture
+def planted(artifacts: FolderArtifacts, root: Path, tmp_path: Path) -> Path:
+    """The folder of a run that has one file; a secret lies outside the store."""
+    artifacts.put("runs/r-1/files/a", b"a")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_bytes(b"secret")
+    return root / "runs" / "r-1" / "files"
+
+
+def test_a_link_to_a_file_is_not_there(
+    artifacts: FolderArtifacts, planted: Path, tmp_path: Path
+) -> None:
+    artifacts.put("runs/r-2/files/other", b"of another run")
+    (planted / "secret").symlink_to(tmp_path / "outside" / "secret")
+    (planted / "other").symlink_to("../../r-2/files/other")
+
+    for name in ("secret", "other"):
+        with pytest.raises(ArtifactNotFoundError):
+            artifacts.get(f"runs/r-1/files/{name}")
+        assert not artifacts.exists(f"runs/r-1/files/{name}")
+    assert artifacts.sizes("runs/r-1") == {"runs/r-1/files/a": 1}
+
+
+def test_a_link_to_a_folder_is_neither_read_nor_written_through(
+    artifacts: FolderArtifacts, planted: Path, tmp_path: Path
+) -> None:
+    """Who moved a folder of the store and linked it is told so, and nothing is taken for lost."""
+    (planted / "out").symlink_to(tmp_path / "outside")
+
+    with pytest.raises(StoreUnavailableError, match="link in place of a folder is not followed"):
+        artifacts.get("runs/r-1/files/out/secret")
+    with pytest.raises(StoreUnavailableError, match="not followed"):
+        artifacts.sizes("runs/r-1/files/out")
+    with pytest.raises(StoreUnavailableError, match="not followed"):
+        artifacts.put("runs/r-1/files/out/more", b"")
+
+    assert artifacts.sizes("runs/r-1") == {"runs/r-1/files/a": 1}
+    assert [path.name for path in (tmp_path / "outside").iterdir()] == ["secret"]
+
+
+def test_a_pipe_stalls_nobody(artifacts: FolderArtifacts, planted: Path) -> None:
+    """To open one waits for who writes into it, and that may be for ever."""
+    os.mkfifo(planted / "pipe")
+
+    with pytest.raises(ArtifactNotFoundError):
+        artifacts.get("runs/r-1/files/pipe")
+    assert artifacts.sizes("runs/r-1") == {"runs/r-1/files/a": 1}
+
+
+def test_a_name_that_could_not_have_been_put_is_not_listed(
+    artifacts: FolderArtifacts, planted: Path
+) -> None:
+    """It could not be got either, and some are not even text."""
+    (planted / "line\nend").write_bytes(b"")
+    Path(os.fsdecode(bytes(planted) + b"/\xff")).write_bytes(b"")
+
+    assert artifacts.sizes("runs/r-1") == {"runs/r-1/files/a": 1}
+
+
+def test_the_folder_itself_may_be_a_link(root: Path, planted: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(root)
+
+    assert FolderArtifacts(tmp_path / "link", SystemClock()).get("runs/r-1/files/a") == b"a"
+
+
+def test_a_deleted_folder_is_gone_from_the_disk(artifacts: FolderArtifacts, root: Path) -> None:
+    artifacts.put("runs/r-1/values/a.json", b"x")
+    artifacts.put("runs/r-1/files/deep/b", b"x")
+    artifacts.put("runs/r-2/files/b", b"x")
+
+    artifacts.delete("runs/r-1")
+
+    assert sorted(path.name for path in (root / "runs").iterdir()) == ["r-2"]
+    artifacts.delete("runs/r-2")
+    artifacts.put("runs/r-3/files/c", b"x")  # the store is there still
+
+
+def test_a_link_is_deleted_and_not_what_it_leads_to(
+    artifacts: FolderArtifacts, root: Path, tmp_path: Path
+) -> None:
+    """A handler may have linked its files to anywhere."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("x")
+    artifacts.put("runs/r-1/files/a", b"x")
+    (root / "runs/r-1/files/out").symlink_to(outside, target_is_directory=True)
+    (root / "runs/r-1/files/one").symlink_to(outside / "precious")
+    (root / "runs/r-2").symlink_to(outside, target_is_directory=True)
+
+    with pytest.raises(ArtifactNameError, match="a link or a file"):
+        artifacts.delete("runs/r-2/precious")
+    with pytest.raises(ArtifactNameError, match="a link or a file"):
+        artifacts.delete("runs/r-1/files/a/b")
+    for name in ("runs/r-1/files/one", "runs/r-1", "runs/r-2"):
+        artifacts.delete(name)
+
+    assert list((root / "runs").iterdir()) == []
+    assert (outside / "precious").read_text() == "x"
+
+
+def test_what_cannot_be_deleted_now_is_an_outage(artifacts: FolderArtifacts, root: Path) -> None:
+    artifacts.put("runs/r-1/a", b"x")
+    shutil.move(root, root.with_name("away"))
+
+    with pytest.raises(StoreUnavailableError, match="the folder is gone"):
+        artifacts.delete("runs/r-1")
+
+
+def test_nothing_is_deleted_in_a_store_that_nobody_wrote_to(
+    artifacts: FolderArtifacts, root: Path
+) -> None:
+    artifacts.delete("runs/r-1")
+
+    assert not root.exists()

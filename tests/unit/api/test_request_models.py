@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -18,11 +19,15 @@ from leasehold.api.leases import (
     ClaimBody,
     CompleteBody,
     FailBody,
+    GetFileBody,
     LeaseBody,
+    ListFilesBody,
+    PutFileBody,
     RenewBody,
 )
 from leasehold.api.operations import OperationBody, RecreateBody, body_of
 from leasehold.api.request_model import RequestModel, RequestPart
+from leasehold.api.results import FilesQuery
 from leasehold.api.runs import RunsQuery, StartBody
 from leasehold.api.tasks import TaskBody
 from leasehold.domain.lifecycle import Operation
@@ -47,6 +52,10 @@ RIGHT: dict[type[RequestModel], dict[str, Any]] = {
     CheckpointBody: LEASE | {"iterationCount": 0, "partialResults": None},
     CompleteBody: LEASE | {"output": None},
     FailBody: LEASE | {"error": {"message": "no"}},
+    FilesQuery: {},
+    PutFileBody: LEASE | {"name": "a", "content": ""},
+    GetFileBody: LEASE | {"name": "a"},
+    ListFilesBody: LEASE,
 }
 LONG_NAME = f"a text of 1 to {MAX_NAME} printable characters"
 #: Each limit: the value that just fits, and the one that does not, with what is said of it.
@@ -54,6 +63,8 @@ LIMITS: list[tuple[type[RequestModel], str, Any, Any, str]] = [
     (StartBody, "idempotencyKey", "k" * MAX_KEY, "k" * (MAX_KEY + 1), "1 to 256 printable"),
     (RunsQuery, "limit", str(MAX_PAGE), str(MAX_PAGE + 1), "a whole number from 1 to 1000"),
     (RunsQuery, "limit", "1", "0", "a whole number from 1 to 1000"),
+    (FilesQuery, "limit", str(MAX_PAGE), str(MAX_PAGE + 1), "a whole number from 1 to 1000"),
+    (ListFilesBody, "limit", MAX_PAGE, MAX_PAGE + 1, "a whole number from 1 to 1000"),
     (BatchBody, "limit", MAX_PAGE, MAX_PAGE + 1, "a whole number from 1 to 1000"),
     (BatchBody, "limit", 1, 0, "a whole number from 1 to 1000"),
     *(
@@ -129,7 +140,8 @@ def test_each_limit_is_refused_in_one_line(
 @pytest.mark.parametrize("model", RIGHT)
 def test_a_field_takes_no_value_of_another_type(model: type[RequestModel]) -> None:
     """Whatever is taken is as it was given: nothing is made of a text, a boolean or a fraction."""
-    booleans, empty = {"dryRun", "permanent", "deadLettered"}, {"labels", "filter"}
+    booleans = {"dryRun", "permanent", "deadLettered", "paused", "cancelled"}
+    empty = {"labels", "filter"}
     for name in names_of(model) - {"input", "output", "partialResults"}:
         for value in ODD:
             read = taken(model, name, value)
@@ -247,7 +259,16 @@ def test_an_operation_arrives_as_the_client_sent_it(request_: OperationRequest) 
 
 
 @pytest.mark.parametrize(
-    "wanted", [RunFilter(), RunFilter("ERROR", "p", False, "k:v"), RunFilter(dead_lettered=True)]
+    "wanted",
+    [
+        RunFilter(),
+        RunFilter("ERROR", "p", False, "k:v"),
+        RunFilter(dead_lettered=True),
+        RunFilter(paused=True, cancelled=False, step="draft"),
+        RunFilter(
+            since=datetime(2026, 1, 1, tzinfo=UTC), until=datetime(2026, 2, 1, 12, 30, 1, 5, UTC)
+        ),
+    ],
 )
 def test_a_filter_arrives_as_the_client_sent_it(wanted: RunFilter) -> None:
     query = RunsQuery.read(RunsQuery.page_of(wanted, 7, "token").to_texts())

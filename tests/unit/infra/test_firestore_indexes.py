@@ -7,7 +7,7 @@ so these tests are what stands between a new query and an error in production.
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,7 +23,7 @@ from leasehold.errors import NothingToClaimError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.adopt_runs import live_runs, parked_runs, take_up_dispatched
 from leasehold.services.claim_step import claim_step
-from leasehold.services.engine import Engine
+from leasehold.services.engine import Engine, Retention
 from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock
@@ -40,6 +40,14 @@ FILTERS = {
     "pipeline": "review",
     "dead_lettered": True,
     "label": "team:a",
+}
+#: What no index tells: it is looked at in each run that a query found.
+LOOKED_AT = {
+    "paused": True,
+    "cancelled": True,
+    "step": "draft",
+    "since": datetime(2026, 1, 1, tzinfo=UTC),
+    "until": datetime(2026, 2, 1, tzinfo=UTC),
 }
 
 
@@ -70,13 +78,19 @@ def queries_of_services() -> list[Query]:
     rules = SimpleNamespace(grace=timedelta(minutes=1))
     clock = FrozenClock()
     parts = SimpleNamespace(
-        documents=documents, clock=clock, catalog=catalog, side_by_side=side_by_side, rules=rules
+        documents=documents,
+        clock=clock,
+        catalog=catalog,
+        side_by_side=side_by_side,
+        rules=rules,
+        retention=Retention(timedelta(days=30)),
     )
     engine = cast("Engine", parts)
     for count in range(len(FILTERS) + 1):
         for names in itertools.combinations(FILTERS, count):
             wanted: dict[str, Any] = {name: FILTERS[name] for name in names}
             list_runs(engine, RunFilter(**wanted))
+            list_runs(engine, RunFilter(**wanted, **LOOKED_AT))
     list(live_runs(engine))
     list(parked_runs(engine))
     take_up_dispatched(engine, since=clock.now())

@@ -22,7 +22,12 @@ from google.cloud.firestore_v1.types import firestore as requests
 from google.cloud.firestore_v1.types import write as types
 
 from leasehold.adapters.firestore.retry_budget import AnotherTryError, LostAnswerError, RefusedError
-from leasehold.adapters.firestore.values import decode_fields, to_datetime, to_version
+from leasehold.adapters.firestore.values import (
+    decode_fields,
+    from_version,
+    to_datetime,
+    to_version,
+)
 from leasehold.domain.document import Ref
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
@@ -118,9 +123,12 @@ class Connection:
             answer = _plain(self._client().commit(**self._call(request, timeout)))
         return answer.commit_time
 
-    def delete(self, ref: Ref, timeout: float) -> None:
-        """Delete a document, if it is there."""
-        self.commit([types.Write.pb()(delete=self.path(ref))], timeout)
+    def delete(self, refs: Sequence[Ref], timeout: float, version: Any = None) -> None:
+        """Delete documents that are there, only at this version where one is given."""
+        writes = [types.Write.pb()(delete=self.path(ref)) for ref in refs]
+        for write in writes if version is not None else ():
+            write.current_document.update_time.CopyFrom(from_version(version))
+        self.commit(writes, timeout)
 
     def query(self, collection: str, structured: Any, timeout: float) -> list[Snapshot]:
         """Run a query on a collection."""

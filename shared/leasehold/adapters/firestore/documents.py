@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from leasehold.adapters.firestore.retry_budget import DEADLINE_S, RetryBudget
 from leasehold.domain.document import Answer, DecideDocument, Ref
+from leasehold.errors import VersionConflictError
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Query, Snapshot
+
+#: A commit of 10 MiB takes some hundreds of deletions, whatever their names.
+_DELETED_AT_ONCE: Final = 300
 
 
 class FirestoreDocuments:
@@ -79,10 +83,35 @@ class FirestoreDocuments:
         )
         return self._queries.in_order(query, snapshots)
 
-    def delete(self, ref: Ref) -> None:
+    def delete(self, ref: Ref, *, if_version: Snapshot | None = None) -> None:
         """Delete the document, if it is there."""
         budget = self._budget()
-        budget.run(lambda: self._connection.delete(ref, budget.timeout()))
+
+        def delete() -> None:
+            version = None
+            if if_version is not None:  # a try before this one may have done it
+                (found,) = self._connection.read([ref], budget.timeout())
+                if found.snapshot is None:
+                    return
+                if found.snapshot.version != if_version.version:
+                    raise VersionConflictError(ref=str(ref))
+                version = if_version.version
+            self._connection.delete([ref], budget.timeout(), version)
+
+        budget.run(delete)
+
+    def delete_below(self, ref: Ref, collection: str) -> None:
+        """Delete each document of a collection below a document, a page in each commit."""
+        query = Query(f"{ref}/{collection}", limit=_DELETED_AT_ONCE)
+        while found := self.query(query):
+            budget = self._budget()
+            refs = [one.ref for one in found]
+            budget.run(lambda: self._connection.delete(refs, budget.timeout()))  # noqa: B023 - called at once
+            if len(found) < query.limit:
+                return
+
+    def give_back_space(self) -> None:
+        """Do nothing: Firestore bills what is there."""
 
     def close(self) -> None:
         """Close the connection of this process; the next call opens it again."""

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from leasehold.adapters.sqlite.free_pages import give_back_pages, take_in_log
 from leasehold.adapters.sqlite.group_commit import GroupCommit
 from leasehold.adapters.sqlite.querying import select
 from leasehold.adapters.sqlite.rows import BODY, document_at, document_in, read_text
@@ -129,11 +130,25 @@ class SqliteDocuments:
                 for id_, version, body, place in rows
             ]
 
-    def delete(self, ref: Ref) -> None:
+    def delete(self, ref: Ref, *, if_version: Snapshot | None = None) -> None:
         """Delete the document, if it is there."""
-        kind, parent = self._place(ref.collection)
-        sql = f'DELETE FROM "{kind.name}" WHERE parent = ? AND id = ?'  # noqa: S608 - a known table
-        self._commits.run(lambda connection: connection.execute(sql, (parent, ref.id)).close())
+        self._commits.run(partial(self._delete, ref, if_version))
+
+    def delete_below(self, ref: Ref, collection: str) -> None:
+        """Delete each document of a collection below a document, in one transaction."""
+        kind, parent = self._place(f"{ref}/{collection}")
+        sql = f'DELETE FROM "{kind.name}" WHERE parent = ?'  # noqa: S608 - a known table
+        self._commits.run(lambda connection: connection.execute(sql, (parent,)).close())
+
+    def give_back_space(self) -> None:
+        """Shorten the file by the pages that are free, some at a time: others write in between.
+
+        A file of a version before keeps them for what is written next.
+        """
+        while self._commits.run(give_back_pages):
+            pass
+        with self._reading() as connection:
+            take_in_log(connection)
 
     def close(self) -> None:
         """Close all connections; no other call may run or follow."""
@@ -150,6 +165,16 @@ class SqliteDocuments:
             return Committed(write.answer, known)
         work = partial(self._write, ref, known, write, (now, monotonic))
         return self._commits.run(work, is_atomic=not write.creates)
+
+    def _delete(
+        self, ref: Ref, if_version: Snapshot | None, connection: sqlite3.Connection
+    ) -> None:
+        version = None if if_version is None else self._version(connection, ref)
+        if version is not None and if_version is not None and version != if_version.version:
+            raise VersionConflictError(ref=str(ref))
+        kind, parent = self._place(ref.collection)
+        sql = f'DELETE FROM "{kind.name}" WHERE parent = ? AND id = ?'  # noqa: S608 - a known table
+        connection.execute(sql, (parent, ref.id))
 
     def _change(
         self, ref: Ref, decide: DecideDocument[Answer], connection: sqlite3.Connection

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pydantic_core
 
+from leasehold.adapters.sqlite.free_pages import keep_track_of_pages
 from leasehold.domain.collections import Collection
 from leasehold.domain.document import Document
 from leasehold.domain.stored import StoredDocument
@@ -52,6 +53,8 @@ def prepare(
             was changed.
     """
     prepared = is_prepared(connection, store)
+    if not prepared:
+        keep_track_of_pages(connection)
     _enter_wal(connection, store)
     if prepared:
         return

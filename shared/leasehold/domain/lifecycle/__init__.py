@@ -4,7 +4,7 @@ Each takes the manifest as stored, the store's time and the rules, and answers o
 it makes with a `Draft`: set fields, trace events, commit.
 `start` begins a run; `arrive` and `claim` are an attempt's ways in, `renew` and `checkpoint` keep
 it going; `complete`, `fail`, `block`, `release`, `defer` and `expire` are its ways out; the rest
-are what people may do.
+are what people may do. `purge` lets an ended run be deleted.
 """
 
 from leasehold.domain.lifecycle.attempt import arrive
@@ -26,6 +26,7 @@ from leasehold.domain.lifecycle.operate import (
     resume,
     retry,
 )
+from leasehold.domain.lifecycle.purge import is_purgeable, purge
 from leasehold.domain.lifecycle.redispatch import not_created, redispatch
 from leasehold.domain.lifecycle.renewal import checkpoint, renew
 from leasehold.domain.lifecycle.repair import Breach, breaches
@@ -57,11 +58,13 @@ __all__ = [
     "fail",
     "first_time",
     "is_allowed",
+    "is_purgeable",
     "not_created",
     "on_alarm",
     "on_audit",
     "on_request",
     "pause",
+    "purge",
     "recreate",
     "redispatch",
     "release",

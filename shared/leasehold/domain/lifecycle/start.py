@@ -13,7 +13,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import KeptValue, StepRecord
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import trusted
-from leasehold.errors import DocumentExistsError, IdempotencyKeyReusedError
+from leasehold.errors import DocumentExistsError, IdempotencyKeyReusedError, RunBeingPurgedError
 
 #: How many shards lead the alarm's index, so that no timestamp leads it.
 SHARDS: Final = 16
@@ -107,13 +107,19 @@ def check_again(current: Manifest, new: NewRun) -> None:
 
     Raises:
         IdempotencyKeyReusedError: the key began a run with something else.
+        RunBeingPurgedError: that run is being deleted. Retryable.
     """
     if new.idempotency_key is None:
         raise DocumentExistsError(ref=f"runs/{new.run_id}")  # two random ids met
-    differs = "pipeline" if current.pipeline != new.pipeline else "input"
-    if differs == "input" and current.input_digest == new.input_digest:
-        differs = "" if current.max_retries == new.max_retries else "maxRetries (--no-retry)"
-    if differs:
+    if current.purged_at is not None:
+        raise RunBeingPurgedError(key=new.idempotency_key, run_id=current.run_id)
+    differences = {
+        "pipeline": current.pipeline != new.pipeline,
+        "input": current.input_digest != new.input_digest,
+        "set of labels": sorted(current.labels) != sorted(new.labels),
+        "maxRetries (--no-retry)": current.max_retries != new.max_retries,
+    }
+    for differs in (name for name, is_another in differences.items() if is_another):
         raise IdempotencyKeyReusedError(
             key=new.idempotency_key,
             run_id=current.run_id,

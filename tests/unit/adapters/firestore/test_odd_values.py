@@ -44,6 +44,7 @@ def engine(place: Place, tmp_path: Path) -> Iterator[InProcessEngine]:
     environ = {
         "LEASEHOLD_STORE": f"firestore://{place.project}/(default)",
         "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
+        "LEASEHOLD_ARTIFACTS_SHARED": "yes",
         "PIPELINE_DISPATCH_GRACE_S": "0.001",
     }
     with (

@@ -1,0 +1,235 @@
+"""The generated parts of http-api.md: the calls and the shapes of the API, from their tables.
+
+The tables are `ROUTES` of `web/serve_api.py` and `CALLS` of `web/manage_lease.py`; the shapes are
+the models of `api/`, read as the JSON schemas that pydantic makes of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any, Final
+
+from pydantic import JsonValue, TypeAdapter
+from pydantic.alias_generators import to_camel
+
+from docs.markdown import table
+from leasehold import errors
+from leasehold.api.errors import ErrorResponse
+from leasehold.api.field_meanings import meaning_of
+from leasehold.api.leases import LeaseBody
+from leasehold.api.request_model import RequestPart, fields_of
+from leasehold.domain.lifecycle import Operation
+from leasehold.domain.manifest import Manifest
+from leasehold.web.manage_lease import CALLS, LeaseCall
+from leasehold.web.responses import status_of
+from leasehold.web.route import Route
+from leasehold.web.serve_api import ROUTES
+
+Schema = Mapping[str, Any]
+
+_ALL: Final[tuple[Route | LeaseCall, ...]] = (*ROUTES, *CALLS)
+
+#: What is answered that has no fields described here.
+_OTHER_ANSWERS: Final[Mapping[Any, str]] = {
+    JsonValue: "any JSON value",
+    bytes: "the bytes, as `application/octet-stream`",
+    Manifest: "the [manifest](manifest.md)",
+}
+_PLACE: Final = re.compile(r"<(?:path:)?(\w+)>")
+_TYPES: Final[Mapping[str, str]] = {
+    "integer": "whole number",
+    "number": "number",
+    "string": "text",
+    "boolean": "boolean",
+    "object": "object",
+    "null": "null",
+}
+#: What each call of a worker carries; the release carries nothing else, and describes it.
+_LEASE: Final = ("runId", "leaseId", "fencingToken")
+_LEASE_ROW: Final = (
+    ", ".join(f"`{name}`" for name in _LEASE),
+    "as the claim gave them",
+    "required",
+    "the lease",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of the API, whichever function serves it."""
+
+    method: str
+    path: str
+    summary: str
+    takes: type[RequestPart] | None
+    gives: Any
+    refuses: tuple[type[errors.LeaseholdError], ...]
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What calls of one shape have in common; one that takes nothing stands alone."""
+        return (self.takes, self.gives, self.refuses) if self.takes else (self.path,)
+
+
+def calls_of_runs(operation_words: Mapping[Operation, str]) -> str:
+    """Return the calls of `serve_api`; an operation is described by its words."""
+    calls = []
+    for route in ROUTES:
+        path = _PLACE.sub(lambda place: f"{{{to_camel(place[1])}}}", route.path)
+        answer: Any = route.answer
+        handler = answer.func if isinstance(answer, partial) else answer
+        is_operation = isinstance(answer, partial) and bool(answer.args)
+        words = operation_words[answer.args[0]] if is_operation else _first_line(handler)
+        calls.append(Call(route.method, path, words, route.takes, route.gives, route.refuses))
+    return _described(calls)
+
+
+def calls_of_leases() -> str:
+    """Return the calls of `manage_lease`."""
+    calls = []
+    for call in CALLS:
+        words = _first_line(call.answer).partition(": ")[2]
+        words = words[0].upper() + words[1:]
+        calls.append(Call("POST", call.path, words, call.takes, call.gives, call.refuses))
+    return _described(calls)
+
+
+def shapes() -> str:
+    """Return the fields of what is answered, and of what stands in it."""
+    return "\n\n".join(
+        f"### {name}\n\n{_sentences(schema)}\n\n{_fields_of_answer(name, schema)}"
+        for name, schema in sorted(_answered().items())
+        if "properties" in schema
+    )
+
+
+def error_statuses() -> str:
+    """Return every code that a call answers, with its status."""
+    own = {error for call in _ALL for error in call.refuses}
+    rows = sorted([f"{status_of(e.code)}", f"`{e.code}`", _first_line(e)] for e in own)
+    return table(["status", "code", "meaning"], rows)
+
+
+def missing_meanings() -> list[str]:
+    """Return the fields that nobody has described, as `Shape.field`."""
+    found = [
+        (model.__name__, name)
+        for call in _ALL
+        for model in _with_parts(call.takes)
+        for name in fields_of(model)
+    ]
+    found += [
+        (name, field) for name, it in _answered().items() for field in it.get("properties", ())
+    ]
+    return sorted({f"{shape}.{field}" for shape, field in found if not meaning_of(shape, field)})
+
+
+def _described(calls: Sequence[Call]) -> str:
+    """Return the calls one by one; those of one shape together."""
+    return "\n\n".join(_group(list(group)) for _, group in groupby(calls, lambda call: call.shape))
+
+
+def _group(calls: Sequence[Call]) -> str:
+    call = calls[0]
+    heads = " · ".join(f"`{it.method} {it.path}`" for it in calls)
+    lines = [f"### {heads}", ""]
+    if len(calls) == 1:
+        lines += [call.summary, ""]
+    else:
+        lines += [*(f"- `:{it.path.rpartition(':')[2]}` {it.summary}" for it in calls), ""]
+    if call.takes is not None:
+        where = "query" if call.method == "GET" else "body"
+        rows = list(_rows_of_request(call.takes))
+        lines += [table([f"field of the {where}", "allowed", "default", "meaning"], rows), ""]
+    lines.append(f"Answers {_OTHER_ANSWERS.get(call.gives) or _link(call.gives.__name__)}.")
+    if call.refuses:
+        codes = (f"{status_of(error.code)} `{error.code}`" for error in call.refuses)
+        lines.append(f"Refuses with {' · '.join(codes)}.")
+    return "\n".join(lines)
+
+
+def _rows_of_request(model: type[RequestPart], prefix: str = "") -> Iterator[Sequence[str]]:
+    """Yield a row for each field: its name, what is allowed, its default, and what it means."""
+    schema = model.model_json_schema(by_alias=True)
+    of_lease = _LEASE if issubclass(model, LeaseBody) and model is not LeaseBody else ()
+    if of_lease:
+        yield _LEASE_ROW
+    for name, field in fields_of(model).items():
+        if name in of_lease:
+            continue
+        default = schema["properties"][name].get("default")
+        shown = "" if default in (None, {}) else f"`{json.dumps(default)}`"
+        required = "required" if name in schema.get("required", ()) else shown
+        allowed = field.rule.allowed if field.rule else "an object"
+        yield f"`{prefix}{name}`", allowed, required, meaning_of(model.__name__, name) or ""
+        if field.part is not None:
+            yield from _rows_of_request(field.part, f"{prefix}{name}.")
+
+
+def _with_parts(model: type[RequestPart] | None) -> Iterator[type[RequestPart]]:
+    if model is not None:
+        yield model
+        for field in fields_of(model).values():
+            yield from _with_parts(field.part)
+
+
+def _fields_of_answer(shape: str, schema: Schema) -> str:
+    rows = [
+        [f"`{name}`", _type_of(field), meaning_of(shape, name) or ""]
+        for name, field in schema["properties"].items()
+    ]
+    return table(["field", "type", "meaning"], rows)
+
+
+@functools.cache
+def _answered() -> Mapping[str, Schema]:
+    """Return the schemas of what is answered and of what stands in it, by their names."""
+    found: dict[str, Schema] = {}
+    answers = [ErrorResponse, *(call.gives for call in _ALL)]
+    for model in answers:
+        if model not in _OTHER_ANSWERS:
+            schema = TypeAdapter(model).json_schema(mode="serialization")
+            found |= {model.__name__: schema, **schema.get("$defs", {})}
+    return found
+
+
+def _type_of(schema: Schema) -> str:
+    """Return the type of a field in words."""
+    match schema:
+        case {"$ref": ref}:
+            return _type_of_named(str(ref).rpartition("/")[2])
+        case {"const": value}:
+            return f"`{value}`"
+        case {"anyOf": options}:
+            return " or ".join(_type_of(option) for option in options)
+        case {"format": "date-time"}:
+            return "time"
+        case {"type": "array", "items": items}:
+            return f"list of {_type_of(items)}"
+    return _TYPES.get(str(schema.get("type")), "any JSON value")
+
+
+def _type_of_named(name: str) -> str:
+    values: Iterable[object] | None = _answered()[name].get("enum")
+    if name == "TraceType":
+        return "an [event](events.md)"
+    return _link(name) if values is None else ", ".join(f"`{value}`" for value in values)
+
+
+def _link(name: str) -> str:
+    return f"[{name}](#{name.lower()})"
+
+
+def _sentences(schema: Schema) -> str:
+    return " ".join(str(schema.get("description", "")).split())
+
+
+def _first_line(documented: object) -> str:
+    return (inspect.getdoc(documented) or "").splitlines()[0]

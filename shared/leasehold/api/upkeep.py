@@ -1,0 +1,81 @@
+"""`/runs/{id}/why` and `/audit`: what a run waits for, and which runs are not in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Self
+
+from leasehold.api.response_model import ResponseModel
+from leasehold.domain.lifecycle import Operation
+from leasehold.services.audit import AuditResult
+from leasehold.services.explain_run import ExplainedRun
+
+
+class WhyResponse(ResponseModel):
+    """`GET /runs/{id}/why`.
+
+    `waitsFor` is null for a run that waits for nothing any more, `until` where no time moves it,
+    and `then` is what would become of it at that time. `operations` are what a person who looked
+    at this `generation` can do now.
+    """
+
+    run_id: str
+    waits_for: str | None
+    until: datetime | None
+    then: str | None
+    words: str
+    generation: int
+    operations: list[Operation]
+
+    @classmethod
+    def of(cls, explained: ExplainedRun) -> Self:
+        """Return an explanation as it is answered."""
+        run, explanation = explained.run, explained.explanation
+        return cls(
+            run_id=run.run_id,
+            waits_for=explanation.what,
+            until=explanation.until,
+            then=None if explanation.then is None else explanation.then.word,
+            words=explanation.words,
+            generation=run.dispatch.generation,
+            operations=list(explanation.operations),
+        )
+
+
+class BreachReport(ResponseModel):
+    """One thing that is wrong with a run, and what its repair is."""
+
+    code: str
+    finding: str
+    repair: str
+
+
+class FoundRun(ResponseModel):
+    """A run that is not in order; `outcome` is what its repair came to, null without one."""
+
+    run_id: str
+    breaches: list[BreachReport]
+    outcome: str | None
+
+
+class AuditResponse(ResponseModel):
+    """`GET /audit`, which looks, and `POST /audit:repair`; `left` are those without an outcome."""
+
+    found: list[FoundRun]
+    left: int
+
+    @classmethod
+    def of(cls, results: Iterable[AuditResult]) -> Self:
+        """Return the results of an audit as they are answered."""
+        found = [_found(one) for one in results]
+        return cls(found=found, left=sum(one.outcome is None for one in found))
+
+
+def _found(one: AuditResult) -> FoundRun:
+    breaches = [
+        BreachReport(code=breach.code, finding=breach.finding, repair=breach.repair)
+        for breach in one.breaches
+    ]
+    outcome = None if one.outcome is None else one.outcome.word
+    return FoundRun(run_id=one.run_id, breaches=breaches, outcome=outcome)

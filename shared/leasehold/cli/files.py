@@ -1,0 +1,111 @@
+"""`leasehold files`: the files that the handlers of a run stored."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final, TextIO
+
+import click
+
+from leasehold.api.results import FileEntry
+from leasehold.cli.opened_client import client_at
+from leasehold.cli.options import json_option, run_argument, url_option
+from leasehold.cli.saved_file import check_target, save
+from leasehold.cli.stderr import note
+from leasehold.cli.stdout import print_json, print_table
+from leasehold.domain.printable import printable
+from leasehold.ports.artifacts import ArtifactContent
+
+_COLUMNS: Final = ("FILE", "BYTES")
+
+#: A terminal is shown no larger file.
+_MOST_SHOWN: Final = 1024 * 1024
+
+
+@click.command()
+@run_argument
+@click.argument("name", required=False)
+@click.option(
+    "-o", "--output", "target", metavar="FILE", help="Write the file NAME there, whole or not."
+)
+@click.option("--force", is_flag=True, help="Write it in place of a FILE that is there.")
+@url_option
+@json_option
+def files(
+    *,
+    run_id: str,
+    name: str | None,
+    target: str | None,
+    force: bool,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """List the files of RUN, or print the bytes of the file NAME.
+
+    Files are what handlers store with ctx.artifacts.put; outputs are not among them.
+
+    \b
+    Examples:
+      leasehold files r-0123456789abcdef
+      leasehold files r-0123456789abcdef report.pdf -o report.pdf
+    """  # noqa: D301
+    if name is None:
+        if target is not None or force:
+            raise click.UsageError("-o and --force are for one file; allowed: with its NAME.")
+        with client_at(url) as client:
+            found = client.files(run_id)
+        _print_list(found, as_json=as_json)
+        return
+    if as_json:
+        raise click.UsageError("--json lists the files; allowed: without NAME.")
+    place = None if target is None else check_target(Path(target), replace=force)
+    answer = sys.stdout  # whatever else is printed meanwhile, as by a catalog, is no answer
+    with client_at(url) as client, client.source.open_file(run_id, name) as content:
+        if place is not None:
+            save(content, place, replace=force)
+            note(f"{content.size:,} bytes written to {place}")
+        elif answer.isatty():
+            _print_text(name, content, answer)
+        else:
+            _print_bytes(content, answer)
+
+
+def _print_list(found: list[FileEntry], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"files": found})
+    elif found:
+        print_table(_COLUMNS, [(entry.name, str(entry.size)) for entry in found])
+    else:
+        note("no files")
+
+
+def _print_bytes(content: ArtifactContent, answer: TextIO) -> None:
+    answer.flush()
+    for block in content.blocks:
+        answer.buffer.write(block)
+
+
+def _print_text(name: str, content: ArtifactContent, answer: TextIO) -> None:
+    """Print a file to a terminal: only text, or it could steer the terminal."""
+    problem = f"it has {content.size:,} bytes"
+    if content.size <= _MOST_SHOWN:
+        text = _plain_text(b"".join(content.blocks))
+        if text is not None:
+            click.echo(text, answer, nl=not text.endswith("\n"))
+            return
+        problem = "it is not plain text"
+    raise click.ClickException(
+        f"{name} is not shown on a terminal: {problem}. Write it to a file with -o FILE, or send "
+        "it on with | or >."
+    )
+
+
+def _plain_text(data: bytes) -> str | None:
+    """Return the text that a terminal shows as it is, or None."""
+    try:
+        text = data.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        return None
+    lines = text.replace("\t", " ").split("\n")
+    return text if all(printable(line) == line for line in lines) else None

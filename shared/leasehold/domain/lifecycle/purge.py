@@ -1,0 +1,41 @@
+"""Purging: an ended run is marked, and deleted after that; nobody sees it from the mark on.
+
+A purge that is cut off between the two leaves a mark, which the next purge finds.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from leasehold.domain.change import Change
+from leasehold.domain.effect import owed_effects
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import Outcome
+from leasehold.errors import NotAllowedError
+
+#: When a run may be purged, in words.
+PURGEABLE: Final = "completed, cancelled or dead-lettered before {}, and owes nothing"
+
+
+def is_purgeable(manifest: Manifest, ended_before: datetime) -> bool:
+    """Return whether the run ended before then, and nothing is to come of it any more."""
+    ended_at = manifest.ended_at
+    is_over = ended_at is not None and ended_at < ended_before
+    return is_over and manifest.lease is None and not owed_effects(manifest)
+
+
+def purge(manifest: Manifest, now: datetime, *, ended_before: datetime) -> Change:
+    """Mark the run: it is as if it was not there, and can be deleted.
+
+    Raises:
+        NotAllowedError: it is live, ended later, or owes something.
+    """
+    if not is_purgeable(manifest, ended_before):
+        raise NotAllowedError(
+            operation="purge",
+            run_id=manifest.run_id,
+            state=manifest.state,
+            allowed=PURGEABLE.format(ended_before.isoformat()),
+        )
+    return Change(Outcome.PURGED, manifest.with_(purged_at=now))

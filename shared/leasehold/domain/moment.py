@@ -1,0 +1,45 @@
+"""A moment as people write it: a time, a date, or how long ago."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+#: What may be written, in words.
+TIME_OR_DATE: Final = (
+    "a time with its zone such as 2026-11-22T06:00:00Z, or a date such as 2026-11-22 (from 00:00 "
+    "UTC)"
+)
+MOMENT: Final = f"an age such as 90s, 15m, 2h, 3d or 4w, {TIME_OR_DATE}"
+
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIME: Final = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)", re.ASCII
+)
+_AGE: Final = re.compile(r"(?P<count>\d{1,6})(?P<unit>[smhdw])", re.ASCII)
+_NONE: Final = "it names no moment"
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def time_or_date(text: str) -> datetime:
+    """Return the moment that a time or a date names, in UTC; ValueError for any other text."""
+    if _DATE.fullmatch(text):
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    if not _TIME.fullmatch(text):
+        raise ValueError(_NONE)
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except OverflowError:  # the first or the last hours that a calendar has, elsewhere
+        raise ValueError(_NONE) from None
+
+
+def moment_of(text: str, now: datetime) -> datetime:
+    """Return the moment that an age, a time or a date names; ValueError for any other text."""
+    age = _AGE.fullmatch(text)
+    if age is None:
+        return time_or_date(text)
+    try:
+        return now - timedelta(**{_UNITS[age["unit"]]: int(age["count"])})
+    except OverflowError:
+        raise ValueError(_NONE) from None

@@ -1,0 +1,63 @@
+"""Why a run stands where it stands: what it waits for, and what a person can do about it now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from leasehold.domain.explanation import Explanation, explain
+from leasehold.domain.lifecycle import Operation
+from leasehold.domain.manifest import Manifest
+from leasehold.errors import LeaseholdError
+from leasehold.services.engine import Engine
+from leasehold.services.operate import OperationRequest, preview
+from leasehold.services.read_runs import get_run
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedRun:
+    """A run, and what it waits for.
+
+    Args:
+        run: the run.
+        explanation: what it waits for.
+        holder_gone: whether the holder of its lease is known to work no more.
+    """
+
+    run: Manifest
+    explanation: Explanation
+    holder_gone: bool
+
+
+def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) -> ExplainedRun:
+    """Return what a run waits for.
+
+    What a person can do is what would be done: each operation is tried, and nothing written.
+
+    Args:
+        engine: the parts.
+        run_id: the run.
+        is_gone: whether the holder of a lease is known to work no more.
+
+    Raises:
+        UnknownRunError: there is no such run.
+    """
+    run = get_run(engine, run_id)
+    holder_gone = run.lease is not None and is_gone(run.lease.holder)
+    explanation = explain(
+        run,
+        engine.clock.now(),
+        engine.rules,
+        holder_gone=holder_gone,
+        is_possible=partial(_is_possible, engine, run),
+    )
+    return ExplainedRun(run, explanation, holder_gone)
+
+
+def _is_possible(engine: Engine, run: Manifest, operation: Operation) -> bool:
+    try:
+        preview(engine, run, OperationRequest(operation, actor=""))
+    except LeaseholdError:
+        return False
+    return True

@@ -1,0 +1,199 @@
+"""Purging: ended runs that are old go, with their trace, their values and their files.
+
+First a run is marked, in one commit that holds only if nobody has changed it since it was looked
+at: from then on it is as if it was not there. Then its artifacts are deleted, its trace, and the
+marked document at last. A purge that is cut off in between leaves a mark, and the next purge that
+comes by deletes the rest.
+
+A run goes after those that were recreated from it: they may use its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from leasehold.domain import lifecycle
+from leasehold.domain.manifest import run_ref
+from leasehold.errors import (
+    InvalidRequestError,
+    LeaseholdError,
+    PurgeCutOffError,
+    UnknownRunError,
+    VersionConflictError,
+)
+from leasehold.ports.documents import Query, Snapshot
+from leasehold.services.engine import Engine, KnownRun, commit, find_run
+from leasehold.services.paging import SCAN_PAGE, scan
+from leasehold.services.read_runs import RunFilter, is_wanted, query_of, readable
+
+#: How many runs are deleted at once.
+WIDTH: Final = 4
+
+#: Why a run is kept that is old enough: one that was recreated from it is there.
+NEEDED: Final = "needed"
+
+Found = Iterator[Snapshot]
+
+
+@dataclass(slots=True)
+class PurgeResult:
+    """What a purge came to.
+
+    Args:
+        matched: how many runs fit that ended before the time.
+        purged: how many runs were deleted; in a dry run, none.
+        kept: run and code of each that fits and stays.
+    """
+
+    matched: int
+    purged: int
+    kept: list[tuple[str, str]]
+
+
+def purge(
+    engine: Engine, wanted: RunFilter, *, ended_before: datetime, dry_run: bool = False
+) -> PurgeResult:
+    """Delete the runs that fit and ended before then, newest first.
+
+    Args:
+        engine: the parts.
+        wanted: which runs.
+        ended_before: only runs that ended before this time.
+        dry_run: delete nothing.
+
+    Raises:
+        InvalidRequestError: no run can have begun since the filter's time and ended before.
+        PurgeCutOffError: a store did not answer; what was deleted is gone. Give it again.
+    """
+    work = Purge(engine, wanted, ended_before)
+    found = scan(engine.documents, work.query)
+    if dry_run:
+        work.preview(found)
+    else:
+        work.delete(found)
+    return work.result()
+
+
+class Purge:
+    """One purge: which runs it looks for, and what it came to so far."""
+
+    def __init__(self, engine: Engine, wanted: RunFilter, ended_before: datetime) -> None:
+        if wanted.since is not None and wanted.since >= ended_before:
+            value, allowed = wanted.since.isoformat(), f"a time before {ended_before.isoformat()}"
+            raise InvalidRequestError(field="since", value=value, allowed=allowed)
+        before = ended_before if wanted.until is None else min(wanted.until, ended_before)
+        self._engine = engine
+        self._wanted = wanted
+        self._ended_before = ended_before
+        self._deleted: list[str] = []  # by several threads, which only append
+        self._parents: list[str] = []  # runs that others were recreated from, the newest first
+        self.query: Query = replace(query_of(replace(wanted, until=before)), limit=SCAN_PAGE)
+        self._matched = 0
+        self._kept: list[tuple[str, str]] = []
+
+    def result(self) -> PurgeResult:
+        """Return what it came to so far."""
+        return PurgeResult(self._matched, len(self._deleted), self._kept)
+
+    def preview(self, found: Found) -> None:
+        """Find out what would be deleted, and what would stay."""
+        gone: set[str] = set()
+        for known in self._fitting(found):
+            run = known.manifest
+            is_marked = run.purged_at is not None
+            if is_marked or all(
+                child in gone or self._is_gone(child) for child in run.recreated_as
+            ):
+                gone.add(run.run_id)
+            else:
+                self._kept.append((run.run_id, NEEDED))
+
+    def delete(self, found: Found) -> None:
+        """Delete what fits: side by side, but for runs that others were recreated from."""
+        calls = self._calls(found)
+        try:
+            self._engine.side_by_side(lambda: next(calls, None), WIDTH)
+            for run_id in self._parents:
+                self._delete_parent(run_id)
+            if self._deleted:
+                self._engine.documents.give_back_space()
+        except LeaseholdError as error:
+            if not error.retryable:
+                raise
+            purged = len(self._deleted)
+            raise PurgeCutOffError(purged=purged, problem=error.message) from error
+
+    def _calls(self, found: Found) -> Iterator[Callable[[], None]]:
+        for known in self._fitting(found):
+            if known.manifest.recreated_as and known.manifest.purged_at is None:
+                self._parents.append(known.manifest.run_id)
+            else:
+                yield partial(self._delete, known)
+
+    def _fitting(self, found: Found) -> Iterator[KnownRun]:
+        """Yield the runs that are to go, and those that a purge before did not get to delete."""
+        for one in found:
+            is_marked = one.document.get("purgedAt") is not None
+            if not is_marked and not is_wanted(self._wanted, one.document):
+                continue
+            run = readable(self._engine, one)
+            if run is None:
+                continue
+            if not is_marked and not lifecycle.is_purgeable(run, self._ended_before):
+                continue
+            self._matched += 1
+            yield KnownRun(run, one)
+
+    def _delete_parent(self, run_id: str) -> None:
+        try:
+            known = find_run(self._engine, run_id)
+        except UnknownRunError:
+            return  # another purge was faster
+        if all(map(self._is_gone, known.manifest.recreated_as)):
+            self._delete(known)
+        else:
+            self._kept.append((run_id, NEEDED))
+
+    def _is_gone(self, run_id: str) -> bool:
+        found = self._engine.documents.get(run_ref(run_id))
+        return found is None or found.document.get("purgedAt") is not None
+
+    def _delete(self, known: KnownRun) -> None:
+        """Delete one run; one that cannot be keeps no other from it."""
+        run_id = known.manifest.run_id
+        try:
+            delete_run(self._engine, known, self._ended_before)
+        except VersionConflictError as error:  # somebody recreated it meanwhile
+            self._kept.append((run_id, error.code))
+        except LeaseholdError as error:
+            if error.retryable:
+                raise
+            self._engine.log(f"run {run_id} is not purged: {error}")
+            self._kept.append((run_id, error.code))
+        else:
+            self._deleted.append(run_id)
+
+
+def delete_run(engine: Engine, known: KnownRun, ended_before: datetime) -> None:
+    """Mark the run, unless it is, and delete all there is of it.
+
+    Raises:
+        VersionConflictError: somebody has changed it since; nothing was deleted.
+        ArtifactNameError, StoreUnavailableError: it is marked, and not all of it is deleted.
+    """
+    run = known.manifest
+    marked: Snapshot | None = known.snapshot
+    if run.purged_at is None:
+        marked = _mark(engine, known, ended_before)
+    engine.artifacts.delete(f"runs/{run.run_id}")
+    engine.documents.delete_below(run_ref(run.run_id), "trace")
+    engine.documents.delete(run_ref(run.run_id), if_version=marked)
+
+
+def _mark(engine: Engine, known: KnownRun, ended_before: datetime) -> Snapshot | None:
+    mark = partial(lifecycle.purge, ended_before=ended_before)
+    return commit(engine, known.manifest.run_id, mark, known=known).snapshot

@@ -1,0 +1,43 @@
+"""Retention: ended runs are purged some days after their end, a few at each sweep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from leasehold.errors import LeaseholdError
+from leasehold.services.engine import Engine
+from leasehold.services.paging import place_behind
+from leasehold.services.purge import Purge
+from leasehold.services.read_runs import RunFilter
+
+#: How many old runs one sweep looks at. Most of them go; some stay, such as those that are live.
+LOOKED_AT: Final = 100
+
+#: How long until the next look: where there are more, and where all were looked at.
+SOON_S: Final = 5.0
+LATER_S: Final = 60.0
+
+
+def forget_old_runs(engine: Engine) -> int:
+    """Purge some of the runs that are older than LEASEHOLD_RETENTION_DAYS; return how many.
+
+    It goes on where the last look of this process stopped, and begins again when it came to the
+    oldest run: so runs that stay keep none behind them from going. What cannot be purged now is
+    logged, and left to a later sweep.
+    """
+    retention, now = engine.retention, engine.clock.monotonic()
+    if retention.after is None or now < retention.not_before:
+        return 0
+    work = Purge(engine, RunFilter(), engine.clock.now() - retention.after)
+    query = replace(work.query, limit=LOOKED_AT, after=retention.place)
+    try:
+        found = engine.documents.query(query)
+        work.delete(iter(found))
+    except LeaseholdError as error:
+        engine.log(f"old runs wait for the next sweep: {error}")
+    else:
+        is_all = len(found) < LOOKED_AT
+        retention.place = None if is_all else place_behind(found[-1], query.order_by)
+        retention.not_before = now + (LATER_S if is_all else SOON_S)
+    return work.result().purged

@@ -1,0 +1,443 @@
+"""Purging ended runs with all there is of them, on either store; and cut off at any point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.folder import FolderArtifacts
+from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.bootstrap import boot, load_catalog
+from leasehold.domain.document import Ref, Write
+from leasehold.domain.lifecycle import Operation
+from leasehold.domain.manifest import run_ref
+from leasehold.errors import (
+    InvalidRequestError,
+    PurgeCutOffError,
+    RunBeingPurgedError,
+    StoreUnavailableError,
+    UnknownRunError,
+)
+from leasehold.ports.documents import Documents, Query
+from leasehold.services.audit import audit
+from leasehold.services.engine import Engine, find_run
+from leasehold.services.operate import OperationRequest, operate
+from leasehold.services.purge import PurgeResult, delete_run, purge
+from leasehold.services.read_runs import RunFilter, list_runs, read_timeline
+from leasehold.services.retention import LATER_S, SOON_S
+from leasehold.services.start_run import StartRequest, start_run
+from leasehold.services.sweep import sweep
+
+NOW = SystemClock().now()
+SOON = NOW + timedelta(days=1)
+LONG_AGO = NOW - timedelta(days=40)
+LARGE = {"n": 1, "text": "x" * 40_000}
+
+
+@pytest.fixture
+def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
+    bundle = boot(
+        {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"},
+        catalog=load_catalog("tests.in_process.sample"),
+        documents=documents,
+        tasks=InProcessTasks(SystemClock()),
+    )
+    yield bundle.engine
+    bundle.engine.leases.close()
+
+
+@pytest.fixture
+def label(unique: str) -> str:
+    return f"team:{unique}"
+
+
+def start(engine: Engine, label: str, key: str | None = None) -> str:
+    """Start a run whose input is an artifact, and which has a file and an event."""
+    name, _, value = label.partition(":")
+    run_id = start_run(
+        engine, StartRequest("three", LARGE, key, labels={name: value})
+    ).manifest.run_id
+    engine.artifacts.put(f"runs/{run_id}/files/report.md", b"x")
+    return run_id
+
+
+def ended(engine: Engine, label: str, key: str | None = None) -> str:
+    run_id = start(engine, label, key)
+    operate(engine, run_id, OperationRequest(Operation.CANCEL, "ann"))
+    return run_id
+
+
+def recreated(engine: Engine, run_id: str) -> str:
+    change = operate(engine, run_id, OperationRequest(Operation.RECREATE, "ann"))
+    assert change.created is not None
+    return change.created.run_id
+
+
+def write(engine: Engine, run_id: str, **fields: Any) -> None:
+    engine.documents.transact(
+        run_ref(run_id), lambda found, _: Write(None, {**(found or {}), **fields})
+    )
+
+
+def leftovers(engine: Engine, run_id: str) -> list[Any]:
+    """Return all there is of a run."""
+    return [
+        *filter(None, [engine.documents.get(run_ref(run_id))]),
+        *engine.documents.query(Query(f"runs/{run_id}/trace")),
+        *engine.artifacts.list(f"runs/{run_id}"),
+    ]
+
+
+def of(label: str, **others: Any) -> RunFilter:
+    return RunFilter(label=label, **others)
+
+
+def test_an_old_run_goes_with_all_there_is_of_it(engine: Engine, label: str) -> None:
+    old, live = ended(engine, label), start(engine, label)
+
+    dry = purge(engine, of(label), ended_before=SOON, dry_run=True)
+    before = len(leftovers(engine, old))
+    done = purge(engine, of(label), ended_before=SOON)
+    again = purge(engine, of(label), ended_before=SOON)
+
+    assert (dry, before) == (PurgeResult(1, 0, []), 4)
+    assert (done, again) == (PurgeResult(1, 1, []), PurgeResult(0, 0, []))
+    assert leftovers(engine, old) == []
+    assert len(leftovers(engine, live)) == 3
+
+
+def test_only_runs_that_ended_before_the_time_go(engine: Engine, label: str) -> None:
+    """Neither one that ended later, nor one that lives, waits for a person or owes something."""
+    kinds: dict[str, dict[str, Any]] = {
+        "cancelled": {"updatedAt": LONG_AGO},
+        "given up": {"cancelled": False, "deadLettered": True, "deadLetteredAt": LONG_AGO},
+        "completed": {"cancelled": False, "status": "COMPLETED", "completedAt": LONG_AGO},
+        "cancelled today": {},
+        "completed today": {"status": "COMPLETED", "completedAt": NOW, "updatedAt": LONG_AGO},
+        "given up today": {"deadLettered": True, "deadLetteredAt": NOW, "updatedAt": LONG_AGO},
+        "live": {"cancelled": False, "updatedAt": LONG_AGO},
+        "paused": {"cancelled": False, "paused": True, "updatedAt": LONG_AGO},
+        "blocked": {"cancelled": False, "status": "BLOCKED", "updatedAt": LONG_AGO},
+    }
+    runs = {}
+    for kind, fields in kinds.items():
+        runs[kind] = ended(engine, label)
+        write(engine, runs[kind], createdAt=LONG_AGO - timedelta(days=1), **fields)
+
+    done = purge(engine, of(label), ended_before=NOW - timedelta(days=30))
+
+    gone = [kind for kind, run_id in runs.items() if not leftovers(engine, run_id)]
+    assert gone == ["cancelled", "given up", "completed"]
+    assert (done.matched, done.purged, done.kept) == (3, 3, [])
+
+
+def test_a_filter_bounds_what_goes(engine: Engine, label: str) -> None:
+    first, second = ended(engine, label), ended(engine, label)
+    write(engine, first, currentStep="add_later")
+
+    assert purge(engine, of(label, pipeline="large"), ended_before=SOON).matched == 0
+    assert purge(engine, of(label, cancelled=False), ended_before=SOON).matched == 0
+    assert purge(engine, of(label, step="add_later"), ended_before=SOON).purged == 1
+
+    assert leftovers(engine, first) == []
+    assert len(leftovers(engine, second)) == 4
+
+
+def test_a_time_at_which_nothing_can_have_ended_is_refused(engine: Engine) -> None:
+    with pytest.raises(InvalidRequestError, match="since is '"):
+        purge(engine, RunFilter(since=SOON), ended_before=NOW)
+
+
+# -- lineage ---------------------------------------------------------------------------------------
+
+
+def test_a_run_stays_while_one_that_was_recreated_from_it_stays(engine: Engine, label: str) -> None:
+    """The new run has the input of the old one: the same artifact, by its name."""
+    old = ended(engine, label)
+    child = recreated(engine, old)
+    operate(engine, child, OperationRequest(Operation.CANCEL, "ann"))
+    grandchild = recreated(engine, child)
+
+    dry = purge(engine, of(label), ended_before=SOON, dry_run=True)
+    done = purge(engine, of(label), ended_before=SOON)
+    given = find_run(engine, grandchild).manifest.given
+
+    assert done == dry == PurgeResult(2, 0, [(child, "needed"), (old, "needed")])
+    assert given.ref is not None
+    assert given.ref.startswith(f"runs/{old}/")
+    assert engine.artifacts.exists(given.ref)
+
+
+def test_a_whole_lineage_goes_at_once(engine: Engine, label: str) -> None:
+    family = [ended(engine, label)]
+    for _ in range(2):
+        family.append(recreated(engine, family[-1]))
+        operate(engine, family[-1], OperationRequest(Operation.CANCEL, "ann"))
+
+    dry = purge(engine, of(label), ended_before=SOON, dry_run=True)
+    done = purge(engine, of(label), ended_before=SOON)
+
+    assert (dry, done) == (PurgeResult(3, 0, []), PurgeResult(3, 3, []))
+    assert [leftovers(engine, run_id) for run_id in family] == [[], [], []]
+
+
+class Meddling:
+    """Artifacts that do something before the first deletion."""
+
+    def __init__(self, within: Any, meddle: Any) -> None:
+        self._within = within
+        self._meddle = [meddle]
+
+    def delete(self, name: str) -> None:
+        while self._meddle:
+            self._meddle.pop()()
+        self._within.delete(name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._within, name)
+
+
+def test_a_run_that_is_recreated_between_the_look_and_the_mark_stays(
+    engine: Engine, label: str
+) -> None:
+    old = ended(engine, label)
+    seen = find_run(engine, old)
+    child = recreated(engine, old)
+
+    class Listed:
+        """The store, which lists the run as it was seen."""
+
+        def query(self, query: Query) -> Any:
+            return [seen.snapshot] if query.collection == "runs" else []
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(engine.documents, name)
+
+    stale: Any = Listed()
+    done = purge(replace(engine, documents=stale), of(label), ended_before=SOON)
+
+    assert done == PurgeResult(1, 0, [(old, "version_conflict")])
+    assert find_run(engine, child).manifest.recreated_from == old
+    assert len(leftovers(engine, old)) == 5
+
+
+def test_a_run_that_is_marked_is_there_for_nobody(engine: Engine, label: str, unique: str) -> None:
+    """Not to be shown, listed, recreated, or begun again by its key before it is gone."""
+    old = ended(engine, label, key=unique)
+    refused: list[str] = []
+
+    def look() -> None:
+        for call in (
+            lambda: find_run(engine, old),
+            lambda: read_timeline(engine, old),
+            lambda: recreated(engine, old),
+            lambda: start(engine, label, key=unique),
+        ):
+            with pytest.raises((UnknownRunError, RunBeingPurgedError)) as error:
+                call()
+            refused.append(error.value.code)
+
+    artifacts: Any = Meddling(engine.artifacts, look)
+    listed = []
+    artifacts._meddle.insert(0, lambda: listed.append(list_runs(engine, of(label)).runs))  # noqa: SLF001 - ours
+    purge(replace(engine, artifacts=artifacts), of(label), ended_before=SOON)
+    again = start(engine, label, key=unique)
+
+    assert refused == [*["unknown_run"] * 3, "run_being_purged"]
+    assert listed == [[]]
+    assert again == old
+    assert not find_run(engine, again).manifest.is_terminal
+
+
+# -- cut off ---------------------------------------------------------------------------------------
+
+
+class CutOffError(Exception):
+    """The process of a purge was killed."""
+
+
+class Killed:
+    """A store or artifacts whose n-th change of any kind ends the process instead."""
+
+    def __init__(self, within: Any, left: list[int], error: Exception) -> None:
+        self._within, self._left, self._error = within, left, error
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._within, name)
+        if name not in ("transact", "delete", "delete_below", "give_back_space"):
+            return found
+
+        def call(*args: Any, **options: Any) -> Any:
+            if not self._left[0]:
+                raise self._error
+            self._left[0] -= 1
+            return found(*args, **options)
+
+        return call
+
+
+def killed(engine: Engine, after: int, error: Exception) -> Engine:
+    left = [after]
+    documents: Any = Killed(engine.documents, left, error)
+    artifacts: Any = Killed(engine.artifacts, left, error)
+    return replace(engine, documents=documents, artifacts=artifacts)
+
+
+@pytest.mark.parametrize("after", range(5))
+def test_a_purge_that_was_killed_is_given_again(engine: Engine, label: str, after: int) -> None:
+    """At each of its steps: the mark, the artifacts, the trace, the document, the space."""
+    old = ended(engine, label)
+    with pytest.raises(CutOffError):
+        purge(killed(engine, after, CutOffError()), of(label), ended_before=SOON)
+
+    seen = [run.run_id for run in list_runs(engine, of(label)).runs]
+    broken = {found.run_id for found in audit(engine)}
+    purge(engine, of(label), ended_before=SOON)
+
+    assert seen == ([old] if after == 0 else [])
+    assert old not in broken
+    assert leftovers(engine, old) == []
+
+
+def test_another_purge_finishes_what_was_cut_off(engine: Engine, label: str) -> None:
+    """Whatever it looks for: the label here is another one's."""
+    old = ended(engine, label)
+    known = find_run(engine, old)
+    with pytest.raises(CutOffError):
+        delete_run(killed(engine, 2, CutOffError()), known, SOON)
+
+    done = purge(engine, RunFilter(pipeline="three", step="nowhere"), ended_before=SOON)
+
+    assert done.purged >= 1
+    assert leftovers(engine, old) == []
+
+
+@pytest.mark.parametrize("after", range(5))
+def test_a_store_that_is_away_cuts_a_purge_off_in_one_line(
+    engine: Engine, label: str, after: int
+) -> None:
+    ended(engine, label)
+    away = StoreUnavailableError(store="here", problem="it is away")
+
+    with pytest.raises(PurgeCutOffError) as error:
+        purge(killed(engine, after, away), of(label), ended_before=SOON)
+
+    assert error.value.retryable
+    assert error.value.message == (
+        f"Cut off after {int(after == 4)} runs: The store here does not answer: it is away. "
+        "Give it again, and it goes on where it stopped."
+    )
+
+
+def test_one_run_that_cannot_be_deleted_keeps_no_other(
+    engine: Engine, label: str, tmp_path: Path
+) -> None:
+    runs = [ended(engine, label) for _ in range(3)]
+    folder = tmp_path / "artifacts"
+    assert isinstance(engine.artifacts, FolderArtifacts)
+    for run_id in runs:
+        write(engine, run_id, createdAt=LONG_AGO)
+    (folder / "runs").rename(folder / "elsewhere")
+    (folder / "runs").symlink_to(folder / "elsewhere")
+
+    done = purge(engine, of(label), ended_before=SOON)
+    (folder / "runs").unlink()
+    (folder / "elsewhere").rename(folder / "runs")
+    again = purge(engine, of(label), ended_before=SOON)
+
+    assert sorted(done.kept) == [(run_id, "artifact_name") for run_id in sorted(runs)]
+    assert (done.purged, again.matched) == (0, 3)
+    assert [leftovers(engine, run_id) for run_id in runs] == [[], [], []]
+
+
+# -- retention -------------------------------------------------------------------------------------
+
+
+class Ticking:
+    """The machine's clock, and how far its monotonic time was moved."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self.passed = 0.0
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic() + self.passed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._clock, name)
+
+
+def old_runs(engine: Engine, label: str, count: int) -> Sequence[str]:
+    runs = [ended(engine, label) for _ in range(count)]
+    for number, run_id in enumerate(runs):
+        at = LONG_AGO - timedelta(minutes=number)
+        write(engine, run_id, createdAt=at, updatedAt=at)
+    return runs
+
+
+def test_the_sweep_purges_what_is_too_old_a_few_at_a_time(
+    engine: Engine, label: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs that stay keep none behind them from going."""
+    monkeypatch.setattr("leasehold.services.retention.LOOKED_AT", 2)
+    held, old, young = old_runs(engine, label, 3), old_runs(engine, label, 3), ended(engine, label)
+    for run_id in held:
+        write(engine, run_id, createdAt=NOW - timedelta(days=31), cancelled=False, paused=True)
+    clock: Any = Ticking()
+    keeping = replace(engine, clock=clock)
+    keeping.retention.after = timedelta(days=30)
+
+    def gone() -> int:
+        return sum(not leftovers(engine, run_id) for run_id in old)
+
+    at_once = [sweep(keeping).purged for _ in range(2)]
+    for _ in range(200):  # other tests have left runs in the store
+        if gone() == 3:
+            break
+        clock.passed += max(SOON_S, LATER_S)
+        assert sweep(keeping).purged <= 2
+
+    assert at_once[1] == 0
+    assert gone() == 3
+    assert [bool(leftovers(engine, run_id)) for run_id in (*held, young)] == [True] * 4
+
+
+def test_a_sweep_of_some_runs_purges_none(engine: Engine, label: str) -> None:
+    """`start --in-process` looks after its own run."""
+    (old,) = old_runs(engine, label, 1)
+    engine.retention.after = timedelta(days=30)
+
+    assert sweep(engine, among=set()).purged == 0
+    assert leftovers(engine, old)
+
+
+def test_a_sweep_does_its_other_work_where_old_runs_cannot_go(engine: Engine, label: str) -> None:
+    old_runs(engine, label, 1)
+    logged: list[str] = []
+    away = StoreUnavailableError(store="here", problem="it is away")
+    left = replace(killed(engine, 0, away), log=logged.append)
+    left.retention.after = timedelta(days=30)
+
+    assert sweep(left).purged == 0
+    assert "old runs wait for the next sweep" in logged[-1]
+
+
+def test_nothing_is_purged_unless_it_is_asked_for(engine: Engine, label: str) -> None:
+    (old,) = old_runs(engine, label, 1)
+
+    assert sweep(engine).purged == 0
+    assert leftovers(engine, old)
+
+
+def test_a_document_of_a_run_that_nobody_can_read_is_left(engine: Engine, label: str) -> None:
+    (old,) = old_runs(engine, label, 1)
+    write(engine, old, plan="no plan")
+
+    assert purge(engine, of(label), ended_before=SOON).matched == 0
+    assert engine.documents.get(Ref("runs", old)) is not None

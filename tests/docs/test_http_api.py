@@ -1,0 +1,121 @@
+"""The page on the HTTP API has every call, field and code, and its commands do what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import flask
+import pytest
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+from docs.http_api import missing_meanings
+from leasehold import errors
+from leasehold.testing import InProcessEngine
+from leasehold.web.manage_lease import CALLS
+from leasehold.web.responses import status_of
+from leasehold.web.serve_api import ROUTES, answer_api
+from pipelines.catalog import GATES, PIPELINES, STEPS
+from tests.builders import environ_of
+
+PAGE = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text()
+
+
+def test_each_field_of_the_api_is_described() -> None:
+    """One that is missing here is described in api/field_meanings.py."""
+    assert missing_meanings() == []
+
+
+def test_each_call_stands_on_the_page() -> None:
+    paths = [re.sub(r"<(?:path:)?run_id>", "{runId}", route.path) for route in ROUTES]
+    paths = [path.replace("<step>", "{step}").replace("<path:name>", "{name}") for path in paths]
+    expected = {f"{route.method} {path}" for route, path in zip(ROUTES, paths, strict=True)}
+    expected |= {f"POST {call.path}" for call in CALLS}
+
+    heads = [line for line in PAGE.splitlines() if line.startswith("### `")]
+
+    assert {call for line in heads for call in re.findall(r"`([^`]+)`", line)} == expected
+
+
+def test_each_code_that_has_a_status_stands_on_the_page() -> None:
+    """Those that only commands meet have none."""
+    with_status = {
+        error.code
+        for error in vars(errors).values()
+        if isinstance(error, type)
+        and issubclass(error, errors.LeaseholdError)
+        and status_of(error.code) != 400
+    }
+
+    assert {code for code in with_status if f"`{code}`" not in PAGE} == set()
+
+
+def test_each_link_of_the_page_leads_somewhere() -> None:
+    heads = {line.lstrip("# ").lower() for line in PAGE.splitlines() if line.startswith("#")}
+
+    assert set(re.findall(r"\]\(#([a-z]+)\)", PAGE)) <= heads
+
+
+class Quiet(WSGIRequestHandler):
+    def log(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The runs API of a bundle that has a worker, beside a folder of documents; its address."""
+    monkeypatch.chdir(tmp_path)
+    text = "# A\n\nA lease is never shared. It ends by itself.\n"
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text(text)
+    environ = environ_of(tmp_path / "store")
+    with InProcessEngine(STEPS, PIPELINES, GATES, environ=environ) as engine:
+        app, provider = flask.Flask(__name__), SimpleNamespace(engine=engine.engine)
+
+        @app.route("/<path:_>", methods=["GET", "POST"])
+        def answer(_: str) -> flask.Response:
+            return answer_api(provider, flask.request)
+
+        serving = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
+        serve = threading.Thread(target=partial(serving.serve_forever, poll_interval=0.02))
+        serve.start()
+        yield f"http://127.0.0.1:{serving.server_port}"
+        serving.shutdown()
+        serve.join()
+        serving.server_close()
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_commands_of_the_page_do_what_they_say(api: str, tmp_path: Path) -> None:
+    (commands,) = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+    done = subprocess.run(
+        ["/bin/sh", "-e", "-c", commands],
+        cwd=tmp_path,
+        env=os.environ | {"API": api},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+
+    run_id = json.loads((tmp_path / "run.json").read_text())["runId"]
+    files, runs, recreated = map(json.loads, re.sub(r"\}\{", "}\n{", done).splitlines())
+    report = (tmp_path / "report.md").read_bytes()
+    sizes = {entry["name"]: entry["size"] for entry in files["files"]}
+    assert json.loads((tmp_path / "output.json").read_text())["report"].endswith("report.md")
+    assert "a.md" in (tmp_path / "extraction.json").read_text()
+    assert sizes["report.md"] == len(report)
+    assert [run["runId"] for run in runs["runs"]] == [run_id]
+    assert (
+        json.loads((tmp_path / "trace.json").read_text())["events"][-1]["type"] == "run_completed"
+    )
+    assert (recreated["status"], recreated["currentStep"]) == ("PENDING", "publish")
