@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from leasehold.errors import SettingError
+from leasehold.errors import SettingError, UnsetSettingError
 from leasehold.registry.registry import Registry
 
 
@@ -246,7 +246,7 @@ def read_settings(
         shortest = SETTINGS["PIPELINE_MIN_BACKOFF_S"]
         raise _refused(shortest, environ.get(shortest.name, shortest.default))
     if values["LEASEHOLD_TASKS"] != "in-process" and values["LEASEHOLD_FUNCTION_URL"] is None:
-        raise _refused(SETTINGS["LEASEHOLD_FUNCTION_URL"], "")
+        raise _unset("LEASEHOLD_FUNCTION_URL", f"LEASEHOLD_TASKS={values['LEASEHOLD_TASKS']}")
     return values
 
 
@@ -262,6 +262,13 @@ def _read(entry: SettingEntry, environ: Mapping[str, str], warn: Callable[[str],
         f"The default {entry.default} is in force."
     )
     return entry.read(entry.default)
+
+
+def _unset(name: str, needed_by: str) -> UnsetSettingError:
+    entry = SETTINGS[name]
+    return UnsetSettingError(
+        name=name, problem=f"{needed_by} needs it", allowed=f"{entry.allowed}: {entry.meaning}"
+    )
 
 
 def _refused(entry: SettingEntry, text: str) -> SettingError:

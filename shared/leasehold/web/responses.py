@@ -31,6 +31,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "lease_lost": 409,
     "too_large": 413,
     "unreadable_run": 500,
+    "missing_extra": 500,
     "store_unavailable": 503,
 }
 
