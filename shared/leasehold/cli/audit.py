@@ -13,6 +13,7 @@ from leasehold.cli.options import json_option
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.presentation.formatting import StyledText
+from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.audit import AuditResult
 from leasehold.services.audit import audit as audit_runs
 
@@ -31,7 +32,7 @@ def audit(*, repair: bool, as_json: bool) -> int:
     Example:
       leasehold audit --repair
     """  # noqa: D301
-    with bundle_to_change() as bundle:
+    with bundle_to_change(catalog=None if repair else NO_CATALOG) as bundle:
         results = list(audit_runs(bundle.engine, repair=repair))
     left = sum(one.outcome is None for one in results)
     if as_json:

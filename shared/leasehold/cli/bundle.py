@@ -8,18 +8,23 @@ from collections.abc import Iterator
 
 from leasehold.bootstrap import Bundle, Hooks, Purpose, boot, store_exists
 from leasehold.cli.stderr import warn
+from leasehold.errors import MissingCatalogError
+from leasehold.registry.pipelines import NO_CATALOG, Catalog
 
 
 @contextlib.contextmanager
-def bundle_to_change() -> Iterator[Bundle]:
+def bundle_to_change(*, catalog: Catalog | None = None) -> Iterator[Bundle]:
     """Open the store to change what is in it; one that is not there stays away.
 
     This process runs nothing: a queue within it is another process's. What handlers print that
     are imported meanwhile goes to stderr: print the answer when the bundle is closed.
+
+    Args:
+        catalog: as for `open_bundle`.
     """
     purpose = purpose_on_store(Purpose.CHANGE)
     with (
-        open_bundle(purpose=purpose) as bundle,
+        open_bundle(purpose=purpose, catalog=catalog) as bundle,
         contextlib.redirect_stdout(sys.stderr),
     ):
         yield bundle
@@ -29,24 +34,37 @@ def bundle_to_change() -> Iterator[Bundle]:
 def open_bundle(
     *,
     purpose: Purpose = Purpose.RUN,
+    catalog: Catalog | None = None,
     warns: bool = True,
 ) -> Iterator[Bundle]:
     """Open the bundle that the environment describes, and close it in the end.
 
     Args:
         purpose: what the engine is for.
+        catalog: in place of LEASEHOLD_CATALOG; NO_CATALOG for what needs none.
         warns: print which thresholds do not hold. What is refused of a step's limits, commands
             print themselves.
     """
     refused: list[str] = []
     with contextlib.redirect_stdout(sys.stderr):
-        bundle = boot(hooks=Hooks(warn=refused.append), purpose=purpose)
+        bundle = boot(catalog=catalog, hooks=Hooks(warn=refused.append), purpose=purpose)
     for line in refused if warns else ():
         warn(line)
     try:
         yield bundle
     finally:
         bundle.close()
+
+
+@contextlib.contextmanager
+def bundle_to_explain(purpose: Purpose) -> Iterator[Bundle]:
+    """Open the bundle as `open_bundle` does, with NO_CATALOG where there is none."""
+    with contextlib.ExitStack() as stack:
+        try:
+            bundle = stack.enter_context(open_bundle(purpose=purpose))
+        except MissingCatalogError:
+            bundle = stack.enter_context(open_bundle(purpose=purpose, catalog=NO_CATALOG))
+        yield bundle
 
 
 def purpose_on_store(purpose: Purpose) -> Purpose:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from leasehold.bootstrap import Purpose
-from leasehold.cli.bundle import open_bundle, purpose_on_store
+from leasehold.cli.bundle import bundle_to_explain, purpose_on_store
 from leasehold.cli.delivery_hint import command_to_run
 from leasehold.cli.invocation import command_line, url_words
 from leasehold.cli.options import json_option, run_argument, url_option
@@ -13,10 +13,12 @@ from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_line
 from leasehold.client.server_source import ServerSource
 from leasehold.client.store_source import StoreSource
+from leasehold.domain.dispatch import as_dispatched
 from leasehold.domain.explanation import explain
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.presentation.formatting import one_line
+from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.worker.holder import host_name, is_gone
 
 
@@ -33,11 +35,14 @@ def why(*, run_id: str, url: str | None, as_json: bool) -> None:
     """  # noqa: D301
     purpose = Purpose.PREVIEW if url is not None else purpose_on_store(Purpose.RUN)
     # the rules are those of the environment, also with a URL
-    with open_bundle(purpose=purpose) as bundle:
+    with bundle_to_explain(purpose) as bundle:
         source = StoreSource(bundle.engine) if url is None else ServerSource(url)
         run, now = source.get(run_id), source.now()
         holder_gone = run.lease is not None and is_gone(run.lease.holder, host=host_name())
-        explanation = explain(run, now, bundle.engine.rules, holder_gone=holder_gone)
+        rules = bundle.engine.rules
+        if bundle.engine.catalog is NO_CATALOG:
+            rules = as_dispatched(rules, run.dispatch)
+        explanation = explain(run, now, rules, holder_gone=holder_gone)
     if as_json:
         print_json(
             {

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from leasehold.bootstrap import Bundle, Hooks, Purpose, boot, store_exists
-from leasehold.registry.pipelines import Catalog
-from leasehold.registry.registry import Registry
+from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.engine import Engine
-
-_NO_CATALOG: Final = Catalog(steps=Registry("dispatch", []), pipelines=Registry("pipelines", []))
 
 
 class Store:
@@ -41,7 +38,7 @@ class Store:
         with self._lock:
             if self.is_there():
                 return self.make()
-            return self._boot(Purpose.PREVIEW, catalog=_NO_CATALOG).engine
+            return self._boot(Purpose.PREVIEW, catalog=NO_CATALOG).engine
 
     def to_change(self) -> Engine:
         """Return the engine that knows the catalog of the settings; where no store is, a preview.
@@ -61,7 +58,7 @@ class Store:
         """Open the store, which makes one that is not there; return the engine to read it."""
         with self._lock:
             if self._reading is None:
-                self._reading = self._boot(Purpose.CHANGE, catalog=_NO_CATALOG)
+                self._reading = self._boot(Purpose.CHANGE, catalog=NO_CATALOG)
             return self._reading.engine
 
     def close(self) -> None:

@@ -127,3 +127,7 @@ def _check_class(entries: Registry[Any], name: str, allowed: type) -> None:
                 value=type(entry).__name__,
                 allowed=allowed.__name__,
             )
+
+
+#: For whoever only reads runs, or does to them what needs no step type.
+NO_CATALOG: Final = Catalog(steps=Registry("dispatch", []), pipelines=Registry("pipelines", []))
