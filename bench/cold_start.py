@@ -1,9 +1,10 @@
-"""What a function adds to the import of what it stands on.
+"""What Leasehold adds to the import of what it stands on: a function, and a user's own module.
 
 Each round starts fresh interpreters, one after the other: one imports the framework, Flask,
 pydantic and the Google clients that the function needs with Google's stores; one imports the
 entry file, then the same clients and Leasehold's adapters over them, which it loads when it opens
-its stores. All is compiled before.
+its stores. A program that imports `leasehold`, and a catalog, are measured beside pydantic alone.
+All is compiled before.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from bench.measuring import Figure, figure, report
 
 ROOT: Final = Path(__file__).parents[1]
 #: `import pydantic` alone loads nothing of it; a model of one field does.
-_FRAMEWORK: Final = """
-import functions_framework, flask
+_PYDANTIC: Final = """
 from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter, ValidationError
 class Model(BaseModel):
     at: AwareDatetime
 """
+_FRAMEWORK: Final = f"import functions_framework, flask{_PYDANTIC}"
 _FIRESTORE: Final = "import google.cloud.firestore"
 _TASKS: Final = "import google.cloud.tasks_v2"
 
@@ -37,6 +38,14 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "execute_step": (_FIRESTORE, _TASKS),
     "serve_api": (_FIRESTORE, _TASKS),
     "sweep_dead_letters": (_FIRESTORE, _TASKS),
+}
+
+#: What a user's own modules begin with.
+IMPORTS: Final[Mapping[str, str]] = {
+    "import leasehold": "import leasehold",
+    "import of what a catalog needs": (
+        "from leasehold import GateEntry, PipelineEntry, Registry, StepDispatchEntry"
+    ),
 }
 
 
@@ -64,11 +73,23 @@ def measure(rounds: int, entries: Collection[str] = NEEDS.keys()) -> list[Figure
     return figures
 
 
+def measure_imports(rounds: int) -> list[Figure]:
+    """Return a figure for each of the imports, beside that of pydantic with a model built."""
+    compileall.compile_dir(str(ROOT / "shared"), quiet=2)
+    figures = []
+    for name, line in IMPORTS.items():
+        milliseconds(line), milliseconds(_PYDANTIC)  # as above
+        measured = [(milliseconds(line), milliseconds(_PYDANTIC)) for _ in range(rounds)]
+        figures.append(figure(name, "ms", measured, at_most=1.2))
+    return figures
+
+
 def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=11)
-    report("cold_start", measure(parser.parse_args().rounds))
+    rounds = parser.parse_args().rounds
+    report("cold_start", [*measure(rounds), *measure_imports(rounds)])
 
 
 if __name__ == "__main__":

@@ -19,7 +19,14 @@ from leasehold.adapters.factory import open_artifacts, open_documents, open_task
 from leasehold.adapters.in_process_tasks import InProcessTasks, UndeliveredTasks
 from leasehold.adapters.null_stores import NullArtifacts, NullDocuments
 from leasehold.domain.change import Change
-from leasehold.errors import CatalogError, LeaseholdError, SettingError, StoreUnavailableError
+from leasehold.errors import (
+    CatalogError,
+    LeaseholdError,
+    MissingCatalogError,
+    SettingError,
+    StoreUnavailableError,
+    UnsetSettingError,
+)
 from leasehold.logs.attempt import name_attempts_in_records
 from leasehold.logs.for_cloud import EVENTS_LOG
 from leasehold.ports.artifacts import Artifacts
@@ -138,13 +145,13 @@ def boot(
     catalog = catalog or load_catalog(settings["LEASEHOLD_CATALOG"])
     clock = clock or SystemClock()
     rules = rules_of(settings, catalog, environ, hooks.warn)
+    if tasks is None:
+        tasks = _open_queue(settings, clock, purpose)  # first: to open it makes nothing
     artifacts: Artifacts
     if purpose is Purpose.PREVIEW:
         documents, artifacts = NullDocuments(clock), NullArtifacts()
     else:
-        documents, artifacts = _open_stores(settings, clock, documents)
-    if tasks is None:
-        tasks = _open_queue(settings, clock, purpose)
+        documents, artifacts = _open_stores(settings, environ, clock, documents)
     documents, artifacts = around.documents(documents), around.artifacts(artifacts)
     interrupts, load_value = Interrupts(), partial(load, artifacts)
     inline = InlineRunner(artifacts, load_value, clock, interrupts)
@@ -211,7 +218,8 @@ def load_catalog(name: str) -> Catalog:
     """Import the catalog; modules of the working folder can be named.
 
     Raises:
-        CatalogError: there is no such module, or it has no STEPS and PIPELINES.
+        MissingCatalogError: there is no such module.
+        CatalogError: it cannot be imported, or it has no STEPS and PIPELINES.
     """
     here = str(Path.cwd())
     if here not in sys.path:
@@ -221,6 +229,8 @@ def load_catalog(name: str) -> Catalog:
     except LeaseholdError:
         raise
     except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+            raise _missing_catalog(name, here) from error
         problem = f"importing it raised {type(error).__name__}: {error}".rstrip(" :.")
         raise CatalogError(catalog=name, problem=problem) from error
     tables = {table: getattr(module, table, None) for table in ("STEPS", "PIPELINES")}
@@ -233,6 +243,12 @@ def load_catalog(name: str) -> Catalog:
     return Catalog(steps=tables["STEPS"], pipelines=tables["PIPELINES"], gates=gates)  # type: ignore[arg-type] # checked above
 
 
+def _missing_catalog(name: str, folder: str) -> MissingCatalogError:
+    is_default = name == SETTINGS["LEASEHOLD_CATALOG"].default
+    source = "the default of LEASEHOLD_CATALOG" if is_default else "LEASEHOLD_CATALOG"
+    return MissingCatalogError(catalog=name, source=source, folder=folder)
+
+
 def _open_queue(settings: Mapping[str, Any], clock: Clock, purpose: Purpose) -> TaskQueue:
     if purpose is Purpose.PREVIEW:
         return InProcessTasks(clock)
@@ -242,7 +258,10 @@ def _open_queue(settings: Mapping[str, Any], clock: Clock, purpose: Purpose) -> 
 
 
 def _open_stores(
-    settings: Mapping[str, Any], clock: Clock, documents: Documents | None
+    settings: Mapping[str, Any],
+    environ: Mapping[str, str],
+    clock: Clock,
+    documents: Documents | None,
 ) -> tuple[Documents, Artifacts]:
     """Open both stores, or raise which setting leads nowhere; then nothing was made."""
     name = "LEASEHOLD_ARTIFACTS"  # first: to open them makes nothing
@@ -251,6 +270,10 @@ def _open_stores(
         name = "LEASEHOLD_STORE"
         documents = documents or open_documents(settings[name], clock)
     except StoreUnavailableError as error:
-        allowed = f"{SETTINGS[name].allowed} that can be written ({error.details['problem']})"
+        allowed, problem = f"{SETTINGS[name].allowed} that can be written", error.details["problem"]
+        if name not in environ:
+            problem = f"its default {settings[name]} cannot be used ({problem})"
+            raise UnsetSettingError(name=name, problem=problem, allowed=allowed) from error
+        allowed = f"{allowed} ({problem})"
         raise SettingError(name=name, value=settings[name], allowed=allowed) from error
     return documents, artifacts

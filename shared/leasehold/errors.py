@@ -49,11 +49,36 @@ class SettingError(LeaseholdError):
     text = "{name} is {value!r}; allowed: {allowed}."
 
 
+class UnsetSettingError(SettingError):
+    """A setting is needed that is not set, or whose default cannot be used here."""
+
+    code = "setting_not_set"
+    text = "{name} is not set, and {problem}; set it to {allowed}."
+
+
+class MissingExtraError(LeaseholdError):
+    """A package is not installed that only some of Leasehold needs."""
+
+    code = "missing_extra"
+    text = "{what} needs {module}, which is not installed. Type: pip install 'leasehold[{extra}]'"
+
+
 class CatalogError(LeaseholdError):
     """The catalog of steps and pipelines cannot be used."""
 
     code = "bad_catalog"
     text = "LEASEHOLD_CATALOG {catalog!r} cannot be used: {problem}."
+
+
+class MissingCatalogError(CatalogError):
+    """There is no catalog where one is looked for."""
+
+    code = "missing_catalog"
+    text = (
+        "There is no catalog: {catalog!r} ({source}) is not a module in {folder} or on the Python "
+        "path. Type `leasehold init FOLDER` for a new project, or set LEASEHOLD_CATALOG to your "
+        "module with STEPS and PIPELINES."
+    )
 
 
 class DuplicateKeyError(LeaseholdError):

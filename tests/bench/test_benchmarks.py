@@ -38,6 +38,12 @@ def test_a_report_is_a_table_and_a_file(
     assert "| cold start of execute_step |" in capsys.readouterr().out
 
 
+def test_the_imports_of_a_users_modules_are_measured() -> None:
+    rows = cold_start.measure_imports(rounds=1)
+
+    assert [row.name for row in rows] == ["import leasehold", "import of what a catalog needs"]
+
+
 def test_durable_steps_are_measured_alone_together_and_by_their_time() -> None:
     assert [row.name for row in durable_steps.measure(rounds=1, runs=32)] == [
         "durable steps, 1 run at once",

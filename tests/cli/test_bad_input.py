@@ -102,7 +102,11 @@ def test_an_input_over_a_mebibyte_is_refused(shell: Shell) -> None:
         ("LEASEHOLD_STORE", "postgres://here", "sqlite:///PATH"),
         ("LEASEHOLD_TASKS", "kafka", "in-process"),
         ("PIPELINE_LEASE_TTL_S", "0", "seconds above 0, at most 86400"),
-        ("LEASEHOLD_CATALOG", "nowhere.catalog", "No module named 'nowhere'"),
+        (
+            "LEASEHOLD_CATALOG",
+            "nowhere.catalog",
+            "'nowhere.catalog' (LEASEHOLD_CATALOG) is not a module",
+        ),
         ("LEASEHOLD_CATALOG", "json", "it has no STEPS"),
     ],
 )

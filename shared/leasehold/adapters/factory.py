@@ -13,6 +13,7 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
 from leasehold.ports.task_queue import TaskQueue
+from leasehold.registry.extras import require_extra
 
 
 def open_documents(address: str, clock: Clock) -> Documents:
@@ -21,6 +22,7 @@ def open_documents(address: str, clock: Clock) -> Documents:
         from leasehold.adapters.sqlite import SqliteDocuments
 
         return SqliteDocuments(Path(address.removeprefix("sqlite:///")), clock)
+    require_extra("google", f"LEASEHOLD_STORE={address}", "google.cloud.firestore")
     from leasehold.adapters.firestore import FirestoreDocuments
 
     project, database = address.removeprefix("firestore://").split("/")
@@ -33,6 +35,7 @@ def open_artifacts(address: str, clock: Clock) -> Artifacts:
         from leasehold.adapters.folder import FolderArtifacts
 
         return FolderArtifacts(Path(address.removeprefix("file://")), clock)
+    require_extra("google", f"LEASEHOLD_ARTIFACTS={address}", "google.cloud.storage")
     from leasehold.adapters.cloud_storage import CloudStorageArtifacts
 
     bucket, _, prefix = address.removeprefix("gs://").partition("/")
@@ -44,6 +47,7 @@ def open_tasks(settings: Mapping[str, Any], clock: Clock) -> TaskQueue:
     address = settings["LEASEHOLD_TASKS"]
     if address == "in-process":
         return InProcessTasks(clock)
+    require_extra("google", f"LEASEHOLD_TASKS={address}", "google.cloud.tasks_v2")
     from leasehold.adapters.cloud_tasks import CloudTasks
 
     project, location = address.removeprefix("cloud-tasks://").split("/")

@@ -15,6 +15,7 @@ from leasehold.cli.stderr import note
 from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.client.server_upkeep import ServerUpkeep
 from leasehold.presentation.formatting import StyledText
+from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.audit import audit as audit_runs
 
 _COLUMNS: Final = ("RUN", "BREACH", "REPAIR")
@@ -36,7 +37,7 @@ def audit(*, repair: bool, url: str | None, as_json: bool) -> int:
     if url is not None:
         answer = ServerUpkeep(url).audit(repair=repair)
     else:
-        with bundle_to_change() as bundle:
+        with bundle_to_change(catalog=None if repair else NO_CATALOG) as bundle:
             answer = AuditResponse.of(audit_runs(bundle.engine, repair=repair))
     if as_json:
         print_json(answer)

@@ -8,20 +8,23 @@ from collections.abc import Iterator
 
 from leasehold.bootstrap import Bundle, Hooks, Purpose, boot, store_exists
 from leasehold.cli.stderr import warn
-from leasehold.client.store import NO_CATALOG
-from leasehold.registry.pipelines import Catalog
+from leasehold.errors import MissingCatalogError
+from leasehold.registry.pipelines import NO_CATALOG, Catalog
 
 
 @contextlib.contextmanager
-def bundle_to_change() -> Iterator[Bundle]:
+def bundle_to_change(*, catalog: Catalog | None = None) -> Iterator[Bundle]:
     """Open the store to change what is in it; one that is not there stays away.
 
     This process runs nothing: a queue within it is another process's. What handlers print that
     are imported meanwhile goes to stderr: print the answer when the bundle is closed.
+
+    Args:
+        catalog: as for `open_bundle`.
     """
     purpose = purpose_on_store(Purpose.CHANGE)
     with (
-        open_bundle(purpose=purpose) as bundle,
+        open_bundle(purpose=purpose, catalog=catalog) as bundle,
         contextlib.redirect_stdout(sys.stderr),
     ):
         yield bundle
@@ -46,7 +49,7 @@ def open_bundle(
 
     Args:
         purpose: what the engine is for.
-        catalog: in place of LEASEHOLD_CATALOG.
+        catalog: in place of LEASEHOLD_CATALOG; NO_CATALOG for what needs none.
         warns: print which thresholds do not hold. What is refused of a step's limits, commands
             print themselves.
     """
@@ -59,6 +62,17 @@ def open_bundle(
         yield bundle
     finally:
         bundle.close()
+
+
+@contextlib.contextmanager
+def bundle_to_explain(purpose: Purpose) -> Iterator[Bundle]:
+    """Open the bundle as `open_bundle` does, with NO_CATALOG where there is none."""
+    with contextlib.ExitStack() as stack:
+        try:
+            bundle = stack.enter_context(open_bundle(purpose=purpose))
+        except MissingCatalogError:
+            bundle = stack.enter_context(open_bundle(purpose=purpose, catalog=NO_CATALOG))
+        yield bundle
 
 
 def purpose_on_store(purpose: Purpose) -> Purpose:

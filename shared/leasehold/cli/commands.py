@@ -23,6 +23,7 @@ class CommandRow(NamedTuple):
 
 #: The commands, in the order in which people need them.
 COMMANDS: Final[Mapping[str, CommandRow]] = {
+    "init": CommandRow("init", "Write a small project into FOLDER, by default this one."),
     "start": CommandRow("start", "Start a run of PIPELINE, or continue it."),
     "runs": CommandRow("runs", "List runs, newest first; of several filters, all must match."),
     "show": CommandRow("show", "Show one run: where it stands, and why."),

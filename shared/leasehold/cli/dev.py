@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from leasehold.cli.exit_codes import DONE
 from leasehold.cli.stderr import note
 from leasehold.cli.stop_signals import StopSignals
-from leasehold.devserver.server import DevOptions, DevServer
+from leasehold.registry.extras import require_extra
+
+if TYPE_CHECKING:
+    from leasehold.devserver.server import DevOptions
 
 
 @click.command()
@@ -63,6 +67,9 @@ def dev(
       leasehold dev --port 8080
       leasehold start review --input '{"folder": "docs"}' --url http://127.0.0.1:8080 --wait
     """  # noqa: D301
+    require_extra("functions", "`leasehold dev`")
+    from leasehold.devserver.server import DevOptions  # noqa: PLC0415 - it needs the extra
+
     options = DevOptions(
         port=port, workers=workers, data=data, lease_port=lease_port, targets=targets
     )
@@ -71,6 +78,8 @@ def dev(
 
 def _serve(options: DevOptions) -> int:
     """Serve; return when it was stopped in order, or at once at a second signal."""
+    from leasehold.devserver.server import DevServer  # noqa: PLC0415 - it needs the extra
+
     signals = StopSignals()
     server = DevServer(options, note)
     try:

@@ -16,9 +16,9 @@ _NAME: Final = "leasehold"
 _MAX_INPUT: Final = 2000
 
 
-def command_line(*words: str) -> str:
-    """Return a command of this program as it is typed from here."""
-    return shlex.join([*_program(), *words])
+def command_line(*words: str, folder: Path | None = None) -> str:
+    """Return a command of this program as it is typed in `folder`, or here."""
+    return shlex.join([*_program(folder or Path.cwd()), *words])
 
 
 def start_command(request: StartRequest, input_words: str) -> str:
@@ -47,16 +47,16 @@ def url_words(url: str | None) -> tuple[str, ...]:
     return () if url is None else ("--url", url)
 
 
-def _program() -> tuple[str, ...]:
-    """Return the words that call this program again."""
+def _program(folder: Path) -> tuple[str, ...]:
+    """Return the words that call this program again, in the folder."""
     called = Path(sys.argv[0])
     if called.stem != _NAME:
-        return (_near(Path(sys.executable)), "-m", _NAME)
+        return (_near(Path(sys.executable), folder), "-m", _NAME)
     on_path = shutil.which(_NAME)
     is_it = on_path is not None and Path(on_path).resolve() == called.resolve()
-    return (_NAME if is_it else _near(called),)
+    return (_NAME if is_it else _near(called, folder),)
 
 
-def _near(path: Path) -> str:
-    relative = os.path.relpath(path.absolute())
-    return str(path) if relative.startswith("..") else relative
+def _near(path: Path, folder: Path) -> str:
+    relative = os.path.relpath(path.absolute(), folder)
+    return str(path.absolute()) if relative.startswith("..") else relative

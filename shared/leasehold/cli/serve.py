@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import logging
 import os
 from collections.abc import Iterator
@@ -15,8 +14,8 @@ from leasehold.cli.exit_codes import DONE
 from leasehold.cli.stderr import note
 from leasehold.cli.stop_signals import StopSignals
 from leasehold.logs.for_people import log_to_stderr
+from leasehold.registry.extras import require_extra
 
-_EXTRA: Final = "`leasehold serve` needs its extra; type: pip install 'leasehold[serve]'"
 _AT_ONCE: Final = b"killed: what was running goes on at the next start\n"
 
 
@@ -55,8 +54,7 @@ def serve(*, host: str, port: int, workers: int) -> int:
       leasehold serve --port 8080 --workers 8
       leasehold start review --input '{"folder": "docs"}' --url http://127.0.0.1:8080 --wait
     """  # noqa: D301
-    if any(importlib.util.find_spec(name) is None for name in ("flask", "waitress")):
-        raise click.ClickException(_EXTRA)
+    require_extra("serve", "`leasehold serve`")
     log_to_stderr()
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of each call that waits
     signals = StopSignals(_leave)

@@ -8,7 +8,7 @@ import click
 
 from leasehold.api.upkeep import WhyResponse
 from leasehold.bootstrap import Purpose
-from leasehold.cli.bundle import open_bundle, purpose_on_store
+from leasehold.cli.bundle import bundle_to_explain, purpose_on_store
 from leasehold.cli.delivery_hint import command_to_run
 from leasehold.cli.invocation import command_line, url_words
 from leasehold.cli.options import json_option, run_argument, url_option
@@ -40,7 +40,7 @@ def why(*, run_id: str, url: str | None, as_json: bool) -> None:
         server = ServerSource(url)
         answer, run = server.why(run_id), server.get(run_id)
     else:
-        with open_bundle(purpose=purpose_on_store(Purpose.READ)) as bundle:
+        with bundle_to_explain(purpose_on_store(Purpose.READ)) as bundle:
             here = partial(is_gone, host=host_name())
             explained = explain_run(bundle.engine, run_id, is_gone=here)
         answer, run = WhyResponse.of(explained), explained.run

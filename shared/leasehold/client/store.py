@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from leasehold.bootstrap import Bundle, Hooks, Purpose, boot, store_exists
-from leasehold.registry.pipelines import Catalog
-from leasehold.registry.registry import Registry
+from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.engine import Engine
-
-#: For what looks at runs, or ends them, and dispatches no step.
-NO_CATALOG: Final = Catalog(steps=Registry("dispatch", []), pipelines=Registry("pipelines", []))
 
 
 class Store:

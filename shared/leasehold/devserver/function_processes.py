@@ -32,7 +32,7 @@ class Function:
     """A function that is to be served.
 
     Args:
-        name: its entry file is `functions/{name}.py`.
+        name: its entry file is `functions/{name}.py`, see `entry_folder`.
         port: where it listens, on the loopback interface only.
         workers: processes that answer.
         threads: requests at once in each.
@@ -211,7 +211,7 @@ class FunctionProcesses:
 
 
 def entry_folder(functions: Iterable[str]) -> Path:
-    """Return the folder of the entry files: in the working folder, or in this checkout.
+    """Return the folder of the entry files: in the working folder, or those of the package.
 
     Args:
         functions: the names of those that are to be served.
@@ -219,8 +219,8 @@ def entry_folder(functions: Iterable[str]) -> Path:
     Raises:
         SettingError: there is none, or an entry file is missing in it.
     """
-    checkout = Path(__file__).parents[3]
-    folders = (Path.cwd() / "functions", checkout / "functions")
+    package = Path(__file__).parents[1]
+    folders = (Path.cwd() / "functions", package / "functions")
     folder = next((it for it in folders if (it / "execute_step.py").is_file()), folders[0])
     for name in functions:
         if not (folder / f"{name}.py").is_file():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from leasehold.domain.manifest import Manifest
@@ -87,6 +87,24 @@ def has_moved(manifest: Manifest, rules: Rules) -> bool:
     """
     settings = rules.settings_for(manifest.current_step)
     return manifest.dispatch.remote is not (settings is not None and settings.remote)
+
+
+def as_dispatched(rules: Rules, dispatch: Dispatch) -> Rules:
+    """Return the rules for a reader without a catalog: the step as its dispatch has it."""
+    heartbeat, claimed_within = dispatch.heartbeat_s, dispatch.schedule_to_start_s
+    settings = StepSettings(
+        step_type=dispatch.step,
+        agent_timeout=timedelta(milliseconds=dispatch.timeout_ms),
+        dispatch_deadline=timedelta(seconds=dispatch.deadline_s),
+        max_retries=dispatch.max_retries,
+        heartbeat=None if heartbeat is None else timedelta(seconds=heartbeat),
+        queue=dispatch.queue,
+        remote=dispatch.remote,
+        schedule_to_start=timedelta(seconds=claimed_within or 0),
+        sources=dispatch.sources,
+        retry=dispatch.retry,
+    )
+    return replace(rules, settings_for=lambda _: settings)
 
 
 def dispatch_of(

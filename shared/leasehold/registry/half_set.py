@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from leasehold.errors import SettingError
+from leasehold.errors import SettingError, UnsetSettingError
 
 #: Set by Cloud Run in each of its instances.
 ON_CLOUD_RUN: Final = "K_SERVICE"
@@ -56,18 +56,23 @@ def check_queue(settings: Settings) -> None:
     if settings["LEASEHOLD_TASKS"] == "in-process":
         return
     if settings["LEASEHOLD_FUNCTION_URL"] is None:
-        allowed = "the http://… or https://… address of execute_step, where LEASEHOLD_TASKS sends"
-        raise SettingError(name="LEASEHOLD_FUNCTION_URL", value="", allowed=f"{allowed} tasks")
+        allowed = "the http://… or https://… address of execute_step, where tasks are sent"
+        raise _unset(settings, "LEASEHOLD_FUNCTION_URL", allowed)
     if settings["CLOUD_TASKS_EMULATOR_URL"] is None and not settings["LEASEHOLD_TASK_ACCOUNT"]:
         allowed = (
             "the email of a service account that may call execute_step, which tasks sign in as"
         )
-        raise SettingError(name="LEASEHOLD_TASK_ACCOUNT", value="", allowed=allowed)
+        raise _unset(settings, "LEASEHOLD_TASK_ACCOUNT", allowed)
 
 
 def _is_shared(settings: Settings) -> bool:
     """Return whether other machines may use the store."""
     return bool(settings["LEASEHOLD_STORE"].startswith("firestore:"))
+
+
+def _unset(settings: Settings, name: str, allowed: str) -> UnsetSettingError:
+    problem = f"LEASEHOLD_TASKS={settings['LEASEHOLD_TASKS']} needs it"
+    return UnsetSettingError(name=name, problem=problem, allowed=allowed)
 
 
 def _refused(settings: Settings, name: str, allowed: str) -> SettingError:

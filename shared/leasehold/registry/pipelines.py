@@ -125,3 +125,7 @@ def _of_class(entries: Registry[Any], name: str, allowed: type) -> Iterator[Inva
 
 def _problem(registry: str, key: str, field: str, value: object, allowed: str) -> InvalidEntryError:
     return InvalidEntryError(registry=registry, key=key, field=field, value=value, allowed=allowed)
+
+
+#: For whoever only reads runs, or does to them what needs no step type.
+NO_CATALOG: Final = Catalog(steps=Registry("dispatch", []), pipelines=Registry("pipelines", []))

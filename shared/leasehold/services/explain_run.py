@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
+from leasehold.domain.dispatch import as_dispatched
 from leasehold.domain.explanation import Explanation, explain
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.errors import LeaseholdError
+from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.engine import Engine
 from leasehold.services.operate import OperationRequest, preview
 from leasehold.services.read_runs import get_run
@@ -44,6 +46,8 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
         UnknownRunError: there is no such run.
     """
     run = get_run(engine, run_id)
+    if engine.catalog is NO_CATALOG:
+        engine = replace(engine, rules=as_dispatched(engine.rules, run.dispatch))
     holder_gone = run.lease is not None and is_gone(run.lease.holder)
     explanation = explain(
         run,

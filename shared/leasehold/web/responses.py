@@ -39,6 +39,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "too_large": 413,
     "file_too_large": 413,
     "unreadable_run": 500,
+    "missing_extra": 500,
     "store_unavailable": 503,
 }
 

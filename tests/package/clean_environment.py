@@ -1,0 +1,157 @@
+"""Virtual environments that have the wheel, what it declares to need, and nothing else.
+
+Nothing is downloaded: the packages of the gate are linked into them, those that the wheel names
+and those that these need, one by one. So a requirement that is not declared is missed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 60.0
+
+_SDIST = "from setuptools import build_meta; build_meta.build_sdist({out!r})"
+_WHEEL = "from setuptools import build_meta; build_meta.build_wheel({out!r})"
+
+Done = subprocess.CompletedProcess[str]
+
+
+def build(folder: Path) -> tuple[Path, Path]:
+    """Build the sdist of this repository, and the wheel from that sdist alone; return both."""
+    source, out = folder / "source", folder / "dist"
+    out.mkdir()
+    for name in ("shared", "functions"):
+        junk = shutil.ignore_patterns("*.egg-info", "__pycache__")
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=junk)
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, source)
+    _python(_SDIST.format(out=str(out)), source)
+    (sdist,) = out.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    _python(_WHEEL.format(out=str(out)), folder / sdist.name.removesuffix(".tar.gz"))
+    (wheel,) = out.glob("*.whl")
+    return sdist, wheel
+
+
+@dataclass(frozen=True)
+class CleanEnvironment:
+    """A virtual environment, as somebody uses it who has nothing else of Leasehold."""
+
+    folder: Path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
+            "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.defpath}",
+            "HOME": str(self.folder),
+            "PYTHONUTF8": "1",
+        }
+
+    def run(self, *command: str, cwd: Path, **settings: str) -> Done:
+        """Run a command line in a folder."""
+        return subprocess.run(
+            self._found(command),
+            cwd=cwd,
+            env=self.environ | settings,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+
+    def begin(self, *command: str, cwd: Path) -> subprocess.Popen[str]:
+        """Begin a command line in a folder."""
+        return subprocess.Popen(
+            self._found(command),
+            cwd=cwd,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def _found(self, command: tuple[str, ...]) -> list[str]:
+        """Return the command with its program, as the shell of this environment finds it."""
+        program = shutil.which(command[0], path=self.environ["PATH"])
+        assert program, command
+        return [program, *command[1:]]
+
+
+def install(
+    wheel: Path, folder: Path, *extras: str, tools: tuple[str, ...] = ()
+) -> CleanEnvironment:
+    """Make an environment with the wheel, those extras of it, and those tools of the gate."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    environment = CleanEnvironment(folder)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "--quiet"]
+    options = ["--no-index", "--no-deps", "--no-compile", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", *options, str(wheel)], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (metadata,) = site.glob("leasehold-*.dist-info")
+    needed: dict[str, Distribution] = {}
+    _collect(Distribution.at(metadata), extras, needed)
+    for tool in tools:
+        _collect_one(Requirement(tool), needed)
+    for package in needed.values():
+        _link(package, site)
+    return environment
+
+
+def _collect(package: Distribution, extras: tuple[str, ...], into: dict[str, Distribution]) -> None:
+    """Add what the package needs, and what that needs in turn."""
+    for line in package.requires or ():
+        requirement = Requirement(line)
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            _collect_one(requirement, into)
+
+
+def _collect_one(requirement: Requirement, into: dict[str, Distribution]) -> None:
+    key = f"{requirement.name.lower()}[{','.join(sorted(requirement.extras))}]"
+    if key not in into:
+        into[key] = distribution(requirement.name)
+        _collect(into[key], tuple(requirement.extras), into)
+
+
+def _link(package: Distribution, site: Path) -> None:
+    """Link the files of a package; of a folder that packages share, only those of this one."""
+    gate = Path(str(package.locate_file("")))
+    for name in {_linked_name(gate, Path(str(file))) for file in _files(package)}:
+        target = site / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.is_symlink():
+            target.symlink_to(gate / name)
+
+
+def _files(package: Distribution) -> Iterator[str]:
+    for file in package.files or ():
+        if ".." not in file.parts and "__pycache__" not in file.parts:
+            yield str(file)
+
+
+def _linked_name(gate: Path, file: Path) -> Path:
+    """Return the outermost folder around the file that is a package, or else the file."""
+    for folder in reversed(file.parents[:-1]):
+        if (gate / folder / "__init__.py").is_file():
+            return folder
+    return file
+
+
+def _python(code: str, folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

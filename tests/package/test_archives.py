@@ -1,0 +1,67 @@
+"""What the sdist and the wheel hold: the package with all that it reads, and nothing beside it."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+from email.message import Message
+from email.parser import HeaderParser
+from pathlib import Path
+
+from leasehold.cli.init import FILES
+from leasehold.registry.extras import EXTRAS
+from tests.package.clean_environment import ROOT
+
+Built = tuple[Path, Path]
+
+
+def test_the_wheel_holds_the_package_and_the_entries_and_nothing_else(built: Built) -> None:
+    names = zipfile.ZipFile(built[1]).namelist()
+
+    assert {name.split("/")[0] for name in names} == {"leasehold", "leasehold-0.1.0.dist-info"}
+    assert "leasehold/py.typed" in names
+    assert not [name for name in names if "__pycache__" in name or ".egg-info" in name]
+
+
+def test_the_wheel_holds_the_one_source_of_each_entry(built: Built) -> None:
+    wheel = zipfile.ZipFile(built[1])
+    entries = {path.name: path.read_bytes() for path in ROOT.glob("functions/*.py")}
+
+    assert len(entries) >= 4
+    for name, source in entries.items():
+        assert wheel.read(f"leasehold/functions/{name}") == source
+
+
+def test_the_wheel_holds_every_file_of_a_new_project(built: Built) -> None:
+    folder = "leasehold/cli/new-project/"
+    names = zipfile.ZipFile(built[1]).namelist()
+
+    held = {name.removeprefix(folder) for name in names if name.startswith(folder)}
+
+    assert held == set(FILES)
+
+
+def metadata_of(wheel: Path) -> Message:
+    text = zipfile.ZipFile(wheel).read("leasehold-0.1.0.dist-info/METADATA")
+    return HeaderParser().parsestr(text.decode())
+
+
+def test_who_installs_leasehold_gets_nothing_of_this_repositorys_pipeline(built: Built) -> None:
+    required = metadata_of(built[1]).get_all("Requires-Dist", [])
+
+    needed = [line for line in required if "extra" not in line]
+
+    assert sorted(line.split(">")[0] for line in needed) == ["click", "pydantic", "rich"]
+
+
+def test_every_extra_that_a_message_names_is_there(built: Built) -> None:
+    assert set(EXTRAS) <= set(metadata_of(built[1]).get_all("Provides-Extra", []))
+
+
+def test_the_sdist_holds_what_the_wheel_is_built_from_and_no_tests(built: Built) -> None:
+    with tarfile.open(built[0]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+
+    assert {"pyproject.toml", "README.md", "shared/leasehold/functions/execute_step.py"} < names
+    roots = {name.split("/")[0] for name in names if name}
+    assert roots == {"PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "shared"}

@@ -1,0 +1,63 @@
+"""What is not installed or not there: one line on stderr that says what to type, and exit 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.package.clean_environment import CleanEnvironment
+
+SETTINGS = {
+    "LEASEHOLD_STORE": "firestore://project/database",
+    "LEASEHOLD_ARTIFACTS": "gs://bucket",
+    "LEASEHOLD_TASKS": "cloud-tasks://project/location",
+}
+
+LOOK = """
+from leasehold import *
+from leasehold.cli.commands import COMMANDS, program
+from leasehold.testing import *
+
+for name in COMMANDS:
+    assert program.get_command(None, name).get_short_help_str()
+"""
+
+
+def refused(environment: CleanEnvironment, folder: Path, *words: str, **settings: str) -> str:
+    """Run a command that exits with 2; return its one line."""
+    done = environment.run("leasehold", *words, cwd=folder, **settings)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_dev_without_its_extra_says_what_to_install(bare: CleanEnvironment, tmp_path: Path) -> None:
+    line = refused(bare, tmp_path, "dev")
+
+    assert line.startswith("error: `leasehold dev` needs functions_framework")
+    assert line.endswith("Type: pip install 'leasehold[functions]'")
+
+
+def test_every_command_and_public_name_is_there_without_an_extra(
+    bare: CleanEnvironment, tmp_path: Path
+) -> None:
+    (tmp_path / "look.py").write_text(LOOK)
+
+    done = bare.run("python", "look.py", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_googles_services_without_their_extra_say_what_to_install(
+    bare: CleanEnvironment, tmp_path: Path, name: str
+) -> None:
+    settings = {name: SETTINGS[name], "LEASEHOLD_FUNCTION_URL": "http://localhost"}
+    bare.run("leasehold", "init", cwd=tmp_path)
+
+    line = refused(bare, tmp_path, "start", "summary", "--input", '{"text": "One."}', **settings)
+
+    assert line.startswith(f"error: {name}={SETTINGS[name]} needs google.")
+    assert line.endswith("Type: pip install 'leasehold[google]'")
+    assert not (tmp_path / ".leasehold").exists()
