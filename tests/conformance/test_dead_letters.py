@@ -664,6 +664,7 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
             NotAllowedError,
         ),
         "start": (partial(lifecycle.start, **rules, **start), LeaseholdError),
+        "purge": (partial(lifecycle.purge, ended_before=run.ended_at), NotAllowedError),
         "then_arrive": (
             lifecycle.then_arrive(partial(lifecycle.arrive, **lease, **generation), **lease),
             "dead_lettered",
@@ -674,7 +675,8 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
 #: What the lifecycle exports that is no transition on a run; `recreate` has a test of its own.
 NO_TRANSITIONS: Final = {
     "ALLOWED", "Breach", "NewRun", "Operation", "BoundOperation", "breaches", "check_again",
-    "check_allowed", "decisions", "first_time", "is_allowed", "recreate", "repeat_of",
+    "check_allowed", "decisions", "first_time", "is_allowed", "is_purgeable",
+    "recreate", "repeat_of",
 }  # fmt: skip
 
 

@@ -186,9 +186,8 @@ def delete_run(engine: Engine, known: KnownRun, ended_before: datetime) -> None:
         ArtifactNameError, StoreUnavailableError: it is marked, and not all of it is deleted.
     """
     run = known.manifest
-    marked: Snapshot | None = known.snapshot
-    if run.purged_at is None:
-        marked = _mark(engine, known, ended_before)
+    is_marked = run.purged_at is not None
+    marked = known.snapshot if is_marked else _mark(engine, known, ended_before)
     engine.artifacts.delete(f"runs/{run.run_id}")
     engine.documents.delete_below(run_ref(run.run_id), "trace")
     engine.documents.delete(run_ref(run.run_id), if_version=marked)
