@@ -54,7 +54,10 @@ def test_a_large_output_is_given_as_a_small_one(
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_a_run_that_is_not_completed_says_so(serve_api: Function, engine: InProcessEngine) -> None:
+def test_a_run_that_is_not_completed_says_so(
+    serve_api: Function, engine: InProcessEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Programs ask again and again, which is nothing for the log."""
     run_id = engine.start("three", {"n": 1}).run_id
 
     waiting = serve_api.get(f"/runs/{run_id}/output")
@@ -62,6 +65,7 @@ def test_a_run_that_is_not_completed_says_so(serve_api: Function, engine: InProc
     serve_api.post(f"/runs/{run_id}:cancel")
     cancelled = serve_api.get(f"/runs/{run_id}/output")
 
+    assert caplog.text == ""
     assert code_of(waiting) == (409, "run_unfinished")
     assert waiting[1]["error"]["message"] == (
         f"Run {run_id} has no result yet: it is PENDING at step add. Wait for it first."

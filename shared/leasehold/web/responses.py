@@ -17,6 +17,8 @@ _LOG: Final = logging.getLogger("leasehold.web")
 #: A message that repeats what it was sent is cut here.
 _LONGEST_MESSAGE: Final = 1000
 
+_OUTAGE: Final = 503
+
 #: What a caller can do about an error, by its code; everything else is a 400.
 _STATUS: Final[Mapping[str, int]] = {
     "unknown_pipeline": 404,
@@ -40,7 +42,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "file_too_large": 413,
     "unreadable_run": 500,
     "missing_extra": 500,
-    "store_unavailable": 503,
+    "store_unavailable": _OUTAGE,
 }
 
 
@@ -88,7 +90,7 @@ def guarded(call: Callable[[], flask.Response]) -> flask.Response:
     try:
         return call()
     except LeaseholdError as error:
-        if error.retryable:
+        if error.retryable and status_of(error.code) == _OUTAGE:  # a run to wait for is no trouble
             _LOG.warning("%s", error)
         return refuse_for(error)
     except Exception:  # noqa: BLE001 - logged whole; the caller gets an answer
