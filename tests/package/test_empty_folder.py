@@ -45,11 +45,6 @@ class Project:
     def json(self, *words: str) -> Any:
         return json.loads(self.do("leasehold", *words, "--json"))
 
-    def knows(self, command: str) -> bool:
-        """Return whether Leasehold has the command."""
-        done = self.environment.run("leasehold", command, "--help", cwd=self.folder)
-        return done.returncode == 0
-
     def was_killed(self, run_id: str) -> bool:
         """Return whether the trace has an attempt whose worker was lost."""
         events = self.json("trace", run_id)["events"]
@@ -118,12 +113,13 @@ def test_a_new_project_passes_its_own_test_and_the_strictest_types(project: Proj
 
 
 def test_a_run_of_a_step_of_ones_own_outlives_kill_9(project: Project) -> None:
-    """With a server where `leasehold serve` is there, and in a process of its own."""
+    """In a process of its own, and under `serve`; its result is read, and it is purged."""
     _write_own_step(project)
+    project.do("leasehold", "check")
     _killed_in_process(project)
-    for command, step in LATER.items():
-        if project.knows(command):
-            step(project)
+    _killed_server(project)
+    _output(project)
+    _purge(project)
 
 
 def test_the_functions_come_with_the_wheel(project: Project) -> None:
@@ -157,10 +153,6 @@ def _killed_in_process(project: Project) -> None:
     assert project.was_killed(run["runId"])
 
 
-def _check(project: Project) -> None:
-    project.do("leasehold", "check")
-
-
 def _killed_server(project: Project) -> None:
     port = free_port()
     project.hold()
@@ -192,7 +184,3 @@ def _purge(project: Project) -> None:
         return not project.json("runs")["runs"]
 
     until(is_empty)
-
-
-#: By command, in this order. A command that is not there yet is left out.
-LATER = {"check": _check, "serve": _killed_server, "output": _output, "purge": _purge}
