@@ -15,12 +15,12 @@ from leasehold.api.results import FileEntry
 from leasehold.api.runs import RunsQuery, RunsResponse, StartBody
 from leasehold.api.upkeep import WhyResponse
 from leasehold.client.caller import checked_actor, this_user
+from leasehold.client.connection import LOG, connect
 from leasehold.client.given_input import plain_input
-from leasehold.client.opening import LOG, opened
+from leasehold.client.run_wait import OnChange, RunWait
 from leasehold.client.source import Source
-from leasehold.client.starting import start_once
+from leasehold.client.start_once import start_once
 from leasehold.client.typed_result import read_as
-from leasehold.client.waiting import OnChange, Waiting
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
@@ -108,17 +108,17 @@ class Client:
         warn: Callable[[str], object] | None = None,
     ) -> None:
         self.actor: Final = this_user() if actor is None else checked_actor(actor)
-        self._opened = opened(address, environ, warn)
-        self._has_said_who_runs = False
+        self._connection = connect(address, environ, warn)
+        self._has_warned = False
 
     @property
     def source(self) -> Source:
         """The calls themselves, as a server or a store takes them."""
-        return self._opened.source()
+        return self._connection.source()
 
     def close(self) -> None:
         """Close the store."""
-        self._opened.close()
+        self._connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -165,7 +165,7 @@ class Client:
             "labels": dict(labels or {}),
         }
         _, run = start_once(self.source, StartBody.model_validate(given).to_request())
-        self._say_who_runs(run)
+        self._warn_where_nothing_delivers(run)
         return run
 
     def wait(
@@ -183,12 +183,13 @@ class Client:
         Raises:
             TimeoutError: it still moves after `timeout` seconds.
         """
-        waiting = Waiting(self.get, id_of(run), timeout, on_change)
-        waiting.look()
-        while not waiting.is_over():
-            time.sleep(waiting.pause())
-            waiting.look()
-        return waiting.run
+        wait = RunWait(self.get, id_of(run), timeout, on_change)
+        while True:
+            wait.poll()
+            wait.notify()
+            if wait.is_over:
+                return wait.run
+            time.sleep(wait.delay())
 
     @overload
     def result(self, run: Run) -> Any: ...
@@ -376,10 +377,10 @@ class Client:
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _say_who_runs(self, run: Summary) -> None:
-        """Say once who runs what is started here, where nothing delivers it."""
-        if not self._has_said_who_runs and not self.source.delivers():
-            self._has_said_who_runs = True
+    def _warn_where_nothing_delivers(self, run: Summary) -> None:
+        """Log once who runs what is started here, where no queue delivers it."""
+        if not self._has_warned and not self.source.delivers():
+            self._has_warned = True
             LOG.warning(
                 "run %s waits for a worker: this process runs nothing. `leasehold serve` or "
                 "`leasehold dev` on the same store runs it.",
