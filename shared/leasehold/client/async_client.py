@@ -10,7 +10,8 @@ from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
-from leasehold.client.client import Client, Filters, Run, RunOptions, id_of, pages_of
+from leasehold.client.arguments import Filters, Run, RunOptions, id_of, start_options
+from leasehold.client.client import Client, pages_of
 from leasehold.client.run_wait import OnChange, RunWait
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.summary import Summary
@@ -127,8 +128,7 @@ class AsyncClient:
         **how: Unpack[RunOptions],
     ) -> Any:
         """Start a run, wait for it, and return its result."""
-        key, labels = how.get("idempotency_key"), how.get("labels")
-        started = await self.start(pipeline, input, idempotency_key=key, labels=labels)
+        started = await self.start(pipeline, input, **start_options(how))
         ended = await self.wait(started, how.get("timeout"), on_change=how.get("on_change"))
         return await (self.result(ended) if model is None else self.result(ended, model))
 
