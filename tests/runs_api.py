@@ -6,14 +6,14 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
-from functools import partial
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 import flask
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from leasehold.domain.change import Change
 from leasehold.services.engine import Engine
-from leasehold.services.start_run import start_run
+from leasehold.services.start_run import StartRequest, start_run
 from leasehold.web.serve_api import answer_api
 
 
@@ -24,8 +24,14 @@ class Quiet(WSGIRequestHandler):
         """Say nothing."""
 
 
-def _provider(engine: Engine) -> SimpleNamespace:
-    return SimpleNamespace(engine=engine, start_run=partial(start_run, engine))
+@dataclass(frozen=True)
+class OpenEngine:
+    """An engine that is open, as answers take it."""
+
+    engine: Engine
+
+    def start_run(self, request: StartRequest) -> Change:
+        return start_run(self.engine, request)
 
 
 @contextlib.contextmanager
@@ -37,12 +43,12 @@ def runs_api(engine: Engine, losing: list[str] | None = None, port: int = 0) -> 
         losing: the paths to which the server loses its next answer, once it has done its work.
         port: 0: a free one.
     """
-    app, provider = flask.Flask(__name__), _provider(engine)
+    app, provider = flask.Flask(__name__), OpenEngine(engine)
     lost = [] if losing is None else losing
 
     @app.route("/<path:_>", methods=["GET", "POST"])
     def answer(_: str) -> flask.Response:
-        answer = answer_api(provider, flask.request)  # type: ignore[arg-type] # all that it uses
+        answer = answer_api(provider, flask.request)
         if flask.request.path in lost:
             lost.remove(flask.request.path)
             flask.request.environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)

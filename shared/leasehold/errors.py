@@ -23,8 +23,8 @@ class LeaseholdError(Exception):
         self.details: dict[str, Any] = details
 
     @classmethod
-    def told(cls, message: str, details: Mapping[str, Any]) -> Self:
-        """Return the error as another process tells it, whose version may say it otherwise."""
+    def restored(cls, message: str, details: Mapping[str, Any]) -> Self:
+        """Return the error that another process raised, in the words of its version."""
         error = cls.__new__(cls)
         Exception.__init__(error, message)
         error.details = dict(details)

@@ -152,6 +152,17 @@ def test_what_waits_for_a_worker_afterwards_is_said_with_what_runs_it(
     assert done.stdout.startswith(f"run {run_id} COMPLETED")
 
 
+def test_what_runs_a_run_without_retries_keeps_it_without(shell: Shell) -> None:
+    """The key began a run that is never retried: a start that says otherwise is refused."""
+    run_id = shell.json(*ORDER, "--idempotency-key", "k", "--no-retry")["runId"]
+    shell.run("pause", run_id)
+
+    resumed = shell.run("resume", run_id)
+    done = pasted(shell, only_line(resumed.stderr))
+
+    assert (done.returncode, done.stdout.split()[:3]) == (0, ["run", run_id, "COMPLETED"])
+
+
 def test_a_new_run_is_made_of_one_that_is_over(shell: Shell, dead: str) -> None:
     (shell.folder / "order.json").write_text('{"amount": 4}')
 

@@ -6,20 +6,14 @@ import json
 import shlex
 import shutil
 import sys
-import threading
 from collections.abc import Iterator
-from functools import partial
-from types import SimpleNamespace
 
-import flask
 import pytest
-from werkzeug.serving import WSGIRequestHandler, make_server
 
-from leasehold.bootstrap import Bundle, boot
-from leasehold.services.start_run import start_run
-from leasehold.web.serve_api import answer_api
+from leasehold.bootstrap import boot
 from tests.cli import shop
 from tests.cli.shell import LEASEHOLD, Shell, only_line, without_controls
+from tests.runs_api import runs_api
 
 BOOK = ("start", "book", "--input", '{"amount": 3}', "--in-process", "--json")
 TEXT = {"text": "é" * 40_000}
@@ -32,11 +26,6 @@ def run_id(shell: Shell) -> str:
     return str(json.loads(shell.run(*BOOK).stdout)["runId"])
 
 
-class Quiet(WSGIRequestHandler):
-    def log(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def url(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The runs API over the same store, which can import the handlers; its address."""
@@ -47,23 +36,9 @@ def url(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         "LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts",
         "LEASEHOLD_CATALOG": shop.__name__,
     }
-    bundle: Bundle = boot(environ)
-    app, provider = flask.Flask(__name__), SimpleNamespace(engine=bundle.engine)
-    provider.start_run = partial(start_run, bundle.engine)
-
-    @app.route("/<path:_>", methods=["GET", "POST"])
-    def answer(_: str) -> flask.Response:
-        return answer_api(provider, flask.request)
-
-    serving = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
-    thread = threading.Thread(
-        target=serving.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-    )
-    thread.start()
-    yield f"http://127.0.0.1:{serving.server_port}"
-    serving.shutdown()
-    thread.join()
-    serving.server_close()
+    bundle = boot(environ)
+    with runs_api(bundle.engine) as url:
+        yield url
     bundle.close()
 
 

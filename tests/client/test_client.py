@@ -218,7 +218,12 @@ def test_one_call_runs_a_pipeline(working_url: str) -> None:
     client = Client(working_url)
 
     assert client.run("answers", Question(text="why me?"), Answer, timeout=30).words == 2
-    assert client.run("answers", {"theText": "why?"}, idempotency_key="k")["words"] == 1
+    given = {"theText": "why?"}
+    assert client.run("answers", given, idempotency_key="k", max_retries=0)["words"] == 1
+    assert (
+        client.get(client.start("answers", given, idempotency_key="k", max_retries=0)).max_retries
+        == 0
+    )
     with pytest.raises(RunNotCompletedError):
         client.run("refuses", {}, labels={"team": "a"})
 

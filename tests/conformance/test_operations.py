@@ -14,7 +14,6 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Barrier
-from types import SimpleNamespace
 from typing import Any
 
 import flask
@@ -40,6 +39,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.web.serve_api import answer_api
 from tests.conformance.stores import DOCUMENTS
 from tests.in_process.sample import PIPELINES, STEPS
+from tests.runs_api import OpenEngine
 
 #: Rows are the states of a run. A run that is given up is ERROR from then on, whatever it was;
 #: COMPLETED with an overlay is written by no transition, and refused all the same.
@@ -96,9 +96,8 @@ class Service:
 
     def post(self, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         app = flask.Flask(__name__)
-        provider: Any = SimpleNamespace(engine=self.bundle.engine)
         with app.test_request_context(path, method="POST", json=body or {}, headers=headers):
-            answer = answer_api(provider, flask.request)
+            answer = answer_api(OpenEngine(self.bundle.engine), flask.request)
         return answer.status_code, answer.get_json()
 
     def batch(self, action: str, **words: Any) -> tuple[int, Any]:

@@ -7,25 +7,20 @@ import os
 import re
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
-import flask
 import pytest
-from werkzeug.serving import WSGIRequestHandler, make_server
 
 from docs.http_api import missing_meanings
 from leasehold import errors
-from leasehold.services.start_run import start_run
 from leasehold.testing import InProcessEngine
 from leasehold.web.manage_lease import CALLS
 from leasehold.web.responses import status_of
-from leasehold.web.serve_api import ROUTES, answer_api
+from leasehold.web.serve_api import ROUTES
 from pipelines.catalog import GATES, PIPELINES, STEPS
 from tests.builders import environ_of
+from tests.runs_api import runs_api
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text()
 
@@ -65,11 +60,6 @@ def test_each_link_of_the_page_leads_somewhere() -> None:
     assert set(re.findall(r"\]\(#([a-z]+)\)", PAGE)) <= heads
 
 
-class Quiet(WSGIRequestHandler):
-    def log(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The runs API of a bundle that has a worker, beside a folder of documents; its address."""
@@ -78,23 +68,11 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text(text)
     environ = environ_of(tmp_path / "store")
-    with InProcessEngine(STEPS, PIPELINES, GATES, environ=environ) as engine:
-        app, provider = (
-            flask.Flask(__name__),
-            SimpleNamespace(engine=engine.engine, start_run=partial(start_run, engine.engine)),
-        )
-
-        @app.route("/<path:_>", methods=["GET", "POST"])
-        def answer(_: str) -> flask.Response:
-            return answer_api(provider, flask.request)
-
-        serving = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
-        serve = threading.Thread(target=partial(serving.serve_forever, poll_interval=0.02))
-        serve.start()
-        yield f"http://127.0.0.1:{serving.server_port}"
-        serving.shutdown()
-        serve.join()
-        serving.server_close()
+    with (
+        InProcessEngine(STEPS, PIPELINES, GATES, environ=environ) as engine,
+        runs_api(engine.engine) as url,
+    ):
+        yield url
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

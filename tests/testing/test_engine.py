@@ -15,7 +15,9 @@ from leasehold.errors import (
     ChainError,
     InvalidRequestError,
     NotAllowedError,
+    RunUnfinishedError,
     StateChangedError,
+    StepNotCompletedError,
     UnknownRunError,
 )
 from leasehold.registry.pipelines import Catalog
@@ -95,8 +97,10 @@ def test_what_is_not_allowed_is_refused_in_one_line(engine: InProcessEngine) -> 
         engine.cancel("r-nothing")
     with pytest.raises(InvalidRequestError, match="generation"):
         engine.pause(run.run_id, generation=0)
-    with pytest.raises(InvalidRequestError, match="step is 'send'; allowed: a step with an output"):
+    with pytest.raises(RunUnfinishedError, match="Wait for it first"):
         engine.output(run.run_id)
+    with pytest.raises(StepNotCompletedError):
+        engine.output(run.run_id, "send")
     with pytest.raises(InvalidRequestError, match="action"):
         engine.batch("delete", {"pipeline": "letters"}, limit=1)
     with pytest.raises(InvalidRequestError):
@@ -179,11 +183,12 @@ def test_a_pipeline_that_cannot_reach_its_end_is_refused(tmp_path: Path) -> None
 def test_an_input_may_be_a_model(engine: InProcessEngine) -> None:
     given = letters.Text(words=["one"])
 
-    started = engine.start("letters", given)
+    started = engine.start("letters", given, max_retries=0)
     ran = engine.run("letters", given)
     again = engine.recreate(ran.run_id, input=letters.Text(words=["two", "three"]))
 
     assert started.input == ran.input == '{"words":["one"]}'
+    assert (started.max_retries, ran.max_retries) == (0, None)
     assert again.input == '{"words":["two","three"]}'
 
 

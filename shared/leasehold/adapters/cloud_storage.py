@@ -84,8 +84,8 @@ class CloudStorageArtifacts:
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[ArtifactContent]:
         """Open the object as it is now, to be read in blocks."""
-        found = self._found(name)
-        yield ArtifactContent(found.size, self._blocks(name, found))
+        blob = self._metadata(name)
+        yield ArtifactContent(blob.size, self._blocks(name, blob))
 
     def exists(self, name: str) -> bool:
         """Return whether something has that name."""
@@ -120,7 +120,7 @@ class CloudStorageArtifacts:
             }
         return {name: found[name] for name in sorted(found) if is_artifact_name(name)}
 
-    def _found(self, name: str) -> Any:
+    def _metadata(self, name: str) -> Any:
         """Return what the bucket says of the object, or raise what `get` raises."""
         with self._located(name) as blob:
             try:

@@ -51,7 +51,7 @@ class BreachReport(ResponseModel):
     repair: str
 
 
-class FoundRun(ResponseModel):
+class AuditedRun(ResponseModel):
     """A run that is not in order; `outcome` is what its repair came to, null without one."""
 
     run_id: str
@@ -62,20 +62,20 @@ class FoundRun(ResponseModel):
 class AuditResponse(ResponseModel):
     """`GET /audit`, which looks, and `POST /audit:repair`; `left` are those without an outcome."""
 
-    found: list[FoundRun]
+    found: list[AuditedRun]
     left: int
 
     @classmethod
     def of(cls, results: Iterable[AuditResult]) -> Self:
         """Return the results of an audit as they are answered."""
-        found = [_found(one) for one in results]
+        found = [_audited(one) for one in results]
         return cls(found=found, left=sum(one.outcome is None for one in found))
 
 
-def _found(one: AuditResult) -> FoundRun:
+def _audited(one: AuditResult) -> AuditedRun:
     breaches = [
         BreachReport(code=breach.code, finding=breach.finding, repair=breach.repair)
         for breach in one.breaches
     ]
     outcome = None if one.outcome is None else one.outcome.word
-    return FoundRun(run_id=one.run_id, breaches=breaches, outcome=outcome)
+    return AuditedRun(run_id=one.run_id, breaches=breaches, outcome=outcome)

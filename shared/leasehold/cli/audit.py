@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from leasehold.api.upkeep import AuditResponse, FoundRun
+from leasehold.api.upkeep import AuditedRun, AuditResponse
 from leasehold.cli.bundle import bundle_to_change
 from leasehold.cli.exit_codes import DONE, FOUND
 from leasehold.cli.options import json_option, url_option
@@ -42,11 +42,11 @@ def audit(*, repair: bool, url: str | None, as_json: bool) -> int:
     if as_json:
         print_json(answer)
     else:
-        _print_found(answer, repair=repair)
+        _print_audit(answer, repair=repair)
     return FOUND if answer.left else DONE
 
 
-def _print_found(answer: AuditResponse, *, repair: bool) -> None:
+def _print_audit(answer: AuditResponse, *, repair: bool) -> None:
     count = len(answer.found)
     if not count:
         note("every run is in order")
@@ -57,7 +57,7 @@ def _print_found(answer: AuditResponse, *, repair: bool) -> None:
     note(f"{count} runs are not in order: {repaired}{answer.left} left{hint}")
 
 
-def _rows(one: FoundRun, *, repair: bool) -> Iterator[Row]:
+def _rows(one: AuditedRun, *, repair: bool) -> Iterator[Row]:
     """Yield a row for each breach: what its repair came to, or would do."""
     for breach in one.breaches:
         result = StyledText(breach.repair)

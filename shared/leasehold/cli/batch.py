@@ -20,7 +20,7 @@ from leasehold.cli.options import (
     url_option,
 )
 from leasehold.cli.stdout import print_json, print_line, print_table
-from leasehold.client.client import Filters
+from leasehold.client.arguments import Filters
 from leasehold.domain.lifecycle import Operation
 from leasehold.services.batch import BatchResult
 from leasehold.services.read_runs import RunFilter

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from leasehold.bootstrap import Bundle, Hooks, Purpose, boot, store_exists
 from leasehold.cli.stderr import warn
-from leasehold.errors import MissingCatalogError
 from leasehold.registry.pipelines import NO_CATALOG, Catalog
 
 
@@ -22,7 +21,7 @@ def bundle_to_change(*, catalog: Catalog | None = None) -> Iterator[Bundle]:
     Args:
         catalog: as for `open_bundle`.
     """
-    purpose = purpose_on_store(Purpose.CHANGE)
+    purpose = _purpose_on_store(Purpose.CHANGE)
     with (
         open_bundle(purpose=purpose, catalog=catalog) as bundle,
         contextlib.redirect_stdout(sys.stderr),
@@ -33,7 +32,7 @@ def bundle_to_change(*, catalog: Catalog | None = None) -> Iterator[Bundle]:
 @contextlib.contextmanager
 def bundle_to_purge() -> Iterator[Bundle]:
     """Open the store to delete runs; that takes no catalog. One that is not there stays away."""
-    purpose = purpose_on_store(Purpose.CHANGE)
+    purpose = _purpose_on_store(Purpose.CHANGE)
     with open_bundle(purpose=purpose, catalog=NO_CATALOG, warns=False) as bundle:
         yield bundle
 
@@ -64,17 +63,6 @@ def open_bundle(
         bundle.close()
 
 
-@contextlib.contextmanager
-def bundle_to_explain(purpose: Purpose) -> Iterator[Bundle]:
-    """Open the bundle as `open_bundle` does, with NO_CATALOG where there is none."""
-    with contextlib.ExitStack() as stack:
-        try:
-            bundle = stack.enter_context(open_bundle(purpose=purpose))
-        except MissingCatalogError:
-            bundle = stack.enter_context(open_bundle(purpose=purpose, catalog=NO_CATALOG))
-        yield bundle
-
-
-def purpose_on_store(purpose: Purpose) -> Purpose:
+def _purpose_on_store(purpose: Purpose) -> Purpose:
     """Return the purpose, or a preview where there is no store: looking makes none."""
     return purpose if store_exists() else Purpose.PREVIEW

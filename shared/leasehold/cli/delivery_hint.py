@@ -26,8 +26,9 @@ def hint_for_runs() -> None:
 
 def command_to_run(run: Manifest) -> str:
     """Return what runs the run: its own start again where it has a key, or a server."""
-    if run.idempotency_key is None or run.input is None:
-        return command_line("dev")
+    if run.idempotency_key is None or run.input is None or run.max_retries not in (None, 0):
+        return command_line("dev")  # no `start` here would say the same
     labels = dict(label.split(":", 1) for label in run.labels)
-    request = StartRequest(run.pipeline, json.loads(run.input), run.idempotency_key, labels)
+    given, key = json.loads(run.input), run.idempotency_key
+    request = StartRequest(run.pipeline, given, key, labels, run.max_retries)
     return start_command(request, run.input)

@@ -26,7 +26,7 @@ from leasehold.cli.run_result import print_result, print_result_json, read_resul
 from leasehold.cli.run_watcher import LOOK_EVERY_S, View, wait_for, watch
 from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import print_json, print_line, print_to_stderr
-from leasehold.client.starting import start_once
+from leasehold.client.start_once import start_once
 from leasehold.client.store_source import StoreSource
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus

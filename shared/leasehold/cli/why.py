@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import click
 
 from leasehold.api.upkeep import WhyResponse
-from leasehold.bootstrap import Purpose
-from leasehold.cli.bundle import bundle_to_explain, purpose_on_store
 from leasehold.cli.delivery_hint import command_to_run
 from leasehold.cli.invocation import command_line, url_words
+from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_block, print_json, print_line
-from leasehold.client.server_source import ServerSource
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.presentation.failure_lines import traceback_lines
 from leasehold.presentation.formatting import one_line
-from leasehold.services.explain_run import explain_run
 from leasehold.worker.holder import host_name, is_gone
 
 
@@ -35,16 +30,9 @@ def why(*, run_id: str, url: str | None, as_json: bool) -> None:
     Example:
       leasehold why r-0123456789abcdef
     """  # noqa: D301
-    hint = None
-    if url is not None:
-        server = ServerSource(url)
-        answer, run = server.why(run_id), server.get(run_id)
-    else:
-        with bundle_to_explain(purpose_on_store(Purpose.READ)) as bundle:
-            here = partial(is_gone, host=host_name())
-            explained = explain_run(bundle.engine, run_id, is_gone=here)
-        answer, run = WhyResponse.of(explained), explained.run
-        hint = command_to_run(run) if explained.holder_gone else None
+    with client_at(url) as client:
+        answer, run = client.why(run_id), client.get(run_id)
+    hint = command_to_run(run) if url is None and _is_holder_gone(run) else None
     if as_json:
         print_json(answer)
         return
@@ -54,6 +42,11 @@ def why(*, run_id: str, url: str | None, as_json: bool) -> None:
         note("this takes it up at once:", hint)
     for operation in answer.operations:
         note(f"{operation} it with:", _decision(run_id, answer, operation, url))
+
+
+def _is_holder_gone(run: Manifest) -> bool:
+    """Return whether the process that had the run is known to work no more."""
+    return run.lease is not None and is_gone(run.lease.holder, host=host_name())
 
 
 def _print_error(run: Manifest) -> None:

@@ -10,8 +10,9 @@ from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
-from leasehold.client.client import Client, Filters, Run, RunOptions, id_of, pages_of
-from leasehold.client.waiting import OnChange, Waiting
+from leasehold.client.arguments import Filters, Run, RunOptions, id_of, start_options
+from leasehold.client.client import Client, pages_of
+from leasehold.client.run_wait import OnChange, RunWait
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.summary import Summary
 
@@ -93,12 +94,13 @@ class AsyncClient:
         on_change: OnChange | None = None,
     ) -> Manifest:
         """Wait until the run is idle, as `Client.wait`; `on_change` is called in the event loop."""
-        waiting = Waiting(self.client.get, id_of(run), timeout, on_change)
-        await self._call(waiting.look)
-        while not waiting.is_over():
-            await asyncio.sleep(waiting.pause())
-            await self._call(waiting.look)
-        return waiting.run
+        wait = RunWait(self.client.get, id_of(run), timeout, on_change)
+        while True:
+            await self._call(wait.poll)
+            wait.notify()
+            if wait.is_over:
+                return wait.run
+            await asyncio.sleep(wait.delay())
 
     @overload
     async def result(self, run: Run) -> Any: ...
@@ -126,8 +128,7 @@ class AsyncClient:
         **how: Unpack[RunOptions],
     ) -> Any:
         """Start a run, wait for it, and return its result."""
-        key, labels = how.get("idempotency_key"), how.get("labels")
-        started = await self.start(pipeline, input, idempotency_key=key, labels=labels)
+        started = await self.start(pipeline, input, **start_options(how))
         ended = await self.wait(started, how.get("timeout"), on_change=how.get("on_change"))
         return await (self.result(ended) if model is None else self.result(ended, model))
 

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from itertools import chain
 from types import TracebackType
-from typing import Any, Final, Self, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 from leasehold.api.batch import BatchBody
 from leasehold.api.operations import OperationBody, RecreateBody
 from leasehold.api.results import FileEntry
 from leasehold.api.runs import RunsQuery, RunsResponse, StartBody
 from leasehold.api.upkeep import WhyResponse
+from leasehold.client.arguments import (
+    Decision,
+    Filters,
+    Run,
+    RunOptions,
+    filter_fields,
+    id_of,
+    plain_input,
+    start_options,
+)
 from leasehold.client.caller import checked_actor, this_user
-from leasehold.client.given_input import plain_input
-from leasehold.client.opening import LOG, opened
+from leasehold.client.connection import LOG, connect
+from leasehold.client.run_wait import OnChange, RunWait
 from leasehold.client.source import Source
-from leasehold.client.starting import start_once
+from leasehold.client.start_once import start_once
 from leasehold.client.typed_result import read_as
-from leasehold.client.waiting import OnChange, Waiting
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent
 from leasehold.services.batch import BatchResult
@@ -33,49 +40,7 @@ from leasehold.services.operate import AS_BEFORE
 #: How many runs a list reads at once.
 _PAGE: Final = 200
 
-#: A run: its id, or what another call answered of it.
-Run = str | Summary | Manifest
-
 T = TypeVar("T")
-
-
-class Filters(TypedDict, total=False):
-    """Which runs: all that is given must hold; None is not given.
-
-    `label` is "key:value"; `since` and `until` are when they began, `step` is where they are. A
-    status does not find the runs that were cancelled in it: `cancelled=True` does.
-    """
-
-    status: RunStatus | str | None
-    pipeline: str | None
-    dead_lettered: bool | None
-    label: str | None
-    paused: bool | None
-    cancelled: bool | None
-    since: datetime | str | None
-    until: datetime | str | None
-    step: str | None
-
-
-class RunOptions(TypedDict, total=False):
-    """How a run is started and waited for; see `Client.start` and `Client.wait`."""
-
-    idempotency_key: str | None
-    labels: Mapping[str, str] | None
-    timeout: float | None
-    on_change: OnChange | None
-
-
-class Decision(TypedDict, total=False):
-    """What goes with an operation.
-
-    `reason` is kept in the run's trace. `generation` and `step` are those of the run that was
-    looked at: where it is at another one by now, StateChangedError is raised and nothing is done.
-    """
-
-    reason: str
-    generation: int | None
-    step: str | None
 
 
 class Client:
@@ -108,17 +73,17 @@ class Client:
         warn: Callable[[str], object] | None = None,
     ) -> None:
         self.actor: Final = this_user() if actor is None else checked_actor(actor)
-        self._opened = opened(address, environ, warn)
-        self._has_said_who_runs = False
+        self._connection = connect(address, environ, warn)
+        self._has_warned = False
 
     @property
     def source(self) -> Source:
         """The calls themselves, as a server or a store takes them."""
-        return self._opened.source()
+        return self._connection.source()
 
     def close(self) -> None:
         """Close the store."""
-        self._opened.close()
+        self._connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -140,6 +105,7 @@ class Client:
         *,
         idempotency_key: str | None = None,
         labels: Mapping[str, str] | None = None,
+        max_retries: int | None = None,
     ) -> Summary:
         """Start a run, or find the one that the key started before.
 
@@ -152,6 +118,8 @@ class Client:
             idempotency_key: the same key and input always mean the same run; None: a new one. A
                 start whose answer is lost is repeated, and is one run in either case.
             labels: at most 16, to find the run by.
+            max_retries: how often a failed attempt of any step is repeated; 0: never; None: as its
+                step says.
 
         Raises:
             UnknownPipelineError, InvalidInputError, TooLargeError, HandlerNotFoundError,
@@ -163,9 +131,10 @@ class Client:
             "input": plain_input(input),
             "idempotency_key": idempotency_key,
             "labels": dict(labels or {}),
+            "max_retries": max_retries,
         }
         _, run = start_once(self.source, StartBody.model_validate(given).to_request())
-        self._say_who_runs(run)
+        self._warn_where_nothing_delivers(run)
         return run
 
     def wait(
@@ -183,12 +152,13 @@ class Client:
         Raises:
             TimeoutError: it still moves after `timeout` seconds.
         """
-        waiting = Waiting(self.get, id_of(run), timeout, on_change)
-        waiting.look()
-        while not waiting.is_over():
-            time.sleep(waiting.pause())
-            waiting.look()
-        return waiting.run
+        wait = RunWait(self.get, id_of(run), timeout, on_change)
+        while True:
+            wait.poll()
+            wait.notify()
+            if wait.is_over:
+                return wait.run
+            time.sleep(wait.delay())
 
     @overload
     def result(self, run: Run) -> Any: ...
@@ -223,8 +193,7 @@ class Client:
         **how: Unpack[RunOptions],
     ) -> Any:
         """Start a run, wait for it, and return its result; see `start`, `wait` and `result`."""
-        key, labels = how.get("idempotency_key"), how.get("labels")
-        started = self.start(pipeline, input, idempotency_key=key, labels=labels)
+        started = self.start(pipeline, input, **start_options(how))
         ended = self.wait(started, how.get("timeout"), on_change=how.get("on_change"))
         return self.result(ended) if model is None else self.result(ended, model)
 
@@ -282,7 +251,7 @@ class Client:
         **wanted: Unpack[Filters],
     ) -> RunsResponse:
         """Return at most `limit` runs that fit, newest first, and the token of the next page."""
-        given = {**_given(wanted), "limit": limit, "page_token": page_token}
+        given = {**filter_fields(wanted), "limit": limit, "page_token": page_token}
         query = RunsQuery.model_validate(given)
         return self.source.page(query.to_filter(), query.limit, query.page_token)
 
@@ -363,7 +332,7 @@ class Client:
         """
         given = {
             "action": operation,
-            "filter": _given(wanted),
+            "filter": filter_fields(wanted),
             "limit": limit,
             "dry_run": dry_run,
             "reason": reason,
@@ -376,10 +345,10 @@ class Client:
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _say_who_runs(self, run: Summary) -> None:
-        """Say once who runs what is started here, where nothing delivers it."""
-        if not self._has_said_who_runs and not self.source.delivers():
-            self._has_said_who_runs = True
+    def _warn_where_nothing_delivers(self, run: Summary) -> None:
+        """Log once who runs what is started here, where no queue delivers it."""
+        if not self._has_warned and not self.source.delivers():
+            self._has_warned = True
             LOG.warning(
                 "run %s waits for a worker: this process runs nothing. `leasehold serve` or "
                 "`leasehold dev` on the same store runs it.",
@@ -388,16 +357,6 @@ class Client:
 
     def _operate(self, run: Run, operation: Operation, body: OperationBody) -> Summary:
         return self.source.operate(id_of(run), body.to_request(operation, self.actor))
-
-
-def id_of(run: Run) -> str:
-    """Return the id of a run."""
-    return run if isinstance(run, str) else run.run_id
-
-
-def _given(wanted: Filters) -> dict[str, Any]:
-    given = ((name, value) for name, value in wanted.items() if value is not None)
-    return {name: it.isoformat() if isinstance(it, datetime) else it for name, it in given}
 
 
 def pages_of(page: Callable[..., RunsResponse], wanted: Filters) -> Iterator[list[Summary]]:

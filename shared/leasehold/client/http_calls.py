@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from leasehold.api.errors import ErrorInfo
 from leasehold.api.results import SIZE_HEADER
-from leasehold.client.told_errors import error_told
+from leasehold.client.server_errors import error_of
 from leasehold.domain.manifest import is_run_id
 from leasehold.errors import (
     InvalidRequestError,
@@ -168,8 +168,8 @@ class RunsApi:
         found = _error(answer, timeout)
         if answer.code in _NOT_NOW:
             return ServerUnreachableError(url=self.url, problem=found.message, sent=True)
-        if found.code is not None and (told := error_told(found)) is not None:
-            return told
+        if found.code is not None and (error := error_of(found)) is not None:
+            return error
         return ServerRefusedError(message=found.message, url=self.url, code=found.code)
 
     def _refused(self, what: str) -> ServerRefusedError:

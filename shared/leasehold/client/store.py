@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from leasehold.bootstrap import Bundle, Hooks, Purpose, boot, store_exists
+from leasehold.errors import MissingCatalogError
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.engine import Engine
 
@@ -28,6 +30,7 @@ class Store:
         self._lock = threading.RLock()
         self._reading: Bundle | None = None
         self._changing: Bundle | None = None
+        self._explaining: Bundle | None = None
 
     def is_there(self) -> bool:
         """Return whether there is a store."""
@@ -54,6 +57,21 @@ class Store:
                 self._changing = self._boot(Purpose.CHANGE, warn=self._warn, documents=documents)
             return self._changing.engine
 
+    def to_explain(self) -> Engine:
+        """Return the engine whose rules explain runs: those of the catalog, where there is one.
+
+        Raises:
+            CatalogError, and the errors of the registries: there is one that cannot be used.
+        """
+        with self._lock:
+            reading = self.to_read()
+            if self._explaining is None and self.is_there():
+                with contextlib.suppress(MissingCatalogError):
+                    self._explaining = self._boot(
+                        Purpose.READ, warn=self._warn, documents=reading.documents
+                    )
+            return reading if self._explaining is None else self._explaining.engine
+
     def make(self) -> Engine:
         """Open the store, which makes one that is not there; return the engine to read it."""
         with self._lock:
@@ -66,7 +84,7 @@ class Store:
         with self._lock:
             if self._reading is not None:
                 self._reading.close()
-            self._reading = self._changing = None
+            self._reading = self._changing = self._explaining = None
 
     def _boot(
         self, purpose: Purpose, *, warn: Callable[[str], object] = lambda _: None, **given: Any

@@ -76,9 +76,10 @@ class StoreSource:
         return read_timeline(self.engine, run_id)
 
     def why(self, run_id: str) -> WhyResponse:
-        """Return what one run waits for; the rules are those of the catalog."""
+        """Return what one run waits for; the rules are those of the catalog, if there is one."""
+        engine = self.engine if self.store is None else self.store.to_explain()
         here = partial(is_gone, host=host_name())
-        return WhyResponse.of(explain_run(self._acting(), run_id, is_gone=here))
+        return WhyResponse.of(explain_run(engine, run_id, is_gone=here))
 
     def output(self, run_id: str, step: str | None = None) -> Any:
         """Return the output of one step, or of the whole run."""

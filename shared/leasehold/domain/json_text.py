@@ -37,6 +37,17 @@ def canonical(value: Any) -> str:
     return text
 
 
+def plain(value: Any) -> Any:
+    """Return the JSON value of what may be a model, or have models in it; under their aliases.
+
+    What JSON cannot have is returned as it is: `canonical` says what is wrong with it.
+    """
+    try:
+        return pydantic_core.to_jsonable_python(value, by_alias=True, round_trip=True)
+    except (ValueError, RecursionError):
+        return value
+
+
 def check_depth(text: str) -> None:
     """Refuse JSON text that no later reader could read, with ValueError.
 

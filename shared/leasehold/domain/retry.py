@@ -57,10 +57,10 @@ def wait_after(
     """
     rule = dispatch.retry
     wait = backoff.wait(failures) if rule is None else _wait_by(rule, failures)
-    asked = None if error is None else error.retry_after_s
-    if asked is None:
+    retry_after_s = None if error is None else error.retry_after_s
+    if retry_after_s is None:
         return wait
-    return max(wait, min(timedelta(seconds=asked), MAX_RETRY_AFTER))
+    return max(wait, min(timedelta(seconds=retry_after_s), MAX_RETRY_AFTER))
 
 
 def is_listed(names: Collection[str], dispatch: Dispatch) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 from leasehold.bootstrap import Bundle, Hooks, boot, in_process_queue, log_report, system_clock
 from leasehold.domain.change import Change
+from leasehold.domain.json_text import plain
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, Termination
 from leasehold.domain.task import Task
@@ -129,12 +130,13 @@ class InProcessEngine:
         *,
         idempotency_key: str | None = None,
         labels: Mapping[str, str] | None = None,
+        max_retries: int | None = None,
     ) -> Manifest:
-        """Start a run, or take up the one the key started before; see `services.start_run`.
+        """Start a run, or take up the one the key started before; see `Client.start`.
 
         Where a worker is idle, it has the lease of the first step already when this returns.
         """
-        request = StartRequest(pipeline, input, idempotency_key, labels or {})
+        request = StartRequest(pipeline, plain(input), idempotency_key, labels or {}, max_retries)
         change = self.start_run(request)
         if change.outcome is Outcome.EXISTING:
             self.adopt(change.manifest.run_id)
@@ -153,7 +155,7 @@ class InProcessEngine:
             KeyboardInterrupt: Ctrl-C came while a handler ran; its attempt was released, and the
                 run can go on.
         """
-        begun = begin(self.engine, StartRequest(pipeline, input), eager=True)
+        begun = begin(self.engine, StartRequest(pipeline, plain(input)), eager=True)
         with self._raising_interrupts():
             return run_steps(self.engine, begun).manifest
 

@@ -96,14 +96,14 @@ class Server:
         self.local.close(grace=0)
 
     def _adopt(self) -> int:
-        is_said = False
+        has_reported = False
         while True:
             try:
                 return self.local.adopt_all()
             except StoreUnavailableError as error:
-                if not is_said:
+                if not has_reported:
                     self._report(f"the store is asked again every {_RETRY_S:g} s: {error.message}")
-                is_said = True
+                has_reported = True
             time.sleep(_RETRY_S)
 
 

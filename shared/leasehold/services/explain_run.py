@@ -24,12 +24,10 @@ class ExplainedRun:
     Args:
         run: the run.
         explanation: what it waits for.
-        holder_gone: whether the holder of its lease is known to work no more.
     """
 
     run: Manifest
     explanation: Explanation
-    holder_gone: bool
 
 
 def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) -> ExplainedRun:
@@ -56,7 +54,7 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
         holder_gone=holder_gone,
         is_possible=partial(_is_possible, engine, run),
     )
-    return ExplainedRun(run, explanation, holder_gone)
+    return ExplainedRun(run, explanation)
 
 
 def _is_possible(engine: Engine, run: Manifest, operation: Operation) -> bool:

@@ -97,7 +97,7 @@ def list_runs(
     mark = _mark_of(wanted)
     after = None if page_token is None else place_of(page_token, mark)
     at_once = limit + 1  # one more tells whether there is a next page
-    if wanted != _found_by_index(wanted):
+    if wanted != _indexed_part(wanted):
         at_once = max(at_once, SCAN_PAGE)
     page: list[Snapshot] = []
     query = replace(query_of(wanted), limit=at_once, after=after)
@@ -148,7 +148,7 @@ def query_of(wanted: RunFilter) -> Query:
     )
 
 
-def _found_by_index(wanted: RunFilter) -> RunFilter:
+def _indexed_part(wanted: RunFilter) -> RunFilter:
     """Return the part of a filter that the query of a store tells."""
     return replace(wanted, paused=None, cancelled=None, step=None)
 

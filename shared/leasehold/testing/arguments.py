@@ -84,11 +84,3 @@ def json_text(field: str, value: Any) -> str:
     except ValueError as error:
         refuse(field, str(error), "JSON values")
     return text
-
-
-def plain_input(value: Any) -> Any:
-    """Return the JSON value of an input that may be a model; another one as it is."""
-    try:
-        return pydantic_core.to_jsonable_python(value, by_alias=True, round_trip=True)
-    except (ValueError, RecursionError):
-        return value  # the engine says what is wrong with it

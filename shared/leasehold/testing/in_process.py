@@ -13,7 +13,6 @@ from typing import Any, Final, cast
 
 from leasehold import in_process
 from leasehold.bootstrap import Around, Bundle, Hooks, boot, load_catalog
-from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.retry import QUEUE_BACKOFF
 from leasehold.domain.status import Termination
@@ -26,7 +25,6 @@ from leasehold.ports.task_queue import PulledTaskQueue
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import SETTINGS
 from leasehold.services.read_runs import get_run
-from leasehold.services.start_run import StartRequest
 from leasehold.testing.arguments import (
     checked_clock,
     checked_folder,
@@ -34,7 +32,6 @@ from leasehold.testing.arguments import (
     checked_number,
     checked_run_id,
     checked_seconds,
-    plain_input,
     refuse,
 )
 from leasehold.testing.clock import FrozenClock
@@ -97,15 +94,11 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
             around=Around(documents, artifacts),
         )
 
-    def start_run(self, request: StartRequest) -> Change:
-        """Start a run; its input may be a pydantic model."""
-        return super().start_run(replace(request, input=plain_input(request.input)))
-
     def run(self, pipeline: str, input: Any = None) -> Manifest:  # noqa: A002 - the word of the API
         """Start a run and run it in this thread; return it as its attempts here left it."""
         if not self.faults.is_ordered:
             with self._moved_by_hand(WorkerProcess()):
-                return super().run(pipeline, plain_input(input))
+                return super().run(pipeline, input)
         started = self.start(pipeline, input)
         self.run_until_idle()
         return get_run(self.engine, started.run_id)

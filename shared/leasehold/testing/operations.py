@@ -3,48 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Final, Protocol, TypeVar, Unpack, overload
 
 import pydantic_core
-from pydantic import TypeAdapter
 
 from leasehold.api.batch import BatchBody
 from leasehold.api.operations import OperationBody, RecreateBody
 from leasehold.api.runs import RunsQuery
+from leasehold.client.arguments import Decision, Filters, filter_fields
+from leasehold.client.typed_result import read_as
+from leasehold.domain.json_text import plain
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
-from leasehold.errors import InvalidRequestError
 from leasehold.services.audit import AuditResult, audit
 from leasehold.services.batch import BatchResult, batch
 from leasehold.services.engine import Engine
-from leasehold.services.kept_values import load
 from leasehold.services.operate import AS_BEFORE, operate
-from leasehold.services.read_runs import get_run, matching_runs
+from leasehold.services.read_results import read_output
+from leasehold.services.read_runs import matching_runs
 from leasehold.services.sweep import sweep
 from leasehold.services.sweep_result import SweepResult
-from leasehold.testing.arguments import checked_run_id, plain_input
+from leasehold.testing.arguments import checked_run_id
 
 T = TypeVar("T")
 
 #: Who asks, in the trace of a run.
 ACTOR: Final = "test"
-
-
-class Filters(TypedDict, total=False):
-    """Which runs: all that is given must hold. `label` is "key:value"."""
-
-    status: str | None
-    pipeline: str | None
-    dead_lettered: bool | None
-    label: str | None
-
-
-class Decision(TypedDict, total=False):
-    """What goes with an operation; see `OperationBody`."""
-
-    reason: str
-    generation: int | None
-    step: str | None
 
 
 class _InProcess(Protocol):
@@ -96,7 +80,7 @@ class Operations:
         **decision: Unpack[Decision],
     ) -> Manifest:
         """Make a new run of one that is over, and return the new one."""
-        given = {} if input is AS_BEFORE else {"input": plain_input(input)}
+        given = {} if input is AS_BEFORE else {"input": plain(input)}
         body = RecreateBody(from_step=from_step, labels=labels, **given, **decision)
         return _operate(self, run_id, Operation.RECREATE, body)
 
@@ -108,10 +92,20 @@ class Operations:
         limit: int,
         dry_run: bool = False,
         reason: str = "",
+        step: str | None = None,
+        from_step: str | None = None,
     ) -> BatchResult:
-        """Do an operation on the runs that fit, newest first, at most `limit` of them."""
-        given = {"action": operation, "filter": wanted, "limit": limit, "reason": reason}
-        body = BatchBody.model_validate({**given, "dry_run": dry_run})
+        """Do an operation on the runs that fit, newest first; see `Client.batch`."""
+        given = {
+            "action": operation,
+            "filter": filter_fields(wanted),
+            "limit": limit,
+            "dry_run": dry_run,
+            "reason": reason,
+            "step": step,
+            "from_step": from_step,
+        }
+        body = BatchBody.model_validate(given)
         request, fits = body.to_request(ACTOR), body.filter.to_filter()
         return batch(self.engine, request, fits, limit=limit, dry_run=dry_run)
 
@@ -125,7 +119,9 @@ class Operations:
 
     def runs(self: _InProcess, **wanted: Unpack[Filters]) -> Iterator[Manifest]:
         """Return the runs that fit, newest first."""
-        return matching_runs(self.engine, RunsQuery.model_validate(dict(wanted)).to_filter())
+        return matching_runs(
+            self.engine, RunsQuery.model_validate(filter_fields(wanted)).to_filter()
+        )
 
     @overload
     def output(self: _InProcess, run_id: str, step: str | None = None) -> Any: ...
@@ -138,22 +134,17 @@ class Operations:
 
         Args:
             run_id: the run.
-            step: one of its steps; None: the last one, whose output is that of the run.
+            step: one of its steps, whose output may wait for a decision; None: the output of the
+                run, once it is completed.
             model: what to read it as.
 
         Raises:
-            InvalidRequestError: the step has no output.
-            pydantic.ValidationError: it does not fit the model.
+            UnknownStepError, StepNotCompletedError: the run has no such step, the step no output.
+            RunUnfinishedError, RunNotCompletedError: the run has no output.
+            ResultMismatchError: the output does not fit the model.
         """
-        run = get_run(self.engine, checked_run_id(run_id))
-        record = run.steps.get(run.plan[-1] if step is None else step)
-        kept = None if record is None else record.kept_output
-        if kept is None:
-            done = [name for name, one in run.steps.items() if one.kept_output]
-            allowed = f"a step with an output ({', '.join(done) or 'none yet'}); run is {run.state}"
-            raise InvalidRequestError(field="step", value=step or run.plan[-1], allowed=allowed)
-        text = load(self.engine.artifacts, kept)
-        return pydantic_core.from_json(text) if model is None else _read(model, text)
+        value = pydantic_core.from_json(read_output(self.engine, checked_run_id(run_id), step))
+        return value if model is None else read_as(model, value, run_id)
 
 
 def _operate(
@@ -163,7 +154,3 @@ def _operate(
     if change.created is not None:
         engine.adopt(change.created.run_id)
     return change.created or change.manifest
-
-
-def _read(model: Any, text: str) -> Any:
-    return TypeAdapter(model).validate_json(text)

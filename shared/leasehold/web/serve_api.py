@@ -118,6 +118,7 @@ _START_ERRORS: Final = (
     errors.UnknownPipelineError,
     errors.InvalidInputError,
     errors.HandlerNotFoundError,
+    errors.ChainError,
     errors.TooLargeError,
     errors.IdempotencyKeyReusedError,
     errors.RunBeingPurgedError,
@@ -143,6 +144,7 @@ _RECREATE_ERRORS: Final = (
     errors.UnknownKeyError,
     errors.InvalidInputError,
     errors.HandlerNotFoundError,
+    errors.ChainError,
     errors.TooLargeError,
 )
 

@@ -50,10 +50,12 @@ def _problems(gives: Shape, takes: Shape, path: str) -> Iterator[str]:
     elif takes.kind == "union":
         tried = [[*_problems(gives, choice, path)] for choice in takes.choices]
         if tried and all(tried):
-            told = [
+            objects = [
                 found for found, choice in zip(tried, takes.choices, strict=True) if choice.fields
             ]
-            yield from told[0] if len(told) == 1 else [f"{_place(path)} fits none of the choices"]
+            yield from (
+                objects[0] if len(objects) == 1 else [f"{_place(path)} fits none of the choices"]
+            )
     elif gives.kind not in _TAKES.get(takes.kind, {takes.kind}):
         yield f"{_place(path)} is {_word(gives)} and must be {_word(takes)}"
     elif takes.kind == "object":

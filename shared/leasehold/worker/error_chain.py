@@ -26,7 +26,7 @@ _CLASS: Final = vars(type)
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorPart:
+class ChainPart:
     """One of several errors that belong together.
 
     Args:
@@ -42,7 +42,7 @@ class ErrorPart:
     age: int = 0
 
 
-def parts_of(error: BaseException, most: int) -> list[ErrorPart]:
+def parts_of(error: BaseException, most: int) -> list[ChainPart]:
     """Return the error and those it came from, in the order in which Python shows them.
 
     Args:
@@ -109,42 +109,42 @@ class _Walk:
         self._seen: set[int] = set()
         self._age = 0
 
-    def parts_of(self, error: BaseException, depth: int, title: str) -> list[ErrorPart]:
+    def parts_of(self, error: BaseException, depth: int, title: str) -> list[ChainPart]:
         newest_first = [[part, *self._members(part, depth)] for part in self._chain(error, depth)]
         parts = [part for block in reversed(newest_first) for part in block]
         if title and parts:
-            parts.insert(0, ErrorPart(None, depth, title))
+            parts.insert(0, ChainPart(None, depth, title))
         return parts
 
-    def _chain(self, error: BaseException, depth: int) -> list[ErrorPart]:
+    def _chain(self, error: BaseException, depth: int) -> list[ChainPart]:
         """Return the error and what it came from, newest first."""
-        chain: list[ErrorPart] = []
+        chain: list[ChainPart] = []
         current: BaseException | None = error
         while current is not None and id(current) not in self._seen and self._left:
             self._seen.add(id(current))
             self._left -= 1
             older, words = came_from(current)
-            is_told = older is not None and id(older) not in self._seen
-            if older is not None and is_told and (len(chain) + 1 == MAX_CHAIN or not self._left):
-                words, is_told = f"[{_count(older)} earlier exceptions left out]", False
-            elif not is_told:  # it came from nothing, or from one that was told
+            goes_on = older is not None and id(older) not in self._seen
+            if older is not None and goes_on and (len(chain) + 1 == MAX_CHAIN or not self._left):
+                words, goes_on = f"[{_count(older)} earlier exceptions left out]", False
+            elif not goes_on:  # it came from nothing, or from one that is there already
                 words = ""
-            chain.append(ErrorPart(current, depth, words, self._age))
+            chain.append(ChainPart(current, depth, words, self._age))
             self._age += 1
-            current = older if is_told else None
+            current = older if goes_on else None
         return chain
 
-    def _members(self, part: ErrorPart, depth: int) -> list[ErrorPart]:
+    def _members(self, part: ChainPart, depth: int) -> list[ChainPart]:
         if not isinstance(part.error, BaseExceptionGroup):
             return []
-        members, parts, told = members_of(part.error), [], 0
+        members, parts, count = members_of(part.error), [], 0
         for number, member in enumerate(members[:MAX_MEMBERS], 1):
             if not self._left or depth + 1 == MAX_DEPTH:
                 break
             parts += self.parts_of(member, depth + 1, f"{number} of {len(members)}:")
-            told = number
-        if told < len(members):
-            parts.append(ErrorPart(None, depth + 1, f"[{len(members) - told} more left out]"))
+            count = number
+        if count < len(members):
+            parts.append(ChainPart(None, depth + 1, f"[{len(members) - count} more left out]"))
         return parts
 
 

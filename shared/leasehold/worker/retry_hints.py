@@ -33,8 +33,8 @@ def retry_after_of(error: BaseException) -> float | None:
 
     What is no time is none, and longer than a day is a day. Of a group, the longest counts.
     """
-    asked = [seconds for one in leaves_of(error) if (seconds := _retry_after(one)) is not None]
-    return max(asked, default=None)
+    waits = [seconds for one in leaves_of(error) if (seconds := _retry_after(one)) is not None]
+    return max(waits, default=None)
 
 
 def _is_listed(error: BaseException, listed: frozenset[str]) -> bool:
@@ -69,9 +69,13 @@ def _names(error: BaseException) -> Iterator[str]:
 def _retry_after(error: BaseException) -> float | None:
     if not isinstance(error, AgentClientError):
         return None
-    asked: Any = error.retry_after
+    retry_after: Any = error.retry_after
     try:
-        seconds = asked.total_seconds() if isinstance(asked, timedelta) else float(asked)
+        seconds = (
+            retry_after.total_seconds()
+            if isinstance(retry_after, timedelta)
+            else float(retry_after)
+        )
     except Exception:  # noqa: BLE001 - None, a header that is a date, whatever was passed on
         return None
     return min(seconds, MAX_RETRY_AFTER.total_seconds()) if seconds > 0 else None  # NaN is not

@@ -13,7 +13,7 @@ from typing import Final
 
 import pydantic_core
 
-from leasehold.worker.error_chain import ErrorPart
+from leasehold.worker.error_chain import ChainPart
 from leasehold.worker.redaction import Redaction
 from leasehold.worker.secret_shapes import shapes
 from leasehold.worker.source_redaction import redacted_source
@@ -41,17 +41,17 @@ Words = Callable[[BaseException, int], str]
 
 @dataclass(slots=True)
 class _Stack:
-    """The frames of one part, and which of them are shown, as text."""
+    """The frames of one part, and the texts of those that fit."""
 
-    part: ErrorPart
+    part: ChainPart
     words: str
     frames: list[Frame]
     repeated: set[int] = field(default_factory=set)
-    shown: dict[int, str] = field(default_factory=dict)
+    texts: dict[int, str] = field(default_factory=dict)
 
 
 def traceback_of(
-    parts: list[ErrorPart], words: Words, redaction: Redaction, *, own: str, room: int
+    parts: list[ChainPart], words: Words, redaction: Redaction, *, own: str, room: int
 ) -> str | None:
     """Return the traceback of an error and those it came from; None: there is no room for one.
 
@@ -73,22 +73,22 @@ def traceback_of(
         left -= sum(map(_size, text.split("\n")))
         if left < 0:
             break
-        stack.shown[number] = text
+        stack.texts[number] = text
         kept.append((stack, number))
     text = _joined(stacks)
     while _size(text) > room and kept:  # words on what is left out take room, too
         stack, number = kept.pop()
-        del stack.shown[number]
+        del stack.texts[number]
         text = _joined(stacks)
     if _size(text) <= room:
         return text
-    alone = [ErrorPart(part.error, words=_ALONE) for part in parts if _is_newest(part)]
+    alone = [ChainPart(part.error, words=_ALONE) for part in parts if _is_newest(part)]
     if len(alone) == len(parts):
         return None
     return traceback_of(alone, words, redaction, own=own, room=room)
 
 
-def origin_of(parts: list[ErrorPart], own: str) -> str | None:
+def origin_of(parts: list[ChainPart], own: str) -> str | None:
     """Return the deepest frame in the user's code as `file:line (function)`.
 
     An error that never was in the user's code has the origin of what it came from; one of no
@@ -103,7 +103,7 @@ def origin_of(parts: list[ErrorPart], own: str) -> str | None:
     return deepest.origin if deepest else None
 
 
-def _is_newest(part: ErrorPart) -> bool:
+def _is_newest(part: ChainPart) -> bool:
     return part.error is not None and part.age == 0
 
 
@@ -129,7 +129,7 @@ def reported_traceback(text: str, redaction: Redaction, room: int) -> str | None
     return "\n".join(kept) or None
 
 
-def _stack(part: ErrorPart, words: Words, own: str, room: int) -> _Stack:
+def _stack(part: ChainPart, words: Words, own: str, room: int) -> _Stack:
     if part.error is None:
         return _Stack(part, "", [])
     stack = _Stack(part, words(part.error, room), frames_of(part.error, own))
@@ -149,9 +149,9 @@ def _by_rank(stacks: list[_Stack]) -> Iterator[tuple[_Stack, int]]:
     """
     ranked = []
     for stack in stacks:
-        shown = [n for n in range(len(stack.frames)) if n not in stack.repeated]
+        left = [n for n in range(len(stack.frames)) if n not in stack.repeated]
         for is_own in (True, False):
-            numbers = [n for n in shown if stack.frames[n].is_own is is_own]
+            numbers = [n for n in left if stack.frames[n].is_own is is_own]
             for place, number in enumerate(numbers):
                 rank = min(2 * (len(numbers) - 1 - place), 2 * place + 1)
                 ranked.append((not is_own, rank, stack.part.age, number, stack))
@@ -182,7 +182,7 @@ def _lines(stack: _Stack) -> Iterator[str]:
         yield indent + stack.part.words
         if stack.part.error is not None:
             yield ""
-    if stack.shown:
+    if stack.texts:
         yield f"{indent}Traceback (most recent call last):"
     yield from _frame_lines(stack, indent + _INDENT)
     yield from (indent + line for line in stack.words.split("\n") if stack.words)
@@ -193,11 +193,11 @@ def _frame_lines(stack: _Stack, indent: str) -> Iterator[str]:
     left_out = 0
     libraries = 0
     for number, frame in enumerate(stack.frames):
-        if number in stack.shown:
+        if number in stack.texts:
             if left_out:
                 yield f"{indent}[{left_out} frames left out]"
             left_out = 0
-            yield from stack.shown[number].split("\n")
+            yield from stack.texts[number].split("\n")
         elif frame.is_own or number in stack.repeated:
             left_out += 1
         else:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from leasehold.adapters.sqlite.free_pages import give_back_pages, take_in_log
+from leasehold.adapters.sqlite.free_pages import checkpoint_log, give_back_pages
 from leasehold.adapters.sqlite.group_commit import GroupCommit
 from leasehold.adapters.sqlite.querying import select
 from leasehold.adapters.sqlite.rows import BODY, document_at, document_in, read_text
@@ -148,7 +148,7 @@ class SqliteDocuments:
         while self._commits.run(give_back_pages):
             pass
         with self._reading() as connection:
-            take_in_log(connection)
+            checkpoint_log(connection)
 
     def close(self) -> None:
         """Close all connections; no other call may run or follow."""

@@ -31,7 +31,7 @@ def give_back_pages(connection: sqlite3.Connection) -> bool:
     return free > _PAGES
 
 
-def take_in_log(connection: sqlite3.Connection) -> None:
+def checkpoint_log(connection: sqlite3.Connection) -> None:
     """Write the log into the file, which gets shorter then; nobody is waited for."""
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 

@@ -29,17 +29,17 @@ def start_once(source: Source, request: StartRequest) -> tuple[bool, Summary]:
         try:
             is_new, run = source.start(replace(request, idempotency_key=key))
         except LeaseholdError as error:
-            _bear(error, patience, key)
+            _raise_unless_retried(error, patience, key)
         else:
             return is_new or request.idempotency_key is None, run
         time.sleep(ASK_AGAIN_S)
 
 
-def _bear(error: LeaseholdError, patience: Patience, key: str) -> None:
+def _raise_unless_retried(error: LeaseholdError, patience: Patience, key: str) -> None:
     if error.details.get("sent") is False:  # nothing was started, and whoever asks may be told so
         raise error
     try:
-        patience.bear(error)
+        patience.tolerate(error)
     except LeaseholdError:
         if error.retryable:
             error.add_note(f"The same start with the idempotency key {key!r} begins no second run.")

@@ -18,27 +18,27 @@ from leasehold.registry.settings import SETTINGS
 LOG: Final = logging.getLogger("leasehold.client")
 
 
-class Opened(NamedTuple):
+class Connection(NamedTuple):
     """A server or a store in use: where runs are read and changed now, and how it is closed."""
 
     source: Callable[[], Source]
     close: Callable[[], None]
 
 
-def opened(
+def connect(
     address: str | None,
     environ: Mapping[str, str] | None,
     warn: Callable[[str], object] | None,
-) -> Opened:
+) -> Connection:
     """Return what is at the address; see `Client`."""
     if address is not None and is_server(address):
         server = ServerSource(address)
-        return Opened(lambda: server, lambda: None)  # no connection is kept open
+        return Connection(lambda: server, lambda: None)  # no connection is kept open
     settings = os.environ if environ is None else environ
     if address is not None:
         settings = {**settings, "LEASEHOLD_STORE": _checked(address)}
     store = Store(settings, warn or LOG.warning)
-    return Opened(lambda: StoreSource(store.to_read(), store), store.close)
+    return Connection(lambda: StoreSource(store.to_read(), store), store.close)
 
 
 def _checked(address: str) -> str:

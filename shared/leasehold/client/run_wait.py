@@ -1,4 +1,4 @@
-"""Waiting for a run, a look at a time: who waits sleeps in between, in a thread or in a task."""
+"""A wait for a run, in steps: between two polls the caller sleeps, in a thread or in a task."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ from leasehold.client.patience import ASK_AGAIN_S, Patience
 from leasehold.domain.manifest import Manifest
 from leasehold.errors import LeaseholdError
 
-#: Given the run as it was found first, and whenever it was written since.
+#: Called with the run as it is at first, and whenever it was written since.
 OnChange = Callable[[Manifest], object]
 
-#: The first looks follow each other quickly; then each comes after half of the time so far.
+#: The first polls follow each other quickly; then each comes after half of the time so far.
 _SHORTEST_S: Final = 0.05
 _LONGEST_S: Final = 1.0
 _SHARE: Final = 0.5
 
 
-class Waiting:
+class RunWait:
     """One wait for a run to become idle: it is terminal then, or a person has to act.
 
     Args:
         read: reads the run.
         run_id: its id.
         timeout: how many seconds to wait at most; None: for ever.
-        on_change: told of the run.
-
+        on_change: called by `notify`.
     """
 
     def __init__(
@@ -43,40 +42,41 @@ class Waiting:
         self._run_id = run_id
         self._timeout = timeout
         self._on_change = on_change
-        self._told: Manifest | None = None
+        self._notified: Manifest | None = None
         self._began = time.monotonic()
         self._patience = Patience()
 
-    def look(self) -> None:
-        """Look at the run, if it can be read now.
+    def poll(self) -> None:
+        """Read the run, if it can be read now.
 
         Raises:
             LeaseholdError: it cannot, and will not be in a moment.
         """
         try:
             self._run = self._read(self._run_id)
-            self._patience.renew()
+            self._patience.reset()
         except LeaseholdError as error:
-            self._patience.bear(error)
+            self._patience.tolerate(error)
 
+    def notify(self) -> None:
+        """Call `on_change` with the run, if the last poll found it changed."""
+        if self._on_change is not None and self._run is not None and self._run != self._notified:
+            self._notified = self._run
+            self._on_change(self._run)
+
+    @property
     def is_over(self) -> bool:
-        """Tell of what was found; return whether the run is idle."""
-        run = self._run
-        if run is None:
-            return False
-        if self._on_change is not None and run != self._told:
-            self._told = run
-            self._on_change(run)
-        return run.alarm_at is None
+        """Whether the run is idle."""
+        return self._run is not None and self._run.alarm_at is None
 
     @property
     def run(self) -> Manifest:
-        """The run as it was found last; it was found once the wait is over."""
-        assert self._run is not None  # noqa: S101 - told to mypy
+        """The run as it was read last; there is one once the wait is over."""
+        assert self._run is not None  # noqa: S101 - for mypy
         return self._run
 
-    def pause(self) -> float:
-        """Return after how many seconds to look again.
+    def delay(self) -> float:
+        """Return after how many seconds to poll again.
 
         Raises:
             TimeoutError: the time is over.

@@ -1,4 +1,4 @@
-"""Errors that a server tells, as the classes that are raised where a store is at hand."""
+"""Errors in a server's answers, as the classes that a store raises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BY_CODE: Final[Mapping[str, type[LeaseholdError]]] = {
 }
 
 
-def error_told(info: ErrorInfo) -> LeaseholdError | None:
-    """Return the error that a server tells; None: this version has none of that code."""
+def error_of(info: ErrorInfo) -> LeaseholdError | None:
+    """Return the error in an answer; None: this version has none of that code."""
     kind = _BY_CODE.get(info.code or "")
-    return None if kind is None else kind.told(info.message, info.details)
+    return None if kind is None else kind.restored(info.message, info.details)
