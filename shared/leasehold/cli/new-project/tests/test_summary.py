@@ -5,31 +5,38 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.testing import FrozenClock, InProcessEngine
-from pipelines.catalog import GATES, PIPELINES, STEPS
+from leasehold import testing
+from pipelines import catalog
+from pipelines.summary import Document, Summary
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[InProcessEngine]:
+def engine(tmp_path: Path) -> Iterator[testing.InProcessEngine]:
     """Give each test a store of its own, and time that stands still."""
-    environ = {
-        "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
-    }
-    with InProcessEngine(
-        STEPS, PIPELINES, GATES, environ=environ, clock=FrozenClock(), workers=0
-    ) as engine:
+    with testing.engine(catalog, tmp_path) as engine:
         yield engine
 
 
-def test_a_document_is_summarized(engine: InProcessEngine) -> None:
-    run = engine.run("summary", {"text": "One. Two."})
+def test_a_document_is_summarized(engine: testing.InProcessEngine) -> None:
+    run = engine.run("summary", Document(text="One. Two."))
 
     assert run.status == "COMPLETED"
-    assert run.steps["summarize"].output == '{"text":"One; Two"}'
+    assert engine.output(run.run_id, "summarize", model=Summary) == Summary(text="One; Two")
 
 
-def test_a_document_without_a_sentence_waits_for_a_person(engine: InProcessEngine) -> None:
-    run = engine.run("summary", {"text": " "})
+def test_a_document_without_a_sentence_waits_for_a_person(
+    engine: testing.InProcessEngine,
+) -> None:
+    run = engine.run("summary", Document(text=" "))
 
     assert run.status == "BLOCKED"
+
+
+def test_a_worker_that_is_killed_does_not_end_the_run(engine: testing.InProcessEngine) -> None:
+    engine.faults.kill_at_checkpoint("outline", n=1)
+    run = engine.start("summary", Document(text="One. Two."))
+
+    done = engine.run_until_settled(run.run_id)
+
+    assert done.status == "COMPLETED"
+    assert done.steps["outline"].attempts.expired == 1  # the second attempt went on
