@@ -96,7 +96,10 @@ def test_what_the_readme_and_init_say_completes_a_run(
     )
     (pasted,) = (block for block in blocks if "leasehold init" in block)
     make, install, *rest = pasted.splitlines()
-    assert (make.split()[:3], install.split()[:2]) == (["python3", "-m", "venv"], ["pip", "install"])
+    assert (make.split()[:3], install.split()[:2]) == (
+        ["python3", "-m", "venv"],
+        ["pip", "install"],
+    )
     assert len(rest) == 2
 
     of_readme = bare.run("sh", "-ec", "\n".join(rest), cwd=tmp_path)
