@@ -107,4 +107,4 @@ def test_a_setting_that_another_one_needs_is_named_with_it(empty: Shell) -> None
     line = refused(empty, "runs", LEASEHOLD_TASKS="cloud-tasks://project/location")
 
     assert "LEASEHOLD_FUNCTION_URL is not set, and LEASEHOLD_TASKS=cloud-tasks://project" in line
-    assert "set it to http://… or https://…" in line
+    assert "set it to the http://… or https://… address of execute_step" in line

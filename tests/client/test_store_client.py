@@ -63,7 +63,7 @@ def test_only_what_dispatches_a_step_needs_a_catalog(environ: dict[str, str]) ->
         assert client.batch("cancel", {"pipeline": "answers"}, limit=9).changed == 1
         assert {run.cancelled for run in client.runs()} == {True}
         assert client.trace(first)
-        with pytest.raises(CatalogError, match="'none_such' cannot be used"):
+        with pytest.raises(CatalogError, match="There is no catalog: 'none_such'"):
             client.start("answers", WHY)
         with pytest.raises(CatalogError):
             client.recreate(first)

@@ -19,6 +19,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from docs.http_api import missing_meanings
 from leasehold import errors
+from leasehold.services.start_run import start_run
 from leasehold.testing import InProcessEngine
 from leasehold.web.manage_lease import CALLS
 from leasehold.web.responses import status_of
@@ -78,7 +79,10 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / "docs" / "a.md").write_text(text)
     environ = environ_of(tmp_path / "store")
     with InProcessEngine(STEPS, PIPELINES, GATES, environ=environ) as engine:
-        app, provider = flask.Flask(__name__), SimpleNamespace(engine=engine.engine)
+        app, provider = (
+            flask.Flask(__name__),
+            SimpleNamespace(engine=engine.engine, start_run=partial(start_run, engine.engine)),
+        )
 
         @app.route("/<path:_>", methods=["GET", "POST"])
         def answer(_: str) -> flask.Response:

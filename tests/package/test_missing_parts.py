@@ -54,6 +54,7 @@ def test_googles_services_without_their_extra_say_what_to_install(
     bare: CleanEnvironment, tmp_path: Path, name: str
 ) -> None:
     settings = {name: SETTINGS[name], "LEASEHOLD_FUNCTION_URL": "http://localhost"}
+    settings["LEASEHOLD_TASK_ACCOUNT"] = "runner@project.example"
     bare.run("leasehold", "init", cwd=tmp_path)
 
     line = refused(bare, tmp_path, "start", "summary", "--input", '{"text": "One."}', **settings)

@@ -101,6 +101,11 @@ _FIELDS: Final[Mapping[str, str]] = {
     "agentTimeoutMs": "how long its handler may run",
     "dispatchDeadlineS": "how long the queue listens to an attempt",
     "maxRetries": "how often a failed attempt is repeated",
+    "retry": "the waits between its attempts",
+    "firstS": "the first wait",
+    "factor": "by how much each wait is longer than the one before",
+    "maxS": "no wait is longer",
+    "nonRetryable": "errors that no retry repairs: names of classes, or codes",
     "heartbeatS": "renew the lease at least this often; null: never, it lasts to its cap",
     # leases
     "holder": "who works on it, for people",
@@ -119,6 +124,8 @@ _FIELDS: Final[Mapping[str, str]] = {
     "error": "why it failed",
     "permanent": "no retry can repair it",
     "details": "whatever helps to find the cause",
+    "traceback": "where it was raised; at most 8 KiB are kept",
+    "retryAfterS": "the next attempt is not before that",
     "content": "its bytes, in base64",
 }
 
