@@ -37,6 +37,11 @@ def test_the_pipeline_of_the_page_runs(tmp_path: Path) -> None:
     assert run["status"] == "COMPLETED"
     assert run["output"] == {"file": "report/digest.txt", "lines": 2}
     assert "WHAT IS KNOWN ABOUT LEASES." in file.read_text()
+    for line in (
+        "step=collect attempt=1 leasehold.step: 2 topics",
+        "step=report attempt=1 digest: ",
+    ):
+        assert f"INFO run={run['runId']} {line}" in done.stderr
 
 
 def test_the_page_names_all_that_a_context_has_and_all_fields_of_a_step() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -40,12 +41,11 @@ def run(folder: Path, *command: str, **environ: str) -> subprocess.CompletedProc
 
 
 def test_the_pipeline_of_the_readme_runs(folder: Path) -> None:
-    line = next(line for line in "".join(blocks("sh")).splitlines() if "start answers" in line)
-    setting, _, command = line.partition(" .venv/bin/")
+    (line,) = (line for line in "".join(blocks("sh")).splitlines() if "start answers" in line)
+    setting, *command = shlex.split(line)
     name, _, value = setting.partition("=")
-    parts = [part.strip("'") for part in re.findall(r"'[^']*'|\S+", command)]
 
-    done = run(folder, *parts, "--json", **{name: value})
+    done = run(folder, *command, "--json", **{name: value})
 
     assert done.returncode == 0, done.stderr
     assert '"status":"COMPLETED"' in done.stdout.replace(" ", "")
@@ -55,6 +55,14 @@ def test_the_test_of_the_readme_passes(folder: Path) -> None:
     done = run(folder, "pytest", "-q", "test_steps.py", PYTHONPATH=str(folder))
 
     assert done.returncode == 0, done.stdout
+
+
+def test_read_on_names_every_page_once() -> None:
+    _, _, rest = README.partition("\n## Read on\n")
+    read_on, _, _ = rest.partition("\n## ")
+    pages = sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))
+
+    assert sorted(re.findall(r"\]\((docs/[\w-]+\.md)\)", read_on)) == pages
 
 
 def test_the_files_that_the_docs_link_to_are_there() -> None:

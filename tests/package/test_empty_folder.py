@@ -90,13 +90,19 @@ def project(complete: CleanEnvironment, tmp_path: Path) -> Project:
 def test_what_the_readme_and_init_say_completes_a_run(
     bare: CleanEnvironment, tmp_path: Path
 ) -> None:
-    """Four commands: make the environment, install, init, start."""
+    """Four commands: make the environment, install (both are `bare`), init, start."""
     blocks = re.findall(
         r"^```sh\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
     )
     (pasted,) = (block for block in blocks if "leasehold init" in block)
+    make, install, *rest = pasted.splitlines()
+    assert (make.split()[:3], install.split()[:2]) == (
+        ["python3", "-m", "venv"],
+        ["pip", "install"],
+    )
+    assert len(rest) == 2
 
-    of_readme = bare.run("sh", "-ec", pasted, cwd=tmp_path)
+    of_readme = bare.run("sh", "-ec", "\n".join(rest), cwd=tmp_path)
     init = bare.run("leasehold", "init", "my project", cwd=tmp_path)
     of_init = bare.run(
         "sh", "-ec", init.stderr.splitlines()[0].removeprefix("next: "), cwd=tmp_path
@@ -108,7 +114,7 @@ def test_what_the_readme_and_init_say_completes_a_run(
 
 
 def test_a_new_project_passes_its_own_test_and_the_strictest_types(project: Project) -> None:
-    assert "2 passed" in project.do("python", "-m", "pytest")
+    assert "3 passed" in project.do("python", "-m", "pytest")
     assert "no issues found in 4 source files" in project.do("python", "-m", "mypy")
 
 

@@ -101,11 +101,6 @@ _FIELDS: Final[Mapping[str, str]] = {
     "agentTimeoutMs": "how long its handler may run",
     "dispatchDeadlineS": "how long the queue listens to an attempt",
     "maxRetries": "how often a failed attempt is repeated",
-    "retry": "the waits between its attempts",
-    "firstS": "the first wait",
-    "factor": "by how much each wait is longer than the one before",
-    "maxS": "no wait is longer",
-    "nonRetryable": "errors that no retry repairs: names of classes, or codes",
     "heartbeatS": "renew the lease at least this often; null: never, it lasts to its cap",
     # leases
     "holder": "who works on it, for people",
@@ -126,8 +121,6 @@ _FIELDS: Final[Mapping[str, str]] = {
     "retryAfterS": "not again before so many seconds have passed",
     "traceback": "the traceback of the error, as text without secrets",
     "details": "whatever helps to find the cause",
-    "traceback": "where it was raised; at most 8 KiB are kept",
-    "retryAfterS": "the next attempt is not before that",
     "content": "its bytes, in base64",
 }
 

@@ -59,7 +59,7 @@ def batch(
 
     \b
     Examples:
-      leasehold batch recreate --dead-lettered --pipeline review --limit 50 --dry-run
+      leasehold batch recreate --dead-lettered --pipeline summary --limit 50 --dry-run
       leasehold batch approve --status BLOCKED --step synthesis --limit 20
     """  # noqa: D301
     operation = Operation(action)

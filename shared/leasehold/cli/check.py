@@ -25,7 +25,7 @@ def check(*, as_json: bool) -> int:
 
     \b
     Example:
-      LEASEHOLD_CATALOG=catalog leasehold check
+      LEASEHOLD_CATALOG=pipelines.catalog leasehold check
     """  # noqa: D301
     with contextlib.redirect_stdout(sys.stderr):  # what modules print while they are imported
         result = check_project(os.environ)

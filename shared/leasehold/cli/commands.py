@@ -118,7 +118,7 @@ def program(context: click.Context) -> None:
 
     \b
     Example:
-      leasehold start review --input '{"folder": "docs"}' --in-process
+      leasehold start summary --input '{"text": "One. Two."}' --in-process
     """  # noqa: D301 - click's mark for lines to keep
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -65,7 +65,7 @@ def dev(
     \b
     Example:
       leasehold dev --port 8080
-      leasehold start review --input '{"folder": "docs"}' --url http://127.0.0.1:8080 --wait
+      leasehold start summary --input '{"text": "One. Two."}' --url http://127.0.0.1:8080 --wait
     """  # noqa: D301
     require_extra("functions", "`leasehold dev`")
     from leasehold.devserver.server import DevOptions  # noqa: PLC0415 - it needs the extra

@@ -61,7 +61,7 @@ def purge(
     \b
     Examples:
       leasehold purge --older-than 30d --dry-run
-      leasehold purge --older-than 30d --pipeline review --yes
+      leasehold purge --older-than 30d --pipeline summary --yes
     """  # noqa: D301
     wanted = replace(wanted, step=at_step)
     _check(ended_before, wanted)

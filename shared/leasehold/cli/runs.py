@@ -49,7 +49,7 @@ def runs(
 
     \b
     Examples:
-      leasehold runs --dead-lettered --pipeline review
+      leasehold runs --dead-lettered --pipeline summary
       leasehold runs --paused --since 3d
     """  # noqa: D301
     with client_at(url) as client:

@@ -52,7 +52,7 @@ def serve(*, host: str, port: int, workers: int) -> int:
     \b
     Example:
       leasehold serve --port 8080 --workers 8
-      leasehold start review --input '{"folder": "docs"}' --url http://127.0.0.1:8080 --wait
+      leasehold start summary --input '{"text": "One. Two."}' --url http://127.0.0.1:8080 --wait
     """  # noqa: D301
     require_extra("serve", "`leasehold serve`")
     log_to_stderr()

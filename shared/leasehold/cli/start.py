@@ -79,9 +79,9 @@ def start(  # a parameter for each option
 
     \b
     Examples:
-      leasehold start review --input '{"folder": "docs"}' --in-process
-      leasehold start review --input @request.json --idempotency-key docs-42 --in-process
-      leasehold start review --input '{"folder": "docs"}' --in-process --no-retry
+      leasehold start summary --input '{"text": "One. Two."}' --in-process
+      leasehold start summary --input @request.json --idempotency-key docs-42 --in-process
+      leasehold start summary --input '{"text": "One. Two."}' --in-process --no-retry
     """  # noqa: D301
     request = StartRequest(pipeline, given.value, key, labels, 0 if no_retry else None)
     if url is not None:

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pipelines.summary import Document, Summary
 
 from leasehold import testing
-from pipelines import catalog
+from pipelines import catalog, summary
 
 
 @pytest.fixture
@@ -18,13 +17,25 @@ def engine(tmp_path: Path) -> Iterator[testing.InProcessEngine]:
 
 
 def test_a_document_is_summarized(engine: testing.InProcessEngine) -> None:
-    run = engine.run("summary", Document(text="One. Two."))
+    run = engine.run("summary", summary.Document(text="One. Two."))
 
     assert run.status == "COMPLETED"
-    assert engine.output(run.run_id, model=Summary) == Summary(text="One; Two")
+    assert engine.output(run.run_id, model=summary.Summary).text == "One; Two"
 
 
-def test_a_document_without_a_sentence_waits_for_a_person(engine: testing.InProcessEngine) -> None:
-    run = engine.run("summary", Document(text=" "))
+def test_a_document_without_a_sentence_waits_for_a_person(
+    engine: testing.InProcessEngine,
+) -> None:
+    run = engine.run("summary", summary.Document(text=" "))
 
     assert run.status == "BLOCKED"
+
+
+def test_a_worker_that_is_killed_does_not_end_the_run(engine: testing.InProcessEngine) -> None:
+    engine.faults.kill_at_checkpoint("outline", n=1)
+    run = engine.start("summary", summary.Document(text="One. Two."))
+
+    done = engine.run_until_settled(run.run_id)
+
+    assert done.status == "COMPLETED"
+    assert done.steps["outline"].attempts.expired == 1  # the second attempt went on
