@@ -6,9 +6,15 @@ Handlers raise the three at the end; all others are raised by Leasehold.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
+
+#: The user and the password in an address, also one of which nobody can make sense.
+_USER_INFO: Final = re.compile(
+    r"(?<=://)(?:[^\s/?#]{1,500}|[^\s/?#:@]{0,100}:(?!\d{1,5}[/?#])\S{0,500})@"
+)
 
 
 class LeaseholdError(Exception):
@@ -19,8 +25,11 @@ class LeaseholdError(Exception):
     retryable: ClassVar[bool] = False  # True: the same call may succeed later, unchanged
 
     def __init__(self, **details: Any) -> None:
-        super().__init__(self.text.format(**details))
-        self.details: dict[str, Any] = details
+        super().__init__(without_user(self.text.format(**details)))
+        self.details: dict[str, Any] = {
+            name: without_user(value) if isinstance(value, str) else value
+            for name, value in details.items()
+        }
 
     @classmethod
     def restored(cls, message: str, details: Mapping[str, Any]) -> Self:
@@ -37,6 +46,11 @@ class LeaseholdError(Exception):
 
     def __str__(self) -> str:
         return f"[{self.code}] {self.message}"
+
+
+def without_user(text: str) -> str:
+    """Return the text with no user and no password in its addresses: errors are shown and kept."""
+    return _USER_INFO.sub("[redacted]@", text) if "@" in text else text
 
 
 # -- configuration -----------------------------------------------------------------------------

@@ -30,6 +30,7 @@ ODD_ANSWERS: list[tuple[int, dict[str, str], bytes, str]] = [
     (200, {"Content-Type": "text/html"}, b"<h1>Hi</h1>", "answers with text/html, not with JSON"),
     (200, {}, b"[" * 100_000, "not with JSON"),
     (200, {}, b"\xff", "not with JSON"),
+    (200, {"Content-Length": "9" * 5000}, b"no", "not with JSON"),
     (302, {"Location": "http://127.0.0.1:1/runs"}, b"", "redirects to http://127.0.0.1:1/runs"),
     (307, {"Location": "/login"}, b"", "redirects to /login, which is not followed"),
     (304, {}, b"", "redirects to None"),
@@ -109,6 +110,15 @@ def test_an_error_of_a_proxy_before_the_server_keeps_its_message(
 def test_an_error_without_a_message_is_told_by_its_status(answering: Answering, body: Any) -> None:
     with pytest.raises(ServerRefusedError, match=r"404 Not Found$"):
         look(answering((404, body)))
+
+
+def test_a_page_that_leads_to_itself_is_not_read_for_ever(answering: Answering) -> None:
+    files = {"files": [{"name": "a", "size": 1}], "nextPageToken": "a"}
+    runs = {"runs": [], "nextPageToken": "a"}
+
+    for answer, read in ((files, lambda c: c.files("r-1")), (runs, lambda c: [*c.runs()])):
+        with pytest.raises(ServerRefusedError, match="not as the runs API"):
+            read(Client(answering((200, answer))))
 
 
 def test_who_waits_bears_a_server_that_is_away_for_a_moment(answering: Answering) -> None:

@@ -172,7 +172,18 @@ def test_the_files_of_a_run_are_those_that_its_handlers_stored(
     assert serve_api.get(f"/runs/{completed(engine, 'three')}/files")[1]["files"] == []
 
 
-NAMES = ("a b", "a%2Fb", "a?b=c#d", "ä/日本.txt", 'quote".txt', "a:pause", "-o", "~", "<b>.html")
+NAMES = (
+    "a b",
+    "a%2Fb",
+    "a?b=c#d",
+    "ä/日本.txt",
+    "\u202efdp.exe",
+    'quote".txt',
+    "a:pause",
+    "-o",
+    "~",
+    "<b>.html",
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -190,7 +201,10 @@ def test_a_file_is_given_byte_for_byte_and_never_as_a_page(
     assert (answer.status_code, answer.data) == (200, data)
     assert answer.headers["Content-Type"] == "application/octet-stream"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    assert answer.headers["Content-Disposition"].startswith("attachment")
+    disposition = answer.headers["Content-Disposition"]
+    assert disposition.startswith("attachment; filename=")
+    assert disposition.isascii()
+    assert ("filename*=UTF-8''" in disposition) is not name.isascii()
     assert "sandbox" in answer.headers["Content-Security-Policy"]
     assert answer.headers["Content-Length"] == answer.headers["X-Leasehold-Size"] == "281"
     assert (head.status_code, head.data, head.headers["X-Leasehold-Size"]) == (200, b"", "281")

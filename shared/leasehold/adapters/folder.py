@@ -12,7 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from leasehold.adapters.plain_files import check_folder, files_below, is_folder, open_file
+from leasehold.adapters.plain_files import (
+    check_folder,
+    files_below,
+    is_folder,
+    open_file,
+    open_folder,
+)
 from leasehold.domain.artifact_name import UNFINISHED, check_artifact_name, is_artifact_name
 from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, StoreUnavailableError
 from leasehold.ports.artifacts import ArtifactContent
@@ -48,6 +54,7 @@ class FolderArtifacts:
         self._unfinished = self._root / UNFINISHED
         self._was_there = False
         with self._translated(self._root):
+            is_folder(self._unfinished)  # what is below a link is not ours to write or to sweep
             _try_out(self._unfinished)
             self.sweep(before=clock.now().timestamp() - ORPHAN_AGE_S)
             self._is_there()
@@ -115,14 +122,20 @@ class FolderArtifacts:
 
     def sweep(self, *, before: float) -> int:
         """Delete what interrupted writes left before this time (epoch seconds); return how many."""
-        if not self._unfinished.is_dir():
+        try:
+            folder = open_folder(self._root, [UNFINISHED])
+        except (FileNotFoundError, NotADirectoryError):
             return 0
         swept = 0
-        for orphan in self._unfinished.iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                if orphan.stat().st_mtime < before:
-                    orphan.unlink()
-                    swept += 1
+        try:
+            for name in os.listdir(folder):  # noqa: PTH208 - by its descriptor
+                with contextlib.suppress(FileNotFoundError):
+                    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    if found.st_mtime < before and not stat.S_ISDIR(found.st_mode):
+                        os.unlink(name, dir_fd=folder)
+                        swept += 1
+        finally:
+            os.close(folder)
         return swept
 
     def _path(self, name: str) -> Path:
@@ -182,7 +195,7 @@ class FolderArtifacts:
 
     def _make_ready(self) -> None:
         """Make the folder, unless it was there before: an outage is no reason to start over."""
-        if self._unfinished.is_dir():
+        if is_folder(self._unfinished):
             pass
         elif self._is_there():
             self._unfinished.mkdir(mode=_PRIVATE, exist_ok=True)

@@ -32,7 +32,7 @@ def open_file(root: Path, name: str) -> IO[bytes]:
         OSError: one of its folders is a link, or the system does not answer.
     """
     *folders, last = name.split("/")
-    folder = _open_folder(root, folders)
+    folder = open_folder(root, folders)
     try:
         descriptor = os.open(last, _FILE, dir_fd=folder)
     except OSError as error:
@@ -47,9 +47,25 @@ def open_file(root: Path, name: str) -> IO[bytes]:
     return os.fdopen(descriptor, "rb")
 
 
+def open_folder(root: Path, parts: Sequence[str]) -> int:
+    """Return a descriptor of a folder below `root`, which alone may be a link."""
+    folder = os.open(root, _FOLDER)
+    for part in parts:
+        try:
+            inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+        except NotADirectoryError:
+            if _is_link(part, folder):
+                raise _link_error() from None
+            raise
+        finally:
+            os.close(folder)
+        folder = inner
+    return folder
+
+
 def check_folder(root: Path, parts: Sequence[str]) -> None:
     """Pass a folder below `root`; raise as `open_file` where it is not one."""
-    os.close(_open_folder(root, parts))
+    os.close(open_folder(root, parts))
 
 
 def is_folder(path: Path) -> bool:
@@ -80,22 +96,6 @@ def files_below(folder: Path) -> Iterator[tuple[Path, int]]:
                     folders.append(Path(entry.path))
                 elif entry.is_file(follow_symlinks=False):
                     yield Path(entry.path), entry.stat(follow_symlinks=False).st_size
-
-
-def _open_folder(root: Path, parts: Sequence[str]) -> int:
-    """Return a descriptor of a folder below `root`, which alone may be a link."""
-    folder = os.open(root, _FOLDER)
-    for part in parts:
-        try:
-            inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
-        except NotADirectoryError:
-            if _is_link(part, folder):
-                raise _link_error() from None
-            raise
-        finally:
-            os.close(folder)
-        folder = inner
-    return folder
 
 
 def _is_link(name: str, folder: int) -> bool:

@@ -17,6 +17,7 @@ from leasehold.bootstrap import system_clock
 from leasehold.client.http_calls import is_server
 from leasehold.domain.moment import MOMENT, moment_of
 from leasehold.domain.status import RunStatus
+from leasehold.errors import without_user
 from leasehold.services.limits import MAX_PAGE
 from leasehold.services.read_runs import RunFilter
 
@@ -119,7 +120,8 @@ def _server(_context: click.Context, param: click.Parameter, given: str | None) 
     """Refuse what is not the address of a server: any other would be read as that of a store."""
     if given is not None and not is_server(given):
         allowed = "http://HOST:PORT or https://HOST"
-        raise click.BadParameter(f"{given[:200]!r}; allowed: {allowed}.", param=param)
+        shown = without_user(given)[:200]
+        raise click.BadParameter(f"{shown!r}; allowed: {allowed}.", param=param)
     return given
 
 

@@ -42,6 +42,7 @@ _NOT_NOW: Final = frozenset(
 
 #: Whoever is at the address may send anything; no answer of the runs API is longer.
 _MOST_BYTES: Final = 64 * 1024 * 1024
+_MOST_DIGITS: Final = 20
 _CHUNK: Final = 64 * 1024
 _LONGEST_MESSAGE: Final = 1000
 _LONGEST_ID: Final = 128
@@ -191,13 +192,13 @@ def path_of(run_id: str) -> str:
 
 
 def is_server(url: str) -> bool:
-    """Return whether a text can be the address of a server."""
+    """Return whether a text can be the address of a server; there is nobody to sign in as."""
     try:
         parts = urlsplit(url)
         is_whole = parts.hostname is not None and parts.port != 0 and url.isascii()
     except ValueError:  # brackets of an address that do not match, a port that is none
         return False
-    is_plain = url.isprintable() and " " not in url and not parts.query and not parts.fragment
+    is_plain = url.isprintable() and not any(part in url for part in (" ", "?", "#", "@"))
     return is_whole and is_plain and parts.scheme in ("http", "https")
 
 
@@ -209,7 +210,8 @@ def _whole(answer: Any, timeout: float) -> bytes:
     """
     until = time.monotonic() + timeout
     given = answer.headers.get("Content-Length", "")
-    left = int(given) if given.isascii() and given.isdigit() else None
+    is_size = given.isascii() and given.isdigit() and len(given) <= _MOST_DIGITS
+    left = int(given) if is_size else None
     chunks: list[bytes] = []
     size = 0
     while left != 0 and size <= _MOST_BYTES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 from leasehold.api.batch import BatchBody, BatchResponse
@@ -25,6 +25,8 @@ from leasehold.services.start_run import StartRequest
 
 #: A thousand runs, each with a commit of its own.
 _BATCH_TIMEOUT_S: Final = 900.0
+
+Page = TypeVar("Page", FilesResponse, RunsResponse)
 
 
 class ServerSource:
@@ -87,7 +89,7 @@ class ServerSource:
         """Return a page of the files of one run."""
         query = "" if page_token is None else f"?{urlencode({'pageToken': page_token})}"
         _, answer = self._api.call(f"{path_of(run_id)}/files{query}")
-        return self._api.read(FilesResponse.model_validate, answer)
+        return self._api.read(lambda it: _further(FilesResponse, it, page_token), answer)
 
     def open_file(self, run_id: str, name: str) -> AbstractContextManager[ArtifactContent]:
         """Open a file of one run, to be read in blocks."""
@@ -97,7 +99,7 @@ class ServerSource:
         """Return the runs that fit, newest first."""
         query = RunsQuery.page_of(wanted, limit, token).to_texts()
         _, answer = self._api.call(f"/runs?{urlencode(query)}")
-        return self._api.read(RunsResponse.model_validate, answer)
+        return self._api.read(lambda it: _further(RunsResponse, it, token), answer)
 
     def now(self) -> datetime:
         """Return the time of this machine; the API has none."""
@@ -106,6 +108,14 @@ class ServerSource:
     def delivers(self) -> bool:
         """Return True: the server sees to what it has changed."""
         return True
+
+
+def _further(model: type[Page], answer: Any, token: str | None) -> Page:
+    """Return a page; ValueError for one that leads to itself: it would be read for ever."""
+    page = model.model_validate(answer)
+    if token is not None and page.next_page_token == token:
+        raise ValueError(token)
+    return page
 
 
 def _named(actor: str) -> dict[str, str]:

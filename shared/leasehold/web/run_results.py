@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from typing import Final
+from urllib.parse import quote
 
 import flask
+from werkzeug.http import dump_options_header
 
 from leasehold.api.results import SIZE_HEADER, FilesQuery, FilesResponse
 from leasehold.services.read_results import list_files, open_file, read_output
@@ -51,9 +53,20 @@ def file(call: Call[None]) -> flask.Response:
         answer = flask.Response(content.blocks, mimetype="application/octet-stream")
         answer.headers.update(_SAVE_ONLY)
         answer.headers.set(SIZE_HEADER, str(content.size))
-        last_part = call.name.rpartition("/")[2]
-        answer.headers.set("Content-Disposition", "attachment", filename=last_part)
+        answer.headers.set("Content-Disposition", _attachment(call.name.rpartition("/")[2]))
         if content.size <= _MOST_WITH_LENGTH:
             answer.content_length = content.size
         answer.call_on_close(opened.pop_all().close)
     return answer
+
+
+def _attachment(name: str) -> str:
+    """Return the header that tells a browser under which name to save a file, whatever it is.
+
+    A header is ASCII: the whole name is in its encoded form, which browsers prefer.
+    """
+    ascii_name = "".join(one if one.isascii() else "_" for one in name)
+    names = {"filename": ascii_name}
+    if ascii_name != name:
+        names["filename*"] = f"UTF-8''{quote(name, safe='')}"
+    return dump_options_header("attachment", names)

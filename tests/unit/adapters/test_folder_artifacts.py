@@ -72,6 +72,30 @@ def test_a_sweep_tells_how_many_it_found(root: Path) -> None:
     assert artifacts.sweep(before=FrozenClock().now().timestamp() - 3600) == 2
 
 
+def test_what_lies_behind_a_planted_link_is_not_swept(root: Path, tmp_path: Path) -> None:
+    """Who can write into the folder is not thereby given what its owner can delete."""
+    precious = tmp_path / "home" / "precious"
+    precious.parent.mkdir()
+    precious.write_text("of somebody else")
+    os.utime(precious, (1, 1))
+    root.mkdir()
+    (root / ".unfinished").symlink_to(precious.parent)
+
+    with pytest.raises(StoreUnavailableError, match="a link in place of a folder"):
+        FolderArtifacts(root, FrozenClock())
+
+    assert precious.exists()
+
+
+def test_what_no_write_left_keeps_no_store_shut(root: Path) -> None:
+    leave(root, "a folder/in it", timedelta(days=1))
+    os.utime(root / ".unfinished" / "a folder", (1, 1))
+    (root / ".unfinished" / "link").symlink_to("nowhere")
+    os.mkfifo(root / ".unfinished" / "pipe")
+
+    FolderArtifacts(root, FrozenClock()).put("runs/r-1/a", b"whole")
+
+
 def test_what_is_put_leaves_nothing_unfinished(artifacts: FolderArtifacts, root: Path) -> None:
     artifacts.put("runs/r-1/a", b"whole")
 
