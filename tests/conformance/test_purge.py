@@ -24,7 +24,7 @@ from leasehold.errors import (
     StoreUnavailableError,
     UnknownRunError,
 )
-from leasehold.ports.documents import Documents, Query
+from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.services.audit import audit
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.operate import OperationRequest, operate
@@ -210,16 +210,7 @@ def test_a_run_that_is_recreated_between_the_look_and_the_mark_stays(
     seen = find_run(engine, old)
     child = recreated(engine, old)
 
-    class Listed:
-        """The store, which lists the run as it was seen."""
-
-        def query(self, query: Query) -> Any:
-            return [seen.snapshot] if query.collection == "runs" else []
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(engine.documents, name)
-
-    stale: Any = Listed()
+    stale: Any = Listing(engine.documents, seen.snapshot)
     done = purge(replace(engine, documents=stale), of(label), ended_before=SOON)
 
     assert done == PurgeResult(1, 0, [(old, "version_conflict")])
@@ -253,6 +244,90 @@ def test_a_run_that_is_marked_is_there_for_nobody(engine: Engine, label: str, un
     assert listed == [[]]
     assert again == old
     assert not find_run(engine, again).manifest.is_terminal
+
+
+class Listing:
+    """The store, which lists one run as it was seen before."""
+
+    def __init__(self, within: Any, seen: Snapshot) -> None:
+        self._within, self._seen = within, seen
+
+    def query(self, query: Query) -> Any:
+        return [self._seen] if query.collection == "runs" else self._within.query(query)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._within, name)
+
+
+def cut_off(engine: Engine, run_id: str, after: int = 1) -> Snapshot:
+    """Cut its purge off behind the mark, and return the run as it is then."""
+    with pytest.raises(CutOffError):
+        delete_run(killed(engine, after, CutOffError()), find_run(engine, run_id), SOON)
+    marked = engine.documents.get(run_ref(run_id))
+    assert marked is not None
+    return marked
+
+
+def test_a_purge_that_comes_late_deletes_nothing_of_the_next_run_of_a_key(
+    engine: Engine, label: str, unique: str
+) -> None:
+    """Two find what a third left; one is faster, and the key begins the next run before."""
+    marked = cut_off(engine, ended(engine, label, key=unique))
+    assert purge(engine, of(label), ended_before=SOON).purged == 1
+    again = start(engine, label, key=unique)
+    before = len(leftovers(engine, again))
+
+    late: Any = Listing(engine.documents, marked)
+    done = purge(replace(engine, documents=late), of(label), ended_before=SOON)
+
+    assert done == PurgeResult(1, 0, [(again, "version_conflict")])
+    assert (before, len(leftovers(engine, again))) == (3, 3)
+
+
+def test_a_marked_run_that_an_older_version_recreated_keeps_its_values(
+    engine: Engine, label: str
+) -> None:
+    """It knows of no marks, and the new run may use what the cut-off purge has not deleted yet."""
+    old = ended(engine, label)
+    cut_off(engine, old)
+    write(engine, old, purgedAt=None)
+    child = recreated(engine, old)
+    write(engine, old, purgedAt=NOW)
+    before = len(leftovers(engine, old))
+
+    dry = purge(engine, of(label), ended_before=SOON, dry_run=True)
+    done = purge(engine, of(label), ended_before=SOON)
+
+    assert dry == done == PurgeResult(1, 0, [(old, "needed")])
+    assert len(leftovers(engine, old)) == before
+    operate(engine, child, OperationRequest(Operation.CANCEL, "ann"))
+    assert purge(engine, of(label), ended_before=SOON).purged == 2
+    assert leftovers(engine, old) == []
+
+
+def test_a_key_that_is_given_again_while_its_run_goes_begins_a_whole_run(
+    engine: Engine, label: str, unique: str
+) -> None:
+    """The input is kept beside that of the old run, which goes before the new one is recorded."""
+    old = ended(engine, label, key=unique)
+
+    class Purging:
+        """A store in which the old run is purged before a run is begun."""
+
+        def transact(self, *args: Any, **options: Any) -> Any:
+            purge(engine, of(label), ended_before=SOON)
+            return engine.documents.transact(*args, **options)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(engine.documents, name)
+
+    purging: Any = Purging()
+    again = start(replace(engine, documents=purging), label, key=unique)
+    kept = find_run(engine, again).manifest.input_ref
+
+    assert again == old
+    assert kept is not None
+    assert engine.artifacts.exists(kept)
 
 
 # -- cut off ---------------------------------------------------------------------------------------
@@ -406,6 +481,44 @@ def test_the_sweep_purges_what_is_too_old_a_few_at_a_time(
     assert at_once[1] == 0
     assert gone() == 3
     assert [bool(leftovers(engine, run_id)) for run_id in (*held, young)] == [True] * 4
+
+
+def test_a_machine_whose_clock_is_wrong_purges_nothing_that_is_young(
+    engine: Engine, label: str, kind: str
+) -> None:
+    """Where a store has a time of its own: what a machine holds for old is not old for it."""
+    if kind == "sqlite":
+        pytest.skip("its time is the machine's")
+    young = ended(engine, label)
+    clock: Any = Ticking()
+    clock.now = lambda: SystemClock().now() + timedelta(days=365)
+    ahead = replace(engine, clock=clock)
+    ahead.retention.after = timedelta(days=30)
+
+    for _ in range(3):
+        sweep(ahead)
+        clock.passed += LATER_S
+
+    assert leftovers(engine, young)
+
+
+def test_a_sweep_leaves_a_run_to_the_one_that_is_deleting_it(engine: Engine, label: str) -> None:
+    (old,) = old_runs(engine, label, 1)
+    marked = cut_off(engine, old)
+    listing: Any = Listing(engine.documents, marked)
+    keeping = replace(engine, documents=listing)
+    keeping.retention.after = timedelta(days=30)
+
+    at_once, left = sweep(keeping).purged, len(leftovers(engine, old))
+    write(engine, old, purgedAt=NOW - timedelta(hours=1))
+    late = engine.documents.get(run_ref(old))
+    assert late is not None
+    listing = Listing(engine.documents, late)
+    keeping.retention.not_before = 0.0
+
+    assert (at_once, left) == (0, 4)
+    assert sweep(replace(keeping, documents=listing)).purged == 1
+    assert leftovers(engine, old) == []
 
 
 def test_a_sweep_of_some_runs_purges_none(engine: Engine, label: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from leasehold.devserver.function_processes import free_port
+from leasehold.domain.manifest import run_ref
 from leasehold.errors import SettingError, StoreUnavailableError
 from leasehold.server.server import ServeOptions, Server
 from leasehold.testing import InProcessEngine
@@ -54,6 +55,16 @@ def test_a_run_that_another_server_cancels_stops_its_handler_soon(
     assert ENTERED[run_id].wait(10)
 
     Api(serve().url).post(f"/runs/{run_id}:cancel")
+
+    until(lambda: not server.local.held_runs(), 8)
+
+
+def test_a_run_that_is_purged_stops_its_handler_soon(api: Api, server: Server, held: Any) -> None:
+    """It was cancelled, and is gone before this server has looked."""
+    run_id = api.post("/runs", held)["runId"]
+    assert ENTERED[run_id].wait(10)
+
+    server.local.engine.documents.delete(run_ref(run_id))
 
     until(lambda: not server.local.held_runs(), 8)
 

@@ -3,9 +3,11 @@
 First a run is marked, in one commit that holds only if nobody has changed it since it was looked
 at: from then on it is as if it was not there. Then its artifacts are deleted, its trace, and the
 marked document at last. A purge that is cut off in between leaves a mark, and the next purge that
-comes by deletes the rest.
+comes by deletes the rest. It marks the run anew first: once a run is gone its key may begin it
+again, and what was read of it before says nothing of that one.
 
-A run goes after those that were recreated from it: they may use its values.
+A run goes after those that were recreated from it: they may use its values. That holds for a
+marked one too: a version that knows of no marks may have recreated it since.
 """
 
 from __future__ import annotations
@@ -17,16 +19,15 @@ from functools import partial
 from typing import Final
 
 from leasehold.domain import lifecycle
-from leasehold.domain.manifest import run_ref
+from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.errors import (
     InvalidRequestError,
     LeaseholdError,
     PurgeCutOffError,
-    UnknownRunError,
     VersionConflictError,
 )
 from leasehold.ports.documents import Query, Snapshot
-from leasehold.services.engine import Engine, KnownRun, commit, find_run
+from leasehold.services.engine import Engine, KnownRun, commit
 from leasehold.services.paging import SCAN_PAGE, scan
 from leasehold.services.read_runs import RunFilter, is_wanted, query_of, readable
 
@@ -79,9 +80,23 @@ def purge(
 
 
 class Purge:
-    """One purge: which runs it looks for, and what it came to so far."""
+    """One purge: which runs it looks for, and what it came to so far.
 
-    def __init__(self, engine: Engine, wanted: RunFilter, ended_before: datetime) -> None:
+    Args:
+        engine: the parts.
+        wanted: which runs.
+        ended_before: only runs that ended before this time.
+        marked_before: leave what was marked later to the purge that did it; None: leave none.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        wanted: RunFilter,
+        ended_before: datetime,
+        *,
+        marked_before: datetime | None = None,
+    ) -> None:
         if wanted.since is not None and wanted.since >= ended_before:
             value, allowed = wanted.since.isoformat(), f"a time before {ended_before.isoformat()}"
             raise InvalidRequestError(field="since", value=value, allowed=allowed)
@@ -89,6 +104,7 @@ class Purge:
         self._engine = engine
         self._wanted = wanted
         self._ended_before = ended_before
+        self._marked_before = marked_before
         self._deleted: list[str] = []  # by several threads, which only append
         self._parents: list[str] = []  # runs that others were recreated from, the newest first
         self.query: Query = replace(query_of(replace(wanted, until=before)), limit=SCAN_PAGE)
@@ -104,10 +120,7 @@ class Purge:
         gone: set[str] = set()
         for known in self._fitting(found):
             run = known.manifest
-            is_marked = run.purged_at is not None
-            if is_marked or all(
-                child in gone or self._is_gone(child) for child in run.recreated_as
-            ):
+            if all(child in gone or self._is_gone(child) for child in run.recreated_as):
                 gone.add(run.run_id)
             else:
                 self._kept.append((run.run_id, NEEDED))
@@ -129,7 +142,7 @@ class Purge:
 
     def _calls(self, found: Found) -> Iterator[Callable[[], None]]:
         for known in self._fitting(found):
-            if known.manifest.recreated_as and known.manifest.purged_at is None:
+            if known.manifest.recreated_as:
                 self._parents.append(known.manifest.run_id)
             else:
                 yield partial(self._delete, known)
@@ -141,20 +154,23 @@ class Purge:
             if not is_marked and not is_wanted(self._wanted, one.document):
                 continue
             run = readable(self._engine, one)
-            if run is None:
-                continue
-            if not is_marked and not lifecycle.is_purgeable(run, self._ended_before):
+            if run is None or not self._is_to_go(run):
                 continue
             self._matched += 1
             yield KnownRun(run, one)
 
+    def _is_to_go(self, run: Manifest) -> bool:
+        if run.purged_at is None:
+            return lifecycle.is_purgeable(run, self._ended_before)
+        return self._marked_before is None or run.purged_at < self._marked_before
+
     def _delete_parent(self, run_id: str) -> None:
-        try:
-            known = find_run(self._engine, run_id)
-        except UnknownRunError:
+        found = self._engine.documents.get(run_ref(run_id))
+        run = None if found is None else readable(self._engine, found)
+        if found is None or run is None:
             return  # another purge was faster
-        if all(map(self._is_gone, known.manifest.recreated_as)):
-            self._delete(known)
+        if all(map(self._is_gone, run.recreated_as)):
+            self._delete(KnownRun(run, found))
         else:
             self._kept.append((run_id, NEEDED))
 
@@ -167,7 +183,7 @@ class Purge:
         run_id = known.manifest.run_id
         try:
             delete_run(self._engine, known, self._ended_before)
-        except VersionConflictError as error:  # somebody recreated it meanwhile
+        except VersionConflictError as error:  # recreated meanwhile, or another purge has it
             self._kept.append((run_id, error.code))
         except LeaseholdError as error:
             if error.retryable:
@@ -179,20 +195,16 @@ class Purge:
 
 
 def delete_run(engine: Engine, known: KnownRun, ended_before: datetime) -> None:
-    """Mark the run, unless it is, and delete all there is of it.
+    """Mark the run, anew where it is, and delete all there is of it.
 
     Raises:
-        VersionConflictError: somebody has changed it since; nothing was deleted.
+        VersionConflictError: somebody has changed it since; nothing was deleted, or another purge
+            marked it anew and deletes the rest.
         ArtifactNameError, StoreUnavailableError: it is marked, and not all of it is deleted.
     """
-    run = known.manifest
-    is_marked = run.purged_at is not None
-    marked = known.snapshot if is_marked else _mark(engine, known, ended_before)
-    engine.artifacts.delete(f"runs/{run.run_id}")
-    engine.documents.delete_below(run_ref(run.run_id), "trace")
-    engine.documents.delete(run_ref(run.run_id), if_version=marked)
-
-
-def _mark(engine: Engine, known: KnownRun, ended_before: datetime) -> Snapshot | None:
+    run_id = known.manifest.run_id
     mark = partial(lifecycle.purge, ended_before=ended_before)
-    return commit(engine, known.manifest.run_id, mark, known=known).snapshot
+    marked = commit(engine, run_id, mark, known=known).snapshot
+    engine.artifacts.delete(f"runs/{run_id}")
+    engine.documents.delete_below(run_ref(run_id), "trace")
+    engine.documents.delete(run_ref(run_id), if_version=marked)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final
 
 from leasehold.errors import LeaseholdError
 from leasehold.services.engine import Engine
 from leasehold.services.paging import place_behind
 from leasehold.services.purge import Purge
-from leasehold.services.read_runs import RunFilter
+from leasehold.services.read_runs import RunFilter, query_of
 
 #: How many old runs one sweep looks at. Most of them go; some stay, such as those that are live.
 LOOKED_AT: Final = 100
+
+#: A run that was marked less long ago is being deleted, by another process's sweep for example.
+MARKED: Final = timedelta(minutes=10)
 
 #: How long until the next look: where there are more, and where all were looked at.
 SOON_S: Final = 5.0
@@ -29,10 +33,15 @@ def forget_old_runs(engine: Engine) -> int:
     retention, now = engine.retention, engine.clock.monotonic()
     if retention.after is None or now < retention.not_before:
         return 0
-    work = Purge(engine, RunFilter(), engine.clock.now() - retention.after)
-    query = replace(work.query, limit=LOOKED_AT, after=retention.place)
+    until = engine.clock.now() - retention.after
+    query = query_of(RunFilter(until=until))
+    work = Purge(engine, RunFilter(), until)
     try:
-        found = engine.documents.query(query)
+        found = engine.documents.query(replace(query, limit=LOOKED_AT, after=retention.place))
+        if found:  # by the store's time, which is nobody's but its own: this machine's may be wrong
+            read_at = found[0].read_at
+            until = min(until, read_at - retention.after)
+            work = Purge(engine, RunFilter(), until, marked_before=read_at - MARKED)
         work.delete(iter(found))
     except LeaseholdError as error:
         engine.log(f"old runs wait for the next sweep: {error}")

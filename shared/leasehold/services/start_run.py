@@ -21,7 +21,7 @@ from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import PipelineEntry
 from leasehold.services.check_chain import check_chain
 from leasehold.services.engine import Engine, create_run, publish_or_leave
-from leasehold.services.kept_values import INLINE_BYTES, keep
+from leasehold.services.kept_values import inline, keep
 from leasehold.services.limits import MAX_KEY, MAX_LABEL, MAX_LABELS, MAX_RETRIES
 
 _Start = Callable[[Manifest | None, datetime], Change]
@@ -80,6 +80,7 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         idempotency_key=request.idempotency_key,
         max_retries=checked_retries(request.max_retries),
     )
+    was_there = _check_large(engine, new, text)
     new = replace(new, input=_kept(engine, new, text))
     started: _Start = partial(lifecycle.start, rules=engine.rules, new=new)
     if eager:
@@ -87,13 +88,24 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         started = lifecycle.then_arrive(
             started, rules=engine.rules, lease_id=lease_id, holder=holder
         )
-    return create_run(engine, run_id, started, is_new=request.idempotency_key is None)
+    begun = create_run(engine, run_id, started, is_new=request.idempotency_key is None)
+    if was_there and begun.answer.changed:  # it was purged meanwhile, with what was kept just now
+        _kept(engine, new, text)
+    return begun
+
+
+def _check_large(engine: Engine, new: NewRun, text: str) -> bool:
+    """Return whether the run is there: a key that is refused is to leave no large input behind."""
+    is_large = new.idempotency_key is not None and inline(text) is None
+    found = engine.documents.get(run_ref(new.run_id)) if is_large else None
+    if found is None:
+        return False
+    lifecycle.check_again(manifest_of(new.run_id, found.document), new)
+    return True
 
 
 def _kept(engine: Engine, new: NewRun, text: str) -> KeptValue:
-    """Keep the input; a large one is stored before the run, but not for a key that is refused."""
-    if len(text) > INLINE_BYTES and (found := engine.documents.get(run_ref(new.run_id))):
-        lifecycle.check_again(manifest_of(new.run_id, found.document), new)
+    """Keep the input; a large one is stored before the run."""
     name = f"runs/{new.run_id}/values/input-{new.input_digest[:16]}.json"
     return keep(engine.artifacts, text, name)
 

@@ -28,10 +28,13 @@ def is_purgeable(manifest: Manifest, ended_before: datetime) -> bool:
 def purge(manifest: Manifest, now: datetime, *, ended_before: datetime) -> Change:
     """Mark the run: it is as if it was not there, and can be deleted.
 
+    One that is marked is marked anew: the purge that did it may be cut off, and if it is not, it
+    finds out by that.
+
     Raises:
         NotAllowedError: it is live, ended later, or owes something.
     """
-    if not is_purgeable(manifest, ended_before):
+    if manifest.purged_at is None and not is_purgeable(manifest, ended_before):
         raise NotAllowedError(
             operation="purge",
             run_id=manifest.run_id,
