@@ -75,6 +75,7 @@ AUDIT = {"found": [{"runId": EVIL, "breaches": [BREACH], "outcome": EVIL}], "lef
 SETTING = {"value": 1, "source": EVIL}
 STEP = dict.fromkeys(("stepType", "handler", "isolation", "queue"), EVIL) | {"refused": [EVIL]}
 STEP |= dict.fromkeys(("agentTimeoutMs", "dispatchDeadlineS", "maxRetries", "heartbeatS"), SETTING)
+STEP |= {"retry": {"firstS": 1, "factor": 2, "maxS": 9, "nonRetryable": [EVIL], "source": EVIL}}
 REGISTRY = {"steps": [STEP], "pipelines": [{"name": EVIL, "steps": [EVIL]}]}
 COUNTS = ("recovered", "redispatched", "stillQueued", "unattended", "reannounced", "archived")
 SWEEP = dict.fromkeys((*COUNTS, "deadLettered", "purged", "documentsRead"), 1)
