@@ -77,6 +77,7 @@ STEP: dict[str, Any] = dict.fromkeys(("stepType", "handler", "isolation", "queue
 STEP["refused"] = [EVIL]
 STEP["retry"] = {"firstS": 1, "factor": 2, "maxS": 9, "nonRetryable": [EVIL], "source": EVIL}
 STEP |= dict.fromkeys(("agentTimeoutMs", "dispatchDeadlineS", "maxRetries", "heartbeatS"), SETTING)
+STEP |= {"retry": {"firstS": 1, "factor": 2, "maxS": 9, "nonRetryable": [EVIL], "source": EVIL}}
 REGISTRY = {"steps": [STEP], "pipelines": [{"name": EVIL, "steps": [EVIL]}]}
 COUNTS = ("recovered", "redispatched", "stillQueued", "unattended", "reannounced", "archived")
 SWEEP = dict.fromkeys((*COUNTS, "deadLettered", "purged", "documentsRead"), 1)

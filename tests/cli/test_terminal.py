@@ -21,7 +21,7 @@ def seen(shell: Shell, *words: str) -> str:
 def test_a_terminal_shows_a_line_a_step_with_its_mark(shell: Shell) -> None:
     (shell.folder / "busy").touch()
 
-    screen = watched(shell, *ORDER)
+    screen = watched(shell, *ORDER, PIPELINE_MIN_BACKOFF_S="0.9")  # long enough to be drawn
 
     assert "✗ charge" in screen
     assert "AgentClientError: the provider is busy [503]" in screen

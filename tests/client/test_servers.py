@@ -24,6 +24,7 @@ from leasehold.testing import InProcessEngine
 from tests.runs_api import runs_api
 
 Answering = Callable[..., str]
+Serving = Callable[[Callable[[Any], None]], str]
 
 #: What a server sends, and what is said of it. None: it sends as much as it can.
 ODD_ANSWERS: list[tuple[int, dict[str, str], bytes, str]] = [
@@ -40,19 +41,14 @@ ODD_ANSWERS: list[tuple[int, dict[str, str], bytes, str]] = [
 
 
 @pytest.fixture
-def answering() -> Iterator[Answering]:
-    """Starts a server that gives these answers one after the other, the last one for ever."""
+def serving() -> Iterator[Serving]:
+    """Starts a server that answers each request in the way it is given."""
     servers: list[HTTPServer] = []
 
-    def start(*answers: tuple[int, Any]) -> str:
-        left = list(answers)
-
+    def start(answer: Callable[[Any], None]) -> str:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                status, body = left.pop(0) if len(left) > 1 else left[0]
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(json.dumps(body).encode())
+                answer(self)
 
             do_POST = do_GET  # noqa: N815 - the name that the server calls
 
@@ -68,6 +64,24 @@ def answering() -> Iterator[Answering]:
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+@pytest.fixture
+def answering(serving: Serving) -> Answering:
+    """Starts a server that gives these answers one after the other, the last one for ever."""
+
+    def start(*answers: tuple[int, Any]) -> str:
+        left = list(answers)
+
+        def answer(handler: Any) -> None:
+            status, body = left.pop(0) if len(left) > 1 else left[0]
+            handler.send_response(status)
+            handler.end_headers()
+            handler.wfile.write(json.dumps(body).encode())
+
+        return serving(answer)
+
+    return start
 
 
 def look(url: str) -> Any:
@@ -128,33 +142,6 @@ def test_who_waits_bears_a_server_that_is_away_for_a_moment(answering: Answering
     page = retry_unreachable(lambda: look(url))()
 
     assert page.runs == []
-
-
-@pytest.fixture
-def serving() -> Iterator[Callable[[Callable[[Any], None]], str]]:
-    """Starts a server that answers each request in the way it is given."""
-    servers: list[HTTPServer] = []
-
-    def start(answer: Callable[[Any], None]) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                answer(self)
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        server = HTTPServer(("127.0.0.1", 0), Handler)
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        return f"http://127.0.0.1:{server.server_port}"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
-Serving = Callable[[Callable[[Any], None]], str]
 
 
 @pytest.mark.parametrize(("status", "headers", "body", "said"), ODD_ANSWERS)

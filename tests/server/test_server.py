@@ -91,6 +91,15 @@ def test_remote_workers_claim_their_steps_at_the_same_address(api: Api) -> None:
     assert ended(api, run_id)["status"] == "COMPLETED"
 
 
+@pytest.mark.parametrize("path", ["/nothing", "/leases:nothing"])
+def test_a_path_that_is_not_served_is_answered_with_all_that_are(api: Api, path: str) -> None:
+    answer = api.ask("POST", path, {})
+
+    assert (answer.status, answer.body["error"]["code"]) == (404, "not_found")
+    assert {"/runs", "/leases:claim"} <= set(answer.body["error"]["message"].split(", "))
+    assert api.ask("GET", "/runs/r-none").body["error"]["code"] == "unknown_run"
+
+
 def test_a_run_that_another_process_left_is_taken_up(
     environ: dict[str, str], serve: Callable[..., Server]
 ) -> None:

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from leasehold.api import field_rules as rules
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.response_model import ResponseModel
-from leasehold.domain.moment import time_or_date
+from leasehold.domain.moment import moment_text, time_or_date
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.domain.trace import TraceEvent
@@ -71,8 +71,8 @@ class FilterPart(RequestPart):
             label=wanted.label,
             paused=wanted.paused,
             cancelled=wanted.cancelled,
-            since=None if wanted.since is None else wanted.since.isoformat(),
-            until=None if wanted.until is None else wanted.until.isoformat(),
+            since=None if wanted.since is None else moment_text(wanted.since),
+            until=None if wanted.until is None else moment_text(wanted.until),
             step=wanted.step,
         )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leasehold.cli.exit_codes import DONE
+from leasehold.cli.server_options import port_option, workers_option
 from leasehold.cli.stderr import note
 from leasehold.cli.stop_signals import StopSignals
 from leasehold.registry.extras import require_extra
@@ -17,28 +18,14 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=8080,
-    show_default=True,
-    metavar="PORT",
-    help="Where the runs API listens, on the loopback interface.",
-)
+@port_option("Where the runs API listens, on the loopback interface.")
 @click.option(
     "--lease-port",
     type=click.IntRange(1, 65535),
     metavar="PORT",
     help="Where the API of leases listens, if a step is remote.  [default: a free one]",
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 64),
-    default=2,
-    show_default=True,
-    metavar="N",
-    help="Server processes that run steps.",
-)
+@workers_option("Server processes that run steps.", default=2)
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),

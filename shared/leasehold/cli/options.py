@@ -15,7 +15,7 @@ import click
 
 from leasehold.bootstrap import system_clock
 from leasehold.client.http_calls import is_server
-from leasehold.domain.moment import MOMENT, moment_of
+from leasehold.domain.moment import MOMENT, moment_of, moment_text
 from leasehold.domain.status import RunStatus
 from leasehold.errors import without_user
 from leasehold.services.limits import MAX_PAGE
@@ -220,8 +220,8 @@ def filter_words(wanted: RunFilter) -> list[str]:
         "pipeline": wanted.pipeline,
         "label": wanted.label,
         "step": wanted.step,
-        "since": None if wanted.since is None else wanted.since.isoformat(),
-        "until": None if wanted.until is None else wanted.until.isoformat(),
+        "since": None if wanted.since is None else moment_text(wanted.since),
+        "until": None if wanted.until is None else moment_text(wanted.until),
     }
     given = [word for name, value in values.items() if value for word in (f"--{name}", value)]
     return [*given, *(f"--{name.replace('_', '-')}" for name in _FLAGS if getattr(wanted, name))]

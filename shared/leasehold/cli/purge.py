@@ -22,6 +22,7 @@ from leasehold.cli.options import (
 )
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_line, print_table
+from leasehold.domain.moment import moment_text
 from leasehold.domain.status import RunStatus
 from leasehold.services import purge as service
 from leasehold.services.read_runs import RunFilter
@@ -99,14 +100,16 @@ def _check(ended_before: datetime, wanted: RunFilter) -> None:
 
 def _command(ended_before: datetime, wanted: RunFilter) -> str:
     """Return the command that deletes these runs, whenever it is given."""
-    return command_line("purge", "--older-than", _stamp(ended_before), *filter_words(wanted))
+    return command_line("purge", "--older-than", moment_text(ended_before), *filter_words(wanted))
 
 
 def _is_confirmed(seen: service.PurgeResult, ended_before: datetime) -> bool:
     count = seen.matched - len(seen.kept)
     if not count:
         return True
-    question = f"Delete {count} runs that ended before {_stamp(ended_before)}, with all their data?"
+    question = (
+        f"Delete {count} runs that ended before {moment_text(ended_before)}, with all their data?"
+    )
     try:
         return click.confirm(question, err=True)
     except click.Abort:  # Ctrl-C, or Ctrl-D
@@ -131,7 +134,3 @@ def _as_json(
         "kept": [{"runId": run_id, "code": code} for run_id, code in result.kept],
         "dryRun": dry_run,
     }
-
-
-def _stamp(at: datetime) -> str:
-    return at.isoformat().replace("+00:00", "Z")

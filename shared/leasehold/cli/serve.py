@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from leasehold.cli.exit_codes import DONE
+from leasehold.cli.server_options import port_option, workers_option
 from leasehold.cli.stderr import note
 from leasehold.cli.stop_signals import StopSignals
 from leasehold.logs.for_people import log_to_stderr
@@ -27,22 +28,8 @@ _AT_ONCE: Final = b"killed: what was running goes on at the next start\n"
     metavar="ADDRESS",
     help="Where it listens. Nobody signs in: who can reach another address may do everything.",
 )
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=8080,
-    show_default=True,
-    metavar="PORT",
-    help="The port of the runs API and the API of leases.",
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 64),
-    default=4,
-    show_default=True,
-    metavar="N",
-    help="How many steps run at once.",
-)
+@port_option("The port of the runs API and the API of leases.")
+@workers_option("How many steps run at once.", default=4)
 def serve(*, host: str, port: int, workers: int) -> int:
     """Serve in one process: the runs API, workers and clockwork, until Ctrl-C.
 

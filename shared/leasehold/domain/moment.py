@@ -34,6 +34,11 @@ def time_or_date(text: str) -> datetime:
         raise ValueError(_NONE) from None
 
 
+def moment_text(at: datetime) -> str:
+    """Return the text that names a moment, as `time_or_date` reads it."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
 def moment_of(text: str, now: datetime) -> datetime:
     """Return the moment that an age, a time or a date names; ValueError for any other text."""
     age = _AGE.fullmatch(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final
 
 import flask
@@ -12,11 +13,14 @@ from leasehold.domain.change import Change
 from leasehold.in_process import InProcessEngine
 from leasehold.services.engine import Engine
 from leasehold.services.start_run import StartRequest
+from leasehold.web import manage_lease, serve_api
 from leasehold.web.loopback_guard import LoopbackGuard
 from leasehold.web.manage_lease import answer_lease
+from leasehold.web.responses import refuse_path
 from leasehold.web.serve_api import answer_api
 
 _LEASES: Final = "/leases:"
+_PATHS: Final = (*serve_api.PATHS, *manage_lease.PATHS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +54,15 @@ def make_app(local: InProcessEngine, hosts: Sequence[str] | None) -> LoopbackGua
 
     def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         request = flask.Request(environ)
-        of_leases = request.path.startswith(_LEASES)
-        response = (answer_lease if of_leases else answer_api)(source, request)
+        path = request.path
+        response = (answer_lease if path.startswith(_LEASES) else answer_api)(source, request)
+        if response.status_code == HTTPStatus.NOT_FOUND and not _is_served(path):
+            response = refuse_path(path, _PATHS)  # each of the two knows its own paths only
         answered: Iterable[bytes] = response(environ, start_response)
         return answered
 
     return LoopbackGuard(answer, hosts)
+
+
+def _is_served(path: str) -> bool:
+    return path in manage_lease.PATHS or serve_api.is_path(path)

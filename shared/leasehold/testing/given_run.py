@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from leasehold.domain.dispatch import Rules, StepSettings
@@ -29,17 +29,7 @@ def run_at_work(
     """Return a run whose step is at work, with the outputs of the steps before it."""
     if not isinstance(step_type, str) or not step_type or step_type in outputs:
         refuse("step_type", step_type, "the name of a step that is not in outputs")
-    settings = StepSettings(
-        step_type=step_type,
-        agent_timeout=time_left,
-        dispatch_deadline=LEASE,
-        max_retries=5,
-        heartbeat=None,
-        queue=step_type,
-        remote=False,
-        schedule_to_start=timedelta(hours=1),
-        sources={},
-    )
+    settings = _settings(step_type, time_left)
     done = {
         name: StepRecord(status=RunStatus.COMPLETED, output=json_text(f"outputs[{name!r}]", value))
         for name, value in outputs.items()
@@ -60,15 +50,7 @@ def run_at_work(
         new=new,
         steps={**done, step_type: StepRecord(status=RunStatus.IN_PROGRESS)},
     )
-    ends = now + LEASE
-    lease = Lease(
-        lease_id=clock.new_id(),
-        holder="test",
-        acquired_at=now,
-        expires_at=ends,
-        max_expires_at=ends,
-    )
-    return manifest.with_(status=RunStatus.IN_PROGRESS, lease=lease, fencing_token=1)
+    return manifest.with_(status=RunStatus.IN_PROGRESS, lease=_lease(clock, now), fencing_token=1)
 
 
 def checkpoint_of(clock: Clock, step_type: str, resume: IncrementalState) -> Checkpoint:
@@ -85,4 +67,29 @@ def checkpoint_of(clock: Clock, step_type: str, resume: IncrementalState) -> Che
         inline=json_text("resume", resume.partial_results),
         saved_at=clock.now(),
         fencing_token=1,
+    )
+
+
+def _settings(step_type: str, time_left: timedelta) -> StepSettings:
+    return StepSettings(
+        step_type=step_type,
+        agent_timeout=time_left,
+        dispatch_deadline=LEASE,
+        max_retries=5,
+        heartbeat=None,
+        queue=step_type,
+        remote=False,
+        schedule_to_start=timedelta(hours=1),
+        sources={},
+    )
+
+
+def _lease(clock: Clock, now: datetime) -> Lease:
+    ends = now + LEASE
+    return Lease(
+        lease_id=clock.new_id(),
+        holder="test",
+        acquired_at=now,
+        expires_at=ends,
+        max_expires_at=ends,
     )

@@ -51,7 +51,7 @@ from leasehold.services.manage_lease import (
 from leasehold.web.engine_provider import EngineSource
 from leasehold.web.request_body import drops_rest, json_body
 from leasehold.web.request_trace import names_trace
-from leasehold.web.responses import guarded, refuse, refuse_for, refuse_method, respond
+from leasehold.web.responses import guarded, refuse_for, refuse_method, refuse_path, respond
 from leasehold.worker.failures import record_of_report
 
 #: A body may hold the largest output, and what stands around it.
@@ -69,8 +69,7 @@ def answer_lease(provider: EngineSource, request: flask.Request) -> flask.Respon
     """Answer a call of a remote worker."""
     call = _BY_PATH.get(request.path)
     if call is None:
-        known = ", ".join(_BY_PATH)
-        return refuse(404, "not_found", f"{request.path} is not served here; known: {known}.")
+        return refuse_path(request.path, PATHS)
     if request.method != "POST":
         return refuse_method(request.path, "POST")
     return guarded(
@@ -202,6 +201,7 @@ CALLS: Final = (
 )
 
 _BY_PATH: Final[Mapping[str, LeaseCall]] = {call.path: call for call in CALLS}
+PATHS: Final = tuple(_BY_PATH)
 
 
 def _claimed(call: Callable[[], ClaimedStep]) -> flask.Response:

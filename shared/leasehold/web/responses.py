@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import flask
@@ -66,6 +66,12 @@ def refuse(
     cut = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
     error = ErrorInfo(code=code, message=cut, details=details or {})
     return respond(ErrorResponse(error=error), status)
+
+
+def refuse_path(path: str, known: Iterable[str]) -> flask.Response:
+    """Answer that nothing is served at a path; name those that are."""
+    names = ", ".join(known)
+    return refuse(404, "not_found", f"{path} is not served here; known: {names}.")
 
 
 def refuse_for(error: LeaseholdError) -> flask.Response:

@@ -33,7 +33,7 @@ from leasehold.web.actor import actor_of
 from leasehold.web.engine_provider import EngineSource
 from leasehold.web.request_body import drops_rest
 from leasehold.web.request_trace import names_trace
-from leasehold.web.responses import guarded, refuse, refuse_method, respond
+from leasehold.web.responses import guarded, refuse_method, refuse_path, respond
 from leasehold.web.route import Call, Route
 from leasehold.web.run_results import file, files, output, step_output
 from leasehold.worker.holder import host_name, is_gone
@@ -189,6 +189,14 @@ ADDRESSES: Final = Map(
     converters={"default": _RunId},
 )
 
+#: The paths that are served, as werkzeug writes them.
+PATHS: Final = tuple(sorted({route.path for route in ROUTES}))
+
+
+def is_path(path: str) -> bool:
+    """Return whether something is served at a path, by whatever method."""
+    return bool(ADDRESSES.bind("").allowed_methods(path))
+
 
 @names_trace
 @drops_rest
@@ -201,8 +209,7 @@ def answer_api(provider: EngineSource, request: flask.Request) -> flask.Response
             request.path, ", ".join(sorted(set(error.valid_methods or ()) - {"HEAD"}))
         )
     except HTTPException:
-        known = ", ".join(sorted({route.path for route in ROUTES}))
-        return refuse(404, "not_found", f"{request.path} is not served here; known: {known}.")
+        return refuse_path(request.path, PATHS)
     return guarded(
         lambda: route.answer(Call(provider, request.headers, route.given(request), **values))
     )
