@@ -8,6 +8,8 @@ BIN := .venv/bin
 TESTS_AT_ONCE ?= 4
 export INPUT ?= .
 export CHAOS ?=
+# What Python compiled is kept: the tests start hundreds of processes, and each would compile it all.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help
 help: ## list the targets
@@ -28,7 +30,8 @@ test: .venv/.dev ## run the tests
 
 .PHONY: test-most
 test-most: .venv/.dev
-	@$(BIN)/pytest -n $(TESTS_AT_ONCE) --dist worksteal --ignore tests/bundle
+	@$(BIN)/python -m tests.emulators \
+	  $(BIN)/pytest -n $(TESTS_AT_ONCE) --dist worksteal --ignore tests/bundle
 
 .PHONY: test-bundle
 test-bundle: .venv/.dev

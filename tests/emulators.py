@@ -1,7 +1,9 @@
 """The Firestore emulator and the Cloud Storage emulator: real servers on free loopback ports.
 
-The first test that needs one starts it; all tests of a session share it, each with a project of
-its own. It ends with the process that started it, however that ends.
+The first test that needs one starts it; all tests of a process share it, each with a project of
+its own. It ends with the process that started it, however that ends. `python -m tests.emulators
+COMMAND...` starts the Firestore emulator once for all processes of a command: each one for itself
+would spend more on warming up than on its tests.
 """
 
 from __future__ import annotations
@@ -24,12 +26,15 @@ from typing import Final, NoReturn
 
 import pytest
 
+from leasehold.devserver.function_processes import free_port
+
 _JAR: Final = "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar"
 _MAIN: Final = "com.google.cloud.datastore.emulator.firestore.CloudFirestore"
 _HOW: Final = "apt install google-cloud-cli-firestore-emulator default-jre-headless"
 #: A machine that starts sooner and needs less: what it serves is never worth more compilation.
 _JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _START_S: Final = 60.0
+_LENT: Final = "FIRESTORE_EMULATOR_OF_TESTS"  # its host and port; tests set what clients read
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -41,9 +46,13 @@ class MissingEmulatorError(Exception):
 def firestore_host() -> str:
     """Return host and port of the Firestore emulator, started when it is first asked for.
 
+    Or of the one that runs for all processes of the command.
+
     Raises:
         MissingEmulatorError: the jar or Java is not there.
     """
+    if lent := os.environ.get(_LENT):
+        return lent
     java = shutil.which("java")
     if java is None:
         raise MissingEmulatorError(f"java is not on PATH; get it: {_HOW}")
@@ -84,13 +93,6 @@ def _refuse(text: str) -> NoReturn:
         pytest.fail(text, pytrace=False)
     _say_at_the_end(text)
     pytest.skip(text)
-
-
-def free_port() -> int:
-    """Return a port of the loopback address that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager
@@ -162,3 +164,17 @@ def storage_bucket(port: int | None = None) -> Iterator[tuple[str, str]]:
         yield f"http://127.0.0.1:{port}", "artifacts"
     finally:
         server.stop()
+
+
+def main() -> int:
+    """Run a command whose processes share a Firestore emulator; return its exit code."""
+    with contextlib.suppress(MissingEmulatorError):  # its tests say so
+        os.environ[_LENT] = firestore_host()
+    command = subprocess.Popen(sys.argv[1:])
+    while True:
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is for the command as well
+            return command.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

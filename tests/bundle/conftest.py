@@ -21,14 +21,14 @@ Begin = Callable[..., tuple[subprocess.Popen[str], "Api"]]
 
 
 def settings(folder: Path) -> dict[str, str]:
-    """The environment of a bundle whose waits are short."""
+    """The environment of a bundle whose waits are short, and whose leases outlast a busy moment."""
     return {
         **{name: value for name, value in os.environ.items() if "LEASEHOLD" not in name},
         "LEASEHOLD_CATALOG": "tests.bundle.catalog",
         "BUNDLE_TEST_FOLDER": str(folder),
         "PIPELINE_MIN_BACKOFF_S": "0.2",
         "PIPELINE_DISPATCH_GRACE_S": "1",
-        "PIPELINE_LEASE_TTL_S": "1",
+        "PIPELINE_LEASE_TTL_S": "3",
         "PYTHONPATH": str(ROOT),
     }
 

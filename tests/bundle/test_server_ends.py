@@ -102,9 +102,9 @@ def test_a_server_that_is_told_to_end_is_replaced_while_it_drains(
     until(lambda: not Path(f"/proc/{worker}").exists(), 20)
 
     assert passed < SOON
-    assert [line for line in lines if line.startswith("execute_step")] == [
-        "execute_step was asked to stop; it starts again in 0.2 s"
-    ]
+    first, *more = [line for line in lines if line.startswith("execute_step")]
+    assert first == "execute_step was asked to stop; it starts again in 0.2 s"
+    assert more in ([], ["execute_step did not end in time and is killed"])  # the machine is busy
     assert [process == worker for process in processes_of(folder, hanging)] == [True, False]
 
 

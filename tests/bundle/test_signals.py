@@ -410,19 +410,19 @@ def children_of(pid: int) -> list[int]:
 def test_the_next_dev_server_goes_on_at_once_where_the_last_one_was_told_to_end(
     begin: Begin, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """No lease is waited for: they run 30 s."""
-    process, api = begin(PIPELINE_LEASE_TTL_S="30")
+    """No lease is waited for: they run 600 s."""
+    process, api = begin(PIPELINE_LEASE_TTL_S="600")
     run_ids = {name: started(api, name) for name in LISTENING}
     until(lambda: all(rows_of(tmp_path, run_id) for run_id in run_ids.values()))
 
     process.send_signal(number)
     code = process.wait(11)
-    _, api = begin(PIPELINE_LEASE_TTL_S="30")
+    _, api = begin(PIPELINE_LEASE_TTL_S="600")
     began = time.monotonic()
     runs = {name: api.ended(run_id) for name, run_id in run_ids.items()}
 
     assert code == 0
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     for name, run in runs.items():
         events = api.call(f"/runs/{run['runId']}/trace")["events"]
         ended = [event["reason"] for event in events if event["type"] == "step_terminated"]

@@ -34,7 +34,7 @@ from leasehold.worker import handlers
 MAIN = str(Path(leasehold.__file__).with_name("__main__.py"))
 SHOP = Path(__file__).with_name("shop.py")
 LEASEHOLD = (sys.executable, "-m", "leasehold")
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 TERMINAL = {"TERM": "xterm-256color", "COLUMNS": "120"}
 
@@ -193,7 +193,7 @@ class Shell:
         os.close(end)
         sent = b"".join(iter(lambda: _read(terminal), b""))
         os.close(terminal)
-        process.wait(timeout=10)
+        process.wait(timeout=DEADLINE_S)
         return sent.decode()
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.devserver.function_processes import free_port
 from tests.cli.shell import Shell, only_line
-from tests.emulators import free_port
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 ORDER_HERE = (*ORDER, "--in-process")

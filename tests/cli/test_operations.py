@@ -427,7 +427,7 @@ def test_a_batch_that_was_killed_is_given_again(shell: Shell, dead: str, engine:
     process = shell.begin(*words)
     until(lambda: engine.documents.get(run_ref(more[-1])).document.get("recreatedAs"))
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     again = shell.run(*words)
 
     assert again.returncode == 0

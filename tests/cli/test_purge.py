@@ -155,7 +155,7 @@ def test_a_purge_that_was_killed_is_given_again(shell: Shell) -> None:
     process = shell.begin(*ALL)
     until(lambda: len(list(folders.iterdir())) < len(runs))
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     seen = [shell.run("show", run_id).returncode for run_id in listed(shell)]
     audited = shell.json("audit")
     again = shell.run(*ALL)

@@ -88,7 +88,7 @@ def test_waiting_ends_when_another_process_has_run_it(shell: Shell) -> None:
     until(lambda: shell.json("runs")["runs"])
 
     worker = shell.run(*words, "--in-process")
-    stdout, _ = waiting.communicate(timeout=10)
+    stdout, _ = waiting.communicate(timeout=60)
 
     assert (worker.returncode, waiting.returncode) == (0, 0)
     assert "COMPLETED" in stdout

@@ -293,7 +293,7 @@ class NothingButLeases(OneRefused):
         self.is_away = Event()
 
     def transact(self, ref: Any, decide: Any, **options: Any) -> Any:
-        assert self.is_away.wait(10)
+        assert self.is_away.wait(60)
         return super().transact(ref, decide, **options)
 
     def query(self, query: Query) -> Sequence[Snapshot]:

@@ -304,7 +304,7 @@ def test_a_cancellation_reaches_the_code_that_runs(
         run_id = started["runId"]
         ENTERED[run_id], GO_ON[run_id] = threading.Event(), threading.Event()
         worker.adopt(run_id)
-        assert ENTERED[run_id].wait(10)
+        assert ENTERED[run_id].wait(60)
 
         status, _ = serve_api.post(f"/runs/{run_id}:cancel", {"reason": "enough"})
         until(lambda: not worker.held_runs())
@@ -327,7 +327,7 @@ def test_an_output_that_comes_after_the_cancellation_is_discarded(
         run_id = serve_api.post("/runs", {"pipeline": "deaf", "input": {"n": 1}})[1]["runId"]
         ENTERED[run_id], GO_ON[run_id] = threading.Event(), threading.Event()
         worker.adopt(run_id)
-        assert ENTERED[run_id].wait(10)
+        assert ENTERED[run_id].wait(60)
         serve_api.post(f"/runs/{run_id}:cancel")
         cancelled = serve_api.get(f"/runs/{run_id}")
 

@@ -55,7 +55,7 @@ def holding(request: pytest.FixtureRequest) -> Callable[[InProcessEngine], Any]:
         ENTERED[run_id], GO_ON[run_id] = threading.Event(), threading.Event()
         run = engine.start(pipeline, {"n": 1}, idempotency_key=key)
         assert run.run_id == run_id
-        assert ENTERED[run_id].wait(10)
+        assert ENTERED[run_id].wait(60)
         return run
 
     return start

@@ -101,7 +101,7 @@ def test_an_engine_does_not_wait_for_a_handler_that_hears_nobody(
     with threaded() as after:
         left = after.show(run.run_id)
         after.adopt(run.run_id)
-        assert ENTERED[run.run_id].wait(10)
+        assert ENTERED[run.run_id].wait(60)
         second = after.show(run.run_id)
         GO_ON[run.run_id].set()
         done = after.wait(run.run_id, 30)

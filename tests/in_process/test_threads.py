@@ -127,7 +127,7 @@ def test_a_worker_that_lost_its_lease_stops_and_changes_nothing(
         )
         engine.engine.documents.transact(run_ref(run.run_id), on_run(run.run_id, end))
         engine.adopt(run.run_id)
-        assert ENTERED[run.run_id].wait(10)
+        assert ENTERED[run.run_id].wait(60)
         GO_ON[run.run_id].set()
         done = engine.wait(run.run_id, 30)
 
@@ -214,7 +214,7 @@ def test_an_attempt_that_outlives_its_lease_is_lost_and_its_run_goes_on(
         for held in engine.held_runs():
             held.renew_every = None
         ENTERED[run.run_id].clear()
-        assert ENTERED[run.run_id].wait(10)  # of the second attempt
+        assert ENTERED[run.run_id].wait(60)  # of the second attempt
         GO_ON[run.run_id].set()
         done = engine.wait(run.run_id, 30)
         until(lambda: "lease_lost" in {event.type for event in engine.trace(run.run_id)})

@@ -79,7 +79,7 @@ def test_a_lease_that_is_lost_stops_its_handler_while_no_thread_can_be_had(make:
         with no_new_threads():
             cancel(engine, run_id)
             until(lambda: working.stop.is_requested)
-        assert called.wait(10), "once there are threads again, the callback is called"
+        assert called.wait(60), "once there are threads again, the callback is called"
 
 
 def test_a_step_that_nothing_can_watch_over_is_deferred(make: Make) -> None:

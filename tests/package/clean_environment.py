@@ -27,8 +27,8 @@ _WHEEL = "from setuptools import build_meta; build_meta.build_wheel({out!r})"
 Done = subprocess.CompletedProcess[str]
 
 
-def build(folder: Path) -> tuple[Path, Path]:
-    """Build the sdist of this repository, and the wheel from that sdist alone; return both."""
+def build(folder: Path) -> None:
+    """Build the sdist of this repository, and the wheel from that sdist alone."""
     source, out = folder / "source", folder / "dist"
     out.mkdir()
     for name in ("shared", "functions"):
@@ -41,7 +41,11 @@ def build(folder: Path) -> tuple[Path, Path]:
     with tarfile.open(sdist) as archive:
         archive.extractall(folder, filter="data")
     _python(_WHEEL.format(out=str(out)), folder / sdist.name.removesuffix(".tar.gz"))
-    (wheel,) = out.glob("*.whl")
+
+
+def built_in(folder: Path) -> tuple[Path, Path]:
+    """Return the sdist and the wheel that were built in the folder."""
+    (sdist,), (wheel,) = folder.glob("dist/*.tar.gz"), folder.glob("dist/*.whl")
     return sdist, wheel
 
 
@@ -91,11 +95,10 @@ class CleanEnvironment:
 
 
 def install(
-    wheel: Path, folder: Path, *extras: str, tools: tuple[str, ...] = ()
-) -> CleanEnvironment:
+    wheel: Path, folder: Path, extras: tuple[str, ...] = (), tools: tuple[str, ...] = ()
+) -> None:
     """Make an environment with the wheel, those extras of it, and those tools of the gate."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    environment = CleanEnvironment(folder)
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "--quiet"]
     options = ["--no-index", "--no-deps", "--no-compile", "--disable-pip-version-check"]
     subprocess.run([*pip, "install", *options, str(wheel)], check=True)
@@ -107,7 +110,6 @@ def install(
         _collect_one(Requirement(tool), needed)
     for package in needed.values():
         _link(package, site)
-    return environment
 
 
 def _collect(package: Distribution, extras: tuple[str, ...], into: dict[str, Distribution]) -> None:

@@ -439,7 +439,7 @@ def test_a_shutdown_ends_a_request_that_hangs_at_once_and_burns_no_retry(
     server.always = hang
     with InProcessEngine(workers=1, environ=settings) as engine:
         run_id = engine.start("review", {"folder": str(docs)}).run_id
-        assert server.entered.wait(10)
+        assert server.entered.wait(60)
         begun = time.monotonic()
         engine.close()
         took = time.monotonic() - begun
@@ -458,7 +458,7 @@ def test_a_cancelled_run_waits_for_no_answer(
     server.always = hang
     with InProcessEngine(workers=1, environ=settings | {"PIPELINE_HEARTBEAT_S": "0.1"}) as engine:
         run_id = engine.start("review", {"folder": str(docs)}).run_id
-        assert server.entered.wait(10)
+        assert server.entered.wait(60)
         operate(engine.engine, run_id, OperationRequest(Operation.CANCEL, actor="ann"))
         end = time.monotonic() + 10
         while engine.held_runs() and time.monotonic() < end:

@@ -54,7 +54,10 @@ class Api:
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    return environ_of(tmp_path, LEASEHOLD_CATALOG="tests.in_process.sample")
+    """Of servers with leases so long that nobody renews one or waits for its end."""
+    return environ_of(
+        tmp_path, LEASEHOLD_CATALOG="tests.in_process.sample", PIPELINE_LEASE_TTL_S="600"
+    )
 
 
 @pytest.fixture

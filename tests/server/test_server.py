@@ -38,25 +38,25 @@ def test_a_run_that_is_started_over_http_has_a_worker_when_the_call_returns(
 
 
 def test_a_cancelled_run_stops_its_handler_at_once(api: Api, server: Server, held: Any) -> None:
-    """The next renewal, which would tell it, is ten seconds away."""
+    """The next renewal, which would tell it, is minutes away."""
     run_id = api.post("/runs", held)["runId"]
-    assert ENTERED[run_id].wait(10)
+    assert ENTERED[run_id].wait(60)
 
     assert api.post(f"/runs/{run_id}:cancel")["cancelled"]
 
-    until(lambda: not server.local.held_runs(), 5)
+    until(lambda: not server.local.held_runs())
 
 
 def test_a_run_that_another_server_cancels_stops_its_handler_soon(
     api: Api, server: Server, serve: Callable[..., Server], held: Any
 ) -> None:
-    """Behind a proxy, a call comes to any of them; the next renewal is ten seconds away."""
+    """Behind a proxy, a call comes to any of them; the next renewal is minutes away."""
     run_id = api.post("/runs", held)["runId"]
-    assert ENTERED[run_id].wait(10)
+    assert ENTERED[run_id].wait(60)
 
     Api(serve().url).post(f"/runs/{run_id}:cancel")
 
-    until(lambda: not server.local.held_runs(), 8)
+    until(lambda: not server.local.held_runs())
 
 
 def test_a_run_that_is_purged_stops_its_handler_soon(api: Api, server: Server, held: Any) -> None:
@@ -125,7 +125,7 @@ def test_a_server_on_one_store_leaves_the_lease_of_another_one_alone(
     api: Api, serve: Callable[..., Server], held: Any
 ) -> None:
     run_id = api.post("/runs", held)["runId"]
-    assert ENTERED[run_id].wait(10)
+    assert ENTERED[run_id].wait(60)
     token = api.get(f"/runs/{run_id}")["fencingToken"]
 
     other = serve()
@@ -142,7 +142,7 @@ def test_stopped_it_releases_its_leases_and_answers_no_more(
 ) -> None:
     server = serve()
     run_id = Api(server.url).post("/runs", held)["runId"]
-    assert ENTERED[run_id].wait(10)
+    assert ENTERED[run_id].wait(60)
 
     server.stop()
 
@@ -198,7 +198,7 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(
         with suppress(ConnectionError):
             assert Api(server.url).ask("GET", "/runs").status == 503
         store.is_away.clear()
-        starting.join(10)
+        starting.join(60)
         assert not starting.is_alive()
     finally:
         store.is_away.clear()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import random
 import socket
 import threading
 import time
@@ -22,6 +25,8 @@ LONGEST_RESTART_S: Final = 10.0
 
 _HOST: Final = "127.0.0.1"
 _BACKLOG: Final = 2048  # as gunicorn has it
+#: Below those that Linux, macOS and Windows give to connections, and to who asks for any port.
+_NOT_GIVEN: Final = range(20_000, 32_768)
 _POLL_S: Final = 0.05
 #: A server that drained ends its own workers; this much longer for one that cannot.
 _EXTRA_S: Final = 1.0
@@ -233,11 +238,16 @@ def entry_folder(functions: Iterable[str]) -> Path:
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind((_HOST, 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """Return a port of the loopback interface that nobody listens on.
+
+    If it can be had, one that the system gives nobody who does not ask for it: until a server is
+    there, any connection may be given another one.
+    """
+    for port in (*random.SystemRandom().sample(_NOT_GIVEN, 50), 0):
+        with contextlib.suppress(OSError), socket.socket() as listener:
+            listener.bind((_HOST, port))
+            return int(listener.getsockname()[1])
+    raise OSError(errno.EADDRNOTAVAIL, "no port of the loopback interface is free")
 
 
 def check_free(port: int, option: str) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.cloud_storage import CloudStorageArtifacts
+from leasehold.devserver.function_processes import free_port
 from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
-from tests.emulators import environment, free_port, storage_bucket
+from tests.emulators import environment, storage_bucket
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +145,7 @@ def server(says: bytes | None) -> Iterator[int]:
         listener.shutdown(socket.SHUT_RDWR)
         for connection in held:
             connection.close()
-        thread.join(10)
+        thread.join(60)
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def together(commits: GroupCommit, *works: Work) -> list[Future[Any]]:
 
     with ThreadPoolExecutor(len(works) + 1) as threads:
         first = threads.submit(commits.run, hold)
-        assert held.wait(10)
+        assert held.wait(60)
         deadline = time.monotonic() + 10
         for work in works:
             futures.append(threads.submit(commits.run, work))

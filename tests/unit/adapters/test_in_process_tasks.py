@@ -72,7 +72,7 @@ def drained(queue: InProcessTasks) -> list[str]:
 
 
 def name_of(future: Future[Task | None]) -> str | None:
-    taken = future.result(timeout=10)
+    taken = future.result(timeout=60)
     return None if taken is None else taken.name
 
 
@@ -232,10 +232,10 @@ def test_no_task_is_left_or_doubled_in_a_storm(
     creators = [threads.submit(create, first) for first in (0, 100)]
     queue.create(task("1"))
 
-    assert all_done.wait(10)
+    assert all_done.wait(60)
     queue.close()
     for each in (*workers, *creators):
-        each.result(timeout=10)
+        each.result(timeout=60)
     assert set(delivered.values()) == {1}
     assert len(delivered) == 2247
 
@@ -246,7 +246,7 @@ def test_close_sends_all_threads_away(queue: InProcessTasks, threads: ThreadPool
 
     queue.close()
 
-    assert [future.result(timeout=10) for future in waiting] == [None] * 8
+    assert [future.result(timeout=60) for future in waiting] == [None] * 8
 
 
 def test_a_closed_queue_gives_nothing_more(queue: InProcessTasks) -> None:

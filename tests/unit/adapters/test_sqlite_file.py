@@ -313,14 +313,14 @@ def test_close_waits_for_the_change_of_another_thread(path: Path) -> None:
 
     writing = threading.Thread(target=documents.transact, args=(REF, decide))
     writing.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     closing = threading.Thread(target=documents.close)
     closing.start()
     closing.join(0.1)
     closed_too_soon = not closing.is_alive()
     may_continue.set()
-    writing.join(10)
-    closing.join(10)
+    writing.join(60)
+    closing.join(60)
 
     again = SqliteDocuments(path, SystemClock())
     found = again.get(REF)
@@ -350,7 +350,7 @@ def test_a_change_waits_for_the_one_of_another_process(
     assert documents.get(REF) is None
 
     other.execute("COMMIT")
-    thread.join(10)
+    thread.join(60)
 
     assert documents.get(REF) is not None
     other.close()

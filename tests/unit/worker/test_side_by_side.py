@@ -20,7 +20,7 @@ def test_a_call_that_hangs_holds_up_no_other() -> None:
     others_done, made = threading.Event(), []
 
     def hang() -> None:
-        assert others_done.wait(10)
+        assert others_done.wait(60)
 
     def work() -> None:
         made.append(1)
@@ -34,7 +34,7 @@ def test_a_call_that_hangs_holds_up_no_other() -> None:
 
 def test_no_more_run_at_once_than_are_allowed() -> None:
     running, most, lock = 0, 0, threading.Lock()
-    together = threading.Barrier(3, timeout=10)
+    together = threading.Barrier(3, timeout=60)
 
     def work() -> None:
         nonlocal running, most
@@ -72,7 +72,7 @@ def test_what_a_helper_leaves_to_be_done_is_made_although_the_caller_had_nothing
     caller_is_done = threading.Event()
 
     def helps() -> None:
-        assert caller_is_done.wait(10)
+        assert caller_is_done.wait(60)
         later.append(lambda: made.append("later"))
 
     def take() -> Call | None:
@@ -137,7 +137,7 @@ def test_an_interrupted_caller_takes_no_more_and_leaves_no_thread() -> None:
         if threading.get_ident() == caller:
             go_on.set()
             raise KeyboardInterrupt
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         made.append(1)
 
     with pytest.raises(KeyboardInterrupt):

@@ -55,7 +55,7 @@ def test_the_reason_is_known_to_whoever_is_woken() -> None:
 
     stop.request("cancelled")
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
 
     assert reasons == ["cancelled"] * 20
 
@@ -71,7 +71,7 @@ def test_a_callback_is_called_once_and_in_another_thread() -> None:
     stop.request("one")
     stop.request("two")
 
-    assert calls.called.wait(10)
+    assert calls.called.wait(60)
     assert len(calls.threads) == 1
     assert calls.threads != [threading.current_thread()]
 
@@ -83,7 +83,7 @@ def test_a_callback_that_comes_late_is_called_at_once_in_another_thread() -> Non
 
     stop.on_stop(calls)()
 
-    assert calls.called.wait(10)
+    assert calls.called.wait(60)
     assert calls.threads != [threading.current_thread()]
 
 
@@ -94,7 +94,7 @@ def test_a_callback_that_hangs_keeps_no_other_from_running() -> None:
 
     stop.request("one")
 
-    assert calls.called.wait(10)
+    assert calls.called.wait(60)
     never.set()
 
 
@@ -107,7 +107,7 @@ def test_a_callback_that_was_forgotten_is_not_called() -> None:
     forget()
     stop.request("one")
 
-    assert last.called.wait(10)
+    assert last.called.wait(60)
     assert forgotten.threads == []
 
 
@@ -117,7 +117,7 @@ def test_a_callback_that_fails_disturbs_no_other(caplog: pytest.LogCaptureFixtur
     stop.on_stop(calls)
 
     stop.request("one")
-    assert calls.called.wait(10)
+    assert calls.called.wait(60)
     stop.on_stop(fail)
 
     end = time.monotonic() + 10
@@ -137,7 +137,7 @@ def test_a_callback_may_ask_and_listen_again() -> None:
     stop.on_stop(again)
     stop.request("one")
 
-    assert late.called.wait(10)
+    assert late.called.wait(60)
     assert stop.reason == "one"
 
 
@@ -199,5 +199,5 @@ def test_a_loop_that_was_closed_while_it_waited_is_passed_over() -> None:
 
     stop.request("one")
 
-    assert calls.called.wait(10)
+    assert calls.called.wait(60)
     waiting._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001 - as meant

@@ -10,11 +10,11 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.firestore import FirestoreDocuments
+from leasehold.devserver.function_processes import free_port
 from leasehold.domain.document import Ref
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query
 from tests.conformance.stores import one_more
-from tests.emulators import free_port
 from tests.unit.adapters.firestore.wire import Wire
 
 REF = Ref("runs", "r-1")

@@ -31,12 +31,12 @@ ODD: dict[str, Any] = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(place: Place) -> Iterator[firestore.Client]:
     with environment(FIRESTORE_EMULATOR_HOST=place.host):
         client = firestore.Client(project=place.project)
-        yield client
-        client.close()
+    yield client
+    client.close()
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def test_a_worker_that_is_killed_while_it_takes_a_lease_keeps_nobody_from_the_ru
 
     assert acquired.outcome is Outcome.ACQUIRED
     assert acquired.manifest.fencing_token == 1
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 10
 
 
 def test_workers_can_use_a_store_that_was_made_before_the_fork(
