@@ -231,7 +231,9 @@ def load_catalog(name: str) -> Catalog:
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             raise _missing_catalog(name, here) from error
-        problem = f"importing it raised {type(error).__name__}: {error}".rstrip(" :.")
+        from leasehold.worker.failures import words_of_import  # noqa: PLC0415 - when it is needed
+
+        problem = f"importing it raised {words_of_import(error)}"
         raise CatalogError(catalog=name, problem=problem) from error
     tables = {table: getattr(module, table, None) for table in ("STEPS", "PIPELINES")}
     for table, found in tables.items():

@@ -29,6 +29,7 @@ from leasehold.worker.tracebacks import MAX_ERRORS, origin_of, reported_tracebac
 
 _MAX_FIELDS: Final = 20
 _MAX_NOTES: Final = 10
+_MAX_OF_IMPORT: Final = 1000
 _RAISED: Final = "handler_raised"
 
 
@@ -99,6 +100,12 @@ def safe_text(value: Any, limit: int) -> str:
     """Return the text of a value without its secrets, at most so many characters of it."""
     text = value if isinstance(value, str) else try_text(lambda: repr(value))
     return cut(Redaction().text(text), limit)
+
+
+def words_of_import(error: BaseException) -> str:
+    """Return class and words of what an import raised, as an error of ours says them."""
+    words = safe_text(try_text(lambda: str(error)), _MAX_OF_IMPORT)
+    return f"{class_name(error)}: {words}".rstrip(" :.")
 
 
 def _code(error: BaseException) -> object:

@@ -110,7 +110,9 @@ def _imported(path: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
-        problem = f"importing {module_name!r} raised {type(error).__name__}: {error}".rstrip(" :.")
+        from leasehold.worker.failures import words_of_import  # noqa: PLC0415 - when it is needed
+
+        problem = f"importing {module_name!r} raised {words_of_import(error)}"
         raise _UnresolvedError(f"{problem}{_where(error, module_name)}") from error
     found = getattr(module, name, None)
     if found is None:

@@ -72,6 +72,8 @@ _SHAPES: Final = (
     re.compile(rf"<{_SAID}[^<>]*>([^<>]+)</", re.IGNORECASE),
     re.compile(rf"\b{_SAID}\s{{1,3}}[\"']([^\"'\n]+)[\"']", re.IGNORECASE),
     re.compile(r"\bsshpass\s{1,3}-p[ ]?([^\s\"']+)"),
+    # `mysql -pPASSWORD`, also as the words of a command that is shown as a list
+    re.compile(r"\b(?:mysql|mariadb)[\w-]{0,20}[\"']?,?\s[^\n]{0,200}?(?<![\w-])-p([^\s\"',]+)"),
     re.compile(r"\blogin\s[^\s]{1,100}\spassword\s([^\s]+)"),  # a line of .netrc
     re.compile(
         r"[?&](?:key|sig|(?:x-(?:amz|goog)-)?(?:signature|credential))=([^\s&#\"'<>)]+)",

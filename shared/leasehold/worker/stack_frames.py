@@ -6,7 +6,7 @@ import functools
 import linecache
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,8 @@ _IMPORT_MACHINERY: Final = ("<frozen importlib", f"{_STDLIB}importlib{os.sep}")
 _MAX_NAME: Final = 200
 #: A larger file is no source that somebody wrote.
 _MAX_SOURCE_BYTES: Final = 4 * 1024 * 1024
+#: So many lines before one are looked at.
+_MAX_BEFORE: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,17 @@ def source_of(frame: Frame) -> str:
         return linecache.getline(frame.file, frame.line, frame.module).strip()
     except Exception:  # noqa: BLE001 - a loader of the user's may do anything
         return ""
+
+
+def lines_before(frame: Frame) -> Sequence[str]:
+    """Return lines before that of a frame whose source was read; nothing where there are none."""
+    if frame.source is not None:
+        return ()
+    try:
+        lines = linecache.getlines(frame.file, frame.module)
+    except Exception:  # noqa: BLE001 - a loader of the user's may do anything
+        return ()
+    return lines[max(0, frame.line - 1 - _MAX_BEFORE) : max(0, frame.line - 1)]
 
 
 def _frames(error: BaseException, own: str) -> Iterator[Frame]:

@@ -17,7 +17,7 @@ from leasehold.worker.error_chain import ChainPart
 from leasehold.worker.redaction import Redaction
 from leasehold.worker.secret_shapes import shapes
 from leasehold.worker.source_redaction import redacted_source
-from leasehold.worker.stack_frames import Frame, frames_of, source_of
+from leasehold.worker.stack_frames import Frame, frames_of, lines_before, source_of
 
 #: Of UTF-8, and of JSON text.
 MAX_BYTES: Final = 8 * 1024
@@ -164,7 +164,8 @@ def _text_of(frame: Frame, redaction: Redaction, indent: str) -> str:
     text = f"{indent}{where}"
     if not frame.is_own:
         return _stored(text)
-    source = redacted_source(source_of(frame)[:_LOOKED_AT], redaction)
+    line = source_of(frame)[:_LOOKED_AT]
+    source = redacted_source(line, redaction, lines_before(frame)) if line else ""
     if len(source) > _MAX_SOURCE:
         source = f"{source[: _MAX_SOURCE - 1]}…"
     return _stored(f"{text}\n{indent}{_INDENT}{source}" if source else text)

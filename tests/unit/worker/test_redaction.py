@@ -103,6 +103,8 @@ def test_a_name_that_tells_none(name: str, value: Any) -> None:
         ("curl -sSu ada:hunter2 x", "curl -sSu ada:[redacted] x"),
         ("curl -u 'ada:hunter 2' x", "curl -u 'ada:[redacted]' x"),
         ("sshpass -p hunter2 ssh x", "sshpass -p [redacted] ssh x"),
+        ("mysqldump -u ada -phunter2 -h db", "mysqldump -u ada -p[redacted] -h db"),
+        ("['mysql', '-phunter2', '-h', 'db']", "['mysql', '-p[redacted]', '-h', 'db']"),
         ("machine x login ada password hunter2", "machine x login ada password [redacted]"),
         (
             "https://hooks.zapier.com/hooks/catch/1/a/",

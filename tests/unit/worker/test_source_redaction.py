@@ -54,3 +54,21 @@ def test_what_is_known_for_a_secret_is_cut_out_of_code() -> None:
     assert redacted_source('raise ValueError("hunter2 is short")', redaction) == (
         'raise ValueError("[redacted] is short")'
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "line", "shown"),
+    [
+        (["api_key = (\n"], '"hunter2" + fail()', "[redacted] + fail()"),
+        (['d = {"password":\n'], '"hunter2" + fail()}', "[redacted] + fail()}"),
+        (['q = f"""\n'], "password: hunter2 {fail()}", "password: [redacted] {fail()}"),
+        (['q = """a"""\n', "x = f'''\n"], "PGPASSWORD=hunter2 {a}", "PGPASSWORD=[redacted] {a}"),
+        (['q = f"""\n'], "token={token!r} host={host}", "token={token!r} host={host}"),
+        (['"""About."""\n', "\n"], "token = tokens[0]", "token = tokens[0]"),
+        (["def login(user, password):\n"], 'fail("stays")', 'fail("stays")'),
+    ],
+)
+def test_a_secret_of_several_lines_is_cut_out_of_each(
+    before: list[str], line: str, shown: str
+) -> None:
+    assert redacted_source(line, Redaction(), before) == shown
