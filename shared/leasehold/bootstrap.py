@@ -198,13 +198,22 @@ def delivers_tasks(engine: Engine) -> bool:
     return not isinstance(engine.tasks, InProcessTasks)
 
 
+def store_address(environ: Mapping[str, str] | None = None) -> str:
+    """Return where the runs are.
+
+    Args:
+        environ: the settings; None: those of the process.
+    """
+    return str(read_settings(os.environ if environ is None else environ)["LEASEHOLD_STORE"])
+
+
 def store_exists(environ: Mapping[str, str] | None = None) -> bool:
     """Return whether there is a store to read, or something in its place that is in the way.
 
     Args:
         environ: the settings; None: those of the process.
     """
-    address = read_settings(os.environ if environ is None else environ)["LEASEHOLD_STORE"]
+    address = store_address(environ)
     if not address.startswith("sqlite:"):
         return True
     path = Path(address.removeprefix("sqlite:///"))

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from leasehold.bootstrap import Bundle, Hooks, Purpose, boot, store_exists
+from leasehold.bootstrap import Bundle, Hooks, Purpose, boot, store_address, store_exists
 from leasehold.cli.stderr import warn
 from leasehold.registry.pipelines import NO_CATALOG, Catalog
 
@@ -66,3 +66,13 @@ def open_bundle(
 def _purpose_on_store(purpose: Purpose) -> Purpose:
     """Return the purpose, or a preview where there is no store: looking makes none."""
     return purpose if store_exists() else Purpose.PREVIEW
+
+
+def on_this_store(nothing: str) -> str:
+    """Return the words for nothing; where there is no store, with what was looked for in vain.
+
+    A command in another folder than its runs would else say that all is well.
+    """
+    if store_exists():
+        return nothing
+    return f"{nothing}: there is no store yet at {store_address()} (LEASEHOLD_STORE)"

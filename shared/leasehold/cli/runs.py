@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from leasehold.api.runs import RunsResponse
+from leasehold.cli.bundle import on_this_store
 from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import (
     at_step_option,
@@ -58,7 +59,7 @@ def runs(
     if as_json:
         print_json({"runs": page.runs, "nextPageToken": page.next_page_token})
     else:
-        _print_page(page, now)
+        _print_page(page, now, url)
 
 
 def _whole_page(
@@ -73,9 +74,9 @@ def _whole_page(
     return RunsResponse(runs=runs, next_page_token=token)
 
 
-def _print_page(page: RunsResponse, now: datetime) -> None:
+def _print_page(page: RunsResponse, now: datetime, url: str | None) -> None:
     if not page.runs:
-        note("no runs")
+        note("no runs" if url is not None else on_this_store("no runs"))
         return
     print_table(_COLUMNS, (_row(run, now) for run in page.runs))
     if page.next_page_token is not None:
