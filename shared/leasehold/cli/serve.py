@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from leasehold.cli.exit_codes import DONE
+from leasehold.cli.leaving import leave
 from leasehold.cli.stderr import note
 from leasehold.cli.stop_signals import StopSignals
 from leasehold.logs.for_people import log_to_stderr
@@ -81,7 +82,7 @@ def _serve(signals: StopSignals, *, host: str, port: int, workers: int) -> int:
     finally:
         signals.ready()
         server.stop()
-    return DONE
+    leave(DONE)
 
 
 @contextlib.contextmanager
