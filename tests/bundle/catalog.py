@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -110,6 +112,17 @@ def joins(ctx: StepContext, given: Any) -> Any:
     return given
 
 
+def pools(ctx: StepContext, given: Any) -> Any:
+    """Wait at the first attempt for a process in a thread of a pool; neither ends by itself."""
+    if ctx.attempt == 1:
+        child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(300,))
+        child.start()
+        (Path(os.environ["BUNDLE_TEST_FOLDER"]) / "pids").write_text(str(child.pid))
+        with ThreadPoolExecutor() as pool:
+            pool.submit(time.sleep, 300).result()
+    return given
+
+
 def exits(ctx: StepContext, given: Any) -> Any:
     """End the whole process at the first attempt, as a crash in a library of C does."""
     _tell(ctx, "began")
@@ -126,17 +139,18 @@ STEPS = Registry(
     [
         StepDispatchEntry(
             step_type=name,
-            handler=f"tests.bundle.catalog:{name if name in (*SIGNALLED, 'exits') else 'note'}",
+            handler=f"tests.bundle.catalog:{name if name in (*SIGNALLED, 'exits', 'pools') else 'note'}",
             agent_timeout=timedelta(minutes=1),
             dispatch_deadline=timedelta(minutes=2),
         )
-        for name in ("one", "two", "three", "exits", *SIGNALLED)
+        for name in ("one", "two", "three", "exits", "pools", *SIGNALLED)
     ],
 )
 PIPELINES = Registry(
     "pipelines",
     [
         PipelineEntry(name="exits", steps=("exits",)),
+        PipelineEntry(name="pools", steps=("pools",)),
         PipelineEntry(name="notes", steps=("one", "two", "three")),
         *(PipelineEntry(name=name, steps=(name, "three")) for name in SIGNALLED),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -49,10 +50,16 @@ def charge(ctx: StepContext, given: Order) -> Order:
 
 
 def hold_on(ctx: StepContext, given: Order) -> Order:
+    """Hear nobody, in a thread that Python waits for before it ends."""
     CHARGING.write_text(str(ctx.attempt))
+    with ThreadPoolExecutor() as pool:
+        pool.submit(_wait_while_held).result()
+    return given
+
+
+def _wait_while_held() -> None:
     while HOLD.exists():
         time.sleep(0.02)
-    return given
 
 
 def bind(ctx: StepContext, given: Order) -> dict[str, str]:

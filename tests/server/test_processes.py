@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.devserver.function_processes import free_port
+from leasehold.devserver.orphan_processes import running_processes
 from tests.bundle.conftest import ROOT, Api, calls, settings
 from tests.waiting import until
 
@@ -97,3 +98,21 @@ def test_a_second_signal_ends_it_at_once(begin: Callable[..., Begun], tmp_path: 
     assert process.stderr.read() == "killed: what was running goes on at the next start\n"
     _, api = begin()
     assert api.ended(run_id)["status"] == "COMPLETED"
+
+
+def test_what_handlers_left_behind_keeps_no_server_from_ending(
+    begin: Callable[..., Begun], tmp_path: Path
+) -> None:
+    """A pool's threads and processes, which Python waits for in the end."""
+    process, api = begin()
+    run_id = api.start({}, pipeline="pools")
+    pids = tmp_path / "pids"
+    (pid,) = until(lambda: pids.exists() and pids.read_text().split())
+
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=30)
+
+    assert process.returncode == 0, said
+    until(lambda: int(pid) not in running_processes())
+    _, api = begin()
+    assert api.ended(run_id)["attempts"]["interrupted"] == 1

@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 
 from leasehold.cli.commands import program
-from leasehold.cli.exit_codes import exit_code_of
+from leasehold.cli.exit_codes import INTERRUPTED, TERMINATED, exit_code_of
+from leasehold.cli.leaving import leave
 from leasehold.cli.streams import check_arguments, flush_stderr, open_streams
 from leasehold.logs.for_people import print_printable_logs
 
@@ -19,6 +20,8 @@ def main() -> None:
     print_printable_logs()
     code = exit_code_of(_run, as_json="--json" in sys.argv[1:])
     flush_stderr()
+    if code in (INTERRUPTED, TERMINATED):
+        leave(code)
     sys.exit(code)
 
 

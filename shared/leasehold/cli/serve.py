@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from leasehold.cli.exit_codes import DONE
+from leasehold.cli.leaving import leave
 from leasehold.cli.server_options import port_option, workers_option
 from leasehold.cli.stderr import note
 from leasehold.cli.stop_signals import StopSignals
@@ -68,7 +69,7 @@ def _serve(signals: StopSignals, *, host: str, port: int, workers: int) -> int:
     finally:
         signals.ready()
         server.stop()
-    return DONE
+    leave(DONE)
 
 
 @contextlib.contextmanager
