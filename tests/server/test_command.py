@@ -47,7 +47,8 @@ def test_without_its_extra_it_says_what_to_type(
 
     assert done.returncode == 2
     assert only_line(done.stderr) == (
-        "error: `leasehold serve` needs its extra; type: pip install 'leasehold[serve]'"
+        "error: `leasehold serve` needs waitress, which is not installed. "
+        "Type: pip install 'leasehold[serve]'"
     )
 
 
