@@ -46,7 +46,10 @@ def url(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         "LEASEHOLD_CATALOG": shop.__name__,
     }
     bundle: Bundle = boot(environ)
-    app, provider = flask.Flask(__name__), SimpleNamespace(engine=bundle.engine, start_run=partial(start_run, bundle.engine))
+    app, provider = (
+        flask.Flask(__name__),
+        SimpleNamespace(engine=bundle.engine, start_run=partial(start_run, bundle.engine)),
+    )
 
     @app.route("/<path:_>", methods=["GET", "POST"])
     def answer(_: str) -> flask.Response:
