@@ -8,6 +8,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 
 import flask
@@ -15,6 +16,7 @@ import pytest
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from leasehold.bootstrap import Bundle, boot
+from leasehold.services.start_run import start_run
 from leasehold.web.serve_api import answer_api
 from tests.cli import shop
 from tests.cli.shell import LEASEHOLD, Shell, only_line, without_controls
@@ -46,10 +48,8 @@ def url(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         "LEASEHOLD_CATALOG": shop.__name__,
     }
     bundle: Bundle = boot(environ)
-    app, provider = (
-        flask.Flask(__name__),
-        SimpleNamespace(engine=bundle.engine, start_run=partial(start_run, bundle.engine)),
-    )
+    app = flask.Flask(__name__)
+    provider = SimpleNamespace(engine=bundle.engine, start_run=partial(start_run, bundle.engine))
 
     @app.route("/<path:_>", methods=["GET", "POST"])
     def answer(_: str) -> flask.Response:
