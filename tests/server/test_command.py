@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import sys
 import threading
@@ -68,3 +70,25 @@ def test_where_the_system_has_no_threads_it_says_so(
     assert only_line(done.stderr) == (
         "error: the system has no threads for --workers 3 (can't start new thread); try fewer."
     )
+
+
+def test_a_signal_that_a_start_makes_another_error_of_stops_it_in_order(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Python does where a class is made meanwhile."""
+    start = threading.Thread.start
+
+    def be_stopped(thread: threading.Thread) -> None:
+        if thread.name != "worker-1":
+            start(thread)
+            return
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except KeyboardInterrupt as interrupt:
+            raise RuntimeError("Error calling __set_name__") from interrupt
+
+    monkeypatch.setattr(threading.Thread, "start", be_stopped)
+
+    done = shell.run("serve", "--port", str(free_port()), "--workers", "3")
+
+    assert (done.returncode, only_line(done.stderr)) == (0, "stopped before it was ready")

@@ -75,7 +75,9 @@ def _serve(options: DevOptions) -> int:
         click.echo(f"ready {server.url}")
         signals.wait()
         note("stopping: running attempts may end; once more to kill them")
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception):
+        if not signals.cut_start:
+            raise
         note("stopped before it was ready")
     finally:
         signals.ready()

@@ -48,7 +48,9 @@ def serve(*, host: str, port: int, workers: int) -> int:
     signals = StopSignals(_leave)
     try:
         return _serve(signals, host=host, port=port, workers=workers)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception):
+        if not signals.cut_start:
+            raise
         note("stopped before it was ready")
         return DONE
 

@@ -22,6 +22,8 @@ class StopSignals:
         self._at_once = at_once
         self._stop, self._ready = threading.Event(), threading.Event()
         self._count = 0
+        #: Whether a start was cut short. What was imported then may have made another error of it.
+        self.cut_start = False
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._hear)
 
@@ -45,4 +47,5 @@ class StopSignals:
             return
         self._stop.set()
         if not self._ready.is_set():
+            self.cut_start = True
             raise KeyboardInterrupt
