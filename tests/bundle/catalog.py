@@ -134,12 +134,15 @@ def exits(ctx: StepContext, given: Any) -> Any:
 #: Handlers that are in flight while their process is told to end.
 SIGNALLED = ("listens", "listens_later", "polls", "ignores", "waits_for_child", "joins")
 
+#: Step types whose handler is the function of that name; the others note their call.
+HANDLERS = (*SIGNALLED, "exits", "pools")
+
 STEPS = Registry(
     "dispatch",
     [
         StepDispatchEntry(
             step_type=name,
-            handler=f"tests.bundle.catalog:{name if name in (*SIGNALLED, 'exits', 'pools') else 'note'}",
+            handler=f"tests.bundle.catalog:{name if name in HANDLERS else 'note'}",
             agent_timeout=timedelta(minutes=1),
             dispatch_deadline=timedelta(minutes=2),
         )
