@@ -117,7 +117,8 @@ Try next:     {program} trace {run.run_id}    everything that happened
 
 def say(text: str) -> None:
     """Write a line for people, on stderr."""
-    print(escape_controls(text), file=sys.stderr, flush=True)
+    sys.stderr.write(f"{escape_controls(text)}\n")  # whole, whatever else is written beside it
+    sys.stderr.flush()
 
 
 def near(path: str) -> str:
