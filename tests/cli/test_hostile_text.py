@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
 import threading
@@ -84,12 +85,16 @@ SWEEP = dict.fromkeys((*COUNTS, "deadLettered", "purged", "documentsRead"), 1)
 SWEEP |= {"byReason": {EVIL: 1}, "more": False}
 
 
+#: No page leads to itself: that is refused before any word of it is shown.
+PAGES = itertools.count()
+
+
 class Hostile(BaseHTTPRequestHandler):
     """Answers each call of the runs API in its shape, with words of its own."""
 
     def do_GET(self) -> None:
         answers: dict[str, Any] = {
-            "/runs": {"runs": [RUN], "nextPageToken": EVIL},
+            "/runs": {"runs": [RUN], "nextPageToken": f"{EVIL}{next(PAGES)}"},
             "/runs/r-1/why": WHY,
             "/audit": AUDIT,
             "/registry": REGISTRY,
