@@ -118,16 +118,12 @@ def check_headers(headers: Mapping[str, str]) -> None:
 class HttpClient:
     """Makes deliveries, from many threads at once.
 
-    Args:
-        connections: how many there may be to one host.
-
     Attributes:
         on_dropped: called with the task of each delivery whose connection was refused, or dropped
             before its response was complete. It neither waits nor raises.
     """
 
-    def __init__(self, connections: int) -> None:
-        self._pool = urllib3.PoolManager(maxsize=connections, retries=False)
+    def __init__(self) -> None:
         self.on_dropped: Callable[[HttpTask], object] = lambda _: None
 
     def deliver(self, attempt: Attempt) -> DeliveryResult:
@@ -145,27 +141,24 @@ class HttpClient:
             _log.exception("Task %s cannot be delivered", attempt.task.name)
         return DeliveryResult(None)
 
-    def close(self) -> None:
-        """Close the connections that are idle, and those in use as soon as they are idle."""
-        for host in self._pool.pools.keys():  # noqa: SIM118 - it takes no iteration by itself
-            if pool := self._pool.pools.get(host):
-                pool.close()
-        self._pool.clear()  # alone, it would leave the closing to the garbage collector
-
     def _request(self, attempt: Attempt) -> DeliveryResult:
         task = attempt.task
         seconds = task.deadline.total_seconds()
         deadline = time.monotonic() + seconds
-        response = self._pool.request(
-            task.method,
-            task.url,
-            body=task.body or None,
-            headers=_headers(attempt) | _NOT_KEPT,
-            timeout=urllib3.Timeout(total=seconds),
-            redirect=False,
-            preload_content=False,
-        )
-        complete = _read_to_end(response, deadline)
+        # of this delivery alone: a worker that does not say that it closes a connection, and has
+        # not quite closed it yet, would be given the next delivery on it
+        with urllib3.connection_from_url(task.url, maxsize=1) as connection:
+            response = connection.request(
+                task.method,
+                parse_url(task.url).request_uri,
+                body=task.body or None,
+                headers=_headers(attempt) | _NOT_KEPT,
+                timeout=urllib3.Timeout(total=seconds),
+                redirect=False,
+                retries=False,
+                preload_content=False,
+            )
+            complete = _read_to_end(response, deadline)
         wait = response.headers.get("Retry-After", "")
         retry_after = int(wait) if wait.isdecimal() and len(wait) <= _MAX_DIGITS else 0
         return DeliveryResult(response.status if complete else None, timedelta(seconds=retry_after))

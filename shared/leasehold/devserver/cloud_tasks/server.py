@@ -57,7 +57,7 @@ class CloudTasksDouble:
     ) -> None:
         clock = clock or system_clock()
         self._queues = Queues(clock, defaults or QueueSettings(), strict=strict)
-        self._client = HttpClient(connections=threads)
+        self._client = HttpClient()
         self._dispatcher = Dispatcher(self._queues, self._client.deliver, threads)
         self._app = make_app(
             self._queues,
@@ -108,7 +108,6 @@ class CloudTasksDouble:
     def stop_deliveries(self) -> None:
         """Start no more deliveries, for good; those that run go on, and tasks are accepted."""
         self._dispatcher.close()
-        self._client.close()  # a worker that is to end waits for connections that are kept
 
     def stop(self, drain_seconds: float = 0.0) -> bool:
         """Start no more deliveries, wait for those that run, then stop answering.
@@ -121,7 +120,6 @@ class CloudTasksDouble:
         drained = self._dispatcher.stop(drain_seconds)
         if self._server and self._thread:
             _wake_and_stop(self._server, self._thread)
-        self._client.close()
         return drained
 
     @property
