@@ -296,6 +296,45 @@ class DispatchDeadlineError(LeaseholdError):
     retryable = True
 
 
+class AgentTimeoutError(LeaseholdError):
+    """A handler did not end within its agent timeout."""
+
+    code = "agent_timeout_exceeded"
+    text = (
+        "Attempt {attempt} of step {step} did not end within its agent timeout of {timeout_s:g} s. "
+        "Let the handler end in time (ctx.time_left), keep what it has (ctx.checkpoint), or raise "
+        "the agent timeout of the step."
+    )
+    retryable = True
+
+
+class MemoryLimitError(LeaseholdError):
+    """A handler took more memory than its step may have."""
+
+    code = "memory_limit_exceeded"
+    text = (
+        "Attempt {attempt} of step {step} took {taken_mib} MiB of memory; its limit is {limit_mib} "
+        "MiB. Let the handler hold less at a time, or raise the memory limit of the step."
+    )
+    retryable = True
+
+
+class HandlerDiedError(LeaseholdError):
+    """The process of a handler ended before the handler did."""
+
+    code = "handler_died"
+    text = "The process of step {step} ended before its handler returned: {problem}."
+    retryable = True
+
+
+class HandlerGarbledError(LeaseholdError):
+    """The process of a handler sent what only the engine's own code may send, or broke it off."""
+
+    code = "handler_garbled"
+    text = "The process of step {step} could not be understood any more: {problem}."
+    retryable = True
+
+
 class InvalidOutputError(LeaseholdError):
     """The output of a remote worker does not fit; it still holds the lease."""
 

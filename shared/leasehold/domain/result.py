@@ -48,6 +48,21 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitExceeded:
+    """The attempt was ended at a limit, which counts as a failure.
+
+    Args:
+        reason: which limit.
+        error: the error that the run notes.
+        stacks: what the handler was doing then: its threads, frame by frame; empty: not known.
+    """
+
+    reason: Termination
+    error: ErrorRecord
+    stacks: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """The attempt was stopped before it was done."""
 
@@ -62,4 +77,4 @@ class Deferred:
     detail: str
 
 
-Result = Finished | Refused | Failed | Stopped | Deferred
+Result = Finished | Refused | Failed | LimitExceeded | Stopped | Deferred

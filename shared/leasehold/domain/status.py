@@ -162,6 +162,8 @@ class Termination(StrEnum):
     DISPATCH_DEADLINE_EXCEEDED = (
         "dispatch_deadline_exceeded"  # its last heartbeat is past it: it hung
     )
+    AGENT_TIMEOUT_EXCEEDED = "agent_timeout_exceeded"  # the handler did not end at its limit
+    MEMORY_LIMIT_EXCEEDED = "memory_limit_exceeded"  # the handler took more than its step may
     CANCELLED = "cancelled"
     STORE_UNAVAILABLE = "store_unavailable"  # an outage: the attempt is put off
     THREAD_UNAVAILABLE = "thread_unavailable"  # likewise: nothing could renew the lease

@@ -18,7 +18,15 @@ from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
 from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.manifest import manifest_of, to_document
 from leasehold.domain.manifest_parts import ErrorRecord, KeptValue, Progress
-from leasehold.domain.result import Deferred, Failed, Finished, Refused, Result, Stopped
+from leasehold.domain.result import (
+    Deferred,
+    Failed,
+    Finished,
+    LimitExceeded,
+    Refused,
+    Result,
+    Stopped,
+)
 from leasehold.domain.trace import TraceType, event_of, loss_ref
 from leasehold.errors import (
     DocumentExistsError,
@@ -192,7 +200,8 @@ def ending_of(engine: Engine, attempt: RunningAttempt, result: Result) -> Transi
             if isinstance(result, Refused):
                 return partial(lifecycle.block, **facts, found=result.found)
             return partial(lifecycle.complete, **facts)
-        case Failed(failure, permanent):
+        case Failed(failure) | LimitExceeded(_, failure):
+            permanent = isinstance(result, Failed) and result.permanent
             return partial(lifecycle.fail, **facts, error=failure, permanent=permanent)
         case Stopped(reason):
             return partial(lifecycle.release, **facts, reason=reason)
