@@ -47,6 +47,7 @@ from leasehold.worker.handler_checks import ImportedHandlerChecks
 from leasehold.worker.holder import holder_name, host_name
 from leasehold.worker.inline_runner import InlineRunner
 from leasehold.worker.interrupts import Interrupts
+from leasehold.worker.known_overrides import KnownOverrides
 from leasehold.worker.lease_keeper import ThreadedLeaseKeeper
 from leasehold.worker.side_by_side import side_by_side
 
@@ -144,7 +145,6 @@ def boot(
         check_artifacts(settings)
     catalog = catalog or load_catalog(settings["LEASEHOLD_CATALOG"])
     clock = clock or SystemClock()
-    rules = rules_of(settings, catalog, environ, hooks.warn)
     if tasks is None:
         tasks = _open_queue(settings, clock, purpose)  # first: to open it makes nothing
     artifacts: Artifacts
@@ -153,6 +153,9 @@ def boot(
     else:
         documents, artifacts = _open_stores(settings, environ, clock, documents)
     documents, artifacts = around.documents(documents), around.artifacts(artifacts)
+    log = without_repeats(_LOG.warning, clock)
+    overrides = KnownOverrides(documents, clock, log)
+    rules = rules_of(settings, catalog, environ, overrides.find, hooks.warn)
     interrupts, load_value = Interrupts(), partial(load, artifacts)
     inline = InlineRunner(artifacts, load_value, clock, interrupts)
     engine = Engine(
@@ -166,12 +169,13 @@ def boot(
         clock=clock,
         catalog=catalog,
         rules=rules,
+        overrides=overrides,
         holder=holder_name(host_name(), os.getpid()),
         side_by_side=side_by_side,
         raise_interrupt=interrupts.raise_interrupt,
         observe=hooks.observe,
         may_continue=hooks.may_continue,
-        log=without_repeats(_LOG.warning, clock),
+        log=log,
         report=hooks.report,
         retention=Retention(settings["LEASEHOLD_RETENTION_DAYS"]),
     )

@@ -46,5 +46,6 @@ RUNS: Final = Collection(
     ),
 )
 TRACE: Final = Collection("trace")
+OVERRIDES: Final = Collection("overrides")
 
-COLLECTIONS: Final[Mapping[str, Collection]] = {c.name: c for c in (RUNS, TRACE)}
+COLLECTIONS: Final[Mapping[str, Collection]] = {c.name: c for c in (RUNS, TRACE, OVERRIDES)}

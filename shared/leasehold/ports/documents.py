@@ -59,6 +59,7 @@ class Query:
         limit: how many at most.
         after: continue behind this document: its value of `order_by`, as it came or as a
             datetime, and its id.
+        within: seconds after which to give up; None: as long as any call may take.
     """
 
     collection: str
@@ -69,6 +70,7 @@ class Query:
     descending: bool = False
     limit: int = 50
     after: tuple[Any, str] | None = None
+    within: float | None = None
 
 
 class Documents(Protocol):

@@ -1,12 +1,14 @@
-"""The settings in force for a step type: environment over entry, each value with its source."""
+"""The settings in force for a step type: environment over override over entry, with sources."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from leasehold.domain.dispatch import StepSettings
+from leasehold.domain.override import OVERRIDE, StoredOverride
 from leasehold.domain.retry import Backoff
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry, ladder_problem
 
@@ -14,9 +16,20 @@ _ENTRY: Final = "entry"
 _MAX_DIGITS: Final = 9
 
 
+class _Limits(NamedTuple):
+    """The two limits as one source gives them; None: it does not give this one."""
+
+    timeout: timedelta | None
+    deadline: timedelta | None
+
+
+_NOTHING: Final = _Limits(None, None)
+
+
 def effective_settings(
     entry: StepDispatchEntry,
     environ: Mapping[str, str],
+    override: StoredOverride | None = None,
     *,
     max_retries: int,
     backoff: Backoff = Backoff(),  # noqa: B008 - a frozen value
@@ -25,12 +38,13 @@ def effective_settings(
 ) -> StepSettings:
     """Resolve the settings of a step type as they are at this moment.
 
-    A value that is not a whole number above 0, or that breaks the time ladder, is refused: one
-    sentence in `refused`, and the entry applies.
+    A value that cannot be used, or that breaks the time ladder, is refused: one sentence in
+    `refused`, and the next source applies.
 
     Args:
         entry: the registry entry.
         environ: the environment now.
+        override: the step's override; one that is over does not count.
         max_retries: the threshold, for an entry without one.
         backoff: the waits, for what a retry policy leaves out.
         heartbeat: PIPELINE_HEARTBEAT_S where it is set; an entry without heartbeat stays without.
@@ -38,12 +52,14 @@ def effective_settings(
     """
     refused: list[str] = []
     timeout_name, deadline_name = entry.env_overrides
-    timeout = _whole(environ, timeout_name, timedelta(milliseconds=1), refused)
-    deadline = _whole(environ, deadline_name, timedelta(seconds=1), refused)
-    timeout, deadline = _on_the_ladder(entry, timeout, deadline, refused)
+    variables = _Limits(
+        _whole(environ, timeout_name, timedelta(milliseconds=1), refused),
+        _whole(environ, deadline_name, timedelta(seconds=1), refused),
+    )
+    variables, set_ = _on_the_ladder(entry, variables, _limits_of(override, refused), refused)
     sources = {
-        "agentTimeout": _ENTRY if timeout is None else timeout_name,
-        "dispatchDeadline": _ENTRY if deadline is None else deadline_name,
+        "agentTimeout": _source(timeout_name, variables.timeout, set_.timeout),
+        "dispatchDeadline": _source(deadline_name, variables.deadline, set_.deadline),
         "maxRetries": "threshold" if entry.max_retries is None else _ENTRY,
         "heartbeat": _ENTRY,
     }
@@ -56,8 +72,8 @@ def effective_settings(
         sources["retry"] = _ENTRY
     return StepSettings(
         step_type=entry.step_type,
-        agent_timeout=timeout or entry.agent_timeout,
-        dispatch_deadline=deadline or entry.dispatch_deadline,
+        agent_timeout=variables.timeout or set_.timeout or entry.agent_timeout,
+        dispatch_deadline=variables.deadline or set_.deadline or entry.dispatch_deadline,
         max_retries=max_retries if entry.max_retries is None else entry.max_retries,
         retry=None if entry.retry is None else entry.retry.in_force(backoff),
         heartbeat=interval,
@@ -69,27 +85,68 @@ def effective_settings(
     )
 
 
+def _limits_of(override: StoredOverride | None, refused: list[str]) -> _Limits:
+    """Return what an override gives while it lasts."""
+    if override is None or override.is_over:
+        return _NOTHING
+    if override.override is None:
+        refused.append(override.refused)
+        return _NOTHING
+    return _Limits(override.override.timeout, override.override.deadline)
+
+
+def _source(variable: str, of_variable: timedelta | None, of_override: timedelta | None) -> str:
+    """Return where a limit comes from."""
+    if of_variable is not None:
+        return variable
+    return _ENTRY if of_override is None else OVERRIDE
+
+
 def _on_the_ladder(
-    entry: StepDispatchEntry,
-    timeout: timedelta | None,
-    deadline: timedelta | None,
-    refused: list[str],
-) -> tuple[timedelta | None, timedelta | None]:
-    """Return the overrides that hold together with the entry: both, one, or none of them."""
+    entry: StepDispatchEntry, variables: _Limits, override: _Limits, refused: list[str]
+) -> tuple[_Limits, _Limits]:
+    """Return what holds together with the entry: as much as can of the variables, then the rest.
+
+    Rather than a variable, an override is dropped; rather than both limits of a source, one.
+    """
     problem = None
-    for pair in ((timeout, deadline), (timeout, None), (None, deadline), (None, None)):
-        broken = ladder_problem(pair[0] or entry.agent_timeout, pair[1] or entry.dispatch_deadline)
+    for kept in itertools.product(_parts(variables), _parts(override)):
+        timeout = kept[0].timeout or kept[1].timeout or entry.agent_timeout
+        deadline = kept[0].deadline or kept[1].deadline or entry.dispatch_deadline
+        broken = ladder_problem(timeout, deadline)
         problem = problem or broken
         if broken is None:
             break
     if problem is not None:
         field, value, allowed = problem
-        given = zip(entry.env_overrides, (timeout, deadline), pair, strict=True)
-        dropped = [name for name, was, kept in given if was is not None and kept is None]
-        refused.append(
-            f"{' and '.join(dropped)} refused: {field} would be {value}; allowed: {allowed}."
-        )
-    return pair
+        dropped = _dropped(entry, (variables, override), kept)
+        refused.append(f"{dropped} refused: {field} would be {value}; allowed: {allowed}.")
+    return kept
+
+
+def _parts(limits: _Limits) -> tuple[_Limits, ...]:
+    """Return the limits, then less and less of them."""
+    timeout, deadline = limits
+    return limits, _Limits(timeout, None), _Limits(None, deadline), _NOTHING
+
+
+def _dropped(
+    entry: StepDispatchEntry, given: tuple[_Limits, _Limits], kept: tuple[_Limits, _Limits]
+) -> str:
+    """Return the names of what was given and does not hold; a variable hides what is under it."""
+    of_override = (
+        f"overrides/{entry.step_type} timeoutS",
+        f"overrides/{entry.step_type} deadlineS",
+    )
+    names = [
+        name
+        for source, of_source in enumerate((entry.env_overrides, of_override))
+        for limit, name in enumerate(of_source)
+        if given[source][limit] is not None
+        and kept[source][limit] is None
+        and kept[0][limit] is None
+    ]
+    return " and ".join(names)
 
 
 def _whole(

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from leasehold.domain.dispatch import Rules, StepSettings
+from leasehold.domain.override import StoredOverride
 from leasehold.domain.retry import Backoff
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.effective_settings import effective_settings
@@ -17,6 +18,7 @@ def rules_of(
     settings: Mapping[str, Any],
     catalog: Catalog,
     environ: Mapping[str, str],
+    find_override: Callable[[str], StoredOverride | None],
     warn: Callable[[str], object],
 ) -> Rules:
     """Return the rules in force, with the limits of steps as they are at each dispatch.
@@ -24,15 +26,18 @@ def rules_of(
     Args:
         settings: the settings, as read.
         catalog: the step types.
-        environ: where the overrides of their limits are looked up, at each dispatch.
-        warn: given a sentence on each override that is refused, once.
+        environ: where the variables of their limits are looked up, at each dispatch.
+        find_override: returns the override of a step type, as it is at each dispatch.
+        warn: given a sentence on each limit that is refused, once.
     """
     backoff = Backoff(
         minimum=timedelta(seconds=settings["PIPELINE_MIN_BACKOFF_S"]),
         maximum=timedelta(seconds=settings["PIPELINE_MAX_BACKOFF_S"]),
         doublings=settings["PIPELINE_MAX_DOUBLINGS"],
     )
-    limits = _StepLimits(settings, catalog, environ, warn, backoff)
+    limits = _StepLimits(
+        settings, catalog, environ, find_override=find_override, warn=warn, backoff=backoff
+    )
     return Rules(
         settings_for=limits.settings_for,
         lease_ttl=limits.lease_ttl,
@@ -44,14 +49,20 @@ def rules_of(
     )
 
 
+#: What goes over an entry: the texts of its variables, and its override.
+_Given = tuple[tuple[str | None, ...], StoredOverride | None]
+
+
 class _StepLimits:
-    """Resolves the settings of step types, anew only where an override has changed."""
+    """Resolves the settings of step types, anew only where a variable or override has changed."""
 
     def __init__(
         self,
         settings: Mapping[str, Any],
         catalog: Catalog,
         environ: Mapping[str, str],
+        *,
+        find_override: Callable[[str], StoredOverride | None],
         warn: Callable[[str], object],
         backoff: Backoff,
     ) -> None:
@@ -62,25 +73,28 @@ class _StepLimits:
         self._backoff = backoff
         self._steps = catalog.steps
         self._environ = environ
+        self._find_override = find_override
         self._warn = warn
         self._warned: set[str] = set()
-        self._resolved: dict[str, tuple[tuple[str | None, ...], StepSettings]] = {}
+        self._resolved: dict[str, tuple[_Given, StepSettings]] = {}
 
     def settings_for(self, step_type: str) -> StepSettings | None:
         """Return the settings of a step type at this moment; None: it is not known."""
         entry = self._steps.get(step_type)
         if entry is None:
             return None
-        overrides = tuple(map(self._environ.get, entry.env_overrides))
+        override = self._find_override(step_type)
+        given = (tuple(map(self._environ.get, entry.env_overrides)), override)
         known = self._resolved.get(step_type)
-        if known is None or known[0] != overrides:
-            known = self._resolved[step_type] = (overrides, self._resolve(entry))
+        if known is None or known[0] != given:
+            known = self._resolved[step_type] = (given, self._resolve(entry, override))
         return known[1]
 
-    def _resolve(self, entry: StepDispatchEntry) -> StepSettings:
+    def _resolve(self, entry: StepDispatchEntry, override: StoredOverride | None) -> StepSettings:
         settings = effective_settings(
             entry,
             self._environ,
+            override,
             max_retries=self._max_retries,
             backoff=self._backoff,
             heartbeat=self._heartbeat,

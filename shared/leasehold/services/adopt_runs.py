@@ -18,7 +18,7 @@ from leasehold.domain.status import RunStatus
 from leasehold.domain.task import wake_task
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Query, Range, Snapshot
-from leasehold.services.engine import Engine, change_run, publish
+from leasehold.services.engine import Engine, change_run, dispatch_rules, publish
 from leasehold.services.paging import SCAN_PAGE, scan
 from leasehold.services.read_runs import get_run
 
@@ -167,5 +167,6 @@ def parked_runs(engine: Engine) -> Iterator[str]:
 
 
 def _expire(engine: Engine, run_id: str, lease: Lease) -> Change:
-    end = partial(lifecycle.expire, rules=engine.rules, lease_id=lease.lease_id, holder_gone=True)
+    rules = dispatch_rules(engine)
+    end = partial(lifecycle.expire, rules=rules, lease_id=lease.lease_id, holder_gone=True)
     return change_run(engine, run_id, end)

@@ -38,7 +38,7 @@ from leasehold.errors import (
 )
 from leasehold.ports.documents import Committed
 from leasehold.ports.lease_keeper import RunningAttempt
-from leasehold.services.engine import Engine, KnownRun, commit
+from leasehold.services.engine import Engine, KnownRun, commit, dispatch_rules
 from leasehold.services.kept_values import inline, keep, put
 
 T = TypeVar("T")
@@ -189,7 +189,7 @@ def ending_of(engine: Engine, attempt: RunningAttempt, result: Result) -> Transi
     Raises:
         StoreUnavailableError: the output could not be kept.
     """
-    facts: dict[str, Any] = {"rules": engine.rules, "fence": attempt.fence}
+    facts: dict[str, Any] = {"rules": dispatch_rules(engine), "fence": attempt.fence}
     match result:
         case Finished(output, status) | Refused(output, status):
             try:

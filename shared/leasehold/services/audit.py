@@ -15,7 +15,7 @@ from leasehold.domain.status import Outcome
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.adopt_runs import alarmed
-from leasehold.services.engine import Engine, change_run
+from leasehold.services.engine import Engine, change_run, dispatch_rules
 from leasehold.services.paging import SCAN_PAGE, scan
 from leasehold.services.sweep import task_presence
 
@@ -59,7 +59,8 @@ def audit(engine: Engine, *, repair: bool = False) -> Iterator[AuditResult]:
 
 def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
     try:
-        repair = partial(lifecycle.on_audit, rules=engine.rules, **task_presence(engine, manifest))
+        look = task_presence(engine, manifest)
+        repair = partial(lifecycle.on_audit, rules=dispatch_rules(engine), **look)
         change = change_run(engine, manifest.run_id, repair)
     except (LeaseholdError, ArithmeticError) as error:
         engine.log(f"run {manifest.run_id} is not repaired: {error}")

@@ -31,7 +31,7 @@ from leasehold.errors import (
 from leasehold.ports.documents import Query
 from leasehold.registry.dispatch import REMOTE
 from leasehold.services.attempt import error_record
-from leasehold.services.engine import Engine, KnownRun, change_run, find_run
+from leasehold.services.engine import Engine, KnownRun, change_run, dispatch_rules, find_run
 from leasehold.services.kept_values import load
 from leasehold.services.manage_lease import LeaseCredentials, fail_step
 from leasehold.services.paging import pages
@@ -125,7 +125,10 @@ def _acquire(engine: Engine, found: KnownRun, holder: str) -> ClaimedStep:
     for _ in range(_LOADS):
         run, snapshot = found
         claim = partial(
-            lifecycle.claim, rules=engine.rules, lease_id=engine.clock.new_id(), holder=holder
+            lifecycle.claim,
+            rules=dispatch_rules(engine),
+            lease_id=engine.clock.new_id(),
+            holder=holder,
         )
         expected = claim(run, snapshot.read_at)  # what is refused anyway needs no values
         loaded = _load(engine, run) if expected.outcome is Outcome.ACQUIRED else None

@@ -21,6 +21,7 @@ from leasehold.ports.documents import Committed, Documents, Snapshot
 from leasehold.ports.handler_checks import HandlerChecks
 from leasehold.ports.handler_runner import GateRunner, HandlerRunner
 from leasehold.ports.lease_keeper import LeaseKeeper
+from leasehold.ports.overrides import Overrides
 from leasehold.ports.task_queue import TaskQueue
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.reporting import Facts, reports
@@ -52,6 +53,8 @@ class Engine:
     """The ports and tables of one bundle, wired by bootstrap.
 
     Args:
+        rules: what transitions need to know; those that may dispatch get `dispatch_rules`.
+        overrides: what people set for steps, which the rules look up as it is known here.
         runners: what runs a handler, by the `isolation` of its step.
         side_by_side: makes the calls that it is given, so many at a time, until it gets none.
         raise_interrupt: raises the Ctrl-C that cut an attempt of this thread short, if one did.
@@ -73,6 +76,7 @@ class Engine:
     clock: Clock
     catalog: Catalog
     rules: Rules
+    overrides: Overrides
     holder: str
     side_by_side: Callable[[NextCall, int], None]
     raise_interrupt: Callable[[], None]
@@ -88,6 +92,15 @@ class KnownRun(NamedTuple):
 
     manifest: Manifest
     snapshot: Snapshot
+
+
+def dispatch_rules(engine: Engine) -> Rules:
+    """Return the rules for a transition that may dispatch: the overrides are at most 10 s old.
+
+    It may read the store. Its answer is for the commit that follows, and not to be kept.
+    """
+    engine.overrides.refresh()
+    return engine.rules
 
 
 def change_run(

@@ -19,7 +19,7 @@ from leasehold.ports.documents import Committed
 from leasehold.ports.lease_keeper import HeldAttempt
 from leasehold.registry.dispatch import REMOTE
 from leasehold.services.attempt import acquired_attempt, ending_of, error_record
-from leasehold.services.engine import Engine, commit, publish_owed
+from leasehold.services.engine import Engine, commit, dispatch_rules, publish_owed
 from leasehold.services.gates import through_gates
 from leasehold.services.kept_values import load
 
@@ -52,7 +52,7 @@ def arrive(engine: Engine, hint: Hint) -> Committed[Change]:
     """Ask for the lease, or learn why there is none to have."""
     ask = partial(
         lifecycle.arrive,
-        rules=engine.rules,
+        rules=dispatch_rules(engine),
         generation=hint.generation,
         lease_id=engine.clock.new_id(),
         holder=engine.holder,
@@ -98,7 +98,7 @@ def run_attempt(engine: Engine, acquired: Committed[Change]) -> Committed[Change
         if engine.may_continue():
             lease_id = engine.clock.new_id()
             ending = lifecycle.then_arrive(
-                ending, rules=engine.rules, lease_id=lease_id, holder=engine.holder
+                ending, rules=dispatch_rules(engine), lease_id=lease_id, holder=engine.holder
             )
         settled: Committed[Change] = held.settle(ending)
         return settled

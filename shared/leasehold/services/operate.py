@@ -15,7 +15,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import KeptValue
 from leasehold.errors import AlreadyRecreatedError, InvalidRequestError
 from leasehold.registry.pipelines import PipelineEntry
-from leasehold.services.engine import Engine, commit, publish_or_leave
+from leasehold.services.engine import Engine, commit, dispatch_rules, publish_or_leave
 from leasehold.services.kept_values import keep
 from leasehold.services.limits import MAX_REASON
 from leasehold.services.read_runs import get_run
@@ -102,7 +102,7 @@ def _transition(
     engine: Engine, manifest: Manifest, request: OperationRequest, bound: BoundOperation
 ) -> Transition:
     facts: dict[str, Any] = {
-        "rules": engine.rules,
+        "rules": dispatch_rules(engine),
         "actor": request.actor,
         "reason": request.reason,
     }

@@ -20,7 +20,7 @@ from leasehold.ports.documents import Committed
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import PipelineEntry
 from leasehold.services.check_chain import check_chain
-from leasehold.services.engine import Engine, create_run, publish_or_leave
+from leasehold.services.engine import Engine, create_run, dispatch_rules, publish_or_leave
 from leasehold.services.kept_values import inline, keep
 from leasehold.services.limits import MAX_KEY, MAX_LABEL, MAX_LABELS, MAX_RETRIES
 
@@ -82,7 +82,7 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
     )
     was_there = _check_large(engine, new, text)
     new = replace(new, input=_kept(engine, new, text))
-    started: _Start = partial(lifecycle.start, rules=engine.rules, new=new)
+    started: _Start = partial(lifecycle.start, rules=dispatch_rules(engine), new=new)
     if eager:
         lease_id, holder = engine.clock.new_id(), engine.holder
         started = lifecycle.then_arrive(

@@ -16,7 +16,14 @@ from leasehold.domain.status import RunStatus
 from leasehold.domain.task import dispatch_task
 from leasehold.errors import LeaseholdError, StoreUnavailableError, VersionConflictError
 from leasehold.services.due_runs import DueRuns
-from leasehold.services.engine import Engine, KnownRun, announce, commit, publish
+from leasehold.services.engine import (
+    Engine,
+    KnownRun,
+    announce,
+    commit,
+    dispatch_rules,
+    publish,
+)
 from leasehold.services.retention import forget_old_runs
 from leasehold.services.sweep_result import RunEnd, SweepResult, line_of
 
@@ -170,7 +177,10 @@ class _Sweep:
             self._unattended.append(run_id)
             return
         transition = partial(
-            lifecycle.on_alarm, rules=self._engine.rules, sweep_job_id=self._result.job_id, **look
+            lifecycle.on_alarm,
+            rules=dispatch_rules(self._engine),
+            sweep_job_id=self._result.job_id,
+            **look,
         )
         try:
             change = commit(

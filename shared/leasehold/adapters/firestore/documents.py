@@ -76,7 +76,7 @@ class FirestoreDocuments:
 
     def query(self, query: Query) -> Sequence[Snapshot]:
         """Return the documents that fit, in the order asked for."""
-        budget = self._budget()
+        budget = self._budget(query.within)
         message = self._queries.structured(query, self._connection.documents)
         snapshots = budget.run(
             lambda: self._connection.query(query.collection, message, budget.timeout())

@@ -52,14 +52,14 @@ def prepare(
         StoreUnavailableError: another program wrote it, or it cannot be put into WAL; nothing
             was changed.
     """
-    prepared = is_prepared(connection, store)
-    if not prepared:
+    has_version = is_prepared(connection, store)
+    if not has_version:
         keep_track_of_pages(connection)
     _enter_wal(connection, store)
-    if prepared:
+    if has_version and _has_tables(connection, collections):
         return
     connection.execute("BEGIN IMMEDIATE")
-    if not is_prepared(connection, store):
+    if not (is_prepared(connection, store) and _has_tables(connection, collections)):
         for collection in collections.values():
             connection.execute(_table(collection))
             _add_columns(connection, collection)
@@ -85,6 +85,15 @@ def is_prepared(connection: sqlite3.Connection, store: str) -> bool:
     if version or application or has_tables:
         raise StoreUnavailableError(store=store, problem="it is another program's database")
     return False
+
+
+def _has_tables(connection: sqlite3.Connection, collections: Mapping[str, Collection]) -> bool:
+    """Return whether each collection has its table.
+
+    One that is new needs no new version: whoever does not know the collection leaves it alone.
+    """
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    return set(collections) <= {name for (name,) in tables}
 
 
 def _enter_wal(connection: sqlite3.Connection, store: str) -> None:

@@ -1,0 +1,96 @@
+"""The overrides as this process knows them: read when it dispatches, and at most every 10 s."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from leasehold.domain.override import OVERRIDES_AT_MOST, StoredOverride, stored_override
+from leasehold.errors import StoreUnavailableError
+from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Documents, Query, Snapshot
+
+#: How old what is known may be.
+MAX_AGE_S: Final = 10.0
+
+#: A read gives up after this long: a worker that ends has so much for its releases.
+_WITHIN_S: Final = 3.0
+
+_ALL: Final = Query("overrides", limit=OVERRIDES_AT_MOST, within=_WITHIN_S)
+
+
+class KnownOverrides:
+    """The overrides port over a store of documents; many threads use it, and one of them reads.
+
+    Args:
+        documents: where they are.
+        clock: measures how old they are.
+        log: given a line when they cannot be read; once, until they can.
+    """
+
+    def __init__(self, documents: Documents, clock: Clock, log: Callable[[str], object]) -> None:
+        self._documents = documents
+        self._clock = clock
+        self._log = log
+        self._reading = threading.Lock()
+        self._asked_at = -math.inf
+        self._is_away = False
+        self._known: Mapping[str, _Known] = {}
+
+    def refresh(self) -> None:
+        """Read them, unless that was done less than 10 s ago; an outage is logged, and no more."""
+        if self._is_recent():
+            return
+        with self._reading:
+            if self._is_recent():  # another thread has read them meanwhile
+                return
+            try:
+                self._read()
+            except StoreUnavailableError as error:
+                if not self._is_away:
+                    self._log(
+                        "the overrides of step limits cannot be read; those that were read last "
+                        f"({', '.join(self._known) or 'none'}) stay in force: {error.message}"
+                    )
+                self._is_away = True
+
+    def find(self, step_type: str) -> StoredOverride | None:
+        """Return that of a step type as it is known, by the store's time now."""
+        known = self._known.get(step_type)
+        return None if known is None else known.at(self._clock.monotonic())
+
+    def read(self) -> Sequence[StoredOverride]:
+        """Read them at once, and return all, by their ids."""
+        with self._reading:
+            self._read()
+        now = self._clock.monotonic()
+        return [known.at(now) for known in self._known.values()]
+
+    def _is_recent(self) -> bool:
+        return self._clock.monotonic() - self._asked_at < MAX_AGE_S
+
+    def _read(self) -> None:
+        self._asked_at = self._clock.monotonic()  # an outage is not asked about more often, either
+        found = self._documents.query(_ALL)
+        self._known = {one.ref.id: _Known(one) for one in found}
+        self._is_away = False
+
+
+class _Known:
+    """An override as it was read, and the monotonic time at which it is over."""
+
+    def __init__(self, found: Snapshot) -> None:
+        self._stored = stored_override(found.ref.id, found.document, found.read_at)
+        override, self._over_at = self._stored.override, math.inf
+        if override is not None:
+            left = (override.until - found.read_at).total_seconds()
+            self._over_at = found.monotonic + left
+
+    def at(self, monotonic: float) -> StoredOverride:
+        """Return it as it is at that time."""
+        if self._stored.is_over or monotonic < self._over_at:
+            return self._stored
+        return replace(self._stored, is_over=True)
