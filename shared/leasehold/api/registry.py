@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
+from leasehold.api.overrides import OverrideReport
 from leasehold.api.response_model import ResponseModel
 
 
 class SettingInForce(ResponseModel):
-    """A value and where it comes from: the entry, a threshold, or a variable by its name."""
+    """A value and where it comes from: the entry, a threshold, `override`, or a variable."""
 
     value: float | int | None
     source: str
@@ -25,7 +26,7 @@ class RetryInForce(ResponseModel):
 
 
 class StepReport(ResponseModel):
-    """What is in force for a step type; `refused` has a sentence for each override that is not."""
+    """What is in force for a step type; `refused` has a sentence for each value that is not."""
 
     step_type: str
     handler: str
@@ -36,6 +37,7 @@ class StepReport(ResponseModel):
     max_retries: SettingInForce
     heartbeat_s: SettingInForce
     retry: RetryInForce
+    override: OverrideReport | None = None
     refused: list[str]
 
 
@@ -51,6 +53,7 @@ class RegistryResponse(ResponseModel):
 
     steps: list[StepReport]
     pipelines: list[PipelineReport]
+    overrides_problem: str | None = None
 
 
 class HealthResponse(ResponseModel):

@@ -21,7 +21,7 @@ def bundle_to_change(*, catalog: Catalog | None = None) -> Iterator[Bundle]:
     Args:
         catalog: as for `open_bundle`.
     """
-    purpose = _purpose_on_store(Purpose.CHANGE)
+    purpose = purpose_on_store(Purpose.CHANGE)
     with (
         open_bundle(purpose=purpose, catalog=catalog) as bundle,
         contextlib.redirect_stdout(sys.stderr),
@@ -32,7 +32,7 @@ def bundle_to_change(*, catalog: Catalog | None = None) -> Iterator[Bundle]:
 @contextlib.contextmanager
 def bundle_to_purge() -> Iterator[Bundle]:
     """Open the store to delete runs; that takes no catalog. One that is not there stays away."""
-    purpose = _purpose_on_store(Purpose.CHANGE)
+    purpose = purpose_on_store(Purpose.CHANGE)
     with open_bundle(purpose=purpose, catalog=NO_CATALOG, warns=False) as bundle:
         yield bundle
 
@@ -63,7 +63,7 @@ def open_bundle(
         bundle.close()
 
 
-def _purpose_on_store(purpose: Purpose) -> Purpose:
+def purpose_on_store(purpose: Purpose) -> Purpose:
     """Return the purpose, or a preview where there is no store: looking makes none."""
     return purpose if store_exists() else Purpose.PREVIEW
 

@@ -62,6 +62,9 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
         "check", "Check settings, catalog, handlers, gates and models, and run nothing."
     ),
     "registry": CommandRow("registry", "Show the effective limits of each step type."),
+    "override": CommandRow(
+        "override", "Set other limits for STEP until a time; without options, show what is set."
+    ),
     "serve": CommandRow(
         "serve", "Serve in one process: the runs API, workers and clockwork, until Ctrl-C."
     ),

@@ -15,7 +15,7 @@ import click
 
 from leasehold.bootstrap import system_clock
 from leasehold.client.http_calls import is_server
-from leasehold.domain.moment import MOMENT, moment_of, moment_text
+from leasehold.domain.moment import MOMENT, MOMENT_AHEAD, moment_of, moment_text
 from leasehold.domain.status import RunStatus
 from leasehold.errors import without_user
 from leasehold.services.limits import MAX_PAGE
@@ -70,9 +70,16 @@ class LabelType(click.ParamType[tuple[str, str]]):
 
 
 class MomentType(click.ParamType[datetime]):
-    """A moment: how long ago, a time, or a date."""
+    """A moment: how long ago, a time, or a date.
+
+    Args:
+        ahead: a span is from now on, in place of ago.
+    """
 
     name = "AGE|TIME"
+
+    def __init__(self, *, ahead: bool = False) -> None:
+        self._ahead = ahead
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -81,9 +88,10 @@ class MomentType(click.ParamType[datetime]):
         if isinstance(value, datetime):
             return value
         try:
-            return moment_of(value, system_clock().now())
+            return moment_of(value, system_clock().now(), ahead=self._ahead)
         except ValueError:
-            self.fail(f"{value[:60]!r}; allowed: {MOMENT}.", param, ctx)
+            allowed = MOMENT_AHEAD if self._ahead else MOMENT
+            self.fail(f"{value[:60]!r}; allowed: {allowed}.", param, ctx)
 
 
 def _text(words: str) -> str:

@@ -6,13 +6,17 @@ from typing import Final
 
 import click
 
+from leasehold.api.overrides import OverrideReport
 from leasehold.api.registry import RegistryResponse, RetryInForce, SettingInForce, StepReport
 from leasehold.bootstrap import Purpose
-from leasehold.cli.bundle import open_bundle
+from leasehold.cli.bundle import open_bundle, purpose_on_store
 from leasehold.cli.options import json_option, url_option
-from leasehold.cli.stderr import warn
+from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.client.server_upkeep import ServerUpkeep
+from leasehold.domain.moment import moment_text
+from leasehold.domain.override import OVERRIDE
+from leasehold.errors import SettingError, StoreUnavailableError, StoreVersionError
 from leasehold.presentation.formatting import StyledText
 from leasehold.services.registry_report import registry_report
 
@@ -26,18 +30,14 @@ def registry(*, url: str | None, as_json: bool) -> None:
     """Show the effective limits of each step type.
 
     Each value is shown with where it comes from: the step's entry in the catalog, a threshold
-    (PIPELINE_MAX_RETRIES), or the variable that overrides it. A warning names each override that
-    was refused.
+    (PIPELINE_MAX_RETRIES), an override of `leasehold override`, or the variable that goes over all.
+    A warning names each of them that was refused.
 
     \b
     Example:
       PIPELINE_EXTRACTION_TIMEOUT_MS=60000 leasehold registry
     """  # noqa: D301
-    if url is not None:
-        report = ServerUpkeep(url).registry()
-    else:
-        with open_bundle(purpose=Purpose.PREVIEW) as bundle:  # no store is needed
-            report = RegistryResponse.model_validate(registry_report(bundle.engine))
+    report = _report_here() if url is None else ServerUpkeep(url).registry()
     if as_json:
         print_json(report)
         return
@@ -46,8 +46,32 @@ def registry(*, url: str | None, as_json: bool) -> None:
     pipelines = [(entry.name, " → ".join(entry.steps)) for entry in report.pipelines]
     print_table(("PIPELINE", "STEPS"), pipelines)
     for step in report.steps:
+        if step.override is not None and step.override.state == "in_force":
+            note(_words(step.override))
+    for step in report.steps:
         for sentence in step.refused:
             warn(sentence)
+    if report.overrides_problem:
+        warn(f"overrides are not shown as they are now: {report.overrides_problem}")
+
+
+def _report_here() -> RegistryResponse:
+    """Return what is in force in this environment; without its store, no override is."""
+    try:
+        with open_bundle(purpose=purpose_on_store(Purpose.READ)) as bundle:
+            return RegistryResponse.model_validate(registry_report(bundle.engine))
+    except (SettingError, StoreUnavailableError, StoreVersionError) as error:
+        with open_bundle(purpose=Purpose.PREVIEW) as bundle:
+            report = RegistryResponse.model_validate(registry_report(bundle.engine))
+        return report.model_copy(update={"overrides_problem": error.message})
+
+
+def _words(override: OverrideReport) -> str:
+    """Return who set an override, until when, and why."""
+    until = "" if override.until is None else f" until {moment_text(override.until)}"
+    by = f" by {override.set_by}" if override.set_by else ""
+    why = f": {override.why}" if override.why else ""
+    return f"override of {override.step_type}{by}{until}{why}"
 
 
 def _row(step: StepReport) -> Row:
@@ -72,4 +96,8 @@ def _waits(retry: RetryInForce) -> str:
 def _value(setting: SettingInForce, unit: str = "", *, per_unit: int = 1) -> StyledText:
     """Return a value with its source; those that do not come from the entry stand out."""
     value = "none" if setting.value is None else f"{setting.value / per_unit:g}{unit}"
-    return StyledText(f"{value} ({setting.source})", "cyan" if setting.source.isupper() else "")
+    return StyledText(f"{value} ({setting.source})", "cyan" if _stands_out(setting) else "")
+
+
+def _stands_out(setting: SettingInForce) -> bool:
+    return setting.source.isupper() or setting.source == OVERRIDE

@@ -85,6 +85,9 @@ class AsyncClient:
     approve = _twin(Client.approve)
     recreate = _twin(Client.recreate)
     batch = _twin(Client.batch)
+    overrides = _twin(Client.overrides)
+    override = _twin(Client.override)
+    clear_override = _twin(Client.clear_override)
 
     async def wait(
         self,

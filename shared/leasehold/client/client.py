@@ -25,6 +25,7 @@ from leasehold.client.arguments import (
 )
 from leasehold.client.caller import checked_actor, this_user
 from leasehold.client.connection import LOG, connect
+from leasehold.client.override_calls import OverrideCalls
 from leasehold.client.run_wait import OnChange, RunWait
 from leasehold.client.source import Source
 from leasehold.client.start_once import start_once
@@ -43,7 +44,7 @@ _PAGE: Final = 200
 T = TypeVar("T")
 
 
-class Client:
+class Client(OverrideCalls):
     """Starts, reads and changes runs, over a server's runs API or on a store.
 
     Many threads may use one client. A store stays open until the client is closed.

@@ -9,6 +9,12 @@ from urllib.parse import quote, urlencode
 
 from leasehold.api.batch import BatchBody, BatchResponse
 from leasehold.api.operations import ACTOR_HEADER, body_of
+from leasehold.api.overrides import (
+    ClearedOverride,
+    OverrideBody,
+    OverrideReport,
+    OverridesResponse,
+)
 from leasehold.api.results import FilesResponse
 from leasehold.api.runs import RunsQuery, RunsResponse, StartBody, TraceResponse
 from leasehold.api.upkeep import WhyResponse
@@ -20,6 +26,7 @@ from leasehold.domain.trace import TraceEvent
 from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.batch import BatchResult
 from leasehold.services.operate import OperationRequest
+from leasehold.services.overrides import OverrideRequest
 from leasehold.services.read_runs import RunFilter
 from leasehold.services.start_run import StartRequest
 
@@ -100,6 +107,23 @@ class ServerSource:
         query = RunsQuery.page_of(wanted, limit, token).to_texts()
         _, answer = self._api.call(f"/runs?{urlencode(query)}")
         return self._api.read(lambda it: _further(RunsResponse, it, token), answer)
+
+    def overrides(self) -> list[OverrideReport]:
+        """Return the overrides of step limits, by their steps."""
+        _, answer = self._api.call("/overrides")
+        return self._api.read(OverridesResponse.model_validate, answer).overrides
+
+    def override(self, request: OverrideRequest) -> OverrideReport:
+        """Set the limits of a step until a time; return them."""
+        path = f"/overrides/{quote(request.step_type, safe='')}:set"
+        body, headers = OverrideBody.of(request).to_json(), _named(request.actor)
+        _, answer = self._api.call(path, body, headers=headers)
+        return self._api.read(OverrideReport.model_validate, answer)
+
+    def clear_override(self, step_type: str) -> bool:
+        """Delete the override of a step; return whether there was one."""
+        _, answer = self._api.call(f"/overrides/{quote(step_type, safe='')}:clear", {})
+        return self._api.read(ClearedOverride.model_validate, answer).cleared
 
     def now(self) -> datetime:
         """Return the time of this machine; the API has none."""

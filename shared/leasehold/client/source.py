@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
+from leasehold.api.overrides import OverrideReport
 from leasehold.api.results import FilesResponse
 from leasehold.api.runs import RunsResponse
 from leasehold.api.upkeep import WhyResponse
@@ -15,6 +16,7 @@ from leasehold.domain.trace import TraceEvent
 from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.batch import BatchResult
 from leasehold.services.operate import OperationRequest
+from leasehold.services.overrides import OverrideRequest
 from leasehold.services.read_runs import RunFilter
 from leasehold.services.start_run import StartRequest
 
@@ -66,6 +68,18 @@ class Source(Protocol):
 
     def page(self, wanted: RunFilter, limit: int, token: str | None) -> RunsResponse:
         """Return the runs that fit, newest first."""
+        ...
+
+    def overrides(self) -> list[OverrideReport]:
+        """Return the overrides of step limits, by their steps."""
+        ...
+
+    def override(self, request: OverrideRequest) -> OverrideReport:
+        """Set the limits of a step until a time; return them."""
+        ...
+
+    def clear_override(self, step_type: str) -> bool:
+        """Delete the override of a step; return whether there was one."""
         ...
 
     def now(self) -> datetime:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pydantic_core
 
+from leasehold.api.overrides import OverrideReport
 from leasehold.api.results import FilesResponse
 from leasehold.api.runs import RunsResponse
 from leasehold.api.upkeep import WhyResponse
@@ -25,6 +26,12 @@ from leasehold.services.batch import BatchResult, batch
 from leasehold.services.engine import Engine
 from leasehold.services.explain_run import explain_run
 from leasehold.services.operate import OperationRequest, operate
+from leasehold.services.overrides import (
+    OverrideRequest,
+    clear_override,
+    list_overrides,
+    set_override,
+)
 from leasehold.services.read_results import list_files, open_file, read_output
 from leasehold.services.read_runs import RunFilter, list_runs, read_run, read_timeline
 from leasehold.services.start_run import StartRequest, start_run
@@ -97,6 +104,21 @@ class StoreSource:
         """Return the runs that fit, newest first."""
         page = list_runs(self.engine, wanted, limit=limit, page_token=token)
         return RunsResponse.of(page)
+
+    def overrides(self) -> list[OverrideReport]:
+        """Return the overrides of step limits, by their steps."""
+        return [OverrideReport.model_validate(one) for one in list_overrides(self._acting())]
+
+    def override(self, request: OverrideRequest) -> OverrideReport:
+        """Set the limits of a step until a time; return them."""
+        if self.store is not None and not self.store.is_there():
+            set_override(self.store.to_change(), request)  # what is refused makes no store
+            self.store.make()
+        return OverrideReport.model_validate(set_override(self._acting(), request))
+
+    def clear_override(self, step_type: str) -> bool:
+        """Delete the override of a step; return whether there was one."""
+        return clear_override(self._acting(), step_type)
 
     def now(self) -> datetime:
         """Return the time of the store."""

@@ -1,4 +1,4 @@
-"""A moment as people write it: a time, a date, or how long ago."""
+"""A moment as people write it: a time, a date, or how long ago or ahead."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ TIME_OR_DATE: Final = (
     "a time with its zone such as 2026-11-22T06:00:00Z, or a date such as 2026-11-22 (from 00:00 "
     "UTC)"
 )
+MOMENT_AHEAD: Final = f"how long from now, such as 90s, 15m, 2h, 3d or 4w, {TIME_OR_DATE}"
 MOMENT: Final = f"an age such as 90s, 15m, 2h, 3d or 4w, {TIME_OR_DATE}"
 
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME: Final = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)", re.ASCII
 )
-_AGE: Final = re.compile(r"(?P<count>\d{1,6})(?P<unit>[smhdw])", re.ASCII)
+_SPAN: Final = re.compile(r"(?P<count>\d{1,6})(?P<unit>[smhdw])", re.ASCII)
 _NONE: Final = "it names no moment"
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -39,12 +40,19 @@ def moment_text(at: datetime) -> str:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def moment_of(text: str, now: datetime) -> datetime:
-    """Return the moment that an age, a time or a date names; ValueError for any other text."""
-    age = _AGE.fullmatch(text)
-    if age is None:
+def moment_of(text: str, now: datetime, *, ahead: bool = False) -> datetime:
+    """Return the moment that a text names; ValueError for one that names none.
+
+    Args:
+        text: a time, a date, or a span such as `2h`.
+        now: what a span counts from.
+        ahead: a span counts forward; else it is an age.
+    """
+    span = _SPAN.fullmatch(text)
+    if span is None:
         return time_or_date(text)
     try:
-        return now - timedelta(**{_UNITS[age["unit"]]: int(age["count"])})
+        by = timedelta(**{_UNITS[span["unit"]]: int(span["count"])})
+        return now + by if ahead else now - by
     except OverflowError:
         raise ValueError(_NONE) from None

@@ -22,6 +22,7 @@ OVERRIDES_AT_MOST: Final = 1000
 
 #: The most seconds that either limit can have.
 MAX_LIMIT_S: Final = 1800
+_LEAST_S: Final = 0.001
 #: Characters of `why` and of `setBy`.
 MAX_WORDS: Final = 500
 
@@ -105,6 +106,11 @@ def stored_override(step_type: str, document: Document, now: datetime) -> Stored
     return StoredOverride(step_type, override, is_over=override.until <= now)
 
 
+def whole_milliseconds(seconds: float) -> timedelta:
+    """Return a timeout as a dispatch keeps it."""
+    return timedelta(milliseconds=round(seconds * 1000))
+
+
 def seconds_of(limit: timedelta) -> float:
     """Return a limit in seconds, as a whole number where it is one."""
     seconds = limit.total_seconds()
@@ -143,14 +149,9 @@ def _timeout(document: Document) -> timedelta | None:
     seconds = document.get("timeoutS")
     if seconds is None:
         return None
-    if not _is_number(seconds) or not 0 < seconds <= MAX_LIMIT_S:
+    if not _is_number(seconds) or not _LEAST_S <= seconds <= MAX_LIMIT_S:
         raise _bad("timeoutS", seconds, f"seconds above 0, at most {MAX_LIMIT_S}")
     return whole_milliseconds(seconds)
-
-
-def whole_milliseconds(seconds: float) -> timedelta:
-    """Return a timeout as a dispatch keeps it."""
-    return timedelta(milliseconds=round(seconds * 1000))
 
 
 def _deadline(document: Document) -> timedelta | None:

@@ -21,7 +21,7 @@ MAX_DEADLINE: Final = timedelta(minutes=30)
 ENGINE_VARIABLES: Final = frozenset(SETTINGS.keys())
 
 _STEP_TYPE: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,62}")
-_STEP_TYPE_WORDS: Final = "a letter, then up to 62 of a-z A-Z 0-9 _ -"
+STEP_TYPE_WORDS: Final = "a letter, then up to 62 of a-z A-Z 0-9 _ -"
 _HANDLER: Final = re.compile(r"[\w.]+:[A-Za-z_]\w*")
 _QUEUE: Final = re.compile(r"[a-zA-Z0-9_-]{1,100}")
 _QUEUE_WORDS: Final = "1 to 100 of a-z A-Z 0-9 _ -"
@@ -29,7 +29,7 @@ REMOTE: Final = "remote"
 
 #: What a field must be before it can be looked at any closer.
 _CLASSES: Final[Mapping[str, tuple[type | UnionType, str]]] = {
-    "step_type": (str, _STEP_TYPE_WORDS),
+    "step_type": (str, STEP_TYPE_WORDS),
     "handler": (str, "'module:function' or 'remote'"),
     "agent_timeout": (timedelta, "a timedelta"),
     "dispatch_deadline": (timedelta, "a timedelta"),
@@ -137,7 +137,7 @@ class StepDispatchEntry:
         name, heartbeat, retries = self.step_type, self.heartbeat_interval, self.max_retries
         of_handler = self.handler == REMOTE or _HANDLER.fullmatch(self.handler) is not None
         of_queue = not self.queue or _QUEUE.fullmatch(self.queue) is not None
-        yield _STEP_TYPE.fullmatch(name) is not None, "step_type", name, _STEP_TYPE_WORDS
+        yield _STEP_TYPE.fullmatch(name) is not None, "step_type", name, STEP_TYPE_WORDS
         yield of_handler, "handler", self.handler, "'module:function' or 'remote'"
         isolated = self.isolation in ("process", "inline")
         yield isolated, "isolation", self.isolation, "'process' or 'inline'"
@@ -162,6 +162,11 @@ class StepDispatchEntry:
         raise InvalidEntryError(
             registry="dispatch", key=self.step_type, field=field, value=value, allowed=allowed
         )
+
+
+def is_step_type(name: str) -> bool:
+    """Return whether a step may have that name."""
+    return _STEP_TYPE.fullmatch(name) is not None
 
 
 def ladder_problem(

@@ -9,13 +9,16 @@ from typing import Any
 from leasehold.domain.dispatch import StepSettings
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import RetryRule
+from leasehold.errors import StoreUnavailableError
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.retry_policy import RetryPolicy
 from leasehold.services.engine import Engine
+from leasehold.services.overrides import override_report
 
 
 def registry_report(engine: Engine) -> dict[str, Any]:
-    """Return both registries as JSON values."""
+    """Return both registries as JSON values; overrides are read at once."""
+    problem = _read_overrides(engine)
     return {
         "steps": [
             _step(engine, entry, engine.rules.known_settings(entry.step_type))
@@ -24,10 +27,21 @@ def registry_report(engine: Engine) -> dict[str, Any]:
         "pipelines": [
             {"name": entry.name, "steps": entry.steps} for entry in engine.catalog.pipelines
         ],
+        "overridesProblem": problem,
     }
 
 
+def _read_overrides(engine: Engine) -> str | None:
+    """Read the overrides anew; return why that failed: what was read before is shown then."""
+    try:
+        engine.overrides.read()
+    except StoreUnavailableError as error:
+        return error.message
+    return None
+
+
 def _step(engine: Engine, entry: StepDispatchEntry, settings: StepSettings) -> dict[str, Any]:
+    override = engine.overrides.find(entry.step_type)
     return {
         "stepType": entry.step_type,
         "handler": entry.handler,
@@ -38,6 +52,7 @@ def _step(engine: Engine, entry: StepDispatchEntry, settings: StepSettings) -> d
             for name, (value, source) in _values(settings).items()
         },
         "retry": _retry(engine, settings),
+        "override": None if override is None else override_report(engine, override),
         "refused": settings.refused,
     }
 

@@ -13,6 +13,12 @@ from werkzeug.routing import BaseConverter, Map, Rule
 from leasehold import errors
 from leasehold.api.batch import BatchBody, BatchResponse
 from leasehold.api.operations import OperationBody, RecreateBody
+from leasehold.api.overrides import (
+    ClearedOverride,
+    OverrideBody,
+    OverrideReport,
+    OverridesResponse,
+)
 from leasehold.api.registry import HealthResponse, RegistryResponse
 from leasehold.api.results import FilesQuery, FilesResponse
 from leasehold.api.runs import RunsQuery, RunsResponse, StartBody, TraceResponse
@@ -26,6 +32,7 @@ from leasehold.services import batch as batch_service
 from leasehold.services import operate as operate_service
 from leasehold.services.audit import audit as audit_runs
 from leasehold.services.explain_run import explain_run
+from leasehold.services.overrides import clear_override, list_overrides, set_override
 from leasehold.services.read_runs import list_runs, read_run, read_timeline
 from leasehold.services.registry_report import registry_report
 from leasehold.services.sweep import sweep as sweep_runs
@@ -90,6 +97,23 @@ def batch(call: Call[BatchBody]) -> flask.Response:
 def registry(call: Call[None]) -> flask.Response:
     """What is in force per step type, with the source of each value."""
     return respond(RegistryResponse.model_validate(registry_report(call.engine)))
+
+
+def overrides(call: Call[None]) -> flask.Response:
+    """The overrides of step limits, with who set them, why, and until when."""
+    return respond(OverridesResponse.model_validate({"overrides": list_overrides(call.engine)}))
+
+
+def override(call: Call[OverrideBody]) -> flask.Response:
+    """The override that was set; it is in force at the next dispatch, everywhere within 10 s."""
+    request = call.given.to_request(call.step, actor_of(call.headers))
+    return respond(OverrideReport.model_validate(set_override(call.engine, request)))
+
+
+def clear(call: Call[None]) -> flask.Response:
+    """Whether there was an override; from the next dispatch on the step has its own limits."""
+    cleared = clear_override(call.engine, call.step)
+    return respond(ClearedOverride(step_type=call.step, cleared=cleared))
 
 
 def why(call: Call[None]) -> flask.Response:
@@ -172,6 +196,23 @@ ROUTES: Final = (
     Route("POST", "/audit:repair", partial(audit, repair=True), None, AuditResponse),
     Route("POST", "/sweep", sweep, None, SweepResponse),
     Route("GET", "/registry", registry, None, RegistryResponse),
+    Route("GET", "/overrides", overrides, None, OverridesResponse),
+    Route(
+        "POST",
+        "/overrides/<step>:set",
+        override,
+        OverrideBody,
+        OverrideReport,
+        (errors.UnknownKeyError,),
+    ),
+    Route(
+        "POST",
+        "/overrides/<step>:clear",
+        clear,
+        None,
+        ClearedOverride,
+        (errors.UnknownKeyError,),
+    ),
     Route("GET", "/health", health, None, HealthResponse),
 )
 

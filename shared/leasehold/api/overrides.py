@@ -1,0 +1,76 @@
+"""`/overrides`: the limits that people set for step types until a time."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Literal, Self
+
+from leasehold.api import field_rules as rules
+from leasehold.api.request_model import RequestModel
+from leasehold.api.response_model import ResponseModel
+from leasehold.domain.moment import moment_text, time_or_date
+from leasehold.registry.dispatch import MAX_DEADLINE, MIN_DEADLINE
+from leasehold.services.limits import MAX_REASON
+from leasehold.services.overrides import OverrideRequest
+
+_SHORTEST, _LONGEST = (int(limit.total_seconds()) for limit in (MIN_DEADLINE, MAX_DEADLINE))
+
+
+class OverrideBody(RequestModel):
+    """`POST /overrides/{step}:set`; at least one limit, and it replaces what was set before."""
+
+    timeout_s: Annotated[float, rules.seconds(timedelta(seconds=_LONGEST))] | None = None
+    deadline_s: Annotated[int, rules.whole(_SHORTEST, _LONGEST)] | None = None
+    until: Annotated[str, rules.moment()]
+    why: Annotated[str, rules.printable(MAX_REASON)]
+
+    @classmethod
+    def of(cls, request: OverrideRequest) -> Self:
+        """Return a request as a client sends it."""
+        return cls(
+            timeout_s=request.timeout_s,
+            deadline_s=request.deadline_s,
+            until=moment_text(request.until),
+            why=request.why,
+        )
+
+    def to_request(self, step_type: str, actor: str) -> OverrideRequest:
+        """Return the request as the service takes it."""
+        return OverrideRequest(
+            step_type=step_type,
+            timeout_s=self.timeout_s,
+            deadline_s=self.deadline_s,
+            until=time_or_date(self.until),
+            why=self.why,
+            actor=actor,
+        )
+
+
+class OverrideReport(ResponseModel):
+    """The override of a step type: `in_force`, `over`, or `refused`, as `problem` says why.
+
+    One of which a part alone is refused is `refused`: the registry has what is in force.
+    """
+
+    step_type: str
+    state: Literal["in_force", "over", "refused"]
+    timeout_s: float | int | None
+    deadline_s: float | int | None
+    until: datetime | None
+    why: str
+    set_by: str
+    set_at: datetime | None
+    problem: str | None
+
+
+class OverridesResponse(ResponseModel):
+    """`GET /overrides`: all of them, also those that are over, until somebody clears them."""
+
+    overrides: list[OverrideReport]
+
+
+class ClearedOverride(ResponseModel):
+    """`POST /overrides/{step}:clear`; `cleared` is false where there was none."""
+
+    step_type: str
+    cleared: bool
