@@ -76,10 +76,14 @@ AUDIT = {"found": [{"runId": EVIL, "breaches": [BREACH], "outcome": EVIL}], "lef
 SETTING = {"value": 1, "source": EVIL}
 STEP: dict[str, Any] = dict.fromkeys(("stepType", "handler", "isolation", "queue"), EVIL)
 STEP["refused"] = [EVIL]
+OVERRIDE = {"stepType": EVIL, "state": "in_force", "timeoutS": 1, "deadlineS": None}
+OVERRIDE |= {"until": AT, "why": EVIL, "setBy": EVIL, "setAt": AT, "problem": EVIL}
+STEP["override"] = OVERRIDE
 STEP["retry"] = {"firstS": 1, "factor": 2, "maxS": 9, "nonRetryable": [EVIL], "source": EVIL}
 STEP |= dict.fromkeys(("agentTimeoutMs", "dispatchDeadlineS", "maxRetries", "heartbeatS"), SETTING)
 STEP |= {"retry": {"firstS": 1, "factor": 2, "maxS": 9, "nonRetryable": [EVIL], "source": EVIL}}
 REGISTRY = {"steps": [STEP], "pipelines": [{"name": EVIL, "steps": [EVIL]}]}
+REGISTRY["overridesProblem"] = EVIL
 COUNTS = ("recovered", "redispatched", "stillQueued", "unattended", "reannounced", "archived")
 SWEEP = dict.fromkeys((*COUNTS, "deadLettered", "purged", "documentsRead"), 1)
 SWEEP |= {"byReason": {EVIL: 1}, "more": False}
@@ -98,6 +102,7 @@ class Hostile(BaseHTTPRequestHandler):
             "/runs/r-1/why": WHY,
             "/audit": AUDIT,
             "/registry": REGISTRY,
+            "/overrides": {"overrides": [OVERRIDE]},
         }
         path = self.path.partition("?")[0]
         if path.endswith("refused"):
@@ -109,6 +114,7 @@ class Hostile(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         answers = {"/runs:batch": BATCH, "/audit:repair": AUDIT, "/sweep": SWEEP}
+        answers["/overrides/charge:set"] = OVERRIDE
         self._answer(200, answers.get(self.path, RUN))
 
     def _answer(self, status: int, body: Any) -> None:
@@ -138,6 +144,8 @@ COMMANDS = [
     ("audit",),
     ("audit", "--repair"),
     ("registry",),
+    ("override",),
+    ("override", "charge", "--timeout-s", "20", "--until", "2h", "--why", "slow"),
     ("sweep",),
     ("pause", "r-1"),
     ("recreate", "r-1"),

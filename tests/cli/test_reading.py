@@ -245,7 +245,16 @@ def test_registry_names_the_source_of_each_value_and_what_was_refused(shell: She
 
 def test_help_comes_fast_with_an_example_and_version_is_the_packages(shell: Shell) -> None:
     commands = ("start", "runs", "show", "trace", "why", "pause", "resume", "cancel", "retry")
-    for command in (*commands, "approve", "recreate", "batch", "audit", "sweep", "registry"):
+    for command in (
+        *commands,
+        "approve",
+        "recreate",
+        "batch",
+        "audit",
+        "sweep",
+        "registry",
+        "override",
+    ):
         help_text = shell.run(command, "--help").stdout
         assert f"leasehold {command}" in help_text.partition("Example")[2]
 

@@ -25,7 +25,7 @@ Call = Callable[[Client, list[str]], Any]
 EXAMPLES = count()
 
 #: What differs between two stores, whatever is done: times, and random names.
-RANDOM = {"createdAt", "updatedAt", "at", "alarmAt", "shard", "nonce", "notBefore", "id"}
+RANDOM = {"createdAt", "updatedAt", "at", "alarmAt", "shard", "nonce", "notBefore", "id", "setAt"}
 
 
 def _start(key: str, pipeline: str, value: Any, labels: Any) -> Call:
@@ -79,6 +79,21 @@ BOUND = {
     "generation": mostly([None, 1, 2], [-1]),
     "step": mostly([None, "ask"], ["refuse", ""]),
 }
+STEPS = mostly(["ask", "refuse"], ["none", "", "a/b", "x" * 100])
+
+
+def _override(step: str, limits: dict[str, Any]) -> Call:
+    return lambda client, _: client.override(step, **limits)
+
+
+def _overrides(client: Client, _: list[str]) -> Any:
+    return client.overrides()
+
+
+def _clear(step: str) -> Call:
+    return lambda client, _: client.clear_override(step)
+
+
 START = partial(_start, "1", "answers", {"theText": "why?"}, {})
 
 CALLS: st.SearchStrategy[Call] = st.one_of(
@@ -117,6 +132,20 @@ CALLS: st.SearchStrategy[Call] = st.one_of(
         limit=mostly([1, 50], [0, 1001, "5"]),
         page_token=mostly([None], ["", "?"]),
     ),
+    st.builds(
+        _override,
+        STEPS,
+        st.fixed_dictionaries(
+            {
+                "timeout_s": mostly([None, 30, 0.5], [0, 5000, float("nan"), "5"]),
+                "deadline_s": mostly([None, 90], [5, 20.5]),
+                "until": mostly(["2999-01-01"], ["2020-01-01", "2h"]),
+                "why": mostly(["slow day"], ["", "a\nb"]),
+            }
+        ),
+    ),
+    st.just(_overrides),
+    st.builds(_clear, STEPS),
     st.builds(
         _batch,
         mostly([*Operation], ["stop"]),

@@ -33,6 +33,7 @@ from tests.functions.conftest import Function
 
 START = {"pipeline": "three", "input": {"n": 1}, "labels": {"team": "a"}}
 BATCH = {"action": "pause", "filter": {"label": "team:a"}, "limit": 10}
+OVERRIDE = {"timeoutS": 30, "until": "2999-01-01", "why": "slow day"}
 
 
 def is_as(model: Any, answer: Any) -> bool:
@@ -59,7 +60,8 @@ def test_each_page_of_the_api_answers_as_its_model(
     serve_api: Function, engine: InProcessEngine, route: Route
 ) -> None:
     run_id = serve_api.post("/runs", START)[1]["runId"]
-    body: Any = {"/runs": START, "/runs:batch": BATCH}.get(route.path)
+    bodies = {"/runs": START, "/runs:batch": BATCH, "/overrides/<step>:set": OVERRIDE}
+    body: Any = bodies.get(route.path)
     if route.path.endswith(":resume"):
         serve_api.post(f"/runs/{run_id}:pause")
     if route.path.endswith(":recreate"):

@@ -59,8 +59,8 @@ class OverrideCalls:
             until = self.source.now() + until
         body = OverrideBody.model_validate(
             {
-                "timeout_s": timeout_s,
-                "deadline_s": deadline_s,
+                "timeoutS": timeout_s,
+                "deadlineS": deadline_s,
                 "until": until.isoformat() if isinstance(until, datetime) else until,
                 "why": why,
             }

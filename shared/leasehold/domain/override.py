@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from leasehold.domain.document import Document, Ref, UnreadableDocument
 from leasehold.domain.moment import TIME_OR_DATE, time_or_date
+from leasehold.domain.printable import printable
 
 #: The source of a value that an override gives.
 OVERRIDE: Final = "override"
@@ -102,7 +103,8 @@ def stored_override(step_type: str, document: Document, now: datetime) -> Stored
     try:
         override = _override(document)
     except _UnusableError as problem:
-        return StoredOverride(step_type, None, f"overrides/{shown(step_type)} refused: {problem}")
+        place = f"overrides/{printable(step_type[:_MAX_SHOWN])}"
+        return StoredOverride(step_type, None, f"{place} refused: {problem}")
     return StoredOverride(step_type, override, is_over=override.until <= now)
 
 
@@ -117,19 +119,12 @@ def seconds_of(limit: timedelta) -> float:
     return int(seconds) if seconds.is_integer() else seconds
 
 
-def shown(value: object) -> str:
-    """Return a value of a stranger as a short piece of a line."""
-    text = value if isinstance(value, str) else str(value)
-    short = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
-    return repr(short) if isinstance(value, str) else short
-
-
 def _override(document: Document) -> Override:
     if isinstance(document, UnreadableDocument):
-        raise _UnusableError(f"it cannot be read: {document.problem}.")
+        raise _UnusableError(f"it cannot be read: {printable(document.problem)}.")
     unknown = [name for name in document if name not in _FIELDS]
     if unknown:  # a limit whose name is mistyped would not hold, and nobody would know
-        raise _UnusableError(f"unknown field {shown(unknown[0])}; known: {', '.join(_FIELDS)}.")
+        raise _UnusableError(f"unknown field {_shown(unknown[0])}; known: {', '.join(_FIELDS)}.")
     timeout, deadline = _timeout(document), _deadline(document)
     if timeout is None and deadline is None:
         raise _UnusableError(f"it sets no limit; allowed: {' or '.join(_LIMITS)}, or both.")
@@ -192,4 +187,14 @@ def _words(document: Mapping[str, Any], field: str) -> str:
 
 
 def _bad(field: str, value: object, allowed: str) -> _UnusableError:
-    return _UnusableError(f"{field} is {shown(value)}; allowed: {allowed}.")
+    return _UnusableError(f"{field} is {_shown(value)}; allowed: {allowed}.")
+
+
+def _shown(value: object) -> str:
+    """Return a value of a stranger as a short piece of a line."""
+    try:
+        text = str(value)
+    except ValueError:  # Python writes out no number of 5,000 digits
+        return "a number too long to show"
+    short = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+    return repr(short) if isinstance(value, str) else printable(short)

@@ -147,8 +147,8 @@ def _set(
 ) -> Write[StoredOverride]:
     """Write it in place of what is there, whatever that is."""
     if override.until <= now:
-        until, allowed = moment_text(override.until), f"a time to come; it is {moment_text(now)}"
-        raise InvalidRequestError(field="until", value=until, allowed=allowed)
+        until = moment_text(override.until)
+        raise InvalidRequestError(field="until", value=until, allowed="a time to come")
     set_ = replace(override, set_at=now)
     return Write(StoredOverride(request.step_type, set_), to_document(set_))
 

@@ -73,10 +73,13 @@ class KnownOverrides:
         return self._clock.monotonic() - self._asked_at < MAX_AGE_S
 
     def _read(self) -> None:
-        self._asked_at = self._clock.monotonic()  # an outage is not asked about more often, either
-        found = self._documents.query(_ALL)
-        self._known = {one.ref.id: _Known(one) for one in found}
-        self._is_away = False
+        asked_at = self._clock.monotonic()
+        try:
+            found = self._documents.query(_ALL)
+            self._known = {one.ref.id: _Known(one) for one in found}
+            self._is_away = False
+        finally:  # a store that is away is not asked more often, either
+            self._asked_at = asked_at
 
 
 class _Known:

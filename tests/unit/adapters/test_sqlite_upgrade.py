@@ -184,6 +184,22 @@ def test_a_run_of_version_1_can_be_offered_found_and_claimed(old: Path) -> None:
     assert afterwards == []
 
 
+def test_a_file_of_this_version_gets_the_table_that_an_earlier_release_did_not_make(
+    path: Path,
+) -> None:
+    """It needs no version of its own: the earlier release goes on with the file."""
+    SqliteDocuments(path, SystemClock()).close()
+    file = sqlite3.connect(path)
+    file.execute("DROP TABLE overrides")
+    file.close()
+
+    documents = SqliteDocuments(path, SystemClock())
+    found = documents.query(Query("overrides"))
+    documents.close()
+
+    assert (found, version_of(path)) == ([], 2)
+
+
 def test_an_upgrade_that_fails_leaves_the_file_as_it_was(old: Path) -> None:
     """Columns, indexes and the version are one transaction: there is nothing in between."""
     file = sqlite3.connect(old)

@@ -26,6 +26,7 @@ from leasehold.api.leases import (
     RenewBody,
 )
 from leasehold.api.operations import OperationBody, RecreateBody, body_of
+from leasehold.api.overrides import OverrideBody
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.results import FilesQuery
 from leasehold.api.runs import RunsQuery, StartBody
@@ -56,6 +57,7 @@ RIGHT: dict[type[RequestModel], dict[str, Any]] = {
     PutFileBody: LEASE | {"name": "a", "content": ""},
     GetFileBody: LEASE | {"name": "a"},
     ListFilesBody: LEASE,
+    OverrideBody: {"until": "2027-01-01", "why": "slow day"},
 }
 LONG_NAME = f"a text of 1 to {MAX_NAME} printable characters"
 #: Each limit: the value that just fits, and the one that does not, with what is said of it.
@@ -67,6 +69,11 @@ LIMITS: list[tuple[type[RequestModel], str, Any, Any, str]] = [
     (ListFilesBody, "limit", MAX_PAGE, MAX_PAGE + 1, "a whole number from 1 to 1000"),
     (BatchBody, "limit", MAX_PAGE, MAX_PAGE + 1, "a whole number from 1 to 1000"),
     (BatchBody, "limit", 1, 0, "a whole number from 1 to 1000"),
+    (OverrideBody, "timeoutS", 1800, 1800.1, "seconds from 0 to 1800"),
+    (OverrideBody, "timeoutS", 0.5, float("nan"), "seconds from 0 to 1800"),
+    (OverrideBody, "deadlineS", 15, 14, "a whole number from 15 to 1800"),
+    (OverrideBody, "why", "x" * MAX_REASON, "x" * (MAX_REASON + 1), "1 to 500 printable"),
+    (OverrideBody, "until", "2027-01-01T00:00:00Z", "2h", "a time with its zone"),
     *(
         (model, "reason", "x" * MAX_REASON, "x" * (MAX_REASON + 1), "at most 500 printable")
         for model in (OperationBody, RecreateBody, BatchBody)

@@ -1,0 +1,151 @@
+"""`leasehold override`: a step needs more time today."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.sqlite import SqliteDocuments
+from leasehold.bootstrap import boot
+from leasehold.domain.document import Write
+from leasehold.domain.override import override_ref
+from leasehold.registry.pipelines import Catalog
+from tests.cli import shop
+from tests.cli.shell import Shell, only_line
+from tests.runs_api import runs_api
+
+SET = ("override", "charge", "--timeout-s", "45", "--until", "2999-01-01", "--why", "slow day")
+ORDER = ("start", "order", "--input", '{"amount": 3}')
+
+
+def test_an_override_is_set_shown_dispatched_and_cleared(shell: Shell) -> None:
+    set_ = shell.run(*SET)
+    listed = shell.run("override")
+    registry = shell.run("registry")
+    shell.run("override", "reserve", "--deadline-s", "100", "--until", "2h", "--why", "slow day")
+    run_id = shell.json(*ORDER)["runId"]
+    dispatch = shell.json("show", run_id)["dispatch"]
+    cleared = shell.run("override", "charge", "--clear")
+    again = shell.json("override", "charge", "--clear")
+
+    assert set_.returncode == 0
+    head, row = set_.stdout.splitlines()
+    assert head == "STEP\tSTATE\tTIMEOUT\tDEADLINE\tUNTIL\tBY\tWHY"
+    assert row.startswith("charge\tin force\t45 s\tas before\t2999-01-01T00:00:00Z\t")
+    assert row.endswith("\tslow day")
+    assert listed.stdout == set_.stdout
+    assert "45 s (override)" in registry.stdout
+    assert "override of charge by " in only_line(registry.stderr)
+    assert "until 2999-01-01T00:00:00Z: slow day" in registry.stderr
+    assert (dispatch["timeoutMs"], dispatch["deadlineS"]) == (30_000, 100)
+    assert dispatch["sources"]["dispatchDeadline"] == "override"
+    assert "step charge: the override is gone" in only_line(cleared.stderr)
+    assert again == {"stepType": "charge", "cleared": False}
+    assert [one["stepType"] for one in shell.json("override")["overrides"]] == ["reserve"]
+    assert shell.json("override", "charge") == {"overrides": []}
+
+
+def test_where_there_is_no_store_to_look_makes_none_and_to_set_does(shell: Shell) -> None:
+    listed = shell.run("override")
+    cleared = shell.run("override", "charge", "--clear")
+    refused = shell.run(*SET[:3], "100", *SET[4:])
+    files = shell.files()
+    shell.run(*SET)
+
+    assert only_line(listed.stderr) == "no override is set"
+    assert "there was no override" in cleared.stderr
+    assert "timeoutS is 100; allowed: below the dispatch deadline (0:01:00)" in refused.stderr
+    assert files == ["shop.py"]
+    assert len(shell.json("override")["overrides"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--clear",), "STEP is missing; `leasehold registry` lists the steps."),
+        (("--timeout-s", "5"), "STEP is missing"),
+        (("charge", "--timeout-s", "5", "--clear"), "--clear ends what is set"),
+        (("charge", "--why", "x", "--until", "2h"), "No limit is given; allowed: --timeout-s"),
+        (("charge", "--timeout-s", "5", "--why", "x"), "--until is missing"),
+        (("charge", "--timeout-s", "5", "--until", "2h"), "--why is missing"),
+        (("charge", "--timeout-s", "5", "--until", "soon", "--why", "x"), "how long from now"),
+        (("charge", "--timeout-s", "nan", "--until", "2h", "--why", "x"), "timeoutS is nan"),
+        (("charge", "--timeout-s", "1e9", "--until", "2h", "--why", "x"), "timeoutS is 1000000000"),
+        (("charge", "--deadline-s", "1.5", "--until", "2h", "--why", "x"), "--deadline-s"),
+        (("charge", "--timeout-s", "5", "--until", "2020-01-01", "--why", "x"), "until is '2020"),
+        (("nope", "--timeout-s", "5", "--until", "2h", "--why", "x"), "'nope' is not in the"),
+        (("../x", "--clear"), "'../x' is not in the dispatch registry"),
+        (("charge", "--timeout-s", "5", "--until", "2h", "--why", ""), "why is ''; allowed:"),
+        (("charge", "--timeout-s", "5", "--until", "2h", "--why", "\x1b[2J"), "why is"),
+    ],
+)
+def test_bad_input_changes_nothing_and_gets_one_line(
+    shell: Shell, words: tuple[str, ...], says: str
+) -> None:
+    done = shell.run("override", *words)
+
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert done.stderr.count("error") == 1
+    assert "\x1b" not in done.stderr.replace("\x1b[31m", "").replace("\x1b[0m", "")
+    assert shell.json("override") == {"overrides": []}
+
+
+def test_over_a_server_it_is_the_same(shell: Shell) -> None:
+    bundle = boot(
+        {"LEASEHOLD_STORE": f"sqlite:///{shell.folder}/server.db"},
+        catalog=Catalog(shop.STEPS, shop.PIPELINES),
+    )
+    with runs_api(bundle.engine) as url:
+        set_ = shell.json(*SET, "--url", url)
+        listed = shell.json("override", "--url", url)
+        registry = shell.run("registry", "--url", url)
+        cleared = shell.json("override", "charge", "--clear", "--url", url)
+    bundle.close()
+
+    assert listed == {"overrides": [set_]}
+    assert (set_["state"], set_["timeoutS"], set_["why"]) == ("in_force", 45, "slow day")
+    assert "@" in set_["setBy"]
+    assert "45 s (override)" in registry.stdout
+    assert cleared == {"stepType": "charge", "cleared": True}
+
+
+def test_what_the_environment_hides_of_it_is_seen_in_the_registry(shell: Shell) -> None:
+    shell.run(*SET)
+
+    answer = shell.run("registry", PIPELINE_CHARGE_TIMEOUT_MS="20000")
+
+    assert "20 s (PIPELINE_CHARGE_TIMEOUT_MS)" in answer.stdout
+
+
+def test_a_document_of_a_stranger_is_shown_and_steers_no_terminal(shell: Shell) -> None:
+    shell.run(*SET)
+    store = SqliteDocuments(shell.folder / ".leasehold/leasehold.db", SystemClock())
+
+    def write(step: str, **fields: Any) -> None:
+        store.transact(override_ref(step), lambda _, __: Write(None, fields))
+
+    write("charge", timeoutS=20, until="2999-01-01", why="\x1b]0;owned\x07\u202e")
+    write("\x1b[2J", **{"\x1b[31m": 1})
+    store.close()
+
+    shown = shell.on_terminal("override", COLUMNS="400") + shell.on_terminal("registry")
+
+    assert [evil for evil in ("\x1b]0;", "\x1b[2J", "\u202e", "\x07") if evil in shown] == []
+    assert "\\x1b]0;owned" in shown
+
+
+def test_the_registry_is_there_without_its_store(shell: Shell) -> None:
+    (shell.folder / "store.db").write_text("no database at all, but long enough to be one" * 30)
+
+    done = shell.run("registry", LEASEHOLD_STORE="sqlite:///store.db")
+
+    assert done.returncode == 0
+    assert "30 s (entry)" in done.stdout
+    assert "overrides are not shown as they are now: " in only_line(done.stderr)
+    assert json.loads(shell.run("registry", "--json", LEASEHOLD_STORE="sqlite:///store.db").stdout)[
+        "overridesProblem"
+    ]
