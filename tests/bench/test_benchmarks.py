@@ -86,6 +86,7 @@ def test_a_step_on_firestore_costs_one_read_and_two_writes() -> None:
     assert rows["reads a step on Firestore"].value == 1
     assert rows["writes a step on Firestore"].value == 2
     assert rows["rpcs a step on Firestore"].value == 4
+    assert rows["looks for overrides in 10 s of a process"].value <= 1
 
 
 def test_the_rest_of_a_step_is_measured_for_each_end_of_its_worker() -> None:

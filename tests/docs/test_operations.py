@@ -42,11 +42,12 @@ STEPS = Registry(
     "dispatch",
     [
         StepDispatchEntry(
-            step_type="ask",
+            step_type=name,
             handler="steps:ask",
             agent_timeout=timedelta(minutes=10),
             dispatch_deadline=timedelta(minutes=15),
         )
+        for name in ("ask", "extraction")
     ],
 )
 PIPELINES = Registry("pipelines", [PipelineEntry(name="review", steps=("ask",))])

@@ -148,9 +148,7 @@ def test_documents_of_any_shape_are_listed_and_shown_as_refused(
         ("old\n\x1b[31m", "over"),
     ]
     assert listed["add"]["problem"].startswith("overrides/add refused: timeoutS is 'soon'")
-    assert listed["fail"]["problem"].startswith(
-        "overrides/fail timeoutS refused: agent_timeout"
-    )
+    assert listed["fail"]["problem"].startswith("overrides/fail timeoutS refused: agent_timeout")
     assert listed["gone"]["problem"] == "overrides/gone refused: this deploy has no such step."
     step = step_of(serve_api)
     assert (step["override"]["state"], step["agentTimeoutMs"]["source"]) == ("refused", "entry")

@@ -117,6 +117,18 @@ def test_a_retry_has_the_override_of_meanwhile_and_the_attempt_before_had_not(
     assert dispatched(engine, run.run_id) == (600, 1500, "entry", "override")
 
 
+def test_a_run_that_waits_is_dispatched_anew_by_a_pause_and_a_resume(
+    engine: InProcessEngine,
+) -> None:
+    run = engine.start("thought", {})
+    set_(engine, timeout_s=120)
+
+    engine.pause(run.run_id)
+    engine.resume(run.run_id)
+
+    assert dispatched(engine, run.run_id) == (120, 900, "override", "entry")
+
+
 def test_what_the_console_wrote_is_in_force_ten_seconds_later_at_the_latest(
     engine: InProcessEngine,
 ) -> None:
