@@ -94,6 +94,15 @@ def test_bad_input_changes_nothing_and_gets_one_line(
     assert shell.json("override") == {"overrides": []}
 
 
+def test_what_is_set_can_be_read_without_the_catalog(shell: Shell) -> None:
+    shell.run(*SET)
+    (shell.folder / "shop.py").unlink()
+
+    (one,) = shell.json("override")["overrides"]
+
+    assert (one["stepType"], one["state"], one["problem"]) == ("charge", "in_force", None)
+
+
 def test_over_a_server_it_is_the_same(shell: Shell) -> None:
     bundle = boot(
         {"LEASEHOLD_STORE": f"sqlite:///{shell.folder}/server.db"},

@@ -89,6 +89,7 @@ def override(
         print_json(found)
     else:
         _print([found])
+        note(f"it is in force at the next dispatch of {step}, everywhere within 10 s")
 
 
 def _clear(step: str, url: str | None, *, as_json: bool) -> None:

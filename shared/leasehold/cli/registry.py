@@ -16,7 +16,7 @@ from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.client.server_upkeep import ServerUpkeep
 from leasehold.domain.moment import moment_text
 from leasehold.domain.override import OVERRIDE
-from leasehold.errors import SettingError, StoreUnavailableError, StoreVersionError
+from leasehold.errors import LeaseholdError
 from leasehold.presentation.formatting import StyledText
 from leasehold.services.registry_report import registry_report
 
@@ -60,7 +60,7 @@ def _report_here() -> RegistryResponse:
     try:
         with open_bundle(purpose=purpose_on_store(Purpose.READ)) as bundle:
             return RegistryResponse.model_validate(registry_report(bundle.engine))
-    except (SettingError, StoreUnavailableError, StoreVersionError) as error:
+    except LeaseholdError as error:  # what is wrong without a store, too, is raised again
         with open_bundle(purpose=Purpose.PREVIEW) as bundle:
             report = RegistryResponse.model_validate(registry_report(bundle.engine))
         return report.model_copy(update={"overrides_problem": error.message})

@@ -106,8 +106,9 @@ class StoreSource:
         return RunsResponse.of(page)
 
     def overrides(self) -> list[OverrideReport]:
-        """Return the overrides of step limits, by their steps."""
-        return [OverrideReport.model_validate(one) for one in list_overrides(self._acting())]
+        """Return the overrides of step limits; whether they hold, the catalog says if there is one."""
+        engine = self.engine if self.store is None else self.store.to_explain()
+        return [OverrideReport.model_validate(one) for one in list_overrides(engine)]
 
     def override(self, request: OverrideRequest) -> OverrideReport:
         """Set the limits of a step until a time; return them."""

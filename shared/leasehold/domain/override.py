@@ -167,7 +167,7 @@ def _is_number(value: object) -> bool:
 def _time(document: Mapping[str, Any], field: str) -> datetime:
     """Return a time that the console's timestamp is, or a text that a person typed."""
     value = document[field]
-    if isinstance(value, datetime):
+    if isinstance(value, datetime) and value.tzinfo is not None:
         return value
     if isinstance(value, str):
         try:

@@ -87,6 +87,7 @@ def test_what_a_console_makes_of_a_number_or_of_nothing_is_taken(fields: dict[st
         ({"until": None}, "until is missing; allowed: a time with its zone"),
         ({"until": "tomorrow"}, "until is 'tomorrow'; allowed: a time with its zone"),
         ({"until": "2026-01-01 14:00"}, "until is '2026-01-01 14:00'"),
+        ({"until": datetime(2026, 1, 1, 14)}, "until is 2026-01-01 14:00:00"),  # noqa: DTZ001
         ({"until": 1767276000}, "until is 1767276000"),
         ({"setAt": "now"}, "setAt is 'now'"),
         ({"why": 5}, "why is 5; allowed: a text of at most 500 characters."),
