@@ -83,7 +83,11 @@ def override(
         raise click.UsageError('--why is missing: say it to the next person, as --why "slow day".')
     with client_at(url) as client:
         found = client.override(
-            step, timeout_s=timeout_s, deadline_s=deadline_s, until=until, why=why
+            step,
+            timeout_s=timeout_s,
+            deadline_s=deadline_s,
+            until=until.replace(microsecond=0),
+            why=why,
         )
     if as_json:
         print_json(found)

@@ -106,7 +106,7 @@ class StoreSource:
         return RunsResponse.of(page)
 
     def overrides(self) -> list[OverrideReport]:
-        """Return the overrides of step limits; whether they hold, the catalog says if there is one."""
+        """Return the overrides of step limits; whether they hold, says the catalog, if any."""
         engine = self.engine if self.store is None else self.store.to_explain()
         return [OverrideReport.model_validate(one) for one in list_overrides(engine)]
 

@@ -8,6 +8,7 @@ import pytest
 from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.domain.document import Ref, Write
 from leasehold.errors import StoreUnavailableError, VersionConflictError
+from leasehold.ports.documents import Query
 from tests.conformance.stores import one_more, put
 from tests.unit.adapters.firestore.wire import Fault, Wire
 
@@ -182,3 +183,15 @@ def test_what_no_repetition_helps_is_told_at_once(
 
     assert "lost on the wire" in str(raised.value)
     assert wire.calls == ["BatchGetDocuments"]
+
+
+def test_a_query_gives_up_when_its_own_time_is_over(
+    documents: FirestoreDocuments, wire: Wire
+) -> None:
+    """Whoever can do without the answer has more to do than to wait for it."""
+    wire.faults += [Fault("RunQuery", grpc.StatusCode.UNAVAILABLE)] * 1000
+
+    with pytest.raises(StoreUnavailableError):
+        documents.query(Query("overrides", within=0.3))
+
+    assert 1 < len(wire.calls) < 100  # a call without a time of its own would try for 20 s
