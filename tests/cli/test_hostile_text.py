@@ -114,7 +114,8 @@ class Hostile(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         answers = {"/runs:batch": BATCH, "/audit:repair": AUDIT, "/sweep": SWEEP}
-        answers["/overrides/charge:set"] = OVERRIDE
+        change = {"stepType": EVIL, "override": OVERRIDE, "replaced": OVERRIDE}
+        answers["/overrides/charge:set"] = answers["/overrides/charge:clear"] = change
         self._answer(200, answers.get(self.path, RUN))
 
     def _answer(self, status: int, body: Any) -> None:
@@ -146,6 +147,7 @@ COMMANDS = [
     ("registry",),
     ("override",),
     ("override", "charge", "--timeout-s", "20", "--until", "2h", "--why", "slow"),
+    ("override", "charge", "--clear"),
     ("sweep",),
     ("pause", "r-1"),
     ("recreate", "r-1"),

@@ -39,11 +39,11 @@ def test_an_override_is_set_shown_dispatched_and_cleared(shell: Shell) -> None:
     assert listed.stdout == set_.stdout
     assert "45 s (override)" in registry.stdout
     assert "override of charge by " in only_line(registry.stderr)
-    assert "until 2999-01-01T00:00:00Z: slow day" in registry.stderr
+    assert "timeout 45 s until 2999-01-01T00:00:00Z: slow day" in registry.stderr
     assert (dispatch["timeoutMs"], dispatch["deadlineS"]) == (30_000, 100)
     assert dispatch["sources"]["dispatchDeadline"] == "override"
-    assert "step charge: the override is gone" in only_line(cleared.stderr)
-    assert again == {"stepType": "charge", "cleared": False}
+    assert only_line(cleared.stderr).startswith("cleared: override of charge by ")
+    assert again == {"stepType": "charge", "override": None, "replaced": None}
     assert [one["stepType"] for one in shell.json("override")["overrides"]] == ["reserve"]
     assert shell.json("override", "charge") == {"overrides": []}
 
@@ -56,7 +56,7 @@ def test_where_there_is_no_store_to_look_makes_none_and_to_set_does(shell: Shell
     shell.run(*SET)
 
     assert only_line(listed.stderr) == "no override is set"
-    assert "there was no override" in cleared.stderr
+    assert only_line(cleared.stderr) == "no override is set for step charge"
     assert "timeoutS is 100; allowed: below the dispatch deadline (0:01:00)" in refused.stderr
     assert files == ["shop.py"]
     assert len(shell.json("override")["overrides"]) == 1
@@ -109,17 +109,28 @@ def test_over_a_server_it_is_the_same(shell: Shell) -> None:
         catalog=Catalog(shop.STEPS, shop.PIPELINES),
     )
     with runs_api(bundle.engine) as url:
-        set_ = shell.json(*SET, "--url", url)
+        change = shell.json(*SET, "--url", url)
         listed = shell.json("override", "--url", url)
         registry = shell.run("registry", "--url", url)
         cleared = shell.json("override", "charge", "--clear", "--url", url)
     bundle.close()
 
+    set_ = change["override"]
     assert listed == {"overrides": [set_]}
     assert (set_["state"], set_["timeoutS"], set_["why"]) == ("in_force", 45, "slow day")
     assert "@" in set_["setBy"]
     assert "45 s (override)" in registry.stdout
-    assert cleared == {"stepType": "charge", "cleared": True}
+    assert cleared == {"stepType": "charge", "override": None, "replaced": set_}
+
+
+def test_whoever_replaces_an_override_is_told_whose_it_was(shell: Shell) -> None:
+    shell.run(*SET)
+
+    done = shell.run("override", "charge", "--deadline-s", "90", "--until", "1h", "--why", "more")
+
+    replaced = done.stderr.splitlines()[1]
+    assert replaced.startswith("it replaces: override of charge by ")
+    assert replaced.endswith(" timeout 45 s until 2999-01-01T00:00:00Z: slow day")
 
 
 def test_what_the_environment_hides_of_it_is_seen_in_the_registry(shell: Shell) -> None:

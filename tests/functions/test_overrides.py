@@ -30,6 +30,8 @@ def test_what_is_set_is_in_force_at_the_next_start_and_shown_with_who_and_why(
     status, answer = serve_api.post("/overrides/add:set", SET, headers={"X-Leasehold-Actor": "ada"})
     run = serve_api.get("/runs/" + serve_api.post("/runs", START)[1]["runId"])[1]
 
+    assert answer["replaced"] is None
+    answer = answer["override"]
     set_at = datetime.fromisoformat(answer.pop("setAt"))
     assert abs((datetime.now(UTC) - set_at).total_seconds()) < 600  # noqa: TID251 - the API's own
     assert status == 200
@@ -55,24 +57,26 @@ def test_what_is_set_is_in_force_at_the_next_start_and_shown_with_who_and_why(
 def test_one_that_is_set_takes_the_place_of_the_whole_of_the_one_before(
     serve_api: Function,
 ) -> None:
-    serve_api.post("/overrides/add:set", SET)
-    serve_api.post("/overrides/add:set", {**SET, "deadlineS": 200} | {"timeoutS": 150})
+    ada = {"X-Leasehold-Actor": "ada"}
+    first = serve_api.post("/overrides/add:set", SET, headers=ada)[1]["override"]
     body = {name: value for name, value in SET.items() if name != "timeoutS"}
-    serve_api.post("/overrides/add:set", body | {"deadlineS": 100})
 
+    change = serve_api.post("/overrides/add:set", body | {"deadlineS": 100})[1]
     (only,) = serve_api.get("/overrides")[1]["overrides"]
 
     assert (only["timeoutS"], only["deadlineS"]) == (None, 100)
+    assert (change["override"], change["replaced"]) == (only, first)
+    assert (change["replaced"]["setBy"], change["replaced"]["timeoutS"]) == ("ada", 90)
 
 
 def test_a_clear_ends_it_and_may_be_repeated(serve_api: Function) -> None:
-    serve_api.post("/overrides/add:set", SET)
+    was = serve_api.post("/overrides/add:set", SET)[1]["override"]
 
     first = serve_api.post("/overrides/add:clear")
     again = serve_api.post("/overrides/add:clear")
 
-    assert first == (200, {"stepType": "add", "cleared": True})
-    assert again == (200, {"stepType": "add", "cleared": False})
+    assert first == (200, {"stepType": "add", "override": None, "replaced": was})
+    assert again == (200, {"stepType": "add", "override": None, "replaced": None})
     assert serve_api.get("/overrides")[1] == {"overrides": []}
     assert step_of(serve_api)["agentTimeoutMs"]["source"] == "entry"
 

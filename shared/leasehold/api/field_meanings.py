@@ -113,7 +113,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "setBy": "who set it; empty: a document that was edited by hand does not say",
     "setAt": "when; null: as above",
     "problem": "why it, or a part of it, does not hold; null: it does",
-    "cleared": "whether there was one",
+    "replaced": "what was set for the step before; null: nothing",
     # leases
     "holder": "who works on it, for people",
     "leaseId": "the lease, as the claim gave it: a secret",
@@ -172,6 +172,7 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
     "PipelineReport.steps": "its steps, in their order",
     "StepReport.refused": "a sentence for each variable and override that cannot be used",
     "OverrideBody.until": "when it ends by itself: a time to come, or a date",
+    "OverrideChange.override": "what is set for the step now; null: nothing",
     "OverrideReport.until": "when it ends by itself; null: the document does not say so",
     "OutcomeResponse.reason": "why, for people; often left out",
     "TraceEvent.step": "the step that it happened to",

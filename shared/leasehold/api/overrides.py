@@ -69,8 +69,12 @@ class OverridesResponse(ResponseModel):
     overrides: list[OverrideReport]
 
 
-class ClearedOverride(ResponseModel):
-    """`POST /overrides/{step}:clear`; `cleared` is false where there was none."""
+class OverrideChange(ResponseModel):
+    """`POST /overrides/{step}:set` and `:clear`: what is set now, and what was before.
+
+    `override` is null after a clear; `replaced` is null where nothing was set.
+    """
 
     step_type: str
-    cleared: bool
+    override: OverrideReport | None
+    replaced: OverrideReport | None

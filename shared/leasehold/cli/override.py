@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
-from leasehold.api.overrides import ClearedOverride, OverrideReport, OverridesResponse
+from leasehold.api.overrides import OverrideReport, OverridesResponse
 from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import MomentType, json_option, url_option
+from leasehold.cli.override_line import override_line
 from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.domain.moment import moment_text
@@ -22,6 +23,15 @@ _STATES: Final = {
     "over": StyledText("over", "dim"),
     "refused": StyledText("refused", "yellow"),
 }
+
+
+class _Words(NamedTuple):
+    """What an override is given as; None: it is not."""
+
+    timeout_s: float | None
+    deadline_s: int | None
+    until: datetime | None
+    why: str | None
 
 
 @click.command()
@@ -62,48 +72,54 @@ def override(
       leasehold override summarize --timeout-s 1200 --deadline-s 1500 --until 2h --why "slow day"
       leasehold override summarize --clear
     """  # noqa: D301
-    has_limit = timeout_s is not None or deadline_s is not None
-    sets = has_limit or until is not None or why is not None
+    words = _Words(timeout_s, deadline_s, until, why)
+    sets = any(word is not None for word in words)
     if step is None and (sets or clear):
         raise click.UsageError("STEP is missing; `leasehold registry` lists the steps.")
     if clear and sets:
         raise click.UsageError("--clear ends what is set; allowed: --clear alone, or limits.")
     if step is not None and clear:
         _clear(step, url, as_json=as_json)
-        return
-    if step is None or not sets:
+    elif step is not None and sets:
+        _set(step, words, url, as_json=as_json)
+    else:
         _show(step, url, as_json=as_json)
-        return
-    if not has_limit:
+
+
+def _set(step: str, words: _Words, url: str | None, *, as_json: bool) -> None:
+    if words.timeout_s is None and words.deadline_s is None:
         raise click.UsageError("No limit is given; allowed: --timeout-s, --deadline-s, or both.")
-    if until is None:
+    if words.until is None:
         allowed = "--until 2h, or a time such as 2026-11-22T06:00:00Z"
         raise click.UsageError(f"--until is missing: each override ends by itself; type {allowed}.")
-    if why is None:
+    if words.why is None:
         raise click.UsageError('--why is missing: say it to the next person, as --why "slow day".')
     with client_at(url) as client:
-        found = client.override(
+        change = client.override(
             step,
-            timeout_s=timeout_s,
-            deadline_s=deadline_s,
-            until=until.replace(microsecond=0),
-            why=why,
+            timeout_s=words.timeout_s,
+            deadline_s=words.deadline_s,
+            until=words.until.replace(microsecond=0),
+            why=words.why,
         )
     if as_json:
-        print_json(found)
-    else:
-        _print([found])
+        print_json(change)
+    elif change.override is not None:
+        _print([change.override])
         note(f"it is in force at the next dispatch of {step}, everywhere within 10 s")
+        if change.replaced is not None:
+            note(f"it replaces: {override_line(change.replaced)}")
 
 
 def _clear(step: str, url: str | None, *, as_json: bool) -> None:
     with client_at(url) as client:
-        cleared = client.clear_override(step)
+        change = client.clear_override(step)
     if as_json:
-        print_json(ClearedOverride(step_type=step, cleared=cleared))
+        print_json(change)
+    elif change.replaced is None:
+        note(f"no override is set for step {step}")
     else:
-        words = "the override is gone" if cleared else "there was no override"
-        note(f"step {step}: {words}; its next dispatch has the limits of the registry")
+        note(f"cleared: {override_line(change.replaced)}")
 
 
 def _show(step: str | None, url: str | None, *, as_json: bool) -> None:

@@ -6,15 +6,14 @@ from typing import Final
 
 import click
 
-from leasehold.api.overrides import OverrideReport
 from leasehold.api.registry import RegistryResponse, RetryInForce, SettingInForce, StepReport
 from leasehold.bootstrap import Purpose
 from leasehold.cli.bundle import open_bundle, purpose_on_store
 from leasehold.cli.options import json_option, url_option
+from leasehold.cli.override_line import override_line
 from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.client.server_upkeep import ServerUpkeep
-from leasehold.domain.moment import moment_text
 from leasehold.domain.override import OVERRIDE
 from leasehold.errors import LeaseholdError
 from leasehold.presentation.formatting import StyledText
@@ -47,7 +46,7 @@ def registry(*, url: str | None, as_json: bool) -> None:
     print_table(("PIPELINE", "STEPS"), pipelines)
     for step in report.steps:
         if step.override is not None and step.override.state == "in_force":
-            note(_words(step.override))
+            note(override_line(step.override))
     for step in report.steps:
         for sentence in step.refused:
             warn(sentence)
@@ -64,14 +63,6 @@ def _report_here() -> RegistryResponse:
         with open_bundle(purpose=Purpose.PREVIEW) as bundle:
             report = RegistryResponse.model_validate(registry_report(bundle.engine))
         return report.model_copy(update={"overrides_problem": error.message})
-
-
-def _words(override: OverrideReport) -> str:
-    """Return who set an override, until when, and why."""
-    until = "" if override.until is None else f" until {moment_text(override.until)}"
-    by = f" by {override.set_by}" if override.set_by else ""
-    why = f": {override.why}" if override.why else ""
-    return f"override of {override.step_type}{by}{until}{why}"
 
 
 def _row(step: StepReport) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from leasehold.api.overrides import OverrideBody, OverrideReport
+from leasehold.api.overrides import OverrideBody, OverrideChange, OverrideReport
 from leasehold.client.source import Source
 from leasehold.errors import UnknownKeyError
 from leasehold.registry.dispatch import STEP_TYPE_WORDS, is_step_type
@@ -37,10 +37,10 @@ class OverrideCalls:
         why: str,
         timeout_s: float | None = None,
         deadline_s: int | None = None,
-    ) -> OverrideReport:
+    ) -> OverrideChange:
         """Set the limits of a step until a time: in force at its next dispatch, retries included.
 
-        It replaces the whole of what was set for the step before.
+        They replace the whole of what was set for the step before; the answer has both.
 
         Args:
             step: the step type.
@@ -67,8 +67,8 @@ class OverrideCalls:
         )
         return self.source.override(body.to_request(step, self.actor))
 
-    def clear_override(self: _Client, step: str) -> bool:
-        """Delete the override of a step; return whether there was one."""
+    def clear_override(self: _Client, step: str) -> OverrideChange:
+        """Delete the override of a step, if there is one; the answer has it as `replaced`."""
         _check(step)
         return self.source.clear_override(step)
 

@@ -10,8 +10,8 @@ from urllib.parse import quote, urlencode
 from leasehold.api.batch import BatchBody, BatchResponse
 from leasehold.api.operations import ACTOR_HEADER, body_of
 from leasehold.api.overrides import (
-    ClearedOverride,
     OverrideBody,
+    OverrideChange,
     OverrideReport,
     OverridesResponse,
 )
@@ -113,17 +113,17 @@ class ServerSource:
         _, answer = self._api.call("/overrides")
         return self._api.read(OverridesResponse.model_validate, answer).overrides
 
-    def override(self, request: OverrideRequest) -> OverrideReport:
-        """Set the limits of a step until a time; return them."""
+    def override(self, request: OverrideRequest) -> OverrideChange:
+        """Set the limits of a step until a time; return them, and those that they replace."""
         path = f"/overrides/{quote(request.step_type, safe='')}:set"
         body, headers = OverrideBody.of(request).to_json(), _named(request.actor)
         _, answer = self._api.call(path, body, headers=headers)
-        return self._api.read(OverrideReport.model_validate, answer)
+        return self._api.read(OverrideChange.model_validate, answer)
 
-    def clear_override(self, step_type: str) -> bool:
-        """Delete the override of a step; return whether there was one."""
+    def clear_override(self, step_type: str) -> OverrideChange:
+        """Delete the override of a step; return what it was."""
         _, answer = self._api.call(f"/overrides/{quote(step_type, safe='')}:clear", {})
-        return self._api.read(ClearedOverride.model_validate, answer).cleared
+        return self._api.read(OverrideChange.model_validate, answer)
 
     def now(self) -> datetime:
         """Return the time of this machine; the API has none."""

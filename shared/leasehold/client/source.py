@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
-from leasehold.api.overrides import OverrideReport
+from leasehold.api.overrides import OverrideChange, OverrideReport
 from leasehold.api.results import FilesResponse
 from leasehold.api.runs import RunsResponse
 from leasehold.api.upkeep import WhyResponse
@@ -74,12 +74,12 @@ class Source(Protocol):
         """Return the overrides of step limits, by their steps."""
         ...
 
-    def override(self, request: OverrideRequest) -> OverrideReport:
-        """Set the limits of a step until a time; return them."""
+    def override(self, request: OverrideRequest) -> OverrideChange:
+        """Set the limits of a step until a time; return them, and those that they replace."""
         ...
 
-    def clear_override(self, step_type: str) -> bool:
-        """Delete the override of a step; return whether there was one."""
+    def clear_override(self, step_type: str) -> OverrideChange:
+        """Delete the override of a step; return what it was."""
         ...
 
     def now(self) -> datetime:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pydantic_core
 
-from leasehold.api.overrides import OverrideReport
+from leasehold.api.overrides import OverrideChange, OverrideReport
 from leasehold.api.results import FilesResponse
 from leasehold.api.runs import RunsResponse
 from leasehold.api.upkeep import WhyResponse
@@ -110,16 +110,16 @@ class StoreSource:
         engine = self.engine if self.store is None else self.store.to_explain()
         return [OverrideReport.model_validate(one) for one in list_overrides(engine)]
 
-    def override(self, request: OverrideRequest) -> OverrideReport:
-        """Set the limits of a step until a time; return them."""
+    def override(self, request: OverrideRequest) -> OverrideChange:
+        """Set the limits of a step until a time; return them, and those that they replace."""
         if self.store is not None and not self.store.is_there():
             set_override(self.store.to_change(), request)  # what is refused makes no store
             self.store.make()
-        return OverrideReport.model_validate(set_override(self._acting(), request))
+        return OverrideChange.model_validate(set_override(self._acting(), request))
 
-    def clear_override(self, step_type: str) -> bool:
-        """Delete the override of a step; return whether there was one."""
-        return clear_override(self._acting(), step_type)
+    def clear_override(self, step_type: str) -> OverrideChange:
+        """Delete the override of a step; return what it was."""
+        return OverrideChange.model_validate(clear_override(self._acting(), step_type))
 
     def now(self) -> datetime:
         """Return the time of the store."""

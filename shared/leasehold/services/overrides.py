@@ -15,6 +15,7 @@ from leasehold.domain.override import (
     StoredOverride,
     override_ref,
     seconds_of,
+    stored_override,
     to_document,
     whole_milliseconds,
 )
@@ -55,7 +56,10 @@ def list_overrides(engine: Engine) -> list[dict[str, Any]]:
 
 
 def set_override(engine: Engine, request: OverrideRequest) -> dict[str, Any]:
-    """Set what is requested, and return it as JSON values; it is in force at the next dispatch.
+    """Set what is requested; it is in force at the next dispatch.
+
+    Returns:
+        What is set now and what was before, as JSON values: it may have been another person's.
 
     Raises:
         UnknownKeyError: there is no such step.
@@ -65,13 +69,13 @@ def set_override(engine: Engine, request: OverrideRequest) -> dict[str, Any]:
     """
     override = _checked(_entry(engine, request.step_type), request)
     ref = override_ref(request.step_type)
-    stored = engine.documents.transact(ref, partial(_set, request, override)).answer
+    stored, before = engine.documents.transact(ref, partial(_set, request, override)).answer
     _look_again(engine)
-    return override_report(engine, stored)
+    return _change(engine, request.step_type, stored, before)
 
 
-def clear_override(engine: Engine, step_type: str) -> bool:
-    """Delete the override of a step; return whether there was one.
+def clear_override(engine: Engine, step_type: str) -> dict[str, Any]:
+    """Delete the override of a step, if there is one; return as `set_override`.
 
     Raises:
         UnknownKeyError: no step can have that name.
@@ -80,20 +84,25 @@ def clear_override(engine: Engine, step_type: str) -> bool:
     if not is_step_type(step_type):
         _entry(engine, step_type)
     ref = override_ref(step_type)
-    was_there = engine.documents.get(ref) is not None
+    found = engine.documents.get(ref)
     engine.documents.delete(ref)
     _look_again(engine)
-    return was_there
+    before = None
+    if found is not None:
+        before = stored_override(step_type, found.document, found.read_at)
+    return _change(engine, step_type, None, before)
 
 
 def override_report(engine: Engine, stored: StoredOverride) -> dict[str, Any]:
     """Return an override as JSON values: what it says, and whether it holds."""
-    problem = None if stored.is_over else _problem(engine, stored)
-    state = "over" if stored.is_over else "refused" if problem else "in_force"
+    return _report(stored, problem=None if stored.is_over else _problem(engine, stored))
+
+
+def _report(stored: StoredOverride, *, problem: str | None) -> dict[str, Any]:
     found = stored.override
     return {
         "stepType": stored.step_type,
-        "state": state,
+        "state": "over" if stored.is_over else "refused" if problem else "in_force",
         "timeoutS": None if found is None else _seconds(found.timeout),
         "deadlineS": None if found is None else _seconds(found.deadline),
         "until": None if found is None else found.until,
@@ -143,14 +152,25 @@ def _check_ladder(entry: StepDispatchEntry, override: Override) -> None:
 
 
 def _set(
-    request: OverrideRequest, override: Override, _: Document | None, now: datetime
-) -> Write[StoredOverride]:
-    """Write it in place of what is there, whatever that is."""
+    request: OverrideRequest, override: Override, document: Document | None, now: datetime
+) -> Write[tuple[StoredOverride, StoredOverride | None]]:
+    """Write it in place of what is there, whatever that is; answer with both."""
     if override.until <= now:
         until = moment_text(override.until)
         raise InvalidRequestError(field="until", value=until, allowed="a time to come")
-    set_ = replace(override, set_at=now)
-    return Write(StoredOverride(request.step_type, set_), to_document(set_))
+    set_, step_type = replace(override, set_at=now), request.step_type
+    before = None if document is None else stored_override(step_type, document, now)
+    return Write((StoredOverride(step_type, set_), before), to_document(set_))
+
+
+def _change(
+    engine: Engine, step_type: str, now: StoredOverride | None, before: StoredOverride | None
+) -> dict[str, Any]:
+    return {
+        "stepType": step_type,
+        "override": None if now is None else override_report(engine, now),
+        "replaced": None if before is None else _report(before, problem=before.refused or None),
+    }
 
 
 def _look_again(engine: Engine) -> None:

@@ -14,9 +14,8 @@ from leasehold import errors
 from leasehold.api.batch import BatchBody, BatchResponse
 from leasehold.api.operations import OperationBody, RecreateBody
 from leasehold.api.overrides import (
-    ClearedOverride,
     OverrideBody,
-    OverrideReport,
+    OverrideChange,
     OverridesResponse,
 )
 from leasehold.api.registry import HealthResponse, RegistryResponse
@@ -105,15 +104,14 @@ def overrides(call: Call[None]) -> flask.Response:
 
 
 def override(call: Call[OverrideBody]) -> flask.Response:
-    """The override that was set; it is in force at the next dispatch, everywhere within 10 s."""
+    """What is set now, in force at the next dispatch within 10 s, and what was set before."""
     request = call.given.to_request(call.step, actor_of(call.headers))
-    return respond(OverrideReport.model_validate(set_override(call.engine, request)))
+    return respond(OverrideChange.model_validate(set_override(call.engine, request)))
 
 
 def clear(call: Call[None]) -> flask.Response:
-    """Whether there was an override; from the next dispatch on the step has its own limits."""
-    cleared = clear_override(call.engine, call.step)
-    return respond(ClearedOverride(step_type=call.step, cleared=cleared))
+    """What was set for the step, which has its own limits again from the next dispatch on."""
+    return respond(OverrideChange.model_validate(clear_override(call.engine, call.step)))
 
 
 def why(call: Call[None]) -> flask.Response:
@@ -202,7 +200,7 @@ ROUTES: Final = (
         "/overrides/<step>:set",
         override,
         OverrideBody,
-        OverrideReport,
+        OverrideChange,
         (errors.UnknownKeyError,),
     ),
     Route(
@@ -210,7 +208,7 @@ ROUTES: Final = (
         "/overrides/<step>:clear",
         clear,
         None,
-        ClearedOverride,
+        OverrideChange,
         (errors.UnknownKeyError,),
     ),
     Route("GET", "/health", health, None, HealthResponse),
