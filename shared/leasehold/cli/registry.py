@@ -15,7 +15,12 @@ from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.client.server_upkeep import ServerUpkeep
 from leasehold.domain.override import OVERRIDE
-from leasehold.errors import LeaseholdError
+from leasehold.errors import (
+    MissingExtraError,
+    SettingError,
+    StoreUnavailableError,
+    StoreVersionError,
+)
 from leasehold.presentation.formatting import StyledText
 from leasehold.services.registry_report import registry_report
 
@@ -59,7 +64,7 @@ def _report_here() -> RegistryResponse:
     try:
         with open_bundle(purpose=purpose_on_store(Purpose.READ)) as bundle:
             return RegistryResponse.model_validate(registry_report(bundle.engine))
-    except LeaseholdError as error:  # what is wrong without a store, too, is raised again
+    except (SettingError, StoreUnavailableError, StoreVersionError, MissingExtraError) as error:
         with open_bundle(purpose=Purpose.PREVIEW) as bundle:
             report = RegistryResponse.model_validate(registry_report(bundle.engine))
         return report.model_copy(update={"overrides_problem": error.message})

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from leasehold.domain.dispatch import StepSettings
 from leasehold.domain.override import StoredOverride, stored_override
@@ -188,14 +187,18 @@ def test_what_breaks_the_ladder_together_is_refused_and_as_much_as_can_is_kept(
     assert settings.refused == (() if refused is None else (refused,))
 
 
-SECONDS = st.none() | st.integers(1, 1800) | st.sampled_from([14, 15, 599, 600, 900, 1800])
-LIMITS = st.tuples(SECONDS, SECONDS)
+#: What is below, at and above each limit that counts.
+SECONDS = (None, 1, 14, 15, 599, 600, 601, 900, 901, 1800)
+Limits = tuple[int | None, int | None]
+LIMITS: list[Limits] = list(itertools.product(SECONDS, SECONDS))
 
 
-@given(of_environ=LIMITS, of_override=LIMITS)
-def test_whatever_is_set_the_ladder_holds_and_each_value_is_that_of_its_source(
-    of_environ: tuple[int | None, int | None], of_override: tuple[int | None, int | None]
-) -> None:
+def test_whatever_is_set_the_ladder_holds_and_each_value_is_that_of_its_source() -> None:
+    for of_environ, of_override in itertools.product(LIMITS, LIMITS):
+        check(of_environ, of_override)
+
+
+def check(of_environ: Limits, of_override: Limits) -> None:
     environ = _environ(of_environ)
     stored = _stored(of_override)
 
@@ -217,16 +220,13 @@ def test_whatever_is_set_the_ladder_holds_and_each_value_is_that_of_its_source(
     assert not any(sentence.startswith(" refused") for sentence in settings.refused)
 
 
-@given(of_environ=LIMITS, of_override=LIMITS)
-def test_no_override_costs_a_variable(
-    of_environ: tuple[int | None, int | None], of_override: tuple[int | None, int | None]
-) -> None:
+def test_no_override_costs_a_variable() -> None:
     """What holds of the environment without it holds with it."""
-    without = sources_of(resolved(_environ(of_environ), None))
-
-    with_it = sources_of(resolved(_environ(of_environ), _stored(of_override)))
-
-    assert _kept(with_it) <= _kept(without)
+    for of_environ in LIMITS:
+        without = _kept(sources_of(resolved(_environ(of_environ), None)))
+        for of_override in LIMITS:
+            with_it = _kept(sources_of(resolved(_environ(of_environ), _stored(of_override))))
+            assert with_it <= without, (of_environ, of_override)
 
 
 def _kept(sources: tuple[str, str]) -> int:
@@ -234,12 +234,12 @@ def _kept(sources: tuple[str, str]) -> int:
     return [(1, 1), (1, 0), (0, 1), (0, 0)].index((sources[0] == TIMEOUT, sources[1] == DEADLINE))
 
 
-def _environ(limits: tuple[int | None, int | None]) -> dict[str, str]:
+def _environ(limits: Limits) -> dict[str, str]:
     timeout, deadline = limits
     environ = {} if timeout is None else {TIMEOUT: str(timeout * 1000)}
     return environ if deadline is None else {**environ, DEADLINE: str(deadline)}
 
 
-def _stored(limits: tuple[int | None, int | None]) -> StoredOverride | None:
+def _stored(limits: Limits) -> StoredOverride | None:
     timeout, deadline = limits
     return None if limits == (None, None) else override(timeoutS=timeout, deadlineS=deadline)
