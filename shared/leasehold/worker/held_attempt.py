@@ -12,6 +12,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.masks import masked
+from leasehold.domain.result import Deferred, Result, Stopped
 from leasehold.domain.status import Termination
 from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.ports.clock import Clock
@@ -29,6 +30,7 @@ RENEWAL_S: Final = 5.0
 #: may be late, and so the worker's idea of the store's time. A short lease: a sixth of it.
 STOP_MARGIN_S: Final = 5.0
 _MARGIN_SHARE: Final = 6
+_NO_THREAD: Final = "The system had no thread to renew the lease with."
 
 
 class HeldAttempt:
@@ -90,6 +92,19 @@ class HeldAttempt:
     def ask_to_stop(self, reason: Termination) -> None:
         """Ask the handler to end; the first reason stays."""
         self.stop.request(reason)
+
+    def end_before_it_begins(self) -> Result | None:
+        """Return how the attempt ends if it must not begin, or None.
+
+        The lease may be over although nobody asked for a stop: a process that was frozen goes on
+        with all its threads at once.
+        """
+        reason = self.stop.reason
+        if reason is Termination.THREAD_UNAVAILABLE:
+            return Deferred(reason, _NO_THREAD)
+        if reason is None and self.stop_at <= self._clock.monotonic():
+            reason = Termination.LEASE_EXPIRED
+        return None if reason is None else Stopped(reason)
 
     def settle(self, ending: Transition) -> Committed[Change]:
         """End the attempt; a second call is answered as the first."""
