@@ -335,6 +335,14 @@ class HandlerGarbledError(LeaseholdError):
     retryable = True
 
 
+class ForkServerError(LeaseholdError):
+    """There was no process for an attempt; it is made later."""
+
+    code = "no_process"
+    text = "There is no process for handler {handler}: {problem}."
+    retryable = True
+
+
 class InvalidOutputError(LeaseholdError):
     """The output of a remote worker does not fit; it still holds the lease."""
 
