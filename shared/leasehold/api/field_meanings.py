@@ -100,6 +100,8 @@ _FIELDS: Final[Mapping[str, str]] = {
     "queue": "the queue of its tasks",
     "agentTimeoutMs": "how long its handler may run",
     "dispatchDeadlineS": "how long the queue listens to an attempt",
+    "cleanupMs": "how long before its end its handler is told to finish; at most half of its time",
+    "memoryLimitBytes": "how many bytes its handler may use; null: as many as there are",
     "maxRetries": "how often a failed attempt is repeated",
     "heartbeatS": "renew the lease at least this often; null: never, it lasts to its cap",
     # leases

@@ -34,6 +34,8 @@ class StepReport(ResponseModel):
     agent_timeout_ms: SettingInForce
     dispatch_deadline_s: SettingInForce
     max_retries: SettingInForce
+    cleanup_ms: SettingInForce
+    memory_limit_bytes: SettingInForce
     heartbeat_s: SettingInForce
     retry: RetryInForce
     refused: list[str]

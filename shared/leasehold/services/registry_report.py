@@ -34,7 +34,7 @@ def _step(engine: Engine, entry: StepDispatchEntry, settings: StepSettings) -> d
         "isolation": entry.isolation,
         "queue": settings.queue,
         **{
-            name: {"value": value, "source": settings.sources[source]}
+            name: {"value": value, "source": settings.sources.get(source, "entry")}
             for name, (value, source) in _values(settings).items()
         },
         "retry": _retry(engine, settings),
@@ -58,6 +58,8 @@ def _values(settings: StepSettings) -> Mapping[str, tuple[float | None, str]]:
     return {
         "agentTimeoutMs": (settings.agent_timeout // timedelta(milliseconds=1), "agentTimeout"),
         "dispatchDeadlineS": (settings.dispatch_deadline.total_seconds(), "dispatchDeadline"),
+        "cleanupMs": (settings.cleanup_ttl // timedelta(milliseconds=1), "cleanupTtl"),
+        "memoryLimitBytes": (settings.memory_limit, "memoryLimit"),
         "maxRetries": (settings.max_retries, "maxRetries"),
         "heartbeatS": (None if heartbeat is None else heartbeat.total_seconds(), "heartbeat"),
     }
