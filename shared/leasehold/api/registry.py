@@ -30,6 +30,7 @@ class StepReport(ResponseModel):
     step_type: str
     handler: str
     isolation: str
+    isolation_source: str
     queue: str
     agent_timeout_ms: SettingInForce
     dispatch_deadline_s: SettingInForce

@@ -61,6 +61,10 @@ class EnvOverrides(NamedTuple):
 _BY_STEP_TYPE: Final = EnvOverrides("", "")
 
 
+#: Where a handler runs: in a child that can be killed, or in its worker's own thread.
+Isolation = Literal["process", "inline"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDispatchEntry:
     """A step type: its handler and its limits.
@@ -98,7 +102,7 @@ class StepDispatchEntry:
     dispatch_deadline: timedelta
     env_overrides: EnvOverrides = _BY_STEP_TYPE
     heartbeat_interval: timedelta | None = timedelta(seconds=10)
-    isolation: Literal["process", "inline"] = "process"
+    isolation: Isolation = "process"
     cleanup_ttl: timedelta = DEFAULT_CLEANUP
     memory_limit: int | None = None
     max_retries: int | None = None

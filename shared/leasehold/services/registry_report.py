@@ -11,7 +11,7 @@ from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import RetryRule
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.retry_policy import RetryPolicy
-from leasehold.services.engine import Engine
+from leasehold.services.engine import Engine, isolation_of
 
 
 def registry_report(engine: Engine) -> dict[str, Any]:
@@ -31,7 +31,8 @@ def _step(engine: Engine, entry: StepDispatchEntry, settings: StepSettings) -> d
     return {
         "stepType": entry.step_type,
         "handler": entry.handler,
-        "isolation": entry.isolation,
+        "isolation": isolation_of(engine, entry),
+        "isolationSource": "LEASEHOLD_ISOLATION" if engine.isolation else "entry",
         "queue": settings.queue,
         **{
             name: {"value": value, "source": settings.sources.get(source, "entry")}
