@@ -33,6 +33,7 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
 from leasehold.ports.task_queue import PulledTaskQueue, TaskQueue
+from leasehold.registry.dispatch import Isolation
 from leasehold.registry.gates import NO_GATES
 from leasehold.registry.half_set import check_artifacts
 from leasehold.registry.pipelines import Catalog
@@ -119,6 +120,7 @@ def boot(
     tasks: TaskQueue | None = None,
     purpose: Purpose = Purpose.RUN,
     around: Around = Around(),
+    isolation: Isolation | None = None,
 ) -> Bundle:
     """Wire the engine that the environment describes; whatever else is given has a default.
 
@@ -132,6 +134,7 @@ def boot(
         tasks: in place of the queue of LEASEHOLD_TASKS.
         purpose: what the engine is for.
         around: what stands between the engine and its stores.
+        isolation: where all handlers run, in place of LEASEHOLD_ISOLATION.
 
     Raises:
         SettingError, CatalogError, and the errors of the registries: nothing was written.
@@ -174,6 +177,7 @@ def boot(
         log=without_repeats(_LOG.warning, clock),
         report=hooks.report,
         retention=Retention(settings["LEASEHOLD_RETENTION_DAYS"]),
+        isolation=isolation or settings["LEASEHOLD_ISOLATION"],
     )
     return Bundle(engine)
 
