@@ -45,6 +45,7 @@ class HeldAttempt:
         stop: given when the handler should end.
         progress: what the handler last said; stored with the next renewal.
         fence: what each write shows.
+        is_killed: set by a runner that had to kill the handler.
         renew_every: seconds between renewals; None: never.
         renew_at: when the next renewal is due, in monotonic seconds.
     """
@@ -67,6 +68,7 @@ class HeldAttempt:
         self._margin = min(STOP_MARGIN_S, ttl / _MARGIN_SHARE)
         now = clock.monotonic()
         self._answer_by = attempt.ends_at - ttl + manifest.dispatch.deadline_s
+        self.is_killed = False
         self.renew_every = manifest.dispatch.heartbeat_s
         self.renew_at = now + (self.renew_every or 0.0)
 
@@ -76,9 +78,19 @@ class HeldAttempt:
         return self._attempt.manifest
 
     @property
+    def answer_by(self) -> float:
+        """The dispatch deadline: nobody listens after it; in monotonic seconds."""
+        return self._answer_by
+
+    @property
+    def ends_at(self) -> float:
+        """When the lease is over, unless it is renewed; in monotonic seconds."""
+        return self._attempt.ends_at
+
+    @property
     def stop_at(self) -> float:
         """When the handler must be stopped unless a renewal succeeds, in monotonic seconds."""
-        return self._attempt.ends_at - self._margin
+        return self.ends_at - self._margin
 
     @property
     def is_settled(self) -> bool:
@@ -92,6 +104,10 @@ class HeldAttempt:
     def ask_to_stop(self, reason: Termination) -> None:
         """Ask the handler to end; the first reason stays."""
         self.stop.request(reason)
+
+    def end_handler(self) -> None:
+        """Have the handler ended by force, where that can be done: it was asked to stop before."""
+        self.stop.force()
 
     def end_before_it_begins(self) -> Result | None:
         """Return how the attempt ends if it must not begin, or None.

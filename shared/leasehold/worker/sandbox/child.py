@@ -53,6 +53,11 @@ class Child:
         if not self._is_closed and not self._is_gone:
             self._process.kill()
 
+    def signal(self, number: int) -> None:
+        """Send it a signal; nothing, if it is gone."""
+        if not self._is_closed and not self._is_reported():
+            self._process.signal(number)
+
     def ending(self) -> Ending | None:
         """Return how it ended; None: it has not, as far as the fork server said.
 

@@ -28,10 +28,17 @@ class ProcessHandle:
 
     def kill(self) -> None:
         """Kill the process and all that are in the group it leads; nobody, if it is gone."""
-        with suppress(ProcessLookupError, PermissionError):
-            self._kill()
+        self.signal(signal.SIGKILL)
         with suppress(ProcessLookupError, PermissionError):
             self._kill_group()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process alone; nobody gets it, if it is gone."""
+        with suppress(ProcessLookupError, PermissionError):
+            if self._descriptor >= 0:
+                signal.pidfd_send_signal(self._descriptor, number)
+            elif not self._is_reaped():
+                os.kill(self.pid, number)
 
     def wait(self, seconds: float) -> bool:
         """Return whether the process ends within that time; True where the system cannot say."""
@@ -46,12 +53,6 @@ class ProcessHandle:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-    def _kill(self) -> None:
-        if self._descriptor >= 0:
-            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
-        elif not self._is_reaped():
-            os.kill(self.pid, signal.SIGKILL)
 
     def _kill_group(self) -> None:
         if self._descriptor >= 0:
