@@ -85,6 +85,9 @@ class Zygotes:
         self._zygotes: OrderedDict[str, Zygote] = OrderedDict()
         self._tries: Counter[str] = Counter()
 
+    def __contains__(self, module: str) -> bool:
+        return module in self._zygotes
+
     def open(self, module: str, first: ForkServerHandle) -> None:
         """Have a module imported by a zygote, unless there is one, or it failed too often.
 
