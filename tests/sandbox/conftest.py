@@ -28,6 +28,13 @@ def children() -> Iterator[Children]:
 
 
 @pytest.fixture
+def impatient_children() -> Iterator[Children]:
+    """Replaces what does not answer at once."""
+    with closing(Children(programs.ENTRY, patience=0.5)) as children:
+        yield children
+
+
+@pytest.fixture
 def open_child(children: Children) -> Iterator[Open]:
     """Opens children of `programs`, and closes what is left of them."""
     opened = []
@@ -103,6 +110,15 @@ def is_gone(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
 
+def has_ended(pid: int) -> bool:
+    """Return whether a process has ended; one that init adopted is reaped when init sees to it."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] in "ZX"
+
+
 def descriptors() -> set[str]:
     """Return what is open in this process."""
-    return set(os.listdir("/proc/self/fd"))
+    return {entry.name for entry in Path("/proc/self/fd").iterdir()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 from leasehold.worker.sandbox.children import Children
 
 ENTRY = f"{__name__}:run"
+ENTRY_OF_NOBODY = "tests.sandbox.run_as_nobody:run"
 IMPORTED_BY = os.getpid()
 
 _SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -43,10 +43,10 @@ def wait(call: socket.socket) -> None:
 
 
 def print_much(call: socket.socket) -> None:
-    print("of the child")
-    print("an error", file=sys.stderr)
+    sys.stdout.write("of the child\n")
+    sys.stderr.write("an error\n")
     os.write(1, b"of C\n")
-    subprocess.run(["echo", "of its child"], check=True)
+    subprocess.run(["/bin/echo", "of its child"], check=True)
 
 
 def exit_with_3(call: socket.socket) -> None:
@@ -80,7 +80,7 @@ def list_descriptors(call: socket.socket) -> None:
 
 
 def say_what_it_sees(call: socket.socket) -> None:
-    changed = os.environ.get("ADDED"), os.environ.get("REMOVED"), os.getcwd(), sys.path[-1]
+    changed = os.environ.get("ADDED"), os.environ.get("REMOVED"), str(Path.cwd()), sys.path[-1]
     call.sendall(repr(changed).encode())
 
 
@@ -131,7 +131,7 @@ def leave_20_behind(call: socket.socket) -> None:
                     os.setsid()
                 os.write(writes, b"%d " % os.getpid())
                 if number % 4 == 0:
-                    os.execv(sys.executable, _SLEEP)
+                    os.execv(sys.executable, _SLEEP)  # noqa: S606 - it is to have no parent
                 time.sleep(600)
             os._exit(0)
     pids = b""
@@ -177,34 +177,6 @@ def worker_that_forks(call: socket.socket) -> None:
     call.sendall(b"lives %d\n" % lives)
     open_child.close()
     children.close()
-
-
-def worker_with_little(call: socket.socket) -> None:
-    """Have no room for a process, then no descriptor, and then enough; say what happened."""
-    children = Children(ENTRY)
-    _asked(children, "say_who_imported_it")
-    if os.getuid() == 0:
-        raise SystemExit("root is not limited")
-    for limit, least in ((resource.RLIMIT_NPROC, 1), (resource.RLIMIT_NOFILE, 8)):
-        call.sendall(b"%s\n" % _answer_with(children, limit, least))
-    call.sendall(_asked(children, "say_who_imported_it"))
-    children.close()
-
-
-def _answer_with(children: Children, limit: int, least: int) -> bytes:
-    before = resource.getrlimit(limit)
-    first = children._first
-    assert first is not None
-    for pid in (os.getpid(), first._process.pid):
-        resource.prlimit(pid, limit, (least, before[1]))
-    try:
-        children.open(f"{__name__}:wait", wait=never, within=0.3)
-    except Exception as error:
-        return str(error).encode()
-    finally:
-        for pid in (os.getpid(), first._process.pid):
-            resource.prlimit(pid, limit, before)
-    return b"none"
 
 
 def _asked(children: Children, name: str) -> bytes:

@@ -59,9 +59,9 @@ def _who_imported(children: Children, module: str) -> tuple[int, int, int]:
 
 def _zygote(children: Children, module: str) -> int:
     """Have a module imported by a zygote; return its pid when children are forked from it."""
-    children.note_fit(module)
 
     def forked() -> int:
+        children.note_fit(module)
         importer, parent, _ = _who_imported(children, module)
         return parent if importer == parent else 0
 
@@ -133,8 +133,9 @@ def test_nobody_waits_for_a_zygote_that_hangs(children: Children, write: Write) 
 
 
 def test_a_zygote_that_hangs_later_is_replaced_and_its_children_end_their_work(
-    children: Children, write: Write
+    impatient_children: Children, write: Write
 ) -> None:
+    children = impatient_children
     module = write("")
     zygote = _zygote(children, module)
     child = _open(children, module, "wait")
@@ -168,9 +169,7 @@ def test_a_zygote_that_is_killed_takes_its_children_along_and_is_replaced(
     assert _zygote(children, module) != zygote
 
 
-def test_the_zygote_that_was_used_longest_ago_makes_room(
-    children: Children, write: Write
-) -> None:
+def test_the_zygote_that_was_used_longest_ago_makes_room(children: Children, write: Write) -> None:
     before = descriptors()
     first, second = (_zygote(children, module) for module in (write(""), write("")))
 
@@ -185,4 +184,4 @@ def test_the_zygote_that_was_used_longest_ago_makes_room(
 
 
 def _has_forgotten(children: Children, module: str) -> bool:
-    return children._ready_zygote(module) is None and module not in children._zygotes
+    return children._ready_zygote(module) is None and module not in children._zygotes  # noqa: SLF001

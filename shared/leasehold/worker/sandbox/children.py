@@ -19,8 +19,8 @@ from leasehold.worker.sandbox.zygotes import Zygotes
 #: What a child runs: it gets the conversation with its worker, and the path of the handler.
 ENTRY: Final = "leasehold.worker.sandbox.handler_process:run"
 
-#: Without an answer for so long, a zygote is hung, and the fork server is asked instead.
-_ZYGOTE_S: Final = 2.0
+#: It may take a fork server so long to start, on a machine that has no time for it.
+_START_S: Final = 60.0
 
 #: The waits between two tries; they double.
 _FIRST_WAIT_S: Final = 0.02
@@ -35,10 +35,12 @@ class Children:
 
     Args:
         entry: `module:function` of what a child runs.
+        patience: seconds; what forks and does not answer for so long is frozen, and is replaced.
     """
 
-    def __init__(self, entry: str = ENTRY) -> None:
+    def __init__(self, entry: str = ENTRY, *, patience: float = 5.0) -> None:
         self._entry = entry
+        self._patience = patience
         self._lock = threading.RLock()
         self._first: FirstForkServer | None = None
         self._retired: list[FirstForkServer] = []
@@ -66,7 +68,7 @@ class Children:
             except OSError as error:
                 problem = error.strerror or str(error)
                 left = until - time.monotonic()
-                if left <= 0 or wait(min(pause, left)):
+                if left < 2 * pause or wait(pause):
                     raise ForkServerError(handler=handler, problem=problem) from error
             pause = min(2 * pause, _LONGEST_WAIT_S)
 
@@ -91,17 +93,23 @@ class Children:
         module = handler.partition(":")[0]
         if zygote := self._ready_zygote(module):
             try:
-                return zygote.fork(handler, wait, min(until, time.monotonic() + _ZYGOTE_S))
+                return zygote.fork(handler, wait, min(until, self._replace_at(zygote)))
             except OSError:
                 with self._lock:
                     self._zygotes.drop(module)
         with self._lock:
             server = self._server()
+        replace_at = self._replace_at(server)
         try:
-            return server.fork(handler, wait, until)
+            return server.fork(handler, wait, min(until, replace_at))
         except TimeoutError:
-            self._retire(server)
+            if time.monotonic() >= replace_at:
+                self._retire(server)
             raise
+
+    def _replace_at(self, server: ForkServerHandle) -> float:
+        """Return when a request is not answered because it is frozen, in monotonic seconds."""
+        return time.monotonic() + (self._patience if server.has_answered else _START_S)
 
     def _ready_zygote(self, module: str) -> ForkServerHandle | None:
         with self._lock:

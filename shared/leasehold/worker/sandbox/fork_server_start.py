@@ -69,7 +69,7 @@ class FirstForkServer(ForkServerHandle):
     def _stop(self) -> None:
         self._control.close()
         try:
-            self._process.wait(_END_S)
+            self._process.wait(0 if self.is_retired else _END_S)  # it was retired as it is frozen
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -34,6 +34,7 @@ class Zygote:
         """
         if self._handle is None and (child := self._imported()):
             self._handle = ForkServerHandle(child.call, child.close)
+            self._handle.has_answered = True  # it is up: it has said so
         if self._handle is None and time.monotonic() > self._until:
             raise TimeoutError
         return self._handle
