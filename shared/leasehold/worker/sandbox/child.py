@@ -58,7 +58,7 @@ class Child:
 
         A process whose fork server is gone is killed: nobody else looks after it.
         """
-        if self.ending_seen is None and self._is_reported():
+        if self.ending_seen is None and not self._is_closed and self._is_reported():
             report = os.read(self.status, REPORT.size)
             if not report:
                 self.kill()
@@ -67,7 +67,7 @@ class Child:
 
     def memory(self) -> int:
         """Return the bytes of memory that it and its descendants take now; 0: not known."""
-        return memory_of(self.pid)
+        return 0 if self.ending() else memory_of(self.pid)
 
     def close(self) -> None:
         """Kill it if it still runs, and close all descriptors."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 import threading
 import time
 import weakref
@@ -76,7 +78,10 @@ class Children:
         """Have a module imported once for all: a child has found that it may be forked.
 
         Nobody waits for it. Until it is there, and if it fails, each child imports the module.
+        Only Linux kills what a process leaves behind that was forked by a forked one.
         """
+        if sys.platform != "linux":
+            return
         with self._lock, suppress(OSError):
             self._zygotes.open(module, self._server())
 
@@ -154,4 +159,10 @@ def _let_go_of_all() -> None:
         children._let_go()  # noqa: SLF001 - of this module
 
 
+def _close_all() -> None:
+    for children in list(_instances):
+        children.close()
+
+
 os.register_at_fork(after_in_child=_let_go_of_all)
+atexit.register(_close_all)

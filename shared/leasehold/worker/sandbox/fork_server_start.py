@@ -84,6 +84,8 @@ class FirstForkServer(ForkServerHandle):
 
 
 def _started(control: socket.socket, mark: str, entry: str) -> subprocess.Popen[bytes]:
+    if not sys.executable:
+        raise FileNotFoundError("this program does not know its Python interpreter")
     path = [part for part in sys.path if isinstance(part, str)]
     program = _PROGRAM.format(path=path, control=control.fileno(), worker=os.getpid(), entry=entry)
     return subprocess.Popen(  # noqa: S603 - this interpreter, and a text of our own
