@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from leasehold.worker.sandbox.children import Children
+from tests.waiting import until
 
 ENTRY = f"{__name__}:run"
 ENTRY_OF_NOBODY = "tests.sandbox.run_as_nobody:run"
@@ -163,6 +164,7 @@ def worker_with_leftovers(call: socket.socket) -> None:
 def worker_that_forks(call: socket.socket) -> None:
     """Use a fork server, fork, and use it again on both sides; say what each of them had."""
     children = Children(ENTRY)
+    until(lambda: _is_from_a_zygote(children), 60)
     first = _asked(children, "say_who_imported_it")
     open_child = children.open(f"{__name__}:wait", wait=never, within=60)
     copy = os.fork()
@@ -177,6 +179,12 @@ def worker_that_forks(call: socket.socket) -> None:
     call.sendall(b"lives %d\n" % lives)
     open_child.close()
     children.close()
+
+
+def _is_from_a_zygote(children: Children) -> bool:
+    children.note_fit(__name__)
+    fork_server, parent, _ = _asked(children, "say_who_imported_it").split()
+    return fork_server != parent
 
 
 def _asked(children: Children, name: str) -> bytes:

@@ -75,12 +75,13 @@ class Child:
             return
         if self.ending_seen is None:
             self.kill()
-        self._is_closed = True
         self.let_go()
         self._released(self)
 
     def let_go(self) -> None:
         """Close the descriptors: this is a fork of the worker, and the process is not its own."""
+        if self._is_closed:
+            return
         self._is_closed = True
         self._process.close()
         self.call.close()

@@ -14,8 +14,8 @@ from typing import Final
 
 from leasehold.errors import ForkServerError
 from leasehold.worker.sandbox.child import Child
-from leasehold.worker.sandbox.fork_server_handle import ForkServerHandle, StoppedError
-from leasehold.worker.sandbox.fork_server_start import FirstForkServer
+from leasehold.worker.sandbox.fork_server_start import ForkServer
+from leasehold.worker.sandbox.forker import Forker, StoppedError
 from leasehold.worker.sandbox.zygotes import Zygotes
 
 #: What a child runs: it gets the conversation with its worker, and the path of the handler.
@@ -44,8 +44,8 @@ class Children:
         self._entry = entry
         self._patience = patience
         self._lock = threading.RLock()
-        self._first: FirstForkServer | None = None
-        self._retired: list[FirstForkServer] = []
+        self._fork_server: ForkServer | None = None
+        self._retired: list[ForkServer] = []
         self._zygotes = Zygotes()
         _instances.add(self)
 
@@ -88,8 +88,8 @@ class Children:
     def close(self) -> None:
         """End all processes. It may be used again: what is needed is started then."""
         with self._lock:
-            servers = [*self._retired, *([self._first] if self._first else [])]
-            self._first, self._retired = None, []
+            servers = [*self._retired, *([self._fork_server] if self._fork_server else [])]
+            self._fork_server, self._retired = None, []
             self._zygotes.end()
         for server in servers:
             server.end()
@@ -98,45 +98,46 @@ class Children:
         module = handler.partition(":")[0]
         if zygote := self._ready_zygote(module):
             try:
-                return zygote.fork(handler, wait, min(until, self._replace_at(zygote)))
-            except OSError:
+                return zygote.fork(handler, wait, self._give_up_at(zygote, until))
+            except (TimeoutError, ConnectionError):  # it is frozen, or gone
                 with self._lock:
                     self._zygotes.drop(module)
         with self._lock:
             server = self._server()
-        replace_at = self._replace_at(server)
+        give_up_at = self._give_up_at(server, until)
         try:
-            return server.fork(handler, wait, min(until, replace_at))
+            return server.fork(handler, wait, give_up_at)
         except TimeoutError:
-            if time.monotonic() >= replace_at:
+            if give_up_at < until:
                 self._retire(server)
             raise
 
-    def _replace_at(self, server: ForkServerHandle) -> float:
-        """Return when a request is not answered because it is frozen, in monotonic seconds."""
-        return time.monotonic() + (self._patience if server.has_answered else _START_S)
+    def _give_up_at(self, forker: Forker, until: float) -> float:
+        """Return when a request is not answered because what forks is frozen."""
+        patience = self._patience if forker.has_answered else _START_S
+        return min(until, time.monotonic() + patience)
 
-    def _ready_zygote(self, module: str) -> ForkServerHandle | None:
+    def _ready_zygote(self, module: str) -> Forker | None:
         with self._lock:
             self._server()  # if that is another one now, its zygotes are gone
             return self._zygotes.ready(module)
 
-    def _server(self) -> FirstForkServer:
+    def _server(self) -> ForkServer:
         """Return the fork server; a new one, if it has ended."""
-        if self._first is not None and self._first.has_ended:
+        if self._fork_server is not None and self._fork_server.has_ended:
             self._zygotes.end()
-            self._first.end()
-            self._first = None
-        if self._first is None:
-            self._first = FirstForkServer(self._entry)
-        return self._first
+            self._fork_server.end()
+            self._fork_server = None
+        if self._fork_server is None:
+            self._fork_server = ForkServer(self._entry)
+        return self._fork_server
 
-    def _retire(self, server: FirstForkServer) -> None:
+    def _retire(self, server: ForkServer) -> None:
         """Replace a fork server that does not answer; its children may end their work."""
         with self._lock:
-            if self._first is not server:
+            if self._fork_server is not server:
                 return
-            self._first = None
+            self._fork_server = None
             self._retired = [it for it in self._retired if not it.has_ended] + [server]
             zygotes, self._zygotes = self._zygotes, Zygotes()
         zygotes.retire()
@@ -144,11 +145,11 @@ class Children:
 
     def _let_go(self) -> None:
         """Forget all: this process is a fork of the one that it belonged to."""
-        for server in [*self._retired, *([self._first] if self._first else [])]:
+        for server in [*self._retired, *([self._fork_server] if self._fork_server else [])]:
             server.let_go()
         self._zygotes.let_go()
         self._lock = threading.RLock()
-        self._first, self._retired, self._zygotes = None, [], Zygotes()
+        self._fork_server, self._retired, self._zygotes = None, [], Zygotes()
 
 
 _instances: weakref.WeakSet[Children] = weakref.WeakSet()

@@ -6,24 +6,25 @@ import os
 import stat
 import sys
 from contextlib import suppress
+from typing import Final
+
+#: That of the conversation with the worker.
+_OWN_SOCKETS: Final = 1
 
 
-def is_fit_for_forking(*, sockets: int) -> bool:
+def is_fit_for_forking() -> bool:
     """Return whether a fork of this process works as it does itself.
 
     Python's threads are not forked, and neither are those of gRPC, which are missed; those of other
     C libraries that wait for work (a matrix library's) do no harm. A connection that was opened
     would be shared by all forks.
-
-    Args:
-        sockets: how many this process has anyhow.
     """
     threading = sys.modules.get("threading")
     if threading is not None and threading.active_count() > 1:
         return False
     if "grpc._cython.cygrpc" in sys.modules and _native_threads() > 1:
         return False
-    return _open_sockets() <= sockets
+    return _open_sockets() <= _OWN_SOCKETS
 
 
 def _native_threads() -> int:

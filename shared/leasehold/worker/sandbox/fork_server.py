@@ -93,7 +93,7 @@ def _import(module: str) -> None:
     signal.alarm(READY_WITHIN_S)
     importlib.import_module(module)
     signal.alarm(0)
-    if not is_fit_for_forking(sockets=1):
+    if not is_fit_for_forking():
         os._exit(1)
     _freeze()
 

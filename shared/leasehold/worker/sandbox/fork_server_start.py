@@ -11,7 +11,7 @@ import threading
 from contextlib import suppress
 from typing import Final
 
-from leasehold.worker.sandbox.fork_server_handle import ForkServerHandle
+from leasehold.worker.sandbox.forker import Forker
 from leasehold.worker.sandbox.marked_processes import MARK, kill_marked
 
 #: It ends within a moment when its socket is closed; longer, and it is frozen.
@@ -23,7 +23,7 @@ _PROGRAM: Final = (
 )
 
 
-class FirstForkServer(ForkServerHandle):
+class ForkServer(Forker):
     """The fork server: a new program, so nothing of the worker is in it, and no thread.
 
     Args:

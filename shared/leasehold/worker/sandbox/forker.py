@@ -1,4 +1,4 @@
-"""A process that forks, as its worker sees it: the fork server itself, or a zygote."""
+"""A process that forks, as its worker sees it: the fork server or a zygote."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StoppedError(Exception):
     """Nobody needs the process any more."""
 
 
-class ForkServerHandle:
+class Forker:
     """Requests processes from one that forks.
 
     Args:
