@@ -67,7 +67,7 @@ def test_a_child_has_no_descriptor_but_its_own_and_a_session_of_its_own(open_chi
 
     assert kinds == {0: "/dev/null", 1: "pipe", 2: "pipe", call: "socket"}
     assert is_own_session
-    assert score == 500  # the kernel kills it before its worker
+    assert score >= 500  # the kernel kills it before its worker
     assert all(other.ending() is None for other in others)
 
 
