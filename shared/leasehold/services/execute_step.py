@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -134,4 +135,5 @@ def _run_handler(engine: Engine, held: HeldAttempt) -> Result:
     step = engine.catalog.steps[manifest.current_step]
     if step.handler == REMOTE:  # no handler is missing: another worker has it, and may claim it
         return Stopped(Termination.INSTANCE_SHUTDOWN)
-    return engine.runners[step.isolation].run(held, step, given)
+    run: Callable[[], Result] = partial(engine.runners[step.isolation].run, held, step, given)
+    return held.call(run, "handler", step.handler)

@@ -1,0 +1,67 @@
+"""What a thread of this process does now: its calls in the user's code, without their variables."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Final
+
+from leasehold.domain.lifecycle.termination import MAX_STACKS_BYTES
+from leasehold.worker.kept_text import cut
+from leasehold.worker.redaction import Redaction
+from leasehold.worker.stack_frames import Frame, frames_of_thread
+from leasehold.worker.tracebacks import frame_text
+
+_HEADING: Final = "The thread of the handler (most recent call last):"
+_INDENT: Final = "  "
+
+#: The first calls say how it got there, the last ones where it is.
+_FIRST: Final = 10
+_LAST: Final = 30
+_MAX_ORIGIN: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadStack:
+    """The calls of a thread.
+
+    Args:
+        text: frame by frame, the most recent last, secrets cut out; empty: none of the user's.
+        origin: the deepest call in the user's code as `file:line (function)`.
+    """
+
+    text: str = ""
+    origin: str | None = None
+
+
+def stack_of(thread: int, handler: str) -> ThreadStack:
+    """Return the calls of a thread from the user's code on; nothing where they cannot be known.
+
+    Args:
+        thread: its identifier.
+        handler: the path of the handler, `module:function`: its package is the user's own code.
+    """
+    top = sys._current_frames().get(thread)  # noqa: SLF001 - there is no other way
+    if top is None:
+        return ThreadStack()
+    own = handler.partition(":")[0].partition(".")[0]
+    try:
+        frames = frames_of_thread(top, own)
+    finally:
+        del top  # it keeps the variables of the thread alive
+    at = next((frame.origin for frame in reversed(frames) if frame.is_own), None)
+    if at is None:
+        return ThreadStack()
+    return ThreadStack(_text_of(frames), cut(at, _MAX_ORIGIN))
+
+
+def _text_of(frames: list[Frame]) -> str:
+    redaction = Redaction()
+    left_out = max(0, len(frames) - _FIRST - _LAST)
+    shown = [frame_text(frame, redaction, _INDENT) for frame in frames[:_FIRST]]
+    if left_out:
+        shown.append(f"{_INDENT}[{left_out} frames left out]")
+    shown += [frame_text(frame, redaction, _INDENT) for frame in frames[_FIRST + left_out :]]
+    while sum(len(text.encode()) + 1 for text in [_HEADING, *shown]) > MAX_STACKS_BYTES:
+        del shown[0]  # the last ones say most
+    return "\n".join([_HEADING, *shown])
