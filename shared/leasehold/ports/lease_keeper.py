@@ -100,6 +100,11 @@ class RunningAttempt(Protocol):
         ...
 
     @property
+    def stop_detail(self) -> str:
+        """Why it was asked to stop, in a sentence; empty: the reason says all."""
+        ...
+
+    @property
     def manifest(self) -> Manifest:
         """The run as it was last written or read under the lease."""
         ...
@@ -143,6 +148,16 @@ class HeldAttempt(RunningAttempt, Protocol):
         """Whether the attempt is over, or was lost."""
         ...
 
+    @property
+    def settlement(self) -> Change | None:
+        """How the attempt ended; None: it has not yet, or it was lost."""
+        ...
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether its handler had to be killed."""
+        ...
+
     def wait_settled(self, seconds: float) -> bool:
         """Wait for the end of the attempt; return whether it came."""
         ...
@@ -180,8 +195,13 @@ class LeaseKeeper(Protocol[HeldT_co]):
         """Ask the handler of what is held of this run to end, if anything is."""
         ...
 
-    def stop_all(self, reason: Termination) -> None:
-        """Ask the handlers of all that is held to end, and of what is held later."""
+    def stop_all(self, reason: Termination, detail: str = "") -> None:
+        """Ask the handlers of all that is held to end, and of what is held later.
+
+        Args:
+            reason: for machines.
+            detail: the same in a sentence; empty: the reason says all.
+        """
         ...
 
     def look(self) -> None:

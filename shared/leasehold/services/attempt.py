@@ -61,12 +61,14 @@ class Attempt:
 
     Attributes:
         progress: None: who holds it says with each write what there is.
+        stop_detail: empty: nobody here asks a remote worker to stop.
         manifest: the run as it was last written or read here.
         fence: what each write shows.
         ends_at: when the lease is over, unless it is renewed; in monotonic seconds.
     """
 
     progress: Progress | None = None
+    stop_detail = ""
 
     def __init__(
         self, engine: Engine, known: KnownRun, fence: Fence, *, is_shared: bool = False
@@ -251,31 +253,34 @@ def ending_of(engine: Engine, attempt: RunningAttempt, result: Result) -> Transi
         "progress": attempt.progress,
     }
     match result:
-        case Finished(output, status) | Refused(output, status):
-            try:
-                kept = _keep_output(engine, attempt, output)
-            except TooLargeError as error:
-                return partial(lifecycle.fail, **facts, error=error_record(error), permanent=True)
-            facts |= {"output": kept, "output_status": status}
-            if isinstance(result, Refused):
-                return partial(lifecycle.block, **facts, found=result.found)
-            return partial(lifecycle.complete, **facts)
+        case Finished() | Refused():
+            return _with_output(engine, attempt, result, facts)
         case Failed(failure, permanent):
             return partial(lifecycle.fail, **facts, error=failure, permanent=permanent)
         case LimitExceeded(reason, failure, stacks):
-            facts |= {"reason": reason, "error": failure, "stacks": stacks}
-            return partial(lifecycle.exceed_limit, **facts)
+            facts |= {"error": failure, "stacks": stacks}
+            return partial(lifecycle.exceed_limit, **facts, reason=reason)
         case Stopped(Termination.DISPATCH_DEADLINE_EXCEEDED as reason):
-            return partial(
-                lifecycle.exceed_limit,
-                **facts,
-                reason=reason,
-                error=deadline_error(attempt.manifest),
-            )
+            failure = deadline_error(attempt.manifest)
+            return partial(lifecycle.exceed_limit, **facts, reason=reason, error=failure)
         case Stopped(reason, detail):
+            detail = detail or attempt.stop_detail
             return partial(lifecycle.release, **facts, reason=reason, detail=detail)
         case Deferred(reason, detail):
             return partial(lifecycle.defer, **facts, reason=reason, detail=detail)
+
+
+def _with_output(
+    engine: Engine, attempt: RunningAttempt, result: Finished | Refused, facts: dict[str, Any]
+) -> Transition:
+    try:
+        kept = _keep_output(engine, attempt, result.output)
+    except TooLargeError as error:
+        return partial(lifecycle.fail, **facts, error=error_record(error), permanent=True)
+    facts |= {"output": kept, "output_status": result.status}
+    if isinstance(result, Refused):
+        return partial(lifecycle.block, **facts, found=result.found)
+    return partial(lifecycle.complete, **facts)
 
 
 def error_record(error: LeaseholdError) -> ErrorRecord:

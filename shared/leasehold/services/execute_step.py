@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
@@ -23,6 +24,8 @@ from leasehold.services.attempt import acquired_attempt, ending_of, error_record
 from leasehold.services.engine import Engine, commit, publish_owed
 from leasehold.services.gates import through_gates
 from leasehold.services.kept_values import load
+
+_MOVED: Final = "This deploy has the step run remotely; the lease was released for its worker."
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,6 @@ def _run_handler(engine: Engine, held: HeldAttempt) -> Result:
         return Failed(error_record(error), permanent=True)
     step = engine.catalog.steps[manifest.current_step]
     if step.handler == REMOTE:  # no handler is missing: another worker has it, and may claim it
-        return Stopped(Termination.INSTANCE_SHUTDOWN)
+        return Stopped(Termination.INSTANCE_SHUTDOWN, _MOVED)
     run: Callable[[], Result] = partial(engine.runners[step.isolation].run, held, step, given)
     return held.call(run, "handler", step.handler)

@@ -59,6 +59,8 @@ class HeldAttempt:
         fence: what each write shows.
         name: the attempt, as log lines name it.
         told_at: when the handler was asked to stop, in monotonic seconds; None: it was not.
+        stop_detail: why, in a sentence; empty: the reason says all.
+        is_killed: set by a runner that had to kill the handler.
         renew_every: seconds between renewals; None: never.
         renew_at: when the next renewal is due, in monotonic seconds.
     """
@@ -82,6 +84,8 @@ class HeldAttempt:
         self._is_overrun = False
         self.name = AttemptName(manifest.run_id, manifest.current_step, manifest.attempt)
         self.told_at: float | None = None
+        self.stop_detail = ""
+        self.is_killed = False
         ttl = (lease.expires_at - lease.acquired_at).total_seconds()
         self._margin = min(STOP_MARGIN_S, ttl / _MARGIN_SHARE)
         now = clock.monotonic()
@@ -128,10 +132,10 @@ class HeldAttempt:
         """Wait for the end of the attempt; return whether it came."""
         return self._ended.wait(seconds)
 
-    def ask_to_stop(self, reason: Termination) -> None:
-        """Ask the handler to end; the first reason stays."""
+    def ask_to_stop(self, reason: Termination, detail: str = "") -> None:
+        """Ask the handler to end; the first reason stays, with what it is in a sentence."""
         if self.told_at is None:
-            self.told_at = self._clock.monotonic()
+            self.told_at, self.stop_detail = self._clock.monotonic(), detail
         self.stop.request(reason)
 
     def call(self, user_code: Callable[[], T], kind: str, path: str) -> T:

@@ -46,7 +46,7 @@ class ThreadedLeaseKeeper:
         self._look_every = _LONGEST_LOOK_S
         self._thread: threading.Thread | None = None
         self._closed = False
-        self._stop_reason: Termination | None = None
+        self._stop: tuple[Termination, str] | None = None
         self._late = LateHandlers(clock)
 
     @contextlib.contextmanager
@@ -58,8 +58,8 @@ class ThreadedLeaseKeeper:
         held = HeldAttempt(attempt, self._clock, self._patience)
         lease_id = held.fence.lease_id
         self._held[lease_id] = held
-        if self._stop_reason is not None:
-            held.ask_to_stop(self._stop_reason)
+        if self._stop is not None:
+            held.ask_to_stop(*self._stop)
         if not self._look_at_least((held.renew_every or _LONGEST_LOOK_S * _LOOKS) / _LOOKS):
             held.ask_to_stop(Termination.THREAD_UNAVAILABLE)
         try:
@@ -78,11 +78,11 @@ class ThreadedLeaseKeeper:
             if held.manifest.run_id == run_id:
                 held.ask_to_stop(reason)
 
-    def stop_all(self, reason: Termination) -> None:
+    def stop_all(self, reason: Termination, detail: str = "") -> None:
         """Ask the handlers of all that is held to end, and of what is held later."""
-        self._stop_reason = reason
+        self._stop = reason, detail
         for held in self.held_attempts():
-            held.ask_to_stop(reason)
+            held.ask_to_stop(reason, detail)
 
     def look(self) -> None:
         """Renew and stop what is due now, and wait until that is done: time was moved by hand."""
