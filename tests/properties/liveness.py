@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from leasehold.domain import lifecycle
+from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import owed_tasks
 from leasehold.domain.lease import Fence
@@ -91,8 +92,8 @@ def _do(deed: str, manifest: Manifest, now: datetime, rules: Rules) -> Manifest:
         case "fail" | "exceed_limit":
             limit = {"reason": "agent_timeout_exceeded"} if deed == "exceed_limit" else {}
             fail = getattr(lifecycle, deed)
-            manifest = fail(manifest, now, **facts, **limit, error=ERROR).manifest
-            return manifest
+            change: Change = fail(manifest, now, **facts, **limit, error=ERROR)
+            return change.manifest
         case "checkpoint":
             facts |= {"iteration_count": 1, "phase": "read", "partial_results": KeptValue()}
             return lifecycle.checkpoint(manifest, now, **facts).manifest

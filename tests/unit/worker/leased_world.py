@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.bootstrap import Bundle
+from leasehold.bootstrap import Bundle, boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.document import DecideDocument, Ref
@@ -17,6 +20,7 @@ from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Committed, Snapshot
+from leasehold.registry.pipelines import Catalog
 from leasehold.services.attempt import acquired_attempt
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, arrive
@@ -100,3 +104,17 @@ class World:
         run_id = held.manifest.run_id
         cancel = partial(lifecycle.cancel, rules=self.engine.rules, actor="ann", reason="enough")
         self.store.transact(run_ref(run_id), on_run(run_id, cancel))
+
+
+@contextlib.contextmanager
+def world_of(folder: Path, catalog: Catalog) -> Iterator[World]:
+    """Open a world whose store is in a folder; what hangs in it goes on in the end."""
+    clock = FrozenClock()
+    store = Network(folder / "runs.db", clock)
+    environ = {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"}
+    bundle = boot(
+        environ, catalog=catalog, clock=clock, documents=store, tasks=InProcessTasks(clock)
+    )
+    yield World(clock, store, bundle)
+    store.may_continue.set()
+    bundle.close()
