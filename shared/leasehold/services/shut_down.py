@@ -51,25 +51,28 @@ def shut_down(engine: Engine, *, grace: float = GRACE_S, signal_name: str | None
         now = engine.clock.now()
         engine.report(shutdown_report(signal_name, engine.holder, len(running), now))
     while running:
-        calls = iter([partial(_end, engine, held, over_at) for held in running])
+        calls = iter([partial(_end, engine, held, begun, over_at) for held, begun in running])
         engine.side_by_side(partial(next, calls, None), len(running))
         running = _running(engine, seen)
 
 
-def _running(engine: Engine, seen: set[str]) -> list[HeldAttempt]:
-    """Return the attempts that run and were not seen before; they are from now on."""
-    held = engine.leases.held_attempts()
-    new = [one for one in held if not one.is_settled and one.fence.lease_id not in seen]
-    seen |= {one.fence.lease_id for one in new}
+def _running(engine: Engine, seen: set[str]) -> list[tuple[HeldAttempt, Manifest]]:
+    """Return the attempts that were not seen before, and the run as each of them has it.
+
+    They count as seen from now on.
+    """
+    known = [(held, held.manifest) for held in engine.leases.held_attempts()]
+    new = [(h, run) for h, run in known if not h.is_settled and h.fence.lease_id not in seen]
+    seen |= {held.fence.lease_id for held, _ in new}
     return new
 
 
-def _end(engine: Engine, held: HeldAttempt, over_at: float) -> None:
+def _end(engine: Engine, held: HeldAttempt, begun: Manifest, over_at: float) -> None:
     """Wait for the end of an attempt, bring it about where it does not come, and say how it ended.
 
     What cannot be released now has an alarm, the end of its lease: the sweep takes it up.
     """
-    begun, problem = held.manifest, ""
+    problem = ""
     if not held.wait_settled(max(0.0, over_at - engine.clock.monotonic())):
         stopped = Stopped(Termination.INSTANCE_SHUTDOWN)
         try:
