@@ -55,8 +55,9 @@ class LateHandlers:
         self._noted.discard(held.fence.lease_id)
         with lines_of(*held.name):
             _LOG.warning(
-                "run %s: what was told to stop came back after %.0f s, and its thread is free "
-                "again; what it brought is discarded",
+                "step %s of run %s came back %.0f s after it was told to stop, and its thread is "
+                "free again; what it brought is discarded",
+                held.name.step,
                 held.name.run_id,
                 self._since(held),
             )
