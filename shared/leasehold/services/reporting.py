@@ -15,6 +15,9 @@ from leasehold.registry.dead_letters import DEAD_LETTERS
 
 Facts = Mapping[str, Any]
 
+#: What tells how attempts and workers end, which is as planned where its severity is INFO.
+ENDS: Final = ("STEP_TERMINATED", "INSTANCE_SHUTDOWN", "LEASE_AT_SHUTDOWN")
+
 #: What the sweep finds wrong it finds wrong again each second; a person needs it less often.
 REPEAT_AFTER: Final = timedelta(minutes=10)
 _MAX_LINES: Final = 1000
