@@ -64,6 +64,7 @@ def test_a_second_signal_kills_what_still_runs(tmp_path: Path, number: signal.Si
         _, worker, child = start_deaf_run(Api(f"http://127.0.0.1:{port}"), tmp_path)
         process.send_signal(signal.SIGTERM)
         until(lambda: "stopping" in log.read_text())
+        until(lambda: "SIGTERM: shutting down; 1 lease held" in log.read_text())
 
         began = time.monotonic()
         process.send_signal(number)

@@ -6,7 +6,7 @@ import functools
 import linecache
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -20,8 +20,6 @@ _INSTALLED: Final = ("site-packages", "dist-packages")
 _IMPORT_MACHINERY: Final = ("<frozen importlib", f"{_STDLIB}importlib{os.sep}")
 
 _MAX_NAME: Final = 200
-#: A thread that recurses has many calls; the most recent say where it is.
-_MAX_DEPTH: Final = 2000
 #: A larger file is no source that somebody wrote.
 _MAX_SOURCE_BYTES: Final = 4 * 1024 * 1024
 #: So many lines before one are looked at.
@@ -69,23 +67,20 @@ def frames_of(error: BaseException, own: str) -> list[Frame]:
     return frames[of_user:]  # who called the handler says nothing about it
 
 
-def frames_of_thread(top: FrameType, own: str) -> list[Frame]:
-    """Return the calls from the user's code to where a thread is now, the most recent last.
+def frames_of_calls(calls: Iterable[FrameType], own: str) -> list[Frame]:
+    """Return the calls from the user's code on; nothing where none of them is the user's.
 
     Args:
-        top: the call that it is in.
+        calls: as Python has them, the most recent last.
         own: the package of the handler, as of `frames_of`.
     """
-    frames: list[Frame] = []
-    found: FrameType | None = top
-    while found is not None and len(frames) < _MAX_DEPTH:
-        if not found.f_code.co_filename.startswith(_IMPORT_MACHINERY):
-            module = found.f_globals.get("__name__")
+    frames = []
+    for call in calls:
+        if not call.f_code.co_filename.startswith(_IMPORT_MACHINERY):
+            module = call.f_globals.get("__name__")
             name = module if isinstance(module, str) else ""
-            frame = _frame(found.f_code, found.f_lineno or 0, name, own)
-            frames.append(_with_module(frame, found.f_globals))
-        found = found.f_back
-    frames.reverse()
+            frame = _frame(call.f_code, call.f_lineno or 0, name, own)
+            frames.append(_with_module(frame, call.f_globals))
     of_user = next((n for n, frame in enumerate(frames) if frame.is_own), len(frames))
     return frames[of_user:]
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from dataclasses import dataclass
-from typing import Final
+from types import FrameType
+from typing import Any, Final
 
 from leasehold.domain.lifecycle.termination import MAX_STACKS_BYTES
 from leasehold.worker.kept_text import cut
 from leasehold.worker.redaction import Redaction
-from leasehold.worker.stack_frames import Frame, frames_of_thread
+from leasehold.worker.stack_frames import Frame, frames_of_calls
 from leasehold.worker.tracebacks import frame_text
 
 _HEADING: Final = "The thread of the handler (most recent call last):"
@@ -19,6 +21,8 @@ _INDENT: Final = "  "
 _FIRST: Final = 10
 _LAST: Final = 30
 _MAX_ORIGIN: Final = 400
+#: A thread that recurses has many calls; the most recent say where it is.
+_MAX_DEPTH: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +45,37 @@ def stack_of(thread: int, handler: str) -> ThreadStack:
         thread: its identifier.
         handler: the path of the handler, `module:function`: its package is the user's own code.
     """
-    top = sys._current_frames().get(thread)  # noqa: SLF001 - there is no other way
-    if top is None:
-        return ThreadStack()
     own = handler.partition(":")[0].partition(".")[0]
     try:
-        frames = frames_of_thread(top, own)
-    finally:
-        del top  # it keeps the variables of the thread alive
-    at = next((frame.origin for frame in reversed(frames) if frame.is_own), None)
-    if at is None:
+        frames = frames_of_calls(_calls_of(thread), own)
+        at = next((frame.origin for frame in reversed(frames) if frame.is_own), None)
+        return ThreadStack() if at is None else ThreadStack(_text_of(frames), cut(at, _MAX_ORIGIN))
+    except Exception:  # noqa: BLE001 - that it cannot be shown must not keep it from being ended
         return ThreadStack()
-    return ThreadStack(_text_of(frames), cut(at, _MAX_ORIGIN))
+
+
+def _calls_of(thread: int) -> list[FrameType]:
+    """Return the calls of a thread, and of the coroutine that it runs, the most recent last."""
+    calls: list[FrameType] = []
+    found = sys._current_frames().get(thread)  # noqa: SLF001 - there is no other way
+    while found is not None and len(calls) < _MAX_DEPTH:
+        calls.append(found)
+        found = found.f_back
+    runner = next((call for call in calls if call.f_code is asyncio.Runner.run.__code__), None)
+    task = None if runner is None else runner.f_locals.get("task")
+    awaits = _awaits_of(task.get_coro()) if isinstance(task, asyncio.Task) else []
+    return [*reversed(calls), *awaits]
+
+
+def _awaits_of(coroutine: Any) -> list[FrameType]:
+    """Return where a coroutine waits: its own call, that of what it awaits, and so on."""
+    calls: list[FrameType] = []
+    while coroutine is not None and len(calls) < _MAX_DEPTH:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
+        if frame is not None:
+            calls.append(frame)
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
+    return calls
 
 
 def _text_of(frames: list[Frame]) -> str:

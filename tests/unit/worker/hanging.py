@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -28,6 +29,24 @@ def hang(ctx: StepContext, given: Any) -> Any:
     _wait(ctx.run_id)
     _note(ctx.run_id, lambda: ctx.checkpoint(1, ["late"]))
     return {"late": True}
+
+
+async def hang_later(ctx: StepContext, given: Any) -> Any:
+    """Hear nothing, in a coroutine that another one awaits."""
+    THERE[ctx.run_id].set()
+    await _answer_of(ctx.run_id)
+
+
+async def _answer_of(run_id: str) -> None:
+    while not GO_ON[run_id].is_set():
+        await asyncio.sleep(0.05)  # for ever, as far as anybody can see
+
+
+def recurse(ctx: StepContext, given: Any, depth: int = 0) -> Any:
+    """Hear nothing, many calls deep."""
+    if depth < 100:
+        return recurse(ctx, given, depth + 1)
+    return hang(ctx, given)
 
 
 def obey(ctx: StepContext, given: Any) -> Any:
@@ -73,9 +92,21 @@ def _entry(name: str, gates: tuple[str, ...] = (), **fields: Any) -> StepDispatc
     )
 
 
-STEPS = Registry("dispatch", [_entry("hang"), _entry("obey"), _entry("done", gates=("ponder",))])
+STEPS = Registry(
+    "dispatch",
+    [
+        _entry("hang"),
+        _entry("hang_later"),
+        _entry("recurse"),
+        _entry("obey"),
+        _entry("done", gates=("ponder",)),
+    ],
+)
 PIPELINES = Registry(
     "pipelines",
-    [PipelineEntry(name=name, steps=(name,)) for name in ("hang", "obey", "done")],
+    [
+        PipelineEntry(name=name, steps=(name,))
+        for name in ("hang", "hang_later", "recurse", "obey", "done")
+    ],
 )
 GATES = Registry("gates", [GateEntry(name="ponder", check=f"{__name__}:ponder")])

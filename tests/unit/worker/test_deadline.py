@@ -25,6 +25,7 @@ from leasehold.services.execute_step import Hint, arrive, execute_step
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.shut_down import shut_down
 from leasehold.services.start_run import StartRequest, start_run
+from leasehold.worker.thread_stacks import ThreadStack, stack_of
 from tests.unit.worker import hanging
 from tests.unit.worker.hanging import GO_ON, MET, THERE
 from tests.unit.worker.leased_world import World, world_of
@@ -121,6 +122,36 @@ def test_a_handler_that_hangs_is_ended_at_its_deadline_and_its_retry_dispatched(
     assert run.error is not None
     assert run.error.code == "dispatch_deadline_exceeded"
     assert (run.error.origin or "").startswith("hanging.py:")
+
+
+def test_of_a_coroutine_the_line_is_shown_that_it_waits_at(world: World) -> None:
+    """Its thread is in the event loop, which says nothing."""
+    attempt = hung(world, "hang_later")
+    until(lambda: "await asyncio.sleep(0.05)" in stack_of(attempt.thread.ident or 0, "tests").text)
+
+    attempt.pass_time(DEADLINE_S)
+    attempt.come_back()
+
+    (event,) = attempt.events
+    assert "await _answer_of(ctx.run_id)\n" in (event.stacks or "")
+    assert attempt.run.error is not None
+    assert "(_answer_of)" in (attempt.run.error.origin or "")
+
+
+def test_of_a_deep_stack_the_last_calls_are_kept(world: World) -> None:
+    attempt = hung(world, "recurse")
+
+    attempt.pass_time(DEADLINE_S)
+
+    (event,) = attempt.events
+    stacks = event.stacks or ""
+    assert len(stacks.encode()) <= 8192
+    assert "frames left out]" in stacks
+    assert "the line it hangs on" in stacks
+
+
+def test_a_thread_that_is_gone_has_no_stack() -> None:
+    assert stack_of(0, "tests:hang") == ThreadStack()
 
 
 def test_what_hung_changes_nothing_when_it_comes_back(world: World) -> None:
