@@ -64,7 +64,7 @@ def _calls_of(thread: int) -> list[FrameType]:
     runner = next((call for call in calls if call.f_code is asyncio.Runner.run.__code__), None)
     task = None if runner is None else runner.f_locals.get("task")
     awaits = _awaits_of(task.get_coro()) if isinstance(task, asyncio.Task) else []
-    return [*reversed(calls), *awaits]
+    return [*reversed(calls), *(call for call in awaits if call not in calls)]
 
 
 def _awaits_of(coroutine: Any) -> list[FrameType]:

@@ -38,8 +38,7 @@ async def hang_later(ctx: StepContext, given: Any) -> Any:
 
 
 async def _answer_of(run_id: str) -> None:
-    while not GO_ON[run_id].is_set():
-        await asyncio.sleep(0.05)  # for ever, as far as anybody can see
+    await asyncio.to_thread(GO_ON[run_id].wait, 60)
 
 
 def recurse(ctx: StepContext, given: Any, depth: int = 0) -> Any:
@@ -104,9 +103,6 @@ STEPS = Registry(
 )
 PIPELINES = Registry(
     "pipelines",
-    [
-        PipelineEntry(name=name, steps=(name,))
-        for name in ("hang", "hang_later", "recurse", "obey", "done")
-    ],
+    [PipelineEntry(name=step.step_type, steps=(step.step_type,)) for step in STEPS],
 )
 GATES = Registry("gates", [GateEntry(name="ponder", check=f"{__name__}:ponder")])

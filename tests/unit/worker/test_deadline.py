@@ -127,7 +127,8 @@ def test_a_handler_that_hangs_is_ended_at_its_deadline_and_its_retry_dispatched(
 def test_of_a_coroutine_the_line_is_shown_that_it_waits_at(world: World) -> None:
     """Its thread is in the event loop, which says nothing."""
     attempt = hung(world, "hang_later")
-    until(lambda: "await asyncio.sleep(0.05)" in stack_of(attempt.thread.ident or 0, "tests").text)
+    thread = attempt.thread.ident or 0
+    until(lambda: "await asyncio.to_thread(" in stack_of(thread, "tests").text)
 
     attempt.pass_time(DEADLINE_S)
     attempt.come_back()
