@@ -105,6 +105,11 @@ class RunningAttempt(Protocol):
         ...
 
     @property
+    def is_killed(self) -> bool:
+        """Whether its handler had to be killed."""
+        ...
+
+    @property
     def manifest(self) -> Manifest:
         """The run as it was last written or read under the lease."""
         ...
@@ -151,11 +156,6 @@ class HeldAttempt(RunningAttempt, Protocol):
     @property
     def settlement(self) -> Change | None:
         """How the attempt ended; None: it has not yet, or it was lost."""
-        ...
-
-    @property
-    def is_killed(self) -> bool:
-        """Whether its handler had to be killed."""
         ...
 
     def wait_settled(self, seconds: float) -> bool:

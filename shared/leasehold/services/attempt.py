@@ -62,6 +62,7 @@ class Attempt:
     Attributes:
         progress: None: who holds it says with each write what there is.
         stop_detail: empty: nobody here asks a remote worker to stop.
+        is_killed: False: nor can anybody here kill it.
         manifest: the run as it was last written or read here.
         fence: what each write shows.
         ends_at: when the lease is over, unless it is renewed; in monotonic seconds.
@@ -69,6 +70,7 @@ class Attempt:
 
     progress: Progress | None = None
     stop_detail = ""
+    is_killed = False
 
     def __init__(
         self, engine: Engine, known: KnownRun, fence: Fence, *, is_shared: bool = False
@@ -264,8 +266,8 @@ def ending_of(engine: Engine, attempt: RunningAttempt, result: Result) -> Transi
             failure = deadline_error(attempt.manifest)
             return partial(lifecycle.exceed_limit, **facts, reason=reason, error=failure)
         case Stopped(reason, detail):
-            detail = detail or attempt.stop_detail
-            return partial(lifecycle.release, **facts, reason=reason, detail=detail)
+            facts |= {"detail": detail or attempt.stop_detail, "killed": attempt.is_killed}
+            return partial(lifecycle.release, **facts, reason=reason)
         case Deferred(reason, detail):
             return partial(lifecycle.defer, **facts, reason=reason, detail=detail)
 

@@ -19,6 +19,7 @@ from tests.unit.domain.runs import At, Bound, Runs
 #: The step draft has a dispatch deadline of 180 s and two retries.
 DEADLINE_S = 180
 HALF = Progress(fraction=0.5, message="half way")
+DOWN = "SIGTERM: the instance was shut down; the lease was released."
 STACKS = 'The thread of the handler (most recent call last):\n  File "shop.py", line 7, in charge'
 TIMEOUT = ErrorRecord(type="AgentTimeoutError", code="agent_timeout_exceeded", message="Too long.")
 LIMITS = (
@@ -279,14 +280,16 @@ def test_the_trace_says_in_a_sentence_what_cut_an_attempt_short(runs: Runs, at: 
     sentences = [
         _sentence(release(reason=Termination.INSTANCE_SHUTDOWN)),
         _sentence(release(reason=Termination.INSTANCE_SHUTDOWN, detail="Ctrl-C.")),
+        _sentence(release(reason=Termination.INSTANCE_SHUTDOWN, killed=True)),
         _sentence(release(reason=Termination.LEASE_EXPIRED)),
         _sentence(cancel(actor="ada", reason="wrong folder.")),
         _sentence(cancel(actor="", reason="")),
     ]
 
     assert sentences == [
-        "SIGTERM: the instance was shut down; the lease was released.",
+        DOWN,
         "Ctrl-C.",
+        f"{DOWN} The handler did not end, and was killed.",
         "The worker could not renew its lease in time, and released it before its end.",
         "The run was cancelled by ada: wrong folder; what the attempt still answers is discarded.",
         "The run was cancelled by somebody; what the attempt still answers is discarded.",

@@ -19,6 +19,7 @@ from leasehold.domain.lifecycle.dead_letter import dead_letter
 from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off, under_next_generation
 from leasehold.domain.lifecycle.lapse import lapse
 from leasehold.domain.lifecycle.termination import (
+    KILLED,
     RELEASED,
     SHUT_DOWN,
     bounded_stacks,
@@ -174,24 +175,36 @@ def release(
     fence: Fence,
     reason: Termination,
     detail: str = "",
+    killed: bool = False,
     progress: Progress | None = None,
 ) -> Change:
     """Release the lease before its end; the next generation runs now, and no retry is used up.
 
     A lease that is released because its end is near counts as if it had run out: so it would
     have, had the handler not listened. The worker was heard of just now.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        fence: the credentials of the worker.
+        reason: why.
+        detail: the same in a sentence; empty: what goes without saying of the reason.
+        killed: whether the handler had to be killed for it.
+        progress: what the handler last said.
     """
     if first := first_answer(manifest, fence):
         return first
     lease = held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
     draft.note_progress(progress)
+    and_killed = f" {KILLED}" if killed else ""
     if reason == Termination.LEASE_EXPIRED:
         draft.set(heartbeat_at=now)
-        end = lapse(draft, lease, released=detail or RELEASED)
+        end = lapse(draft, lease, released=(detail or RELEASED) + and_killed)
         hung = end is AttemptEnd.FAILED
         return end_attempt(draft, end, Outcome.RETRY_SCHEDULED if hung else Outcome.RELEASED)
-    trace_termination(draft, lease, reason, detail or SHUT_DOWN)
+    trace_termination(draft, lease, reason, (detail or SHUT_DOWN) + and_killed)
     return end_attempt(draft, AttemptEnd.INTERRUPTED, Outcome.RELEASED)
 
 

@@ -21,6 +21,7 @@ MAX_STACKS_BYTES: Final = 8 * 1024
 _MAX_DETAIL: Final = 500
 
 SHUT_DOWN: Final = "SIGTERM: the instance was shut down; the lease was released."
+KILLED: Final = "The handler did not end, and was killed."
 RELEASED: Final = "The worker could not renew its lease in time, and released it before its end."
 
 
