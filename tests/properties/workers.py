@@ -241,13 +241,14 @@ class Workers(World):
         if change is not None:
             known.ends["deferred"] += 1
             assert change.manifest.interruptions == manifest.interruptions
-            if change.manifest.dispatch.generation > manifest.dispatch.generation:
+            is_dispatched = change.manifest.dispatch.generation > manifest.dispatch.generation
+            if is_dispatched and change.outcome is Outcome.RELEASED:
+                # one whose step is not known any more is blocked, and waits for a person
                 wait = change.manifest.dispatch.not_before - change.manifest.updated_at
                 in_a_row = change.manifest.dispatch.deferred
                 assert in_a_row == manifest.dispatch.deferred + 1
-                if change.outcome is Outcome.RELEASED:  # one that is blocked waits for a person
-                    doubled = timedelta(seconds=10 * 2 ** (in_a_row - 1))
-                    assert wait == min(doubled, timedelta(minutes=5))
+                doubled = timedelta(seconds=10 * 2 ** (in_a_row - 1))
+                assert wait == min(doubled, timedelta(minutes=5))
 
     def lease_is_over(self, worker: Worker) -> None:
         self.expire(worker.run_id, worker.fence.lease_id, gone=False)

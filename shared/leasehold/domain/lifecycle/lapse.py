@@ -5,6 +5,7 @@ from __future__ import annotations
 from leasehold.domain.draft import Draft
 from leasehold.domain.lease import is_past_deadline, is_silent
 from leasehold.domain.lifecycle.termination import (
+    GONE,
     deadline_error,
     expired,
     note_error,
@@ -30,12 +31,11 @@ def lapse(
     run = draft.run
     if is_past_deadline(run, lease):
         error = deadline_error(run)
-        gone = "The holder's process is gone. " if holder_gone else ""
-        reason = Termination.DISPATCH_DEADLINE_EXCEEDED
-        trace_termination(draft, lease, reason, gone + error.message)
+        sentence = f"{GONE} {error.message}" if holder_gone else error.message
+        trace_termination(draft, lease, Termination.DISPATCH_DEADLINE_EXCEEDED, sentence)
         note_error(draft, error)
         return AttemptEnd.FAILED
-    sentence = released or expired(run, lease, holder_gone=holder_gone)
+    sentence = GONE if holder_gone else released or expired(run, lease)
     trace_termination(draft, lease, Termination.LEASE_EXPIRED, sentence)
     silent = not holder_gone and is_silent(run, draft.now, draft.rules, lease)
     draft.set(silences=run.silences + silent)

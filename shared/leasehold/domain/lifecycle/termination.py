@@ -20,6 +20,7 @@ from leasehold.errors import DispatchDeadlineError
 MAX_STACKS_BYTES: Final = 8 * 1024
 _MAX_DETAIL: Final = 500
 
+GONE: Final = "The holder's process is gone."
 SHUT_DOWN: Final = "SIGTERM: the instance was shut down; the lease was released."
 KILLED: Final = "The handler did not end, and was killed."
 RELEASED: Final = "The worker could not renew its lease in time, and released it before its end."
@@ -63,12 +64,10 @@ def deadline_error(run: Manifest) -> ErrorRecord:
     return ErrorRecord(type=type(error).__name__, code=error.code, message=error.message)
 
 
-def expired(run: Manifest, lease: Lease, *, holder_gone: bool) -> str:
+def expired(run: Manifest, lease: Lease) -> str:
     """Say that a worker fell silent."""
-    heard = f"was last heard of at {_stamp(run.heartbeat_at or lease.acquired_at)}"
-    if holder_gone:
-        return f"The holder's process is gone: {lease.holder} {heard}."
-    return f"The lease ran out at {_stamp(lease.expires_at)}: {lease.holder} {heard}."
+    ended, heard = _stamp(lease.expires_at), _stamp(run.heartbeat_at or lease.acquired_at)
+    return f"The lease ran out at {ended}: {lease.holder} was last heard of at {heard}."
 
 
 def cancelled(actor: str, reason: str) -> str:
