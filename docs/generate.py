@@ -70,7 +70,7 @@ EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
     ),
     RunEvent.ATTEMPT_FAILED: (
         f"{_WORKER}, or {_ENGINE}",
-        "It failed, or hung past its deadline; the next attempt waits for its backoff.",
+        "It failed, or was ended at a limit; the next attempt waits for its backoff.",
     ),
     RunEvent.GATE_FAILED: (_WORKER, "A gate refused the output; a person decides."),
     RunEvent.STEP_UNKNOWN: (
@@ -89,8 +89,8 @@ EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
 }
 
 END_WORDS: Final[Mapping[AttemptEnd, str]] = {
-    AttemptEnd.FAILED: "Its handler raised, returned what does not fit, or hung past its dispatch "
-    "deadline. Uses up a retry.",
+    AttemptEnd.FAILED: "Its handler raised, returned what does not fit, or was ended at a limit. "
+    "Uses up a retry.",
     AttemptEnd.INTERRUPTED: "Its worker was shut down and said so. Counts as an interruption.",
     AttemptEnd.EXPIRED: "Its worker went silent: the lease ran out. Counts as an interruption.",
     AttemptEnd.CONTINUED: "It asked for another attempt itself. Counts as neither.",

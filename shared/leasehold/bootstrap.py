@@ -42,7 +42,7 @@ from leasehold.registry.rules import rules_of
 from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.services.engine import Engine, Retention
 from leasehold.services.kept_values import load
-from leasehold.services.reporting import Facts, without_repeats
+from leasehold.services.reporting import ENDS, Facts, without_repeats
 from leasehold.worker.gates import InlineGateRunner
 from leasehold.worker.handler_checks import ImportedHandlerChecks
 from leasehold.worker.holder import holder_name, host_name
@@ -74,10 +74,12 @@ class Bundle:
 def log_report(facts: Facts) -> None:
     """Log one line of JSON, which Cloud Logging takes as a structured entry.
 
-    Its severity stands in the line. Python writes no line below WARNING unless it is set up to.
+    Its severity stands in the line. Python writes no line below WARNING unless it is set up to, as
+    in servers: a command that cancels a run need not say that its attempt ended with it.
     """
     level = logging.getLevelNamesMapping()[facts["severity"]]
-    _EVENTS.log(max(level, logging.WARNING), json.dumps(facts, ensure_ascii=False))
+    least = logging.INFO if facts["event"] in ENDS else logging.WARNING
+    _EVENTS.log(max(level, least), json.dumps(facts, ensure_ascii=False))
 
 
 class Purpose(Enum):

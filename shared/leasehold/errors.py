@@ -282,15 +282,19 @@ class LeaseLostError(LeaseholdError):
     """The caller's lease is not, or no longer, the current lease of the run."""
 
     code = "lease_lost"
-    text = "Lease {lease_id} of run {run_id} is not held any more: {known}. Nothing was changed."
+    text = "Lease {lease_id} of run {run_id} is not held any more: {known}. {effect}"
+
+    def __init__(self, *, effect: str = "Nothing was changed.", **details: Any) -> None:
+        super().__init__(effect=effect, **details)
+        del self.details["effect"]  # it is for people
 
 
 class DispatchDeadlineError(LeaseholdError):
-    """An attempt was still running past its dispatch deadline, without an output."""
+    """An attempt was still at work at its dispatch deadline, without an output."""
 
     code = "dispatch_deadline_exceeded"
     text = (
-        "Attempt {attempt} of step {step} was at work past its dispatch deadline of "
+        "Attempt {attempt} of step {step} was still at work at its dispatch deadline of "
         "{deadline_s} s, and brought no output. Let the handler end in time (ctx.time_left), keep "
         "what it has (ctx.checkpoint), or raise the deadline of the step."
     )

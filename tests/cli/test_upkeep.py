@@ -128,7 +128,9 @@ def test_a_sweep_attends_to_what_is_due(
 
     assert done.returncode == 0
     assert "recovered: 1\n" in done.stdout
-    assert only_line(done.stderr).startswith("They wait for a worker. Unless")
+    logged, said = done.stderr.splitlines()
+    assert json.loads(logged)["event"] == "STEP_TERMINATED"
+    assert said.startswith("They wait for a worker. Unless")
     assert again == NOTHING
     assert shell.json("show", run_id)["dispatch"]["generation"] == 2
 
@@ -217,7 +219,9 @@ def test_a_server_sweeps_once(
     done = shell.run("sweep", "--url", url)
 
     assert done.returncode == 0
-    assert '"event": "SWEEP_FINISHED"' in only_line(done.stderr)  # the log of the server
+    ended, swept = map(json.loads, done.stderr.splitlines())  # the log of the server
+    assert (ended["event"], ended["reason"]) == ("STEP_TERMINATED", "lease_expired")
+    assert swept["event"] == "SWEEP_FINISHED"
     assert "recovered: 1\n" in done.stdout
     assert shell.json("sweep", "--url", url) == NOTHING
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from leasehold import PipelineEntry, Registry, StepDispatchEntry
 from leasehold.bootstrap import Bundle, boot
+from leasehold.domain.change import Change
 from leasehold.domain.lease import Fence
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.status import Outcome
 from leasehold.errors import LeaseHeldError, LeaseLostError, NothingToClaimError
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
+from leasehold.services.attempt import Attempt
 from leasehold.services.claim_step import ClaimedStep, acquire_run, claim_step
-from leasehold.services.engine import Engine
+from leasehold.services.engine import Engine, change_run, find_run
 from leasehold.services.manage_lease import (
     LeaseCredentials,
     complete_step,
@@ -24,6 +29,7 @@ from leasehold.services.manage_lease import (
     renew_lease,
     save_checkpoint,
 )
+from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 
 
@@ -49,6 +55,19 @@ def engine(documents: Documents, tmp_path: Path, unique: str) -> Iterator[Engine
 @pytest.fixture
 def start(engine: Engine, unique: str) -> Callable[[], str]:
     return lambda: start_run(engine, StartRequest(unique, {"n": 1})).manifest.run_id
+
+
+def at_its_deadline(engine: Engine, claimed: ClaimedStep) -> LeaseCredentials:
+    """The worker got its lease so long ago that the dispatch deadline is over."""
+
+    def made_earlier(run: Manifest, _: datetime) -> Change:
+        assert run.lease is not None
+        acquired_at = run.lease.acquired_at - timedelta(minutes=2)
+        lease = run.lease.with_(acquired_at=acquired_at)
+        return Change(Outcome.RENEWED, run.with_(lease=lease))
+
+    change_run(engine, claimed.manifest.run_id, made_earlier)
+    return credentials_of(claimed)
 
 
 def credentials_of(claimed: ClaimedStep) -> LeaseCredentials:
@@ -135,3 +154,61 @@ def test_a_step_goes_on_from_its_checkpoint_and_is_settled_once(
     assert outcomes == ["completed", "completed"]
     with pytest.raises(LeaseLostError):
         renew_lease(engine, credentials_of(second))
+
+
+def test_a_worker_that_renews_for_ever_is_ended_at_its_deadline(
+    engine: Engine, start: Callable[[], str], unique: str
+) -> None:
+    """In the very commit of its renewal: no sweep has to find out."""
+    run_id = start()
+    lease = at_its_deadline(engine, claim_step(engine, unique, "vm-1"))
+
+    with pytest.raises(LeaseLostError) as refused:
+        renew_lease(engine, lease, Progress(fraction=0.9))
+
+    assert refused.value.message.endswith(
+        f"is not held any more: the attempt was still at work at the dispatch deadline of step "
+        f"{unique}, and failed. The attempt is ended. The run is ERROR."
+    )
+    run = get_run(engine, run_id)
+    assert (run.status, run.lease, run.attempts.failed) == ("ERROR", None, 1)
+    assert run.error is not None
+    assert run.error.code == "dispatch_deadline_exceeded"
+    assert run.steps[unique].progress == Progress(fraction=0.9)
+    with pytest.raises(LeaseLostError, match="the run has no lease, it is ERROR"):
+        complete_step(engine, lease, "1", "SUCCESS")
+
+
+def test_a_checkpoint_at_the_deadline_is_kept_although_it_ends_the_attempt(
+    engine: Engine, start: Callable[[], str], unique: str
+) -> None:
+    run_id = start()
+    lease = at_its_deadline(engine, claim_step(engine, unique, "vm-1"))
+
+    with pytest.raises(LeaseLostError, match=r"The checkpoint is kept\. The run is ERROR"):
+        save_checkpoint(engine, lease, iteration_count=3, phase="", partial_results="[1]")
+
+    run = get_run(engine, run_id)
+    assert run.attempts.failed == 1
+    assert run.checkpoint is not None
+    assert (run.checkpoint.iteration_count, run.checkpoint.inline) == (3, "[1]")
+
+
+def test_what_an_attempt_did_at_its_limit_is_kept_with_the_run_and_in_its_trace(
+    engine: Engine, start: Callable[[], str], unique: str
+) -> None:
+    """Longer than what a store has indexes of."""
+    run_id = start()
+    claimed = claim_step(engine, unique, "vm-1")
+    known = find_run(engine, run_id)
+    attempt = Attempt(engine, known, credentials_of(claimed).fence)
+    stacks = "File shop.py, line 7\n" * 300
+
+    attempt.end_at_deadline(stacks, "shop.py:7 (charge)", Progress(fraction=0.5), within=60)
+
+    run = get_run(engine, run_id)
+    (event,) = [event for event in timeline_of(engine, run_id) if event.stacks]
+    assert (event.type, event.stacks) == ("step_terminated", stacks)
+    assert run.error is not None
+    assert (run.error.traceback, run.error.origin) == (stacks, "shop.py:7 (charge)")
+    assert run.steps[unique].progress == Progress(fraction=0.5)

@@ -626,6 +626,10 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
         "checkpoint": (partial(lifecycle.checkpoint, **fence, **kept), LeaseLostError),
         "complete": (partial(lifecycle.complete, **fence, output=output), LeaseLostError),
         "fail": (partial(lifecycle.fail, **fence, error=error, permanent=True), LeaseLostError),
+        "exceed_limit": (
+            partial(lifecycle.exceed_limit, **fence, reason="r", error=error),
+            LeaseLostError,
+        ),
         "block": (
             partial(lifecycle.block, **fence, output=output, output_status="S", found=found),
             LeaseLostError,

@@ -111,7 +111,7 @@ def test_there_are_commands() -> None:
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
 def test_the_line_for_the_log_finds_the_dead_letter(tmp_path: Path) -> None:
-    (line,) = (line for line in LINES if line.startswith("jq "))
+    (line,) = (line for line in LINES if line.startswith("jq ") and "DEAD_LETTERED" in line)
     facts = {
         "event": "STEP_DEAD_LETTERED",
         "at": "2026-01-01T00:00:00+00:00",
@@ -125,6 +125,26 @@ def test_the_line_for_the_log_finds_the_dead_letter(tmp_path: Path) -> None:
     done = shell(tmp_path, line, "r-1")
 
     assert done.stdout == "2026-01-01T00:00:00+00:00\tERROR\tPERMANENT_FAILURE\tr-1\task\n"
+
+
+def test_the_lines_for_the_log_find_what_was_cut_short(tmp_path: Path) -> None:
+    counts, ends = (
+        next(line for line in LINES if line.startswith("jq ") and event in line)
+        for event in ("STEP_TERMINATED", "LEASE_AT_SHUTDOWN")
+    )
+    facts = {
+        "event": "STEP_TERMINATED",
+        "reason": "lease_expired",
+        "at": "2026-01-01T00:00:00+00:00",
+        "runId": "r-1",
+        "step": "ask",
+        "ending": "released",
+    }
+    both = [json.dumps(facts), json.dumps(facts | {"event": "LEASE_AT_SHUTDOWN"})]
+    (tmp_path / "dev.log").write_text("\n".join(["ready", both[0], *both]))
+
+    assert shell(tmp_path, counts, "r-1").stdout.split() == ["2", "lease_expired"]
+    assert shell(tmp_path, ends, "r-1").stdout == "2026-01-01T00:00:00+00:00\tr-1\task\treleased\n"
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if line.startswith("curl ")])

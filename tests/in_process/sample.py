@@ -20,6 +20,7 @@ from leasehold import (
     StepDispatchEntry,
     StepResult,
 )
+from leasehold.errors import StoreUnavailableError
 
 #: What handlers tell the tests, and what the tests tell them; by run id.
 CALLS: Counter[tuple[str, str]] = Counter()
@@ -106,6 +107,20 @@ def hold(ctx: StepContext, given: Number) -> Number:
         if ctx.shutdown_requested:
             raise RuntimeError("asked to stop")
     return add(ctx, given)
+
+
+def say(ctx: StepContext, given: Any) -> Any:
+    """Say how far it is after the last renewal, and end in the way that it is told."""
+    ctx.progress(0.5, "before")
+    if given["end"] == "checkpoint":
+        ctx.checkpoint(1, [])
+        raise OSError("torn")
+    ctx.progress(0.9, "at the end")
+    if given["end"] == "fail":
+        raise PermanentError("no")
+    if given["end"] == "outage":
+        raise StoreUnavailableError(store="its own", problem="it is away")
+    return {"done": True}
 
 
 def count(ctx: StepContext, given: Number) -> Any:
@@ -225,6 +240,7 @@ STEPS = Registry(
         _entry("speechless", "speechless", max_retries=0),
         _entry("odd", "odd", max_retries=0),
         _entry("mumble", "mumble"),
+        _entry("say", "say", max_retries=0),
         _entry("elsewhere", "no_such_handler"),
         StepDispatchEntry(
             step_type="away",
@@ -259,6 +275,7 @@ PIPELINES = Registry(
         PipelineEntry(name="speechless", steps=("speechless",)),
         PipelineEntry(name="odd", steps=("odd",)),
         PipelineEntry(name="mumbles", steps=("mumble",)),
+        PipelineEntry(name="says", steps=("say",)),
         PipelineEntry(name="elsewhere", steps=("add", "elsewhere")),
     ],
 )

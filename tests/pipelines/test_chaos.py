@@ -67,7 +67,10 @@ def test_killed_and_stopped_workers_cost_an_attempt_each_and_no_output(
             "The chaos:    extraction, attempt 1: SIGKILL, pid N; "
             "lease_expired: The holder's process is gone."
         ),
-        "synthesis, attempt 1: SIGTERM, pid N; instance_shutdown",
+        (
+            "synthesis, attempt 1: SIGTERM, pid N; instance_shutdown: "
+            "SIGTERM: the instance was shut down; the lease was released."
+        ),
         "each step handed off once; 6 leases for 4 steps",
     ]
     assert "The report: " in report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pydantic_core
 
@@ -89,14 +89,17 @@ def check_generation(before: Manifest, change: Change, known: Known) -> None:
 
 
 def _check_kept(before: Manifest, after: Manifest) -> None:
-    """Only the holder of the lease writes a checkpoint, and keeps the lease with it."""
+    """Only the holder of the lease writes a checkpoint; it keeps the lease, unless it is late."""
     if after.checkpoint in (None, before.checkpoint):
         return
     assert before.lease is not None
-    assert _lease_id(after) == before.lease.lease_id
     assert after.checkpoint.fencing_token == before.fencing_token
     assert (after.checkpoint.step, after.checkpoint.trial) == (before.current_step, before.trial)
-    assert after.dispatch == before.dispatch
+    if before.lease.acquired_at + timedelta(seconds=before.dispatch.deadline_s) > after.updated_at:
+        assert _lease_id(after) == before.lease.lease_id
+        assert after.dispatch == before.dispatch
+    else:
+        assert after.lease is None
 
 
 def _lease_id(manifest: Manifest) -> str | None:

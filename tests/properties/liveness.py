@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from leasehold.domain import lifecycle
+from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import owed_tasks
 from leasehold.domain.lease import Fence
@@ -21,6 +22,7 @@ HABITS: dict[str, tuple[str, ...]] = {
     "good": ("complete",),
     "failing": ("fail",),
     "dying": ("die",),
+    "hanging": ("exceed_limit",),
     "interrupted": ("release",),
     "without a store": ("defer", "defer", "complete"),
     "moody": ("die", "fail", "release", "complete"),
@@ -42,7 +44,7 @@ def comes_to_an_end(
     replaced = False
     for attempt in range(BOUND):
         if manifest.is_terminal:
-            assert habit != "failing" or manifest.dead_lettered
+            assert habit not in ("failing", "hanging") or manifest.dead_lettered
             return
         assert manifest.alarm_at is not None
         owed = owed_tasks(manifest)
@@ -87,8 +89,11 @@ def _do(deed: str, manifest: Manifest, now: datetime, rules: Rules) -> Manifest:
     match deed:
         case "complete":
             return lifecycle.complete(manifest, now, **facts, output=KeptValue(text="1")).manifest
-        case "fail":
-            return lifecycle.fail(manifest, now, **facts, error=ERROR).manifest
+        case "fail" | "exceed_limit":
+            limit = {"reason": "agent_timeout_exceeded"} if deed == "exceed_limit" else {}
+            fail = getattr(lifecycle, deed)
+            change: Change = fail(manifest, now, **facts, **limit, error=ERROR)
+            return change.manifest
         case "checkpoint":
             facts |= {"iteration_count": 1, "phase": "read", "partial_results": KeptValue()}
             return lifecycle.checkpoint(manifest, now, **facts).manifest

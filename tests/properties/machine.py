@@ -80,7 +80,15 @@ class Lifecycle(Deliveries, Workers, People):
 
     @rule(
         what=_weighted(
-            complete=3, complete_and_go_on=2, nothing=3, fail=2, block=1, release=1, defer=2, hang=1
+            complete=3,
+            complete_and_go_on=2,
+            nothing=3,
+            fail=2,
+            block=1,
+            release=1,
+            defer=2,
+            hang=1,
+            exceed_limit=1,
         ),
         keeps=st.sampled_from([False, False, True]),
     )
@@ -105,6 +113,7 @@ class Lifecycle(Deliveries, Workers, People):
             complete=4,
             complete_and_go_on=3,
             fail=4,
+            exceed_limit=2,
             release=3,
             defer=3,
             block=3,
@@ -129,7 +138,9 @@ class Lifecycle(Deliveries, Workers, People):
     @rule(
         recent=RECENT,
         first=_weighted(renew=3, checkpoint=2, cancel=2, pause=2, complete=1, release=1),
-        then=_weighted(complete=4, fail=2, checkpoint=2, release=1, block=1, renew=1),
+        then=_weighted(
+            complete=4, fail=2, checkpoint=2, release=1, block=1, renew=1, exceed_limit=1
+        ),
     )
     def race(self, recent: int, first: str, then: str) -> None:
         """Two writes cross: the one that comes second was decided on what is no longer stored."""
@@ -161,6 +172,7 @@ class Lifecycle(Deliveries, Workers, People):
         worker.reads = True
         for what in ("renew", "checkpoint", "complete", "fail", "block", "release", "defer"):
             getattr(self, what)(worker)
+        self.exceed_limit(worker)
         assert self.runs[run_id] == stored, "whoever lost its lease changes nothing"
         assert len(self.workers) == others
 

@@ -8,7 +8,7 @@ from functools import partial
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lifecycle.renewal import MAX_PHASES
-from leasehold.domain.manifest_parts import KeptValue
+from leasehold.domain.manifest_parts import KeptValue, Progress
 from leasehold.domain.status import Outcome
 from leasehold.errors import (
     LeaseLostError,
@@ -16,7 +16,6 @@ from leasehold.errors import (
 from tests.properties.model import (
     ERROR,
     FOUND,
-    MAX_RETRIES,
     TTL,
     Kept,
     Worker,
@@ -51,17 +50,27 @@ class Workers(World):
         return self.now
 
     def keep_on(self, worker: Worker, transition: Transition, expected: Outcome) -> Change | None:
-        """Renew the lease, and return the change; None where it was refused."""
+        """Renew the lease, and return the change; None where it was refused.
+
+        At the dispatch deadline that is a failure, whoever renews.
+        """
         known, at = self.known[worker.run_id], self.decided_at(worker, transition)
         if at is None:
             return None
         if not self.holds(worker, at):
             self.refused(worker.run_id, transition, LeaseLostError, at)
             return None
+        is_late = at >= known.deadline
+        expected = self.after_failure(worker.run_id) if is_late else expected
         change = self.commit(worker.run_id, transition, at)
         assert change.outcome is expected
-        known.ends_at = max(known.ends_at, min(at + TTL, known.cap))
         known.heard_at = at
+        if is_late:
+            assert [e.reason for e in change.events][:1] == ["dispatch_deadline_exceeded"]
+            known.ends["failed"] += 1
+            known.let_go()
+        else:
+            known.ends_at = max(known.ends_at, min(at + TTL, known.cap))
         worker.seen, worker.asleep = self.seen(worker.run_id), timedelta()
         return change
 
@@ -102,7 +111,7 @@ class Workers(World):
         self.checkpoint(worker, phase=self.new_id(), more=-1)
 
     def hang(self, worker: Worker) -> None:
-        """Beat on and on, each time at the last moment, towards the cap of the lease."""
+        """Beat on and on, each time at the last moment, towards the dispatch deadline."""
         worker.reads = True
         for _ in range(3):
             if self.holds(worker, self.now):
@@ -155,7 +164,7 @@ class Workers(World):
         self.fail(worker, permanent=True)
 
     def fail(self, worker: Worker, permanent: bool = False) -> None:
-        run_id, known = worker.run_id, self.known[worker.run_id]
+        run_id = worker.run_id
         manifest = self.runs[run_id]
         fail = partial(
             lifecycle.fail,
@@ -164,17 +173,37 @@ class Workers(World):
             error=ERROR,
             permanent=permanent,
         )
-        expected = Outcome.RETRY_SCHEDULED
-        if permanent or known.ends["failed"] == MAX_RETRIES:
-            expected = Outcome.DEAD_LETTERED
-        elif not manifest.paused and not self.is_known(manifest.current_step):
-            expected = Outcome.BLOCKED
+        expected = self.after_failure(run_id, permanent=permanent)
+        self.failed(worker, self.settle(worker, fail, expected), paused=manifest.paused)
 
-        change = self.settle(worker, fail, expected)
+    def exceed_limit(self, worker: Worker) -> None:
+        """End at a limit: a failure that the trace has one event of."""
+        manifest = self.runs[worker.run_id]
+        exceed = partial(
+            lifecycle.exceed_limit,
+            rules=self.in_force,
+            fence=worker.fence,
+            reason="agent_timeout_exceeded",
+            error=ERROR,
+            stacks="at line 7",
+            progress=Progress(fraction=0.5),
+        )
+
+        change = self.settle(worker, exceed, self.after_failure(worker.run_id))
 
         if change is not None:
+            assert [event.type for event in change.events if event.type != "step_unknown"][:1] == [
+                "step_terminated"
+            ]
+            record = change.manifest.steps[manifest.current_step]
+            assert record.progress == Progress(fraction=0.5)
+        self.failed(worker, change, paused=manifest.paused)
+
+    def failed(self, worker: Worker, change: Change | None, *, paused: bool) -> None:
+        known = self.known[worker.run_id]
+        if change is not None:
             known.ends["failed"] += 1
-            if change.outcome is Outcome.RETRY_SCHEDULED and not manifest.paused:
+            if change.outcome is Outcome.RETRY_SCHEDULED and not paused:
                 wait = timedelta(seconds=10 * 2 ** (known.ends["failed"] - 1))
                 assert change.manifest.dispatch.not_before == change.manifest.updated_at + wait
 
@@ -212,13 +241,14 @@ class Workers(World):
         if change is not None:
             known.ends["deferred"] += 1
             assert change.manifest.interruptions == manifest.interruptions
-            if change.manifest.dispatch.generation > manifest.dispatch.generation:
+            is_dispatched = change.manifest.dispatch.generation > manifest.dispatch.generation
+            if is_dispatched and change.outcome is Outcome.RELEASED:
+                # one whose step is not known any more is blocked, and waits for a person
                 wait = change.manifest.dispatch.not_before - change.manifest.updated_at
                 in_a_row = change.manifest.dispatch.deferred
                 assert in_a_row == manifest.dispatch.deferred + 1
-                if change.outcome is Outcome.RELEASED:  # one that is blocked waits for a person
-                    doubled = timedelta(seconds=10 * 2 ** (in_a_row - 1))
-                    assert wait == min(doubled, timedelta(minutes=5))
+                doubled = timedelta(seconds=10 * 2 ** (in_a_row - 1))
+                assert wait == min(doubled, timedelta(minutes=5))
 
     def lease_is_over(self, worker: Worker) -> None:
         self.expire(worker.run_id, worker.fence.lease_id, gone=False)

@@ -195,6 +195,14 @@ class World(RuleBasedStateMachine):
             return Outcome.DEAD_LETTERED
         return hung if manifest.paused else self.blocked_or(manifest.current_step, hung)
 
+    def after_failure(self, run_id: str, *, permanent: bool = False) -> Outcome:
+        """Return what an attempt that failed should answer."""
+        manifest = self.runs[run_id]
+        if permanent or self.known[run_id].ends["failed"] == MAX_RETRIES:
+            return Outcome.DEAD_LETTERED
+        outcome = Outcome.RETRY_SCHEDULED
+        return outcome if manifest.paused else self.blocked_or(manifest.current_step, outcome)
+
     def after_output(self, run_id: str, outcome: Outcome) -> Outcome:
         """Return what an output that goes on should answer, instead of `outcome`."""
         manifest = self.runs[run_id]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -95,7 +96,8 @@ def test_a_second_signal_ends_it_at_once(begin: Callable[..., Begun], tmp_path: 
     process.send_signal(signal.SIGINT)
 
     assert process.wait(60) == 0
-    assert process.stderr.read() == "killed: what was running goes on at the next start\n"
+    lines = [line for line in process.stderr.read().splitlines() if not line.startswith("{")]
+    assert lines == ["killed: what was running goes on at the next start"]
     _, api = begin()
     assert api.ended(run_id)["status"] == "COMPLETED"
 
@@ -112,6 +114,14 @@ def test_what_handlers_left_behind_keeps_no_server_from_ending(
     process.send_signal(signal.SIGTERM)
 
     assert process.wait(60) == 0
+    assert process.stderr is not None
+    logged = [json.loads(line) for line in process.stderr if line.startswith("{")]
+    assert [(facts["event"], facts.get("leases"), facts.get("ending")) for facts in logged] == [
+        ("INSTANCE_SHUTDOWN", 1, None),
+        ("STEP_TERMINATED", None, None),
+        ("LEASE_AT_SHUTDOWN", None, "released"),
+    ]
+    assert logged[1]["detail"] == "SIGTERM: the instance was shut down; the lease was released."
     until(lambda: int(pid) not in running_processes())
     _, api = begin()
     assert api.ended(run_id)["attempts"]["interrupted"] == 1

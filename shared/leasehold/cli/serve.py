@@ -70,7 +70,7 @@ def _serve(signals: StopSignals, *, host: str, port: int, workers: int) -> int:
         note("stopping: running attempts may end; once more to leave at once")
     finally:
         signals.ready()
-        server.stop()
+        server.stop(signals.name)
     leave(DONE)
 
 

@@ -22,6 +22,8 @@ class StopSignals:
         self._at_once = at_once
         self._stop, self._ready = threading.Event(), threading.Event()
         self._count = 0
+        #: What the first one is called; None: none came.
+        self.name: str | None = None
         #: Whether a start was cut short. What was imported then may have made another error of it.
         self.cut_start = False
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -40,11 +42,12 @@ class StopSignals:
         """Wait for the first one."""
         self._stop.wait()
 
-    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+    def _hear(self, number: int, _frame: FrameType | None) -> None:
         self._count += 1
         if self._count > 1:
             self._at_once()
             return
+        self.name = signal.Signals(number).name
         self._stop.set()
         if not self._ready.is_set():
             self.cut_start = True

@@ -11,7 +11,7 @@ from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, ManifestUpdate
-from leasehold.domain.manifest_parts import Settlement, StepRecordUpdate
+from leasehold.domain.manifest_parts import Progress, Settlement, StepRecordUpdate
 from leasehold.domain.status import AttemptEnd, Outcome
 from leasehold.domain.stored import overwrite, trusted
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
@@ -57,6 +57,11 @@ class Draft:
         """Replace these fields of the current step."""
         run = self.run
         self.set(steps=run.with_step(run.current_step, **update))
+
+    def note_progress(self, progress: Progress | None) -> None:
+        """Keep what the handler last said of its progress; None: nothing since it was kept."""
+        if progress is not None:
+            self.set_step(progress=progress)
 
     def count(self, end: AttemptEnd) -> None:
         """Count one more end of an attempt, for the step and in total."""

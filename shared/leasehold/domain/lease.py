@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Manifest
@@ -61,13 +61,32 @@ def held_lease(manifest: Manifest, now: datetime, fence: Fence) -> Lease:
     return lease
 
 
+def deadline_of(manifest: Manifest, lease: Lease) -> datetime:
+    """Return the dispatch deadline of the attempt under the lease."""
+    return lease.acquired_at + timedelta(seconds=manifest.dispatch.deadline_s)
+
+
 def is_past_deadline(manifest: Manifest, lease: Lease) -> bool:
     """Return whether the worker was heard of when its dispatch deadline was over, or later.
 
     Then it hung, or was too slow. One that fell silent before was lost, whenever its lease ends.
     """
-    deadline = lease.acquired_at + timedelta(seconds=manifest.dispatch.deadline_s)
-    return manifest.heartbeat_at is not None and deadline <= manifest.heartbeat_at
+    heard_at = manifest.heartbeat_at
+    return heard_at is not None and deadline_of(manifest, lease) <= heard_at
+
+
+def ended_at_deadline(manifest: Manifest, fence: Fence, *, kept: str = "") -> LeaseLostError:
+    """Return what a worker is told whose renewal or checkpoint ended its attempt.
+
+    Args:
+        manifest: the run, afterwards.
+        fence: the credentials of the worker.
+        kept: what was kept of the call; empty: nothing.
+    """
+    step = manifest.current_step
+    known = f"the attempt was still at work at the dispatch deadline of step {step}, and failed"
+    effect = f"{kept or 'The attempt is ended.'} The run is {manifest.state}."
+    return _lost(manifest, fence, known, effect=effect, overran=True)
 
 
 def is_silent(manifest: Manifest, now: datetime, rules: Rules, lease: Lease) -> bool:
@@ -81,7 +100,7 @@ def is_silent(manifest: Manifest, now: datetime, rules: Rules, lease: Lease) -> 
     return not manifest.paused and now > expected_by + rules.grace
 
 
-def _lost(manifest: Manifest, fence: Fence, known: str) -> LeaseLostError:
+def _lost(manifest: Manifest, fence: Fence, known: str, **facts: Any) -> LeaseLostError:
     lease = manifest.lease
     return LeaseLostError(
         lease_id=masked(fence.lease_id),
@@ -92,4 +111,5 @@ def _lost(manifest: Manifest, fence: Fence, known: str) -> LeaseLostError:
         holder=None if lease is None else lease.holder,
         expires_at=None if lease is None else lease.expires_at.isoformat(),
         cancelled=manifest.cancelled,
+        **facts,
     )

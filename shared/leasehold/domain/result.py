@@ -64,9 +64,15 @@ class LimitExceeded:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The attempt was stopped before it was done."""
+    """The attempt was stopped before it was done.
+
+    Args:
+        reason: why.
+        detail: the same for people, in a sentence; empty: what goes without saying of the reason.
+    """
 
     reason: Termination
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,7 @@ class TraceEvent(Stored):
     reason: str | None = None
     detail: str | None = None
     traceback: str | None = None  # of a failed attempt
+    stacks: str | None = None  # what an attempt did that was ended at a limit
 
 
 def event_of(manifest: Manifest, type_: TraceType, at: datetime, **facts: Any) -> TraceEvent:

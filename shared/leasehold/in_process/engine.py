@@ -254,12 +254,17 @@ class InProcessEngine:
         if not any(thread.is_alive() for thread in self._threads):
             self._bundle.close()
 
-    def drain(self, grace: float = GRACE_S) -> None:
-        """Do as `close`, but leave the store open: an API may answer from it until the end."""
+    def drain(self, grace: float = GRACE_S, *, signal_name: str | None = None) -> None:
+        """Do as `close`, but leave the store open: an API may answer from it until the end.
+
+        Args:
+            grace: seconds.
+            signal_name: what ends this process, such as SIGTERM; None: the engine is only closed.
+        """
         self._closing.set()
         self._queue.close()
         end = time.monotonic() + grace + _SETTLING_S
-        shut_down(self.engine, grace=grace)
+        shut_down(self.engine, grace=grace, signal_name=signal_name)
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
 

@@ -59,7 +59,7 @@ class Workers:
 
     def _work(self) -> None:
         """Run tasks until the queue closes; what a step owes is exchanged for the next task."""
-        owed = _OwedTasks()
+        owed = _OwedTasks(self._queue)
         engine = replace(self._engine(), tasks=owed)
         done: Task | None = None
         failures = 0
@@ -80,14 +80,24 @@ class Workers:
 
 
 class _OwedTasks:
-    """A task queue that only notes: what one step owes, until its worker exchanges it."""
+    """A task queue that only notes: what one step owes, until its worker exchanges it.
 
-    def __init__(self) -> None:
+    Args:
+        queue: gets at once what another thread owes: whoever ends an attempt that hangs does not
+            wait for its worker.
+    """
+
+    def __init__(self, queue: PulledTaskQueue) -> None:
+        self._queue = queue
+        self._worker = threading.get_ident()
         self._tasks: list[Task] = []
 
     def create(self, task: Task) -> None:
         """Note the task."""
-        self._tasks.append(task)
+        if threading.get_ident() == self._worker:
+            self._tasks.append(task)
+        else:
+            self._queue.create(task)
 
     def exists(self, task: Task) -> bool:
         """Return whether the task is noted."""

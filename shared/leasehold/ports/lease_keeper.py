@@ -55,12 +55,35 @@ class LeasedAttempt(Protocol):
         """Keep partial results, JSON text, for a checkpoint."""
         ...
 
-    def checkpoint(self, iteration_count: int, phase: str, results: KeptValue) -> object:
-        """Record what the attempt has so far, and renew the lease."""
+    def checkpoint(
+        self,
+        iteration_count: int,
+        phase: str,
+        results: KeptValue,
+        progress: Progress | None = None,
+    ) -> object:
+        """Record what the attempt has so far, note the progress, and renew the lease."""
         ...
 
     def settle(self, ending: Transition) -> Committed[Change]:
         """End the attempt."""
+        ...
+
+    def end_at_deadline(
+        self, stacks: str, origin: str | None, progress: Progress | None, *, within: float
+    ) -> Committed[Change]:
+        """End the attempt, whose dispatch deadline is over, as failed; give up `within` seconds.
+
+        Args:
+            stacks: what it does, frame by frame.
+            origin: where in the user's code that is.
+            progress: what its handler last said.
+            within: seconds.
+        """
+        ...
+
+    def publish(self, change: Change) -> None:
+        """Publish what a change of the attempt owes, in place of a worker that may never do so."""
         ...
 
     def trace_loss(self, error: LeaseLostError, *, within: float) -> None:
@@ -70,6 +93,21 @@ class LeasedAttempt(Protocol):
 
 class RunningAttempt(Protocol):
     """An attempt as far as its result depends on it."""
+
+    @property
+    def progress(self) -> Progress | None:
+        """What was last said of its progress, to be kept with its end; None: nothing."""
+        ...
+
+    @property
+    def stop_detail(self) -> str:
+        """Why it was asked to stop, in a sentence; empty: the reason says all."""
+        ...
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether its handler had to be killed."""
+        ...
 
     @property
     def manifest(self) -> Manifest:
@@ -89,6 +127,19 @@ class RunningAttempt(Protocol):
         """
         ...
 
+    def call(self, user_code: Callable[[], T], kind: str, path: str) -> T:
+        """Return what a handler or a gate returns, however long that takes.
+
+        At the dispatch deadline the attempt is ended without it: then it counts as failed, and
+        whatever is returned later is discarded.
+
+        Args:
+            user_code: makes the call.
+            kind: `handler` or `gate`.
+            path: of what is called, `module:function`.
+        """
+        ...
+
 
 class HeldAttempt(RunningAttempt, Protocol):
     """An attempt that is held by this worker: its lease is renewed, and it is settled once.
@@ -98,13 +149,13 @@ class HeldAttempt(RunningAttempt, Protocol):
     """
 
     @property
-    def progress(self) -> Progress | None:
-        """What the handler last said of its progress."""
+    def is_settled(self) -> bool:
+        """Whether the attempt is over, or was lost."""
         ...
 
     @property
-    def is_settled(self) -> bool:
-        """Whether the attempt is over, or was lost."""
+    def settlement(self) -> Change | None:
+        """How the attempt ended; None: it has not yet, or it was lost."""
         ...
 
     def end_handler(self) -> None:
@@ -120,7 +171,7 @@ class HeldAttempt(RunningAttempt, Protocol):
         ...
 
     def settle(self, ending: Transition) -> Committed[Change]:
-        """End the attempt; a second call is answered as the first.
+        """End the attempt; a second call is answered as the first, with a change that is none.
 
         Raises:
             LeaseLostError: the lease is not held any more; nothing was written.
@@ -148,8 +199,13 @@ class LeaseKeeper(Protocol[HeldT_co]):
         """Ask the handler of what is held of this run to end, if anything is."""
         ...
 
-    def stop_all(self, reason: Termination) -> None:
-        """Ask the handlers of all that is held to end, and of what is held later."""
+    def stop_all(self, reason: Termination, detail: str = "") -> None:
+        """Ask the handlers of all that is held to end, and of what is held later.
+
+        Args:
+            reason: for machines.
+            detail: the same in a sentence; empty: the reason says all.
+        """
         ...
 
     def look(self) -> None:

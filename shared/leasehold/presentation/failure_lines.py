@@ -32,10 +32,15 @@ def failure_of(error: ErrorRecord) -> Failure:
 
 
 def traced_failure(event: TraceEvent) -> Failure | None:
-    """Return the failure that an event tells of; None: it tells of something else."""
+    """Return the failure that an event tells of; None: it tells of something else.
+
+    Of an attempt that was ended at a limit it is what that did then.
+    """
+    facts = event.model_extra or {}
+    if event.type is TraceType.STEP_TERMINATED and event.stacks is not None:
+        return Failure((event.step, event.reason), event.stacks)
     if event.type is not TraceType.STEP_ERROR:
         return None
-    facts = event.model_extra or {}
     kind = (event.step, event.reason, facts.get("errorCode"), facts.get("origin"))
     return Failure(kind, event.traceback)
 

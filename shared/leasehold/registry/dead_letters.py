@@ -42,10 +42,11 @@ DEAD_LETTERS: Final = Registry(
             DeadLetterReason.RETRIES_EXHAUSTED,
             "Retries exhausted",
             "ERROR",
-            "The step failed, or hung past its dispatch deadline, once more than it may be "
+            "The step failed, or was ended at one of its limits, once more than it may be "
             "repeated.",
-            "Read the error of the last attempt; repair the cause (dispatch_deadline_exceeded: a "
-            "longer deadline, or a handler that ends in time), then recreate the run from this "
+            "Read the error of the last attempt; repair the cause (agent_timeout_exceeded, "
+            "dispatch_deadline_exceeded, memory_limit_exceeded: a handler that does with less, or "
+            "a higher limit; the error has the line it was at), then recreate the run from this "
             "step.",
             ("PIPELINE_MAX_RETRIES",),
         ),

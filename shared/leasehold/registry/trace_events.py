@@ -35,7 +35,7 @@ TRACE_EVENTS: Final = Registry(
         TraceEventEntry(
             TraceType.STEP_TERMINATED,
             False,
-            "An attempt ended without a word of its own; `reason` says how.",
+            "An attempt was cut short; `reason` and `detail` say why, `stacks` what it did then.",
         ),
         TraceEventEntry(
             TraceType.LEASE_LOST,

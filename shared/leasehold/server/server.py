@@ -89,9 +89,9 @@ class Server:
                 f"resuming {adopted} live {'run' if adopted == 1 else 'runs'} of the store"
             )
 
-    def stop(self) -> None:
+    def stop(self, signal_name: str | None = None) -> None:
         """Let running attempts end, release the leases of the others, and answer until then."""
-        self.local.drain()
+        self.local.drain(signal_name=signal_name)
         self._http.stop()
         self.local.close(grace=0)
 

@@ -15,7 +15,8 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.document import Document, Write
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
-from leasehold.domain.lease import Fence, held_lease
+from leasehold.domain.lease import Fence, ended_at_deadline, held_lease
+from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import manifest_of, to_document
 from leasehold.domain.manifest_parts import ErrorRecord, KeptValue, Progress
 from leasehold.domain.result import (
@@ -27,6 +28,7 @@ from leasehold.domain.result import (
     Result,
     Stopped,
 )
+from leasehold.domain.status import Termination
 from leasehold.domain.trace import TraceType, event_of, loss_ref
 from leasehold.errors import (
     DocumentExistsError,
@@ -38,7 +40,13 @@ from leasehold.errors import (
 )
 from leasehold.ports.documents import Committed
 from leasehold.ports.lease_keeper import RunningAttempt
-from leasehold.services.engine import Engine, KnownRun, commit, dispatch_rules
+from leasehold.services.engine import (
+    Engine,
+    KnownRun,
+    commit,
+    dispatch_rules,
+    publish_or_leave,
+)
 from leasehold.services.kept_values import inline, keep, put
 
 T = TypeVar("T")
@@ -58,10 +66,17 @@ class Attempt:
             so, and not because it is over as far as it is known here.
 
     Attributes:
+        progress: None: who holds it says with each write what there is.
+        stop_detail: empty: nobody here asks a remote worker to stop.
+        is_killed: False: nor can anybody here kill it.
         manifest: the run as it was last written or read here.
         fence: what each write shows.
         ends_at: when the lease is over, unless it is renewed; in monotonic seconds.
     """
+
+    progress: Progress | None = None
+    stop_detail = ""
+    is_killed = False
 
     def __init__(
         self, engine: Engine, known: KnownRun, fence: Fence, *, is_shared: bool = False
@@ -79,15 +94,20 @@ class Attempt:
         """Return what `call` returns; a remote worker learns of an outage at once."""
         return call()
 
+    def call(self, user_code: Callable[[], T], kind: str, path: str) -> T:  # noqa: ARG002 - a port
+        """Return what a gate comes to; the worker's next renewal ends an attempt that is late."""
+        return user_code()
+
     def renew(self, progress: Progress | None = None, *, within: float | None = None) -> Change:
         """Let the lease run on, and note the progress; give up after `within` seconds.
 
         Raises:
-            LeaseLostError: the lease is not held any more; nothing was written.
+            LeaseLostError: the lease is not held any more, and nothing was written; or the
+                attempt was ended now, because its dispatch deadline is over.
         """
         rules = self._engine.rules
         renew = partial(lifecycle.renew, rules=rules, fence=self.fence, progress=progress)
-        return self._write(renew, within).answer
+        return self._still_held(self._write(renew, within).answer)
 
     def look(self) -> None:
         """Learn whether the lease is lost, without renewing it; LeaseLostError says so."""
@@ -109,8 +129,17 @@ class Attempt:
         beside = run.with_(checkpoint=None).text_bytes
         return keep(self._engine.artifacts, text, name, beside=beside)
 
-    def checkpoint(self, iteration_count: int, phase: str, results: KeptValue) -> Change:
-        """Record what the attempt has so far, and renew the lease; raises as `renew`."""
+    def checkpoint(
+        self,
+        iteration_count: int,
+        phase: str,
+        results: KeptValue,
+        progress: Progress | None = None,
+    ) -> Change:
+        """Record what the attempt has so far, and renew the lease; raises as `renew`.
+
+        Where that ends the attempt, the checkpoint is kept.
+        """
         save = partial(
             lifecycle.checkpoint,
             rules=self._engine.rules,
@@ -118,8 +147,9 @@ class Attempt:
             iteration_count=iteration_count,
             phase=phase,
             partial_results=results,
+            progress=progress,
         )
-        return self._write(save).answer
+        return self._still_held(self._write(save).answer, kept="The checkpoint is kept.")
 
     def settle(self, ending: Transition) -> Committed[Change]:
         """End the attempt; once more, it is answered as the first time, and nothing is written.
@@ -131,6 +161,42 @@ class Attempt:
             LeaseLostError: the lease is not held any more; nothing was written.
         """
         return self._write(ending)
+
+    def end_at_deadline(
+        self, stacks: str, origin: str | None, progress: Progress | None, *, within: float
+    ) -> Committed[Change]:
+        """End the attempt, whose dispatch deadline is over, as failed; raises as `settle`.
+
+        Args:
+            stacks: what it does, frame by frame.
+            origin: where in the user's code that is, as `ErrorRecord` has it.
+            progress: what its handler last said.
+            within: give up after so many seconds.
+        """
+        ending = partial(
+            lifecycle.exceed_limit,
+            rules=self._engine.rules,
+            fence=self.fence,
+            reason=Termination.DISPATCH_DEADLINE_EXCEEDED,
+            error=deadline_error(self.manifest).with_(origin=origin),
+            stacks=stacks,
+            progress=progress,
+        )
+        return self._write(ending, within)
+
+    def publish(self, change: Change) -> None:
+        """Publish what a change of the attempt owes; what cannot be published now the sweep does.
+
+        For those that the attempt's own worker does not publish: it may be at work for ever.
+        """
+        publish_or_leave(self._engine, change)
+
+    def _still_held(self, change: Change, kept: str = "") -> Change:
+        """Return a change that keeps the lease; publish one that ends the attempt, and say so."""
+        if change.manifest.lease is not None:
+            return change
+        self.publish(change)
+        raise ended_at_deadline(change.manifest, self.fence, kept=kept)
 
     def trace_loss(self, error: LeaseLostError, *, within: float) -> None:
         """Record beside the run, which is not ours any more, that its lease was lost."""
@@ -189,24 +255,40 @@ def ending_of(engine: Engine, attempt: RunningAttempt, result: Result) -> Transi
     Raises:
         StoreUnavailableError: the output could not be kept.
     """
-    facts: dict[str, Any] = {"rules": dispatch_rules(engine), "fence": attempt.fence}
+    facts: dict[str, Any] = {
+        "rules": dispatch_rules(engine),
+        "fence": attempt.fence,
+        "progress": attempt.progress,
+    }
     match result:
-        case Finished(output, status) | Refused(output, status):
-            try:
-                kept = _keep_output(engine, attempt, output)
-            except TooLargeError as error:
-                return partial(lifecycle.fail, **facts, error=error_record(error), permanent=True)
-            facts |= {"output": kept, "output_status": status}
-            if isinstance(result, Refused):
-                return partial(lifecycle.block, **facts, found=result.found)
-            return partial(lifecycle.complete, **facts)
-        case Failed(failure) | LimitExceeded(_, failure):
-            permanent = isinstance(result, Failed) and result.permanent
+        case Finished() | Refused():
+            return _with_output(engine, attempt, result, facts)
+        case Failed(failure, permanent):
             return partial(lifecycle.fail, **facts, error=failure, permanent=permanent)
-        case Stopped(reason):
+        case LimitExceeded(reason, failure, stacks):
+            facts |= {"error": failure, "stacks": stacks}
+            return partial(lifecycle.exceed_limit, **facts, reason=reason)
+        case Stopped(Termination.DISPATCH_DEADLINE_EXCEEDED as reason):
+            failure = deadline_error(attempt.manifest)
+            return partial(lifecycle.exceed_limit, **facts, reason=reason, error=failure)
+        case Stopped(reason, detail):
+            facts |= {"detail": detail or attempt.stop_detail, "killed": attempt.is_killed}
             return partial(lifecycle.release, **facts, reason=reason)
         case Deferred(reason, detail):
             return partial(lifecycle.defer, **facts, reason=reason, detail=detail)
+
+
+def _with_output(
+    engine: Engine, attempt: RunningAttempt, result: Finished | Refused, facts: dict[str, Any]
+) -> Transition:
+    try:
+        kept = _keep_output(engine, attempt, result.output)
+    except TooLargeError as error:
+        return partial(lifecycle.fail, **facts, error=error_record(error), permanent=True)
+    facts |= {"output": kept, "output_status": result.status}
+    if isinstance(result, Refused):
+        return partial(lifecycle.block, **facts, found=result.found)
+    return partial(lifecycle.complete, **facts)
 
 
 def error_record(error: LeaseholdError) -> ErrorRecord:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
@@ -28,6 +30,8 @@ from leasehold.services.engine import (
 )
 from leasehold.services.gates import through_gates
 from leasehold.services.kept_values import load
+
+_MOVED: Final = "This deploy has the step run remotely; the lease was released for its worker."
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,5 +143,7 @@ def _run_handler(engine: Engine, held: HeldAttempt) -> Result:
         return Failed(error_record(error), permanent=True)
     step = engine.catalog.steps[manifest.current_step]
     if step.handler == REMOTE:  # no handler is missing: another worker has it, and may claim it
-        return Stopped(Termination.INSTANCE_SHUTDOWN)
-    return engine.runners[isolation_of(engine, step)].run(held, step, given)
+        return Stopped(Termination.INSTANCE_SHUTDOWN, _MOVED)
+    runner = engine.runners[isolation_of(engine, step)]
+    run: Callable[[], Result] = partial(runner.run, held, step, given)
+    return held.call(run, "handler", step.handler)

@@ -24,7 +24,8 @@ def through_gates(engine: Engine, attempt: RunningAttempt, result: Result) -> Re
     if result.status == "ERROR":
         return Failed(engine.checks.error_of_output(run.current_step, result.output))
     for gate in engine.catalog.gates_of(run.current_step):
-        judged = attempt.insist(partial(engine.gates.run, gate, run, result))
+        ask = partial(engine.gates.run, gate, run, result)
+        judged = attempt.insist(partial(attempt.call, ask, "gate", gate.handler))
         if judged is not result:
             return judged
     return result

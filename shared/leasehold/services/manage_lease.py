@@ -7,6 +7,7 @@ The lifecycle decides what they are worth. How it gets a lease: `services/claim_
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from leasehold.domain.change import Change
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
@@ -21,6 +22,8 @@ from leasehold.registry.dispatch import REMOTE
 from leasehold.services.attempt import Attempt, ending_of
 from leasehold.services.engine import Engine, find_run, publish_owed
 from leasehold.services.gates import through_gates
+
+_RELEASED: Final = "The worker released the step; another one may claim it at once."
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,9 @@ def renew_lease(
     """Let the lease run on, and note how far the worker is.
 
     Raises:
-        UnknownRunError, LeaseLostError, StoreUnavailableError: nothing was changed.
+        UnknownRunError, StoreUnavailableError: nothing was changed.
+        LeaseLostError: nothing was changed; or the attempt was still at work at its dispatch
+            deadline, and was ended as failed.
     """
     return _attempt(engine, credentials).renew(progress)
 
@@ -101,7 +106,7 @@ def release_step(engine: Engine, credentials: LeaseCredentials) -> Change:
     Raises:
         UnknownRunError, LeaseLostError, StoreUnavailableError: as `renew_lease`.
     """
-    stopped = Stopped(Termination.INSTANCE_SHUTDOWN)
+    stopped = Stopped(Termination.INSTANCE_SHUTDOWN, _RELEASED)
     return _settle(engine, _attempt(engine, credentials), stopped)
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import Termination
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.ports.clock import Clock
 from leasehold.registry.dead_letters import DEAD_LETTERS
 
 Facts = Mapping[str, Any]
+
+#: What tells how attempts and workers end, which is as planned where its severity is INFO.
+ENDS: Final = ("STEP_TERMINATED", "INSTANCE_SHUTDOWN", "LEASE_AT_SHUTDOWN")
 
 #: What the sweep finds wrong it finds wrong again each second; a person needs it less often.
 REPEAT_AFTER: Final = timedelta(minutes=10)
@@ -33,6 +37,26 @@ def without_repeats(log: Callable[[str], object], clock: Clock) -> Callable[[str
         log(line)
 
     return log_once
+
+
+def shutdown_report(signal_name: str | None, holder: str, leases: int, at: datetime) -> Facts:
+    """Return the facts of a worker that is to end.
+
+    Args:
+        signal_name: what ends it; None: it is closed.
+        holder: how leases name it.
+        leases: how many it holds.
+        at: the time.
+    """
+    count = "1 lease" if leases == 1 else f"{leases or 'no'} leases"
+    return {
+        "severity": "INFO",
+        "message": f"{signal_name or 'closing'}: shutting down; {count} held",
+        "event": "INSTANCE_SHUTDOWN",
+        "holder": holder,
+        "leases": leases,
+        "at": at.isoformat(),
+    }
 
 
 def reports(change: Change) -> Iterator[Facts]:
@@ -79,7 +103,28 @@ def _gate(manifest: Manifest, event: TraceEvent) -> Facts:
     }
 
 
+def _terminated(manifest: Manifest, event: TraceEvent) -> Facts:
+    further = event.model_extra or {}
+    attempt = f"attempt {event.attempt} of step {event.step}"
+    is_planned = event.reason in (Termination.INSTANCE_SHUTDOWN, Termination.CANCELLED)
+    return {
+        "severity": "INFO" if is_planned else "WARNING",
+        "message": f"run {manifest.run_id}, {attempt}: {event.reason}: {event.detail}",
+        "reason": event.reason,
+        "step": event.step,
+        "attempt": event.attempt,
+        "holder": further.get("holder"),
+        "detail": event.detail,
+        "lastHeartbeatAt": _text(further.get("lastHeartbeatAt")),
+    }
+
+
+def _text(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
+
+
 _FACTS: Final[Mapping[str, Callable[[Manifest, TraceEvent], Facts]]] = {
     TraceType.STEP_DEAD_LETTERED: _dead_letter,
     TraceType.GATE_BLOCKED: _gate,
+    TraceType.STEP_TERMINATED: _terminated,
 }

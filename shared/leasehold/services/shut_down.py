@@ -1,55 +1,128 @@
-"""A worker is to end: its attempts may finish or checkpoint, and what is left is released."""
+"""A worker is to end: its attempts may finish or checkpoint, and what is left is released.
+
+The log says how many leases it held, and how each of them ended.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Final
 
+from leasehold.domain.manifest import Manifest
 from leasehold.domain.result import Stopped
 from leasehold.domain.status import Termination
+from leasehold.domain.trace import TraceType
 from leasehold.errors import LeaseholdError
 from leasehold.ports.lease_keeper import HeldAttempt
 from leasehold.services.attempt import ending_of
 from leasehold.services.engine import Engine, publish_owed
+from leasehold.services.reporting import shutdown_report
 
 #: How long handlers may take: Cloud Run kills 10 s after SIGTERM, and a release takes its time.
 GRACE_S: Final = 7.0
 #: Handlers that can be ended are, so long before: their attempts settle as all others.
 _BY_FORCE_S: Final = 0.5
 
+_SHUT_DOWN: Final = "the instance was shut down; the lease was released."
+_LIMITS: Final = (
+    Termination.AGENT_TIMEOUT_EXCEEDED,
+    Termination.MEMORY_LIMIT_EXCEEDED,
+    Termination.DISPATCH_DEADLINE_EXCEEDED,
+)
+_CLOSED: Final = "The engine was closed; the lease was released."
 
-def shut_down(engine: Engine, *, grace: float = GRACE_S) -> None:
+
+def shut_down(engine: Engine, *, grace: float = GRACE_S, signal_name: str | None = None) -> None:
     """Stop all attempts of this worker; after `grace` seconds none of them holds a lease.
 
     An attempt that ends by itself settles by itself. Of one that does not, the lease is released,
     and its step is dispatched again at once; that uses up no retry. All are ended at once: a store
     or a queue that hangs for one run keeps no other waiting.
+
+    Args:
+        engine: the parts.
+        grace: seconds.
+        signal_name: what ends this process, such as SIGTERM; None: the engine is only closed.
     """
     over_at = engine.clock.monotonic() + grace
     force_at = over_at - min(_BY_FORCE_S, grace / 2)
-    engine.leases.stop_all(Termination.INSTANCE_SHUTDOWN)
+    detail = f"{signal_name}: {_SHUT_DOWN}" if signal_name else _CLOSED
     seen: set[str] = set()
-    while running := [held for held in engine.leases.held_attempts() if _is_new(held, seen)]:
-        seen |= {held.fence.lease_id for held in running}
-        calls = iter([partial(_end, engine, held, force_at, over_at) for held in running])
+    running = _running(engine, seen)
+    engine.leases.stop_all(Termination.INSTANCE_SHUTDOWN, detail)
+    if running or signal_name:
+        now = engine.clock.now()
+        engine.report(shutdown_report(signal_name, engine.holder, len(running), now))
+    while running:
+        calls = iter(
+            [partial(_end, engine, held, begun, (force_at, over_at)) for held, begun in running]
+        )
         engine.side_by_side(partial(next, calls, None), len(running))
+        running = _running(engine, seen)
 
 
-def _is_new(held: HeldAttempt, seen: set[str]) -> bool:
-    return not held.is_settled and held.fence.lease_id not in seen
+def _running(engine: Engine, seen: set[str]) -> list[tuple[HeldAttempt, Manifest]]:
+    """Return the attempts that were not seen before, and the run as each of them has it.
+
+    They count as seen from now on.
+    """
+    known = [(held, held.manifest) for held in engine.leases.held_attempts()]
+    new = [(h, run) for h, run in known if not h.is_settled and h.fence.lease_id not in seen]
+    seen |= {held.fence.lease_id for held, _ in new}
+    return new
 
 
-def _end(engine: Engine, held: HeldAttempt, force_at: float, over_at: float) -> None:
-    """Wait for the end of an attempt, and bring it about where it does not come in time."""
-    monotonic = engine.clock.monotonic
-    if held.wait_settled(max(0.0, force_at - monotonic())):
-        return
-    held.end_handler()
-    if held.wait_settled(max(0.0, over_at - monotonic())):
-        return
-    stopped = Stopped(Termination.INSTANCE_SHUTDOWN)
-    try:
-        release = ending_of(engine, held, stopped)
-        publish_owed(engine, held.settle(release).answer)
-    except LeaseholdError as error:  # its alarm is the end of the lease: the sweep takes it up
-        engine.log(f"the lease of run {held.manifest.run_id} is not released: {error}")
+def _end(engine: Engine, held: HeldAttempt, begun: Manifest, until: tuple[float, float]) -> None:
+    """Wait for the end of an attempt, bring it about where it does not come, and say how it ended.
+
+    Its handler is ended by force first, where that can be done; then the lease is released.
+    What cannot be released now has an alarm, the end of its lease: the sweep takes it up.
+    """
+    force_at, over_at = until
+    problem, monotonic = "", engine.clock.monotonic
+    if not held.wait_settled(max(0.0, force_at - monotonic())):
+        held.end_handler()
+    if not held.wait_settled(max(0.0, over_at - monotonic())):
+        stopped = Stopped(Termination.INSTANCE_SHUTDOWN)
+        try:
+            release = ending_of(engine, held, stopped)
+            publish_owed(engine, held.settle(release).answer)
+        except LeaseholdError as error:
+            problem = str(error)
+    _report(engine, held, begun, problem)
+
+
+def _report(engine: Engine, held: HeldAttempt, begun: Manifest, problem: str) -> None:
+    """Report how one lease ended."""
+    ending = _ending(held)
+    words = f"{ending.replace('_', ' ')}{f': {problem}' if problem else ''}"
+    attempt = f"attempt {begun.attempt} of step {begun.current_step}"
+    engine.report(
+        {
+            "severity": "WARNING" if problem else "INFO",
+            "message": f"run {begun.run_id}, {attempt}: {words}",
+            "event": "LEASE_AT_SHUTDOWN",
+            "runId": begun.run_id,
+            "step": begun.current_step,
+            "attempt": begun.attempt,
+            "ending": ending,
+            "outcome": None if held.settlement is None else held.settlement.outcome.word,
+            "at": engine.clock.now().isoformat(),
+        }
+    )
+
+
+def _ending(held: HeldAttempt) -> str:
+    """Return how the lease ended, in a word that alerts can count."""
+    change = held.settlement
+    if change is None:
+        return "lost" if held.is_settled else "not_released"
+    if any(e.type is TraceType.STEP_ERROR or e.reason in _LIMITS for e in change.events):
+        return "failed"
+    if all(event.type is not TraceType.STEP_TERMINATED for event in change.events):
+        return "finished"
+    if held.is_killed:
+        return "killed_and_released"
+    kept = change.manifest.checkpoint
+    is_kept = kept is not None and kept.fencing_token == held.fence.fencing_token
+    return "checkpointed_and_released" if is_kept else "released"

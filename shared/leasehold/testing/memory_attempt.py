@@ -46,7 +46,13 @@ class MemoryAttempt:
         """Return the partial results as they would be kept."""
         return KeptValue(text=text)
 
-    def checkpoint(self, iteration_count: int, phase: str, results: KeptValue) -> None:
+    def checkpoint(
+        self,
+        iteration_count: int,
+        phase: str,
+        results: KeptValue,
+        progress: Progress | None = None,  # noqa: ARG002 - the test has it
+    ) -> None:
         """Tell the test of a checkpoint, as the next attempt would find it."""
         found = pydantic_core.from_json(results.text or "null")
         self.on_checkpoint(IncrementalState(phase, iteration_count, found))
@@ -54,6 +60,15 @@ class MemoryAttempt:
     def settle(self, ending: Transition) -> Committed[Change]:
         """End the attempt; no store hears of it."""
         return Committed(ending(self.manifest, self.manifest.updated_at), None)
+
+    def end_at_deadline(
+        self, stacks: str, origin: str | None, progress: Progress | None, *, within: float
+    ) -> Committed[Change]:
+        """Do nothing: no keeper looks after the attempt."""
+        raise NotImplementedError
+
+    def publish(self, change: Change) -> None:
+        """Do nothing: nobody is to hear of it."""
 
     def trace_loss(self, error: LeaseLostError, *, within: float) -> None:
         """Do nothing: the lease cannot be lost."""

@@ -71,7 +71,8 @@ class EngineProvider:
             if self._bundle is None:
                 self._bundle = boot(self.environ, catalog=self.catalog)
                 os.environ[HOLDER] = self._bundle.engine.holder  # for what handlers start
-                self._forget = SHUTDOWN.on_stop(partial(shut_down, self._bundle.engine))
+                end = partial(shut_down, self._bundle.engine, signal_name="SIGTERM")
+                self._forget = SHUTDOWN.on_stop(end)
             if is_new or not SHUTDOWN.is_watching:
                 SHUTDOWN.watch()
             return self._bundle.engine

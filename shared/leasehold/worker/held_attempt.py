@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
@@ -15,12 +16,14 @@ from leasehold.domain.masks import masked
 from leasehold.domain.result import Deferred, Result, Stopped
 from leasehold.domain.status import Termination
 from leasehold.errors import LeaseLostError, StoreUnavailableError
+from leasehold.logs.attempt import AttemptName
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed
 from leasehold.ports.lease_keeper import LeasedAttempt
 from leasehold.worker.flag import Flag
 from leasehold.worker.outage import outlast
 from leasehold.worker.stop import StopSignal
+from leasehold.worker.thread_stacks import stack_of
 
 T = TypeVar("T")
 
@@ -31,6 +34,17 @@ RENEWAL_S: Final = 5.0
 STOP_MARGIN_S: Final = 5.0
 _MARGIN_SHARE: Final = 6
 _NO_THREAD: Final = "The system had no thread to renew the lease with."
+
+#: Where the end of an attempt could not be written at its dispatch deadline, it is tried again.
+_RETRY_S: Final = 1.0
+
+
+class UserCall(NamedTuple):
+    """A call of a handler or a gate: which of them, its path, and the thread that waits for it."""
+
+    kind: str
+    path: str
+    thread: int
 
 
 class HeldAttempt:
@@ -43,8 +57,11 @@ class HeldAttempt:
 
     Attributes:
         stop: given when the handler should end.
-        progress: what the handler last said; stored with the next renewal.
+        progress: what the handler last said; stored with the next write.
         fence: what each write shows.
+        name: the attempt, as log lines name it.
+        told_at: when the handler was asked to stop, in monotonic seconds; None: it was not.
+        stop_detail: why, in a sentence; empty: the reason says all.
         is_killed: set by a runner that had to kill the handler.
         renew_every: seconds between renewals; None: never.
         renew_at: when the next renewal is due, in monotonic seconds.
@@ -64,11 +81,17 @@ class HeldAttempt:
         self._writing = threading.Lock()
         self._ended = Flag()
         self._settled: Committed[Change] | None = None
+        self._in_call: UserCall | None = None
+        self._unpublished: Change | None = None
+        self._is_overrun = False
+        self.name = AttemptName(manifest.run_id, manifest.current_step, manifest.attempt)
+        self.told_at: float | None = None
+        self.stop_detail = ""
+        self.is_killed = False
         ttl = (lease.expires_at - lease.acquired_at).total_seconds()
         self._margin = min(STOP_MARGIN_S, ttl / _MARGIN_SHARE)
         now = clock.monotonic()
-        self._answer_by = attempt.ends_at - ttl + manifest.dispatch.deadline_s
-        self.is_killed = False
+        self._answer_by = self._end_at = attempt.ends_at - ttl + manifest.dispatch.deadline_s
         self.renew_every = manifest.dispatch.heartbeat_s
         self.renew_at = now + (self.renew_every or 0.0)
 
@@ -97,12 +120,34 @@ class HeldAttempt:
         """Whether the attempt is over, or was lost."""
         return self._ended.is_set()
 
+    @property
+    def user_call(self) -> UserCall | None:
+        """The call of a handler or a gate that has not returned yet."""
+        return self._in_call
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether user code is at work at the dispatch deadline, and is to be ended now.
+
+        What is only being settled is not; and a shutdown remains an interruption, however late.
+        """
+        if self._in_call is None or self.stop.reason is Termination.INSTANCE_SHUTDOWN:
+            return False
+        return self._end_at <= self._clock.monotonic()
+
+    @property
+    def settlement(self) -> Change | None:
+        """How the attempt ended; None: it has not, or it was lost."""
+        return None if self._settled is None else self._settled.answer
+
     def wait_settled(self, seconds: float) -> bool:
         """Wait for the end of the attempt; return whether it came."""
         return self._ended.wait(seconds)
 
-    def ask_to_stop(self, reason: Termination) -> None:
-        """Ask the handler to end; the first reason stays."""
+    def ask_to_stop(self, reason: Termination, detail: str = "") -> None:
+        """Ask the handler to end; the first reason stays, with what it is in a sentence."""
+        if self.told_at is None:
+            self.told_at, self.stop_detail = self._clock.monotonic(), detail
         self.stop.request(reason)
 
     def end_handler(self) -> None:
@@ -122,8 +167,16 @@ class HeldAttempt:
             reason = Termination.LEASE_EXPIRED
         return None if reason is None else Stopped(reason)
 
+    def call(self, user_code: Callable[[], T], kind: str, path: str) -> T:
+        """Return what user code returns; `renew` ends the attempt at the dispatch deadline."""
+        self._in_call = UserCall(kind, path, threading.get_ident())
+        try:
+            return user_code()
+        finally:
+            self._in_call = None
+
     def settle(self, ending: Transition) -> Committed[Change]:
-        """End the attempt; a second call is answered as the first."""
+        """End the attempt; a second call is answered as the first, with a change that is none."""
         return self._persist(partial(self._settle_once, ending))
 
     def checkpoint(self, iteration_count: int, phase: str, results: str) -> None:
@@ -134,7 +187,7 @@ class HeldAttempt:
             StoreUnavailableError: it could not be written while the lease was held.
         """
         kept = self.insist(partial(self._attempt.keep_results, results))
-        save = partial(self._attempt.checkpoint, iteration_count, phase, kept)
+        save = partial(self._attempt.checkpoint, iteration_count, phase, kept, self.progress)
         self._persist(partial(self._write, save))
 
     def insist(self, call: Callable[[], T], *, patience: float | None = None) -> T:
@@ -158,9 +211,10 @@ class HeldAttempt:
         return self.insist(call, patience=self._patience)
 
     def renew(self, *, waits: bool = True) -> None:
-        """Let the lease run on. A lease that is lost stops the handler.
+        """Let the lease run on, until the dispatch deadline: then end what is still at work.
 
-        A store that does not answer is asked again at the next beat.
+        A lease that is lost stops the handler. A store that does not answer is asked again at the
+        next beat.
 
         Args:
             waits: for a write that is on its way; False: that write renews the lease itself.
@@ -171,9 +225,11 @@ class HeldAttempt:
             if self.is_settled:
                 return
             self.renew_at = self._clock.monotonic() + (self.renew_every or 0.0)
-            if self.stop.reason is Termination.LEASE_EXPIRED:
+            if self.is_overdue:
+                self._end_at_deadline()
+            elif self.stop.reason is Termination.LEASE_EXPIRED:
                 self._attempt.look()
-            else:
+            elif self._clock.monotonic() < self._answer_by:
                 self._attempt.renew(self.progress, within=RENEWAL_S)
         except LeaseLostError as error:
             self._lost(error)
@@ -181,6 +237,7 @@ class HeldAttempt:
             return
         finally:
             self._writing.release()
+            self._publish_end()
 
     def _persist(self, write: Callable[[], T]) -> T:
         """Write, and ask a store that does not answer again while the lease can still be held.
@@ -205,7 +262,34 @@ class HeldAttempt:
             if self._settled is None:
                 self._settled = self._attempt.settle(ending)
                 self._ended.set()
-            return self._settled
+                return self._settled
+            first = self._settled
+            return replace(first, answer=replace(first.answer, changed=False))
+
+    def _end_at_deadline(self) -> None:
+        """End the attempt as failed, with what its user code does now, and ask that to stop.
+
+        Where the store is away, it is tried again. The thread that is at work may go on for ever:
+        whatever it brings later is refused, and what is owed is published in its place.
+        """
+        self._end_at = self._clock.monotonic() + _RETRY_S
+        call = self._in_call
+        if call is None:  # it came back this very moment, and is about to settle
+            return
+        stack = stack_of(call.thread, call.path)
+        try:
+            self._settled = self._attempt.end_at_deadline(
+                stack.text, stack.origin, self.progress, within=RENEWAL_S
+            )
+            self._unpublished = self._settled.answer
+            self._ended.set()
+        finally:
+            self.ask_to_stop(Termination.DISPATCH_DEADLINE_EXCEEDED)
+
+    def _publish_end(self) -> None:
+        ended, self._unpublished = self._unpublished, None
+        if ended is not None:
+            self._attempt.publish(ended)
 
     def _write(self, write: Callable[[], object]) -> None:
         """Write, unless the attempt was settled before."""
@@ -216,8 +300,12 @@ class HeldAttempt:
             write()
 
     def _lost(self, error: LeaseLostError) -> None:
-        """Stop the handler, and record it beside the run."""
+        """Stop the handler, and record it beside the run, which may tell of it already."""
         self._ended.set()
+        self._is_overrun |= bool(error.details.get("overran"))
+        if self._is_overrun:
+            self.ask_to_stop(Termination.DISPATCH_DEADLINE_EXCEEDED)
+            return
         if error.details.get("cancelled"):  # the cancellation has recorded how it ended
             self.ask_to_stop(Termination.CANCELLED)
             return

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from typing import Final
 
 from leasehold.domain.result import Stopped
 from leasehold.domain.status import Termination
+
+_CTRL_C: Final = "Ctrl-C: the process was interrupted; the lease was released."
 
 
 class Interrupts:
@@ -22,7 +25,9 @@ class Interrupts:
             reason: why the attempt was to stop already, if it was.
         """
         self._interrupt = error
-        return Stopped(reason or Termination.INSTANCE_SHUTDOWN)
+        if reason is not None:
+            return Stopped(reason)
+        return Stopped(Termination.INSTANCE_SHUTDOWN, _CTRL_C)
 
     def raise_interrupt(self) -> None:
         """Raise what was kept in this thread, if anything was."""

@@ -14,6 +14,7 @@ from leasehold.domain.status import Termination
 from leasehold.ports.clock import Clock
 from leasehold.ports.lease_keeper import LeasedAttempt
 from leasehold.worker.held_attempt import RENEWAL_S, HeldAttempt
+from leasehold.worker.late_handlers import LateHandlers
 from leasehold.worker.threads import start_thread
 
 _LOG: Final = logging.getLogger("leasehold.lease_keeper")
@@ -45,7 +46,8 @@ class ThreadedLeaseKeeper:
         self._look_every = _LONGEST_LOOK_S
         self._thread: threading.Thread | None = None
         self._closed = False
-        self._stop_reason: Termination | None = None
+        self._stop: tuple[Termination, str] | None = None
+        self._late = LateHandlers(clock)
 
     @contextlib.contextmanager
     def hold(self, attempt: LeasedAttempt) -> Iterator[HeldAttempt]:
@@ -56,14 +58,15 @@ class ThreadedLeaseKeeper:
         held = HeldAttempt(attempt, self._clock, self._patience)
         lease_id = held.fence.lease_id
         self._held[lease_id] = held
-        if self._stop_reason is not None:
-            held.ask_to_stop(self._stop_reason)
+        if self._stop is not None:
+            held.ask_to_stop(*self._stop)
         if not self._look_at_least((held.renew_every or _LONGEST_LOOK_S * _LOOKS) / _LOOKS):
             held.ask_to_stop(Termination.THREAD_UNAVAILABLE)
         try:
             yield held
         finally:
             del self._held[lease_id]
+            self._late.note_return(held)
 
     def held_attempts(self) -> list[HeldAttempt]:
         """Return the attempts that are held now."""
@@ -75,11 +78,11 @@ class ThreadedLeaseKeeper:
             if held.manifest.run_id == run_id:
                 held.ask_to_stop(reason)
 
-    def stop_all(self, reason: Termination) -> None:
+    def stop_all(self, reason: Termination, detail: str = "") -> None:
         """Ask the handlers of all that is held to end, and of what is held later."""
-        self._stop_reason = reason
+        self._stop = reason, detail
         for held in self.held_attempts():
-            held.ask_to_stop(reason)
+            held.ask_to_stop(reason, detail)
 
     def look(self) -> None:
         """Renew and stop what is due now, and wait until that is done: time was moved by hand."""
@@ -127,6 +130,7 @@ class ThreadedLeaseKeeper:
         now = self._clock.monotonic()
         for held in self.held_attempts():  # one that was lost or cancelled may still have a handler
             held.stop.call_waiting()
+            self._late.look_at(held)
         running = [held for held in self.held_attempts() if not held.is_settled]
         for held in running:
             if held.stop_at <= now:
@@ -144,7 +148,7 @@ class ThreadedLeaseKeeper:
 
     def _is_due(self, held: HeldAttempt, now: float) -> bool:
         is_time = held.renew_every is not None and held.renew_at <= now
-        return is_time and held.fence.lease_id not in self._renewing
+        return (is_time or held.is_overdue) and held.fence.lease_id not in self._renewing
 
     def _renew(self, held: HeldAttempt, *, waits: bool = True) -> None:
         try:

@@ -6,9 +6,10 @@ import functools
 import linecache
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 from leasehold.worker.error_chain import traceback_in
@@ -69,6 +70,24 @@ def frames_of(error: BaseException, own: str) -> list[Frame]:
     frames = list(_frames(error, own))
     of_user = next((n for n, frame in enumerate(frames) if not _is_of(frame, _ENGINE)), 0)
     return frames[of_user:]  # who called the handler says nothing about it
+
+
+def frames_of_calls(calls: Iterable[FrameType], own: str) -> list[Frame]:
+    """Return the calls from the user's code on; nothing where none of them is the user's.
+
+    Args:
+        calls: as Python has them, the most recent last.
+        own: the package of the handler, as of `frames_of`.
+    """
+    frames = []
+    for call in calls:
+        if not call.f_code.co_filename.startswith(_MACHINERY):
+            module = call.f_globals.get("__name__")
+            name = module if isinstance(module, str) else ""
+            frame = _frame(call.f_code, call.f_lineno or 0, name, own)
+            frames.append(_with_module(frame, call.f_globals))
+    of_user = next((n for n, frame in enumerate(frames) if frame.is_own), len(frames))
+    return frames[of_user:]
 
 
 def source_of(frame: Frame) -> str:

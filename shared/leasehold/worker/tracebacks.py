@@ -160,7 +160,7 @@ def _by_rank(stacks: list[_Stack]) -> Iterator[tuple[_Stack, int]]:
 
 
 def frame_text(frame: Frame, redaction: Redaction, indent: str) -> str:
-    """Return a frame as a traceback has it; of the user's own code, with its line."""
+    """Return where a call is, and the line itself where it is the user's, without its secrets."""
     where = redaction.text(f'File "{frame.path}", line {frame.line}, in {frame.function}')
     text = f"{indent}{where}"
     if not frame.is_own:

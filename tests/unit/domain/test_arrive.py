@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -130,6 +132,8 @@ def test_a_lease_that_is_over_passes_on_with_a_higher_token(
         "trial": 1,
         "attempt": 1,
         "reason": "lease_expired",
+        "detail": "The lease ran out at 2026-01-01T12:00:30Z: host-a was last heard of at "
+        "2026-01-01T12:00:00Z.",
         "holder": "host-a",
         "lastHeartbeatAt": at(0),
         "leaseExpiresAt": at(30),
@@ -203,11 +207,10 @@ def test_a_renewed_lease_runs_on_from_now_and_notes_the_progress(
 
 
 def test_a_lease_is_renewed_at_most_to_its_cap(runs: Runs, rules: Rules, at: At) -> None:
-    """A handler that hangs while its heartbeat beats does not hold the run for ever."""
-    run = runs.leased()
-    run = run.with_(lease=run.lease.with_(expires_at=at(475)))
+    """Whatever PIPELINE_LEASE_TTL_S says."""
+    long_leases = replace(rules, lease_ttl=timedelta(minutes=10))
 
-    change = lifecycle.renew(run, at(470), rules=rules, fence=Fence("lease-1", 1))
+    change = lifecycle.renew(runs.leased(), at(20), rules=long_leases, fence=Fence("lease-1", 1))
 
     assert change.manifest.lease.expires_at == at(480)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -98,10 +100,9 @@ def test_a_checkpoint_renews_the_lease_at_most_to_its_cap(
     runs: Runs, checkpoint: Bound, at: At
 ) -> None:
     """However busy an attempt is, it ends."""
-    run = runs.leased()
-    run = run.with_(lease=run.lease.with_(expires_at=at(475)))
+    long_leases = replace(runs.rules, lease_ttl=timedelta(minutes=10))
 
-    change = checkpoint(run, at(470))
+    change = checkpoint(runs.leased(), at(20), rules=long_leases)
 
     assert (change.manifest.lease.expires_at, change.manifest.alarm_at) == (at(480), at(480))
 

@@ -74,14 +74,14 @@ ALL = pytest.mark.parametrize("finder", FINDERS.values(), ids=FINDERS)
 
 
 def renewed(runs: Runs, run: Manifest, *, until: int) -> Manifest:
-    """The run whose worker renewed its lease every 10 s, the last time at that second."""
-    assert run.lease is not None
-    begun = round((run.lease.acquired_at - runs.at(0)).total_seconds())
-    for second in range(begun + 10, until + 1, 10):
-        run = lifecycle.renew(
-            run, runs.at(second), rules=runs.rules, fence=runs.fence(run)
-        ).manifest
-    return run
+    """The run whose worker renewed its lease, the last time at that second.
+
+    Past the deadline only a worker of an earlier version renews: this one ends the attempt then.
+    """
+    lease = run.lease
+    assert lease is not None
+    expires_at = min(runs.at(until + 30), lease.max_expires_at)
+    return run.with_(heartbeat_at=runs.at(until), lease=lease.with_(expires_at=expires_at))
 
 
 # -- past the deadline -----------------------------------------------------------------------------
@@ -146,9 +146,9 @@ def test_what_hung_says_what_happened_and_what_to_do(runs: Runs) -> None:
         "dispatch_deadline_exceeded",
     )
     assert after.error.message == (
-        "Attempt 1 of step draft was at work past its dispatch deadline of 180 s, and brought no "
-        "output. Let the handler end in time (ctx.time_left), keep what it has (ctx.checkpoint), "
-        "or raise the deadline of the step."
+        "Attempt 1 of step draft was still at work at its dispatch deadline of 180 s, and brought "
+        "no output. Let the handler end in time (ctx.time_left), keep what it has "
+        "(ctx.checkpoint), or raise the deadline of the step."
     )
     assert (after.error.step, after.error.attempt) == ("draft", 1)
 

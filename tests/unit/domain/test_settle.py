@@ -265,6 +265,13 @@ def test_how_often_a_step_is_repeated_was_decided_when_it_was_dispatched(
 
 # -- release and expire ------------------------------------------------------------------------
 
+NOON = "2026-01-01T12:00"
+OVERRAN = (
+    "Attempt 1 of step draft was still at work at its dispatch deadline of 180 s, and brought no "
+    "output. Let the handler end in time (ctx.time_left), keep what it has (ctx.checkpoint), or "
+    "raise the deadline of the step."
+)
+
 
 def test_a_lease_that_is_given_back_costs_no_repeat_and_no_wait(
     runs: Runs, release: Bound, at: At
@@ -350,9 +357,19 @@ def test_an_expired_attempt_is_followed_by_the_next_generation(
 @pytest.mark.parametrize(
     ("heard_at", "gone", "reason", "detail"),
     [
-        (179, False, "lease_expired", None),
-        (179, True, "lease_expired", "The holder's process is gone."),
-        (180, True, "dispatch_deadline_exceeded", "The holder's process is gone."),
+        (
+            179,
+            False,
+            "lease_expired",
+            f"The lease ran out at {NOON}:30Z: host-a was last heard of at 2026-01-01T12:02:59Z.",
+        ),
+        (
+            179,
+            True,
+            "lease_expired",
+            "The holder's process is gone.",
+        ),
+        (180, True, "dispatch_deadline_exceeded", f"The holder's process is gone. {OVERRAN}"),
     ],
 )
 def test_the_trace_says_what_ended_an_attempt_that_went_silent(

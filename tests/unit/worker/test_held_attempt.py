@@ -3,135 +3,34 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.bootstrap import Bundle, boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
-from leasehold.domain.document import DecideDocument, Ref
-from leasehold.domain.manifest import Manifest, run_ref
+from leasehold.domain.manifest import run_ref
 from leasehold.domain.manifest_parts import KeptValue
 from leasehold.domain.status import Outcome, Termination
-from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseLostError, StoreUnavailableError
-from leasehold.ports.documents import Committed, Snapshot
-from leasehold.registry.pipelines import Catalog
 from leasehold.services.attempt import acquired_attempt
-from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, arrive, execute_step
 from leasehold.services.kept_values import load
-from leasehold.services.read_runs import get_run, timeline_of
+from leasehold.services.read_runs import get_run
 from leasehold.services.shut_down import shut_down
 from leasehold.services.start_run import StartRequest, start_run
-from leasehold.testing import FrozenClock
 from leasehold.worker.context import StepContext
 from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.held_calls import HeldCalls
-from tests.in_process.sample import CALLS, PIPELINES, STEPS
+from tests.in_process.sample import CALLS
+from tests.unit.worker.leased_world import World
 from tests.waiting import until
 
 RESULTS = '["one"]'
-
-
-class Network(SqliteDocuments):
-    """The store, behind a network that may be slow, hang or be down for one run."""
-
-    clock: FrozenClock
-    takes = 0.0
-    hangs: str | None = None
-    is_down = False
-    refuses: threading.Thread | None = None
-
-    def __init__(self, path: Path, clock: FrozenClock) -> None:
-        super().__init__(path, clock)
-        self.clock = clock
-        self.may_continue = threading.Event()
-        self.hanging = threading.Event()
-        self.refused = threading.Semaphore(0)
-
-    def transact(
-        self,
-        ref: Ref,
-        decide: DecideDocument[Any],
-        *,
-        if_version: Snapshot | None = None,
-        is_new: bool = False,
-        in_transaction: bool = False,  # noqa: ARG002 - SQLite has one writer at a time
-        within: float | None = None,
-    ) -> Committed[Any]:
-        if ref.id == self.hangs:
-            self.hanging.set()
-            self.may_continue.wait(60)
-        if threading.current_thread() is self.refuses:
-            self.refused.release()
-            raise StoreUnavailableError(store="the test", problem="it refuses this writer")
-        if self.is_down:
-            raise StoreUnavailableError(store="the test", problem="it is down")
-        committed = super().transact(
-            ref, decide, if_version=if_version, is_new=is_new, within=within
-        )
-        self.clock.advance(self.takes)
-        return committed
-
-
-@dataclass
-class World:
-    """One store and its time; the worker of the test, and what another one may do."""
-
-    clock: FrozenClock
-    store: Network
-    bundle: Bundle
-
-    @property
-    def engine(self) -> Engine:
-        return self.bundle.engine
-
-    def acquire(self) -> Committed[Any]:
-        run = start_run(self.engine, StartRequest("holds", {"n": 1})).manifest
-        return arrive(self.engine, Hint(run.run_id, run.dispatch.generation))
-
-    def held(self) -> HeldAttempt:
-        """A run whose lease this worker has just got."""
-        acquired = self.acquire()
-        patience = self.engine.rules.lease_ttl.total_seconds()
-        return HeldAttempt(acquired_attempt(self.engine, acquired), self.clock, patience)
-
-    def run_of(self, held: HeldAttempt) -> Manifest:
-        return get_run(self.engine, held.manifest.run_id)
-
-    def losses(self, held: HeldAttempt) -> list[TraceEvent]:
-        events = timeline_of(self.engine, held.manifest.run_id)
-        return [event for event in events if event.type == "lease_lost"]
-
-    def cancel(self, held: HeldAttempt) -> None:
-        run_id = held.manifest.run_id
-        cancel = partial(lifecycle.cancel, rules=self.engine.rules, actor="ann", reason="enough")
-        self.store.transact(run_ref(run_id), on_run(run_id, cancel))
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    clock = FrozenClock()
-    store = Network(tmp_path / "runs.db", clock)
-    environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
-    bundle = boot(
-        environ,
-        catalog=Catalog(steps=STEPS, pipelines=PIPELINES),
-        clock=clock,
-        documents=store,
-        tasks=InProcessTasks(clock),
-    )
-    yield World(clock, store, bundle)
-    store.may_continue.set()
-    bundle.close()
 
 
 def complete(world: World, held: HeldAttempt) -> None:
@@ -258,7 +157,7 @@ def test_the_loss_is_told_to_nobody_where_the_store_is_down(world: World) -> Non
 def test_a_renewal_that_succeeds_stops_nothing(world: World) -> None:
     held = world.held()
 
-    for _ in range(30):
+    for _ in range(11):  # the step has 2 minutes
         world.clock.advance(10)
         assert held.stop_at > world.clock.monotonic()
         held.renew()

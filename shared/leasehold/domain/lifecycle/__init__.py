@@ -3,8 +3,8 @@
 Each takes the manifest as stored, the store's time and the rules, and answers one `Change`, which
 it makes with a `Draft`: set fields, trace events, commit.
 `start` begins a run; `arrive` and `claim` are an attempt's ways in, `renew` and `checkpoint` keep
-it going; `complete`, `fail`, `block`, `release`, `defer` and `expire` are its ways out; the rest
-are what people may do. `purge` lets an ended run be deleted.
+it going; `complete`, `fail`, `exceed_limit`, `block`, `release`, `defer` and `expire` are its ways
+out; the rest are what people may do. `purge` lets an ended run be deleted.
 """
 
 from leasehold.domain.lifecycle.attempt import arrive
@@ -31,7 +31,14 @@ from leasehold.domain.lifecycle.redispatch import not_created, redispatch
 from leasehold.domain.lifecycle.renewal import checkpoint, renew
 from leasehold.domain.lifecycle.repair import Breach, breaches
 from leasehold.domain.lifecycle.request import BoundOperation, first_time, on_request, repeat_of
-from leasehold.domain.lifecycle.settle import block, complete, expire, fail, release
+from leasehold.domain.lifecycle.settle import (
+    block,
+    complete,
+    exceed_limit,
+    expire,
+    fail,
+    release,
+)
 from leasehold.domain.lifecycle.start import NewRun, check_again, start
 
 __all__ = [
@@ -53,6 +60,7 @@ __all__ = [
     "dead_letter",
     "decisions",
     "defer",
+    "exceed_limit",
     "expire",
     "extend_wait",
     "fail",

@@ -7,19 +7,17 @@ and then only the time that the step may wait to be claimed begins anew.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
 
 from leasehold.domain.change import Change, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
 from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.lifecycle.handoff import dispatch_next
-from leasehold.domain.lifecycle.lapse import trace_termination
 from leasehold.domain.lifecycle.settle import first_answer
+from leasehold.domain.lifecycle.termination import trace_termination
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
-
-_MAX_DETAIL: Final = 500
 
 
 def defer(
@@ -30,6 +28,7 @@ def defer(
     fence: Fence,
     reason: Termination,
     detail: str,
+    progress: Progress | None = None,
 ) -> Change:
     """Release the lease of an attempt that met an outage; the next one waits for a backoff.
 
@@ -43,6 +42,7 @@ def defer(
         fence: the credentials of the worker.
         reason: what could not be had.
         detail: the problem, for people.
+        progress: what the handler last said.
 
     Raises:
         LeaseLostError: the lease is not the one that is held.
@@ -52,7 +52,8 @@ def defer(
     lease = held_lease(manifest, now, fence)
     in_a_row = manifest.dispatch.deferred + 1
     draft = Draft(manifest, now, rules, fence)
-    trace_termination(draft, lease, reason, detail[:_MAX_DETAIL])
+    draft.note_progress(progress)
+    trace_termination(draft, lease, reason, detail)
     draft.count(AttemptEnd.DEFERRED)
     draft.set_step(status=RunStatus.PENDING)
     draft.set(status=after(manifest.status, RunEvent.LEASE_RELEASED), lease=None)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from leasehold.domain.draft import Draft
 from leasehold.domain.lease import is_past_deadline, is_silent
-from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import ErrorRecord, Lease
-from leasehold.domain.retry import is_listed
+from leasehold.domain.lifecycle.termination import (
+    GONE,
+    deadline_error,
+    expired,
+    note_error,
+    trace_termination,
+)
+from leasehold.domain.manifest_parts import Lease
 from leasehold.domain.status import AttemptEnd, Termination
-from leasehold.domain.trace import TraceType
-from leasehold.errors import DispatchDeadlineError
 
 
-def lapse(draft: Draft, lease: Lease, *, holder_gone: bool = False) -> AttemptEnd:
+def lapse(
+    draft: Draft, lease: Lease, *, holder_gone: bool = False, released: str = ""
+) -> AttemptEnd:
     """Return what the attempt under `lease` counts as, now that the lease is ended.
 
     It is traced, and the run notes the error of a failure, or one silence more.
@@ -21,44 +26,17 @@ def lapse(draft: Draft, lease: Lease, *, holder_gone: bool = False) -> AttemptEn
         draft: the change so far.
         lease: the lease that is ended.
         holder_gone: whether the holder's process is known to be gone; its silence is explained.
+        released: the sentence of a worker that ended it by itself; empty: it fell silent.
     """
     run = draft.run
-    gone = "The holder's process is gone." if holder_gone else None
     if is_past_deadline(run, lease):
-        error = _deadline_error(run)
-        trace_termination(
-            draft, lease, Termination.DISPATCH_DEADLINE_EXCEEDED, gone or error.message
-        )
-        draft.set(error=error, error_at=draft.now)
+        error = deadline_error(run)
+        sentence = f"{GONE} {error.message}" if holder_gone else error.message
+        trace_termination(draft, lease, Termination.DISPATCH_DEADLINE_EXCEEDED, sentence)
+        note_error(draft, error)
         return AttemptEnd.FAILED
-    trace_termination(draft, lease, Termination.LEASE_EXPIRED, gone)
+    sentence = GONE if holder_gone else released or expired(run, lease)
+    trace_termination(draft, lease, Termination.LEASE_EXPIRED, sentence)
     silent = not holder_gone and is_silent(run, draft.now, draft.rules, lease)
     draft.set(silences=run.silences + silent)
     return AttemptEnd.EXPIRED
-
-
-def trace_termination(
-    draft: Draft, lease: Lease, reason: Termination, detail: str | None = None
-) -> None:
-    """Trace that an attempt was cut short, with all that is known of it."""
-    draft.trace(
-        TraceType.STEP_TERMINATED,
-        reason=str(reason),
-        detail=detail,
-        holder=lease.holder,
-        last_heartbeat_at=draft.run.heartbeat_at,
-        lease_expires_at=lease.expires_at,
-    )
-
-
-def _deadline_error(run: Manifest) -> ErrorRecord:
-    step, attempt = run.current_step, run.attempt
-    error = DispatchDeadlineError(step=step, attempt=attempt, deadline_s=run.dispatch.deadline_s)
-    return ErrorRecord(
-        type=type(error).__name__,
-        code=error.code,
-        message=error.message,
-        permanent=is_listed((type(error).__name__, error.code), run.dispatch),
-        step=step,
-        attempt=attempt,
-    )

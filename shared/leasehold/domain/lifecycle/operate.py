@@ -13,9 +13,10 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off
-from leasehold.domain.lifecycle.lapse import lapse, trace_termination
+from leasehold.domain.lifecycle.lapse import lapse
 from leasehold.domain.lifecycle.settle import end_attempt
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
+from leasehold.domain.lifecycle.termination import cancelled, trace_termination
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import StepRecord
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
@@ -103,7 +104,7 @@ def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
     draft = Draft(manifest, now, rules, fence)
     draft.trace(TraceType.RUN_CANCELLED, actor=actor, reason=reason)
     if lease is not None:
-        trace_termination(draft, lease, Termination.CANCELLED)
+        trace_termination(draft, lease, Termination.CANCELLED, cancelled(actor, reason))
     status = after(manifest.status, RunEvent.CANCELLED)
     draft.set_step(status=status)
     draft.set(status=status, cancelled=True, paused=False, lease=None)

@@ -9,7 +9,9 @@ from typing import Final
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
-from leasehold.domain.lease import Fence, held_lease
+from leasehold.domain.lease import Fence, deadline_of, held_lease
+from leasehold.domain.lifecycle.lapse import lapse
+from leasehold.domain.lifecycle.settle import end_attempt
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Checkpoint, KeptValue, PhaseReached, Progress
 from leasehold.domain.status import Outcome, RunEvent, after
@@ -28,14 +30,15 @@ def renew(
 ) -> Change:
     """Let the lease run on, at most to its cap, and note how far the handler says it is.
 
+    An attempt that is still at work at its dispatch deadline is ended in place of that: it failed.
+    The lease is gone from the manifest then.
+
     Raises:
         LeaseLostError: the lease is not the one that is held.
     """
     draft = Draft(manifest, now, rules)
-    _renew(draft, fence)
-    if progress is not None:
-        draft.set_step(progress=progress)
-    return draft.commit(Outcome.RENEWED)
+    draft.note_progress(progress)
+    return _renew(draft, fence, Outcome.RENEWED)
 
 
 def checkpoint(
@@ -47,8 +50,11 @@ def checkpoint(
     iteration_count: int,
     phase: str,
     partial_results: KeptValue,
+    progress: Progress | None = None,
 ) -> Change:
     """Keep what the attempt has so far, in place of what was kept before; the lease is renewed.
+
+    At the dispatch deadline the attempt is ended as by `renew`; the checkpoint is kept.
 
     More iterations of a phase than ever before are progress: interruptions and silences are
     counted anew from here.
@@ -57,7 +63,7 @@ def checkpoint(
         LeaseLostError: the lease is not the one that is held.
     """
     draft = Draft(manifest, now, rules)
-    _renew(draft, fence)
+    draft.note_progress(progress)
     known = () if manifest.checkpoint is None else manifest.checkpoint.furthest
     furthest = {reached.phase: reached.iteration_count for reached in known}
     if furthest.get(phase, -1) < iteration_count and _is_counted(phase, furthest):
@@ -77,7 +83,7 @@ def checkpoint(
         ),
     )
     draft.set(checkpoint=kept)
-    return draft.commit(Outcome.CHECKPOINTED)
+    return _renew(draft, fence, Outcome.CHECKPOINTED)
 
 
 def _is_counted(phase: str, furthest: Mapping[str, int]) -> bool:
@@ -85,12 +91,16 @@ def _is_counted(phase: str, furthest: Mapping[str, int]) -> bool:
     return phase in furthest or len(furthest) < MAX_PHASES
 
 
-def _renew(draft: Draft, fence: Fence) -> None:
+def _renew(draft: Draft, fence: Fence, outcome: Outcome) -> Change:
     """Let the lease run on from now; one without a heartbeat runs to its cap already."""
     lease = held_lease(draft.before, draft.now, fence)
+    if deadline_of(draft.before, lease) <= draft.now:
+        draft.set(heartbeat_at=draft.now)
+        return end_attempt(draft, lapse(draft, lease), Outcome.RETRY_SCHEDULED)
     expires_at = min(draft.now + draft.rules.lease_ttl, lease.max_expires_at)
     draft.set(
         status=after(draft.before.status, RunEvent.LEASE_RENEWED),
         lease=lease.with_(expires_at=max(lease.expires_at, expires_at)),
         heartbeat_at=draft.now,
     )
+    return draft.commit(outcome)

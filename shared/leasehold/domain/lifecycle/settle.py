@@ -17,10 +17,18 @@ from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.lifecycle.dead_letter import dead_letter
 from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off, under_next_generation
-from leasehold.domain.lifecycle.lapse import lapse, trace_termination
+from leasehold.domain.lifecycle.lapse import lapse
+from leasehold.domain.lifecycle.termination import (
+    KILLED,
+    RELEASED,
+    SHUT_DOWN,
+    bounded_stacks,
+    note_error,
+    trace_termination,
+)
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue, Lease
-from leasehold.domain.retry import is_listed, wait_after
+from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue, Lease, Progress
+from leasehold.domain.retry import wait_after
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.trace import TraceType
 
@@ -40,12 +48,14 @@ def complete(
     fence: Fence,
     output: KeptValue,
     output_status: str = "SUCCESS",
+    progress: Progress | None = None,
 ) -> Change:
     """Record the output and hand off to the next step, in one commit."""
     if first := first_answer(manifest, fence):
         return first
     lease = held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
+    draft.note_progress(progress)
     _keep_output(draft, lease, output, output_status)
     return hand_off(draft, RunEvent.STEP_HANDED_OFF)
 
@@ -59,12 +69,14 @@ def block(
     output: KeptValue,
     output_status: str,
     found: Block,
+    progress: Progress | None = None,
 ) -> Change:
     """Keep the output and let a person decide what becomes of it."""
     if first := first_answer(manifest, fence):
         return first
     lease = held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
+    draft.note_progress(progress)
     draft.trace(
         TraceType.GATE_BLOCKED,
         reason=found.code,
@@ -92,12 +104,14 @@ def fail(
     fence: Fence,
     error: ErrorRecord,
     permanent: bool = False,
+    progress: Progress | None = None,
 ) -> Change:
     """Record the error; schedule the next attempt at its backoff, or give the run up."""
     if first := first_answer(manifest, fence):
         return first
     held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
+    draft.note_progress(progress)
     draft.trace(
         TraceType.STEP_ERROR,
         reason=error.type,
@@ -110,30 +124,87 @@ def fail(
         traceback=error.traceback,
         retry_after_s=error.retry_after_s,
     )
-    permanent = permanent or is_listed((error.type, error.code), manifest.dispatch)
-    error = error.with_(step=manifest.current_step, attempt=manifest.attempt, permanent=permanent)
-    draft.set(error=error, error_at=now)
+    note_error(draft, error.with_(permanent=permanent))
     return end_attempt(draft, AttemptEnd.FAILED, Outcome.RETRY_SCHEDULED)
 
 
-def release(
-    manifest: Manifest, now: datetime, *, rules: Rules, fence: Fence, reason: Termination
+def exceed_limit(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    fence: Fence,
+    reason: Termination,
+    error: ErrorRecord,
+    stacks: str = "",
+    progress: Progress | None = None,
 ) -> Change:
-    """Release the lease before its end; the next generation runs now, and no retry is used up.
+    """End an attempt that was still at work at one of its limits: it failed.
 
-    A lease that is released because its end is near counts as if it had run out: so it would
-    have, had the handler not listened. The worker was heard of just now.
+    The trace has one event, `step_terminated`, with the limit as its reason and what the attempt
+    did then. The run keeps the error, and shows the same with it.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        fence: the credentials of the worker.
+        reason: the limit.
+        error: what the run notes.
+        stacks: what the attempt did, frame by frame; empty: not known.
+        progress: what the handler last said.
+
+    Raises:
+        LeaseLostError: the lease is not the one that is held.
     """
     if first := first_answer(manifest, fence):
         return first
     lease = held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
+    draft.note_progress(progress)
+    trace_termination(draft, lease, reason, error.message, stacks=stacks)
+    note_error(draft, error.with_(traceback=error.traceback or bounded_stacks(stacks) or None))
+    return end_attempt(draft, AttemptEnd.FAILED, Outcome.RETRY_SCHEDULED)
+
+
+def release(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    fence: Fence,
+    reason: Termination,
+    detail: str = "",
+    killed: bool = False,
+    progress: Progress | None = None,
+) -> Change:
+    """Release the lease before its end; the next generation runs now, and no retry is used up.
+
+    A lease that is released because its end is near counts as if it had run out: so it would
+    have, had the handler not listened. The worker was heard of just now.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        fence: the credentials of the worker.
+        reason: why.
+        detail: the same in a sentence; empty: what goes without saying of the reason.
+        killed: whether the handler had to be killed for it.
+        progress: what the handler last said.
+    """
+    if first := first_answer(manifest, fence):
+        return first
+    lease = held_lease(manifest, now, fence)
+    draft = Draft(manifest, now, rules, fence)
+    draft.note_progress(progress)
+    and_killed = f" {KILLED}" if killed else ""
     if reason == Termination.LEASE_EXPIRED:
         draft.set(heartbeat_at=now)
-        end = lapse(draft, lease)
+        end = lapse(draft, lease, released=(detail or RELEASED) + and_killed)
         hung = end is AttemptEnd.FAILED
         return end_attempt(draft, end, Outcome.RETRY_SCHEDULED if hung else Outcome.RELEASED)
-    trace_termination(draft, lease, reason)
+    trace_termination(draft, lease, reason, (detail or SHUT_DOWN) + and_killed)
     return end_attempt(draft, AttemptEnd.INTERRUPTED, Outcome.RELEASED)
 
 

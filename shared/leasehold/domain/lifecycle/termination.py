@@ -1,0 +1,85 @@
+"""What the trace says of an attempt that was cut short: a sentence for each reason, and the facts.
+
+An attempt that failed so leaves its error with the run, as one that raised does.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from leasehold.domain.draft import Draft
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import ErrorRecord, Lease
+from leasehold.domain.retry import is_listed
+from leasehold.domain.status import Termination
+from leasehold.domain.trace import TraceType
+from leasehold.errors import DispatchDeadlineError
+
+#: What an attempt did when it was ended, at most: as the traceback of one that raised.
+MAX_STACKS_BYTES: Final = 8 * 1024
+_MAX_DETAIL: Final = 500
+
+GONE: Final = "The holder's process is gone."
+SHUT_DOWN: Final = "SIGTERM: the instance was shut down; the lease was released."
+KILLED: Final = "The handler did not end, and was killed."
+RELEASED: Final = "The worker could not renew its lease in time, and released it before its end."
+
+
+def trace_termination(
+    draft: Draft, lease: Lease, reason: Termination, detail: str, *, stacks: str = ""
+) -> None:
+    """Trace that an attempt was cut short, with all that is known of it.
+
+    Args:
+        draft: the change so far.
+        lease: the lease that it had.
+        reason: for machines.
+        detail: what happened, in a sentence.
+        stacks: what it did then, frame by frame; empty: not known.
+    """
+    draft.trace(
+        TraceType.STEP_TERMINATED,
+        reason=str(reason),
+        detail=detail[:_MAX_DETAIL],
+        holder=lease.holder,
+        last_heartbeat_at=draft.run.heartbeat_at,
+        lease_expires_at=lease.expires_at,
+        stacks=bounded_stacks(stacks),
+    )
+
+
+def note_error(draft: Draft, error: ErrorRecord) -> None:
+    """Note the error of the attempt; whether it is permanent, the policy of the step says too."""
+    run = draft.before
+    permanent = error.permanent or is_listed((error.type, error.code), run.dispatch)
+    error = error.with_(step=run.current_step, attempt=run.attempt, permanent=permanent)
+    draft.set(error=error, error_at=draft.now)
+
+
+def deadline_error(run: Manifest) -> ErrorRecord:
+    """Return the error of an attempt that was at work at its dispatch deadline."""
+    step, attempt = run.current_step, run.attempt
+    error = DispatchDeadlineError(step=step, attempt=attempt, deadline_s=run.dispatch.deadline_s)
+    return ErrorRecord(type=type(error).__name__, code=error.code, message=error.message)
+
+
+def expired(run: Manifest, lease: Lease) -> str:
+    """Say that a worker fell silent."""
+    ended, heard = _stamp(lease.expires_at), _stamp(run.heartbeat_at or lease.acquired_at)
+    return f"The lease ran out at {ended}: {lease.holder} was last heard of at {heard}."
+
+
+def cancelled(actor: str, reason: str) -> str:
+    """Say who cancelled the run, and why."""
+    by, why = actor or "somebody", f": {reason.rstrip('.')}" if reason else ""
+    return f"The run was cancelled by {by}{why}; what the attempt still answers is discarded."
+
+
+def bounded_stacks(stacks: str) -> str:
+    """Return the stacks without what no run keeps of them."""
+    return stacks.encode()[:MAX_STACKS_BYTES].decode(errors="ignore")
+
+
+def _stamp(at: datetime) -> str:
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,90 @@
+"""What a thread of this process does now: its calls in the user's code, without their variables."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Final
+
+from leasehold.domain.lifecycle.termination import MAX_STACKS_BYTES
+from leasehold.worker.kept_text import cut
+from leasehold.worker.redaction import Redaction
+from leasehold.worker.stack_frames import Frame, frames_of_calls
+from leasehold.worker.tracebacks import frame_text
+
+_HEADING: Final = "The thread of the handler (most recent call last):"
+_INDENT: Final = "  "
+
+#: The first calls say how it got there, the last ones where it is.
+_FIRST: Final = 10
+_LAST: Final = 30
+_MAX_ORIGIN: Final = 400
+#: A thread that recurses has many calls; the most recent say where it is.
+_MAX_DEPTH: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadStack:
+    """The calls of a thread.
+
+    Args:
+        text: frame by frame, the most recent last, secrets cut out; empty: none of the user's.
+        origin: the deepest call in the user's code as `file:line (function)`.
+    """
+
+    text: str = ""
+    origin: str | None = None
+
+
+def stack_of(thread: int, handler: str) -> ThreadStack:
+    """Return the calls of a thread from the user's code on; nothing where they cannot be known.
+
+    Args:
+        thread: its identifier.
+        handler: the path of the handler, `module:function`: its package is the user's own code.
+    """
+    own = handler.partition(":")[0].partition(".")[0]
+    try:
+        frames = frames_of_calls(_calls_of(thread), own)
+        at = next((frame.origin for frame in reversed(frames) if frame.is_own), None)
+        return ThreadStack() if at is None else ThreadStack(_text_of(frames), cut(at, _MAX_ORIGIN))
+    except Exception:  # noqa: BLE001 - that it cannot be shown must not keep it from being ended
+        return ThreadStack()
+
+
+def _calls_of(thread: int) -> list[FrameType]:
+    """Return the calls of a thread, and of the coroutine that it runs, the most recent last."""
+    calls: list[FrameType] = []
+    found = sys._current_frames().get(thread)  # noqa: SLF001 - there is no other way
+    while found is not None and len(calls) < _MAX_DEPTH:
+        calls.append(found)
+        found = found.f_back
+    runner = next((call for call in calls if call.f_code is asyncio.Runner.run.__code__), None)
+    task = None if runner is None else runner.f_locals.get("task")
+    awaits = _awaits_of(task.get_coro()) if isinstance(task, asyncio.Task) else []
+    return [*reversed(calls), *(call for call in awaits if call not in calls)]
+
+
+def _awaits_of(coroutine: Any) -> list[FrameType]:
+    """Return where a coroutine waits: its own call, that of what it awaits, and so on."""
+    calls: list[FrameType] = []
+    while coroutine is not None and len(calls) < _MAX_DEPTH:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
+        if frame is not None:
+            calls.append(frame)
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
+    return calls
+
+
+def _text_of(frames: list[Frame]) -> str:
+    redaction = Redaction()
+    left_out = max(0, len(frames) - _FIRST - _LAST)
+    shown = [frame_text(frame, redaction, _INDENT) for frame in frames[:_FIRST]]
+    if left_out:
+        shown.append(f"{_INDENT}[{left_out} frames left out]")
+    shown += [frame_text(frame, redaction, _INDENT) for frame in frames[_FIRST + left_out :]]
+    while sum(len(text.encode()) + 1 for text in [_HEADING, *shown]) > MAX_STACKS_BYTES:
+        del shown[0]  # the last ones say most
+    return "\n".join([_HEADING, *shown])

@@ -1,0 +1,168 @@
+"""What the log says of a shutdown: how many leases the worker held, and how each of them ended."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from leasehold.domain import lifecycle
+from leasehold.domain.change import on_run
+from leasehold.domain.manifest import run_ref
+from leasehold.domain.manifest_parts import ErrorRecord, KeptValue
+from leasehold.services.attempt import acquired_attempt, deadline_error
+from leasehold.services.engine import Engine
+from leasehold.services.shut_down import shut_down
+from leasehold.worker.held_attempt import HeldAttempt
+from tests.unit.worker.leased_world import World
+
+Facts = dict[str, Any]
+
+
+@pytest.fixture
+def reported(world: World) -> list[Facts]:
+    return []
+
+
+@pytest.fixture
+def engine(world: World, reported: list[Facts]) -> Engine:
+    return replace(world.engine, report=lambda facts: reported.append(dict(facts)))
+
+
+@contextlib.contextmanager
+def held(world: World) -> Iterator[HeldAttempt]:
+    with world.engine.leases.hold(acquired_attempt(world.engine, world.acquire())) as held:
+        yield held
+
+
+def settle(world: World, held: HeldAttempt, ending: Any, **facts: Any) -> None:
+    held.settle(partial(ending, rules=world.engine.rules, fence=held.fence, **facts))
+
+
+def finish(world: World, held: HeldAttempt) -> None:
+    settle(world, held, lifecycle.complete, output=KeptValue(text="1"))
+
+
+def fail(world: World, held: HeldAttempt) -> None:
+    error = ErrorRecord(type="E", code="c", message="m")
+    settle(world, held, lifecycle.fail, error=error)
+
+
+def exceed(world: World, held: HeldAttempt) -> None:
+    error = deadline_error(held.manifest)
+    settle(world, held, lifecycle.exceed_limit, error=error, reason="agent_timeout_exceeded")
+
+
+def keep(_: World, held: HeldAttempt) -> None:
+    held.checkpoint(1, "", "[1]")
+
+
+def kill(_: World, held: HeldAttempt) -> None:
+    held.is_killed = True
+
+
+def lose(world: World, held: HeldAttempt) -> None:
+    run_id = held.manifest.run_id
+    expire = partial(lifecycle.expire, rules=world.engine.rules, lease_id=held.fence.lease_id)
+    end = on_run(run_id, partial(expire, holder_gone=True))
+    world.store.transact(run_ref(run_id), end)
+    held.renew()
+
+
+def nothing(_: World, held: HeldAttempt) -> None:
+    """Its handler hears nothing, and is left behind."""
+
+
+def cut_off(world: World, _: HeldAttempt) -> None:
+    world.store.is_down = True
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "ending", "severity"),
+    [
+        (finish, "finished", "INFO"),
+        (fail, "failed", "INFO"),
+        (exceed, "failed", "INFO"),
+        (keep, "checkpointed_and_released", "INFO"),
+        (kill, "killed_and_released", "INFO"),
+        (nothing, "released", "INFO"),
+        (lose, "lost", "INFO"),
+        (cut_off, "not_released", "WARNING"),
+    ],
+)
+def test_the_log_says_how_each_lease_ended(
+    world: World,
+    engine: Engine,
+    reported: list[Facts],
+    meanwhile: Callable[[World, HeldAttempt], None],
+    ending: str,
+    severity: str,
+) -> None:
+    with held(world) as one:
+        run_id = one.manifest.run_id
+
+        def at_the_stop(facts: Facts) -> None:
+            reported.append(dict(facts))
+            if facts["event"] == "INSTANCE_SHUTDOWN":
+                meanwhile(world, one)
+
+        shut_down(replace(engine, report=at_the_stop), grace=0, signal_name="SIGTERM")
+        world.store.is_down = False
+
+    first, *_, last = reported
+    assert (first["event"], first["leases"], first["holder"]) == (
+        "INSTANCE_SHUTDOWN",
+        1,
+        engine.holder,
+    )
+    assert first["message"] == "SIGTERM: shutting down; 1 lease held"
+    assert (last["event"], last["ending"], last["severity"]) == (
+        "LEASE_AT_SHUTDOWN",
+        ending,
+        severity,
+    )
+    assert (last["runId"], last["step"], last["attempt"]) == (run_id, "hold", 1)
+    assert last["message"].startswith(
+        f"run {run_id}, attempt 1 of step hold: {ending.replace('_', ' ')}"
+    )
+
+
+def test_a_server_without_a_lease_says_that_too(engine: Engine, reported: list[Facts]) -> None:
+    shut_down(engine, signal_name="SIGTERM")
+
+    assert [facts["message"] for facts in reported] == ["SIGTERM: shutting down; no leases held"]
+
+
+def test_an_engine_that_is_closed_at_rest_says_nothing(
+    engine: Engine, reported: list[Facts]
+) -> None:
+    """Most of them are, at the end of somebody's program."""
+    shut_down(engine)
+
+    assert reported == []
+
+
+@pytest.mark.parametrize(
+    ("signal_name", "sentence"),
+    [
+        ("SIGTERM", "SIGTERM: the instance was shut down; the lease was released."),
+        (None, "The engine was closed; the lease was released."),
+    ],
+)
+def test_the_trace_says_what_made_the_worker_end(
+    world: World, engine: Engine, reported: list[Facts], signal_name: str | None, sentence: str
+) -> None:
+    """The same for a handler that ends by itself: see `Stopped` in services/attempt.py."""
+    with held(world):
+        shut_down(engine, grace=0, signal_name=signal_name)
+
+    (terminated,) = [facts for facts in reported if facts["event"] == "STEP_TERMINATED"]
+    assert terminated["reason"] == "instance_shutdown"
+    assert terminated["detail"] == sentence
+    assert terminated["severity"] == "INFO"
+    assert (terminated["step"], terminated["attempt"]) == ("hold", 1)
+    assert terminated["holder"] == engine.holder
