@@ -5,6 +5,7 @@ The log says how many leases it held, and how each of them ended.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -55,7 +56,10 @@ def shut_down(engine: Engine, *, grace: float = GRACE_S, signal_name: str | None
         engine.report(shutdown_report(signal_name, engine.holder, len(running), now))
     while running:
         calls = iter(
-            [partial(_end, engine, held, begun, (force_at, over_at)) for held, begun in running]
+            [
+                partial(_report, engine, held, run, partial(_end, engine, held, force_at, over_at))
+                for held, run in running
+            ]
         )
         engine.side_by_side(partial(next, calls, None), len(running))
         running = _running(engine, seen)
@@ -72,28 +76,31 @@ def _running(engine: Engine, seen: set[str]) -> list[tuple[HeldAttempt, Manifest
     return new
 
 
-def _end(engine: Engine, held: HeldAttempt, begun: Manifest, until: tuple[float, float]) -> None:
-    """Wait for the end of an attempt, bring it about where it does not come, and say how it ended.
+def _end(engine: Engine, held: HeldAttempt, force_at: float, over_at: float) -> str:
+    """Wait for the end of an attempt, and bring it about where it does not come in time.
 
-    Its handler is ended by force first, where that can be done; then the lease is released.
-    What cannot be released now has an alarm, the end of its lease: the sweep takes it up.
+    Returns:
+        Why it could not be released; then its alarm is the end of its lease, and the sweep takes
+        it up. Empty: it has ended.
     """
-    force_at, over_at = until
-    problem, monotonic = "", engine.clock.monotonic
-    if not held.wait_settled(max(0.0, force_at - monotonic())):
-        held.end_handler()
-    if not held.wait_settled(max(0.0, over_at - monotonic())):
-        stopped = Stopped(Termination.INSTANCE_SHUTDOWN)
-        try:
-            release = ending_of(engine, held, stopped)
-            publish_owed(engine, held.settle(release).answer)
-        except LeaseholdError as error:
-            problem = str(error)
-    _report(engine, held, begun, problem)
+    monotonic = engine.clock.monotonic
+    if held.wait_settled(max(0.0, force_at - monotonic())):
+        return ""
+    held.end_handler()
+    if held.wait_settled(max(0.0, over_at - monotonic())):
+        return ""
+    stopped = Stopped(Termination.INSTANCE_SHUTDOWN)
+    try:
+        release = ending_of(engine, held, stopped)
+        publish_owed(engine, held.settle(release).answer)
+    except LeaseholdError as error:
+        return str(error)
+    return ""
 
 
-def _report(engine: Engine, held: HeldAttempt, begun: Manifest, problem: str) -> None:
-    """Report how one lease ended."""
+def _report(engine: Engine, held: HeldAttempt, begun: Manifest, end: Callable[[], str]) -> None:
+    """End an attempt, and report how its lease ended."""
+    problem = end()
     ending = _ending(held)
     words = f"{ending.replace('_', ' ')}{f': {problem}' if problem else ''}"
     attempt = f"attempt {begun.attempt} of step {begun.current_step}"

@@ -60,13 +60,15 @@ def test_a_store_is_there_again_when_it_is_opened_again(path: Path) -> None:
 def test_a_commit_is_synced_to_a_log_ahead(documents: SqliteDocuments, path: Path) -> None:
     """WAL, and synchronous=FULL on each connection: that one is not kept in the file."""
     documents.get(REF)
+    writer = documents._commits._connection  # noqa: SLF001 - a connection of ours shows ours alone
+    connections = [writer, *documents._idle]  # noqa: SLF001 - as above
 
     found = [
         (
             connection.execute("PRAGMA journal_mode").fetchone()[0],
             connection.execute("PRAGMA synchronous").fetchone()[0],
         )
-        for connection in documents._open  # noqa: SLF001 - a connection of ours shows ours alone
+        for connection in connections
     ]
 
     assert found == [("wal", 2), ("wal", 2)]
@@ -299,6 +301,19 @@ def test_close_leaves_no_file_open(documents: SqliteDocuments, path: Path) -> No
 
     assert open_files(path) == 0
     assert [file.name for file in path.parent.iterdir()] == ["runs.db"]
+
+
+def test_a_read_that_outlives_the_store_closes_its_own_connection(path: Path) -> None:
+    """To close one in use ends the process, and a handler that hung may come back at any time."""
+    documents = SqliteDocuments(path, SystemClock())
+
+    with documents._reading() as connection:  # noqa: SLF001 - between two lines of a query
+        documents.close()
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+    assert open_files(path) == 0
+    with pytest.raises(StoreUnavailableError, match="it was closed"):
+        documents.get(REF)
 
 
 def test_close_waits_for_the_change_of_another_thread(path: Path) -> None:

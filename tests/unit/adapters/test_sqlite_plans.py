@@ -141,7 +141,7 @@ def columns_written(documents: SqliteDocuments, change: Document) -> set[str]:
             written.add(column)
         return sqlite3.SQLITE_OK
 
-    documents._open[0].set_authorizer(note)  # noqa: SLF001 - the writer
+    documents._commits._connection.set_authorizer(note)  # noqa: SLF001 - the writer
     documents.transact(ref, put({**RUN, **change}))
     return written
 

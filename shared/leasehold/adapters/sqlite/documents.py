@@ -62,8 +62,8 @@ class SqliteDocuments:
         self._file = path.absolute()  # SQLite reads a bare `file:x` as a URI
         self._clock = clock
         self._collections = collections
-        self._open: list[sqlite3.Connection] = []
         self._idle: list[sqlite3.Connection] = []
+        self._is_closed = False
         self._close_writer: Callable[[], None] = lambda: None
         made = [folder for folder in self._file.parents if not os.path.lexists(folder)]
         try:
@@ -72,6 +72,7 @@ class SqliteDocuments:
             self._check_log()
             _make_private(self._file)
             writer = self._connect()
+            self._close_writer = writer.close
             prepare(writer, str(path), collections)
             writer.execute("BEGIN IMMEDIATE")  # fails here where the file cannot be written
             writer.execute("ROLLBACK")
@@ -151,10 +152,13 @@ class SqliteDocuments:
             checkpoint_log(connection)
 
     def close(self) -> None:
-        """Close all connections; no other call may run or follow."""
+        """Close all connections; a read that still runs closes its own when it is done.
+
+        To close one in use ends the process, and a thread that nobody waits for may be reading.
+        """
+        self._is_closed = True
         self._close_writer()
-        while self._open:
-            self._open.pop().close()
+        self._close_idle()
 
     def _change_known(
         self, ref: Ref, known: Snapshot | None, decide: DecideDocument[Answer]
@@ -255,6 +259,8 @@ class SqliteDocuments:
     def _reading(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection: readers wait neither for the writer nor for each other."""
         self._commits.check_process()
+        if self._is_closed:
+            raise StoreUnavailableError(store=str(self._path), problem="it was closed")
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -265,6 +271,13 @@ class SqliteDocuments:
             raise self._refusal(error) from error
         finally:
             self._idle.append(connection)
+            if self._is_closed:
+                self._close_idle()
+
+    def _close_idle(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop().close()
 
     def _check_log(self) -> None:
         """Refuse another program's file that has a log, without moving the log into it.
@@ -293,11 +306,14 @@ class SqliteDocuments:
                 isolation_level=None,
                 check_same_thread=False,
             )
-            self._open.append(connection)
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.text_factory = read_text
         except sqlite3.Error as error:
             raise self._refusal(error) from error
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+        except sqlite3.Error as error:
+            connection.close()
+            raise self._refusal(error) from error
+        connection.text_factory = read_text
         return connection
 
     def _refusal(self, error: Exception) -> StoreUnavailableError:
