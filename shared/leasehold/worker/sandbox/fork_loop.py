@@ -103,8 +103,8 @@ class ForkLoop:
             self._release()
             return Newborn(call, output, self._pid)
         self._reports[pid] = report
+        _close(call, output)  # first: who knows the pid may wait for the end of the conversation
         _report(report, pid)
-        _close(call, output)
         return None
 
     def _release(self) -> None:
