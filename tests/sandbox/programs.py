@@ -161,6 +161,12 @@ def worker_with_leftovers(call: socket.socket) -> None:
     call.recv(1)
 
 
+def worker_that_just_ends(call: socket.socket) -> None:
+    """Say who the fork server is, and end without a word to it."""
+    children = Children(ENTRY)
+    call.sendall(b" ".join(_asked(children, "say_who_imported_it").split()[:1]))
+
+
 def worker_that_forks(call: socket.socket) -> None:
     """Use a fork server, fork, and use it again on both sides; say what each of them had."""
     children = Children(ENTRY)

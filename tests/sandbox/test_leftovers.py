@@ -92,6 +92,15 @@ def test_a_killed_worker_takes_all_along(start_worker: Start, number: int) -> No
     until(lambda: all(map(has_ended, pids)))
 
 
+def test_a_worker_that_ends_reaps_its_fork_server(start_worker: Start) -> None:
+    worker = start_worker("worker_that_just_ends")
+
+    server = int(worker.says())
+
+    assert worker.process.wait() == 0
+    assert is_gone(server)
+
+
 def test_a_signal_for_the_worker_ends_neither_fork_server_nor_child(open_child: Open) -> None:
     child = open_child("echo")
     for pid in (parent_of(child.pid), child.pid):

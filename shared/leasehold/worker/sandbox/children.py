@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -47,7 +46,6 @@ class Children:
         self._fork_server: ForkServer | None = None
         self._retired: list[ForkServer] = []
         self._zygotes = Zygotes()
-        _instances.add(self)
 
     def open(self, handler: str, *, wait: Callable[[float], bool], within: float) -> Child:
         """Return a new process for an attempt.
@@ -88,6 +86,7 @@ class Children:
     def close(self) -> None:
         """End all processes. It may be used again: what is needed is started then."""
         with self._lock:
+            _with_processes.discard(self)
             servers = [*self._retired, *([self._fork_server] if self._fork_server else [])]
             self._fork_server, self._retired = None, []
             self._zygotes.end()
@@ -130,6 +129,7 @@ class Children:
             self._fork_server = None
         if self._fork_server is None:
             self._fork_server = ForkServer(self._entry)
+            _with_processes.add(self)
         return self._fork_server
 
     def _retire(self, server: ForkServer) -> None:
@@ -152,16 +152,18 @@ class Children:
         self._fork_server, self._retired, self._zygotes = None, [], Zygotes()
 
 
-_instances: weakref.WeakSet[Children] = weakref.WeakSet()
+#: They are ended when this process ends, and are not those of a fork of it.
+_with_processes: set[Children] = set()
 
 
 def _let_go_of_all() -> None:
-    for children in list(_instances):
+    for children in _with_processes:
         children._let_go()  # noqa: SLF001 - of this module
+    _with_processes.clear()
 
 
 def _close_all() -> None:
-    for children in list(_instances):
+    for children in list(_with_processes):
         children.close()
 
 

@@ -19,6 +19,13 @@ def children_of(pid: int) -> list[int]:
     return children
 
 
+def own_children(pid: int) -> list[int]:
+    """Return the pids of the children of this process, which has one thread; its pid is given."""
+    if not _kernel_lists_children():
+        return children_of(pid)
+    return list(map(int, _read(f"/proc/{pid}/task/{pid}/children").split()))
+
+
 def descendants_of(pid: int) -> list[int]:
     """Return the pids of all processes below a process."""
     found: list[int] = []

@@ -15,7 +15,7 @@ from contextlib import suppress
 from errno import EMFILE
 from typing import Final, NamedTuple, NoReturn
 
-from leasehold.worker.sandbox.descendants import children_of
+from leasehold.worker.sandbox.descendants import own_children
 
 #: What is reported: first the pid, or a negative errno instead of it; then, when the process has
 #: ended, its exit code, or the negative number of the signal that killed it.
@@ -103,14 +103,13 @@ class ForkLoop:
             self._release()
             return Newborn(call, output, self._pid)
         self._reports[pid] = report
+        _close(call, output)  # first: who knows the pid may wait for the end of the conversation
         _report(report, pid)
-        _close(call, output)
         return None
 
     def _release(self) -> None:
-        """Let go of what a forked process inherited."""
+        """Let go of what a forked process inherited; that it takes SIGCHLD does it no harm."""
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._control.close()
         _close(self._woken, self._waker, *self._reports.values())
 
@@ -137,7 +136,7 @@ class ForkLoop:
 
     def _kill_leftovers(self) -> None:
         """Kill every child that nobody asked for: it was adopted, so who started it has ended."""
-        for child in children_of(self._pid):
+        for child in own_children(self._pid):
             if child not in self._reports:
                 _kill(child)
 
@@ -148,7 +147,7 @@ class ForkLoop:
             _kill(child)
         with suppress(ChildProcessError):  # there is none left
             while True:
-                for child in children_of(self._pid):
+                for child in own_children(self._pid):
                     _kill(child)
                 os.waitpid(-1, 0)
         os._exit(0)

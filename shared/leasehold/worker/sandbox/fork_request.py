@@ -38,9 +38,9 @@ class ForkRequest:
             self._output, far_output = _pipe(near, far)
             self._status, far_status = _pipe(near, far)
             ends = [far_status, far_call.fileno(), far_output]
-            socket.send_fds(control, [REQUEST], ends, _AT_ONCE)
             message = assignment.encode()
             self._rest = message[self._call.send(message, _AT_ONCE) :]
+            socket.send_fds(control, [REQUEST], ends, _AT_ONCE)
             self._near = near.pop_all()
 
     def answer(self, seconds: float, released: Callable[[Child], None]) -> Child | None:

@@ -46,7 +46,7 @@ def main(control: int, worker: int, entry: str) -> NoReturn:
     newborn = ForkLoop(socket.socket(fileno=control), worker).serve()
     while True:
         set_up(newborn)
-        call = socket.socket(fileno=newborn.call)
+        call = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, newborn.call)
         assignment = Assignment.receive(call)
         if assignment is None:
             os._exit(0)

@@ -18,8 +18,8 @@ from leasehold.worker.sandbox.marked_processes import MARK, kill_marked
 _END_S: Final = 5.0
 
 _PROGRAM: Final = (
-    "import sys; sys.path[:] = {path!r}; "
-    "from leasehold.worker.sandbox.fork_server import main; main({control}, {worker}, {entry!r})"
+    "import sys; sys.path[:] = {path!a}; "
+    "from leasehold.worker.sandbox.fork_server import main; main({control}, {worker}, {entry!a})"
 )
 
 
