@@ -225,7 +225,15 @@ SAYINGS = st.sampled_from(
 )
 
 
-PLAIN = AgentClientError("", details=[{"message": ""}])
+PLAIN = [
+    ValueError(""),
+    PermanentError("", code=""),
+    AgentClientError("", details=[{"message": ""}]),
+    misfit_of([""], int),
+    misfit_of({"": [""]}, dict[str, int]),
+]
+#: The words that records have of themselves.
+OURS = "".join(stored(record_of(raised(one))) for one in PLAIN)
 
 
 @often
@@ -245,8 +253,7 @@ def test_a_planted_secret_is_never_stored(
     All is drawn in one go, and what would not be a case is left out afterwards: a strategy that
     draws again until it fits may be found to be flaky.
     """
-    ours = "".join(stored(record_of(raised(one))) for one in (misfit_of([""], int), PLAIN))
-    assume(all(secret not in one for one in (*around, other, ours)))  # as `ValidationEr` is
+    assume(all(secret not in one for one in (*around, other, OURS)))  # as `ValidationEr` is
     text = f"{around[0]} {saying.format(name=name, secret=secret)} {around[1]}"
     details = [{other: [text, {name: secret}, (name, secret)]}, {text: other}]
 
