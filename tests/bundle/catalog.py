@@ -16,12 +16,20 @@ from leasehold import AgentClientError, PipelineEntry, Registry, StepContext, St
 from leasehold.adapters.clock import SystemClock
 
 
+def worker() -> int:
+    """Return the process that holds the lease: the server's, also where the handler has its own."""
+    pid = os.getpid()
+    while b"leasehold.worker.sandbox" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return pid
+
+
 def note(ctx: StepContext, given: Any) -> Any:
     """Write down the call, wait while the test holds the step, add the step to the output."""
     ctx.log.info("noted")
     folder = Path(os.environ["BUNDLE_TEST_FOLDER"])
     with (folder / "calls").open("a") as calls:
-        calls.write(f"{ctx.run_id} {ctx.step_type} {ctx.attempt} {os.getpid()}\n")
+        calls.write(f"{ctx.run_id} {ctx.step_type} {ctx.attempt} {worker()}\n")
     while (folder / f"hold-{ctx.step_type}").exists() and not ctx.shutdown_requested:
         time.sleep(0.01)
     if given.get("fail") == ctx.step_type and ctx.attempt == 1:
@@ -34,10 +42,10 @@ class AskedToStopError(Exception):
 
 
 def _tell(ctx: StepContext, word: str) -> None:
-    """Write down when the attempt began or ended, and in which process."""
+    """Write down when the attempt began or ended, and for which worker."""
     folder, now = Path(os.environ["BUNDLE_TEST_FOLDER"]), SystemClock().now()
     with (folder / "told").open("a") as log:
-        log.write(f"{ctx.run_id} {ctx.attempt} {word} {os.getpid()} {now.isoformat()}\n")
+        log.write(f"{ctx.run_id} {ctx.attempt} {word} {worker()} {now.isoformat()}\n")
 
 
 def listens(ctx: StepContext, given: Any) -> Any:
@@ -145,6 +153,7 @@ STEPS = Registry(
             handler=f"tests.bundle.catalog:{name if name in HANDLERS else 'note'}",
             agent_timeout=timedelta(minutes=1),
             dispatch_deadline=timedelta(minutes=2),
+            isolation="inline" if name == "exits" else "process",  # it is to end its worker
         )
         for name in ("one", "two", "three", "exits", "pools", *SIGNALLED)
     ],

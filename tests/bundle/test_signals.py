@@ -38,7 +38,9 @@ from tests.bundle.conftest import Api, Begin, calls, settings
 from tests.waiting import until
 
 LISTENING = ("listens", "listens_later", "polls")
-SCENES = list(itertools.product(("gthread", "sync"), ("master", "worker")))
+SCENES = list(itertools.product(("gthread", "sync"), ("master", "worker"), ("process", "inline")))
+INLINE = [scene for scene in SCENES if scene[2] == "inline"]
+SANDBOXED = [scene for scene in SCENES if scene[2] == "process"]
 AT_ONCE = timedelta(seconds=3)
 STORY = [
     "run_started",
@@ -81,6 +83,10 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+#: The server, who is told to end, and where handlers run.
+Key = tuple[str, str, str]
 
 
 @dataclass
@@ -142,14 +148,16 @@ class Region:
             bundle.close()
 
 
-def in_flight(region: Region) -> dict[tuple[str, str], Scene]:
+def in_flight(region: Region) -> dict[Key, Scene]:
     """Start an instance for each scene, and have one step of each kind run on it."""
     engines = {}
-    for kind, target in SCENES:
+    for key in SCENES:
+        kind, _, isolation = key
         threads = {"gthread": 8, "sync": 1}[kind]
         workers = {"gthread": 1, "sync": len(SIGNALLED)}[kind]
         function = Function("execute_step", free_port(), workers=workers, threads=threads)
-        engines[kind, target] = region.add(function).engine
+        setting = "inline" if isolation == "inline" else ""
+        engines[key] = region.add(function, LEASEHOLD_ISOLATION=setting).engine
     region.wait_until_ready()
     warm_up(region)
     scenes = {key: Scene() for key in SCENES}
@@ -203,12 +211,12 @@ def completed(engine: Engine, run_id: str) -> Manifest | None:
 
 
 @pytest.fixture(scope="module")
-def scenes(folder: Path) -> Iterator[dict[tuple[str, str], Scene]]:
+def scenes(folder: Path) -> Iterator[dict[Key, Scene]]:
     """All scenes side by side, because a handler that ignores the signal is waited for."""
     region = Region(folder)
     try:
         found = in_flight(region)
-        for (_, target), scene in found.items():
+        for (_, target, _), scene in found.items():
             tell_to_end(scene, target)
         for scene in found.values():
             go_on(region, scene)
@@ -227,11 +235,11 @@ def terminated(scene: Scene, name: str) -> TraceEvent:
 
 
 @pytest.mark.parametrize("name", SIGNALLED)
-@pytest.mark.parametrize(("kind", "target"), SCENES)
+@pytest.mark.parametrize("key", SCENES, ids="-".join)
 def test_a_step_in_flight_is_handed_over_and_its_run_completes(
-    scenes: dict[tuple[str, str], Scene], kind: str, target: str, name: str
+    scenes: dict[Key, Scene], key: Key, name: str
 ) -> None:
-    scene = scenes[kind, target]
+    scene = scenes[key]
     run = scene.done[name]
 
     story = [event.type.value for event in scene.traces[name]]
@@ -243,16 +251,15 @@ def test_a_step_in_flight_is_handed_over_and_its_run_completes(
 
 
 @pytest.mark.parametrize("name", SIGNALLED)
-@pytest.mark.parametrize(("kind", "target"), SCENES)
+@pytest.mark.parametrize("key", SCENES, ids="-".join)
 def test_its_lease_is_released_in_time_and_the_next_attempt_runs_at_once(
-    scenes: dict[tuple[str, str], Scene],
+    scenes: dict[Key, Scene],
     folder: Path,
-    kind: str,
-    target: str,
+    key: Key,
     name: str,
 ) -> None:
     """Elsewhere; Cloud Run kills what still runs 10 s after SIGTERM."""
-    scene = scenes[kind, target]
+    scene = scenes[key]
     assert scene.signalled_at is not None
     first, *_, second = [one for one in rows_of(folder, scene.runs[name]) if one.word == "began"]
     released_at = terminated(scene, name).at
@@ -268,12 +275,12 @@ def test_its_lease_is_released_in_time_and_the_next_attempt_runs_at_once(
     assert second.process not in scene.workers
 
 
-@pytest.mark.parametrize(("kind", "target"), SCENES)
+@pytest.mark.parametrize("key", SCENES, ids="-".join)
 def test_a_handler_that_keeps_checkpoints_goes_on_from_the_last(
-    scenes: dict[tuple[str, str], Scene], kind: str, target: str
+    scenes: dict[Key, Scene], key: Key
 ) -> None:
     """The last one is made after the signal came."""
-    scene = scenes[kind, target]
+    scene = scenes[key]
 
     output = scene.done["polls"].steps["polls"].output
     resumed = [e for e in scene.traces["polls"] if e.type == "checkpoint_resumed"]
@@ -282,26 +289,37 @@ def test_a_handler_that_keeps_checkpoints_goes_on_from_the_last(
 
 
 @pytest.mark.parametrize("name", SIGNALLED)
-@pytest.mark.parametrize(("kind", "target"), SCENES)
+@pytest.mark.parametrize("key", SCENES, ids="-".join)
 def test_what_a_handler_still_answers_after_its_release_changes_nothing(
-    scenes: dict[tuple[str, str], Scene], kind: str, target: str, name: str
+    scenes: dict[Key, Scene], key: Key, name: str
 ) -> None:
-    scene = scenes[kind, target]
+    scene = scenes[key]
 
     assert scene.later[name] == (scene.done[name], scene.traces[name])
 
 
-@pytest.mark.parametrize(("kind", "target"), SCENES)
+@pytest.mark.parametrize("key", INLINE, ids="-".join)
 def test_a_process_that_a_handler_waits_for_is_left_alone(
-    scenes: dict[tuple[str, str], Scene], folder: Path, kind: str, target: str
+    scenes: dict[Key, Scene], folder: Path, key: Key
 ) -> None:
-    """The lease is given back; what the handler started is its own business."""
-    scene = scenes[kind, target]
+    """The lease is given back; what an inline handler started is its own business."""
+    scene = scenes[key]
 
     rows = rows_of(folder, scene.runs["waits_for_child"])
     (ended,) = [one for one in rows if one.word == "ended"]  # its process ended well
     assert ended.attempt == 1
     assert ended.at > terminated(scene, "waits_for_child").at
+
+
+@pytest.mark.parametrize("key", SANDBOXED, ids="-".join)
+@pytest.mark.parametrize("name", ["ignores", "waits_for_child", "joins"])
+def test_a_sandboxed_handler_that_does_not_stop_is_ended_with_its_lease(
+    scenes: dict[Key, Scene], folder: Path, key: Key, name: str
+) -> None:
+    """With all that it started: nothing of the first attempt comes to its end."""
+    rows = rows_of(folder, scenes[key].runs[name])
+
+    assert [(one.attempt, one.word) for one in rows if one.attempt == 1] == [(1, "began")]
 
 
 # --- many workers under one address ---
