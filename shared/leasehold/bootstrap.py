@@ -49,6 +49,7 @@ from leasehold.worker.holder import holder_name, host_name
 from leasehold.worker.inline_runner import InlineRunner
 from leasehold.worker.interrupts import Interrupts
 from leasehold.worker.lease_keeper import ThreadedLeaseKeeper
+from leasehold.worker.process_runner import ProcessRunner
 from leasehold.worker.side_by_side import side_by_side
 
 _LOG: Final = logging.getLogger("leasehold")
@@ -60,9 +61,11 @@ class Bundle:
     """A wired engine, and how it is closed."""
 
     engine: Engine
+    processes: ProcessRunner
 
     def close(self) -> None:
-        """Stop renewing leases and close the store; no attempt may run."""
+        """End all processes, stop renewing leases and close the store; no attempt may run."""
+        self.processes.close()
         self.engine.leases.close()
         self.engine.documents.close()
 
@@ -158,12 +161,13 @@ def boot(
     documents, artifacts = around.documents(documents), around.artifacts(artifacts)
     interrupts, load_value = Interrupts(), partial(load, artifacts)
     inline = InlineRunner(artifacts, load_value, clock, interrupts)
+    process = ProcessRunner(artifacts, load_value, clock, interrupts)
     engine = Engine(
         documents=documents,
         tasks=tasks,
         artifacts=artifacts,
         leases=ThreadedLeaseKeeper(clock, rules.lease_ttl),
-        runners={"inline": inline, "process": inline},
+        runners={"inline": inline, "process": process},
         gates=InlineGateRunner(artifacts, load_value, interrupts),
         checks=ImportedHandlerChecks(),
         clock=clock,
@@ -179,7 +183,7 @@ def boot(
         retention=Retention(settings["LEASEHOLD_RETENTION_DAYS"]),
         isolation=isolation or settings["LEASEHOLD_ISOLATION"],
     )
-    return Bundle(engine)
+    return Bundle(engine, process)
 
 
 def system_clock() -> Clock:

@@ -13,6 +13,7 @@ from pydantic import AwareDatetime
 
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
 from leasehold.domain.stored import Stored, trusted
+from leasehold.errors import LeaseholdError
 
 #: What is left to a handler between its soft limit and its hard one, where its step does not say.
 DEFAULT_CLEANUP: Final = timedelta(seconds=5)
@@ -285,6 +286,11 @@ class ErrorRecord(Stored):
     permanent: bool = False  # no retry can repair it
     step: str = ""
     attempt: int = 0
+
+    @classmethod
+    def of(cls, error: LeaseholdError) -> Self:
+        """Return an error of Leasehold as a run keeps it."""
+        return cls(type=type(error).__name__, code=error.code, message=error.message)
 
     if TYPE_CHECKING:
 
