@@ -145,17 +145,26 @@ SIGNALLED = ("listens", "listens_later", "polls", "ignores", "waits_for_child", 
 #: Step types whose handler is the function of that name; the others note their call.
 HANDLERS = (*SIGNALLED, "exits", "pools")
 
+#: Those that run in their worker's own process: one is to end it, one to be frozen with it.
+INLINE = {"exits": "exits", "polls_inline": "polls"}
+
+
+def handler_of(step_type: str) -> str:
+    name = INLINE.get(step_type, step_type)
+    return f"tests.bundle.catalog:{name if name in HANDLERS else 'note'}"
+
+
 STEPS = Registry(
     "dispatch",
     [
         StepDispatchEntry(
             step_type=name,
-            handler=f"tests.bundle.catalog:{name if name in HANDLERS else 'note'}",
+            handler=handler_of(name),
             agent_timeout=timedelta(minutes=1),
             dispatch_deadline=timedelta(minutes=2),
-            isolation="inline" if name == "exits" else "process",  # it is to end its worker
+            isolation="inline" if name in INLINE else "process",
         )
-        for name in ("one", "two", "three", "exits", "pools", *SIGNALLED)
+        for name in ("one", "two", "three", "pools", *INLINE, *SIGNALLED)
     ],
 )
 PIPELINES = Registry(
@@ -164,6 +173,6 @@ PIPELINES = Registry(
         PipelineEntry(name="exits", steps=("exits",)),
         PipelineEntry(name="pools", steps=("pools",)),
         PipelineEntry(name="notes", steps=("one", "two", "three")),
-        *(PipelineEntry(name=name, steps=(name, "three")) for name in SIGNALLED),
+        *(PipelineEntry(name=name, steps=(name, "three")) for name in (*SIGNALLED, "polls_inline")),
     ],
 )

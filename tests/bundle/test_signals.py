@@ -38,9 +38,7 @@ from tests.bundle.conftest import Api, Begin, calls, settings
 from tests.waiting import until
 
 LISTENING = ("listens", "listens_later", "polls")
-SCENES = list(itertools.product(("gthread", "sync"), ("master", "worker"), ("process", "inline")))
-INLINE = [scene for scene in SCENES if scene[2] == "inline"]
-SANDBOXED = [scene for scene in SCENES if scene[2] == "process"]
+SCENES = list(itertools.product(("gthread", "sync"), ("master", "worker")))
 AT_ONCE = timedelta(seconds=3)
 STORY = [
     "run_started",
@@ -85,14 +83,11 @@ def is_running(pid: int) -> bool:
         return False
 
 
-#: The server, who is told to end, and where handlers run.
-Key = tuple[str, str, str]
-
-
 @dataclass
 class Scene:
     """One instance that is told to end while some steps are in flight, and what came of it."""
 
+    folder: Path
     runs: dict[str, str] = field(default_factory=dict)
     workers: set[int] = field(default_factory=set)
     signalled_at: datetime | None = None
@@ -107,8 +102,9 @@ class Region:
     As under Cloud Run: there the front end decides it, here the address that tasks are made for.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, isolation: str = "") -> None:
         self.folder = folder
+        self.isolation = isolation
         self.tasks = CloudTasksDouble()
         self.tasks_url = self.tasks.start()
         self.next_ = Function("execute_step", free_port())
@@ -128,7 +124,10 @@ class Region:
         return bundle
 
     def environ(self, function: Function) -> dict[str, str]:
-        environ = settings(self.folder) | {"PIPELINE_LEASE_TTL_S": "30"}
+        environ = settings(self.folder) | {
+            "LEASEHOLD_ISOLATION": self.isolation,
+            "PIPELINE_LEASE_TTL_S": "30",
+        }
         options = DevOptions(data=self.folder / "data", environ=environ)
         return function_environ(options, function.url) | {
             "CLOUD_TASKS_EMULATOR_URL": self.tasks_url
@@ -148,19 +147,17 @@ class Region:
             bundle.close()
 
 
-def in_flight(region: Region) -> dict[Key, Scene]:
+def in_flight(region: Region) -> dict[tuple[str, str], Scene]:
     """Start an instance for each scene, and have one step of each kind run on it."""
     engines = {}
-    for key in SCENES:
-        kind, _, isolation = key
+    for kind, target in SCENES:
         threads = {"gthread": 8, "sync": 1}[kind]
         workers = {"gthread": 1, "sync": len(SIGNALLED)}[kind]
         function = Function("execute_step", free_port(), workers=workers, threads=threads)
-        setting = "inline" if isolation == "inline" else ""
-        engines[key] = region.add(function, LEASEHOLD_ISOLATION=setting).engine
+        engines[kind, target] = region.add(function).engine
     region.wait_until_ready()
     warm_up(region)
-    scenes = {key: Scene() for key in SCENES}
+    scenes = {key: Scene(region.folder) for key in SCENES}
     for key, scene in scenes.items():
         for name in SIGNALLED:
             run = start_run(engines[key], StartRequest(name, {"n": 1})).manifest
@@ -210,13 +207,16 @@ def completed(engine: Engine, run_id: str) -> Manifest | None:
     return run if run.status == "COMPLETED" else None
 
 
-@pytest.fixture(scope="module")
-def scenes(folder: Path) -> Iterator[dict[Key, Scene]]:
+@pytest.fixture(scope="module", params=["process", "inline"])
+def scenes(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[dict[tuple[str, str], Scene]]:
     """All scenes side by side, because a handler that ignores the signal is waited for."""
-    region = Region(folder)
+    folder = tmp_path_factory.mktemp(request.param)
+    region = Region(folder, "inline" if request.param == "inline" else "")
     try:
         found = in_flight(region)
-        for (_, target, _), scene in found.items():
+        for (_, target), scene in found.items():
             tell_to_end(scene, target)
         for scene in found.values():
             go_on(region, scene)
@@ -235,11 +235,11 @@ def terminated(scene: Scene, name: str) -> TraceEvent:
 
 
 @pytest.mark.parametrize("name", SIGNALLED)
-@pytest.mark.parametrize("key", SCENES, ids="-".join)
+@pytest.mark.parametrize(("kind", "target"), SCENES)
 def test_a_step_in_flight_is_handed_over_and_its_run_completes(
-    scenes: dict[Key, Scene], key: Key, name: str
+    scenes: dict[tuple[str, str], Scene], kind: str, target: str, name: str
 ) -> None:
-    scene = scenes[key]
+    scene = scenes[kind, target]
     run = scene.done[name]
 
     story = [event.type.value for event in scene.traces[name]]
@@ -251,22 +251,24 @@ def test_a_step_in_flight_is_handed_over_and_its_run_completes(
 
 
 @pytest.mark.parametrize("name", SIGNALLED)
-@pytest.mark.parametrize("key", SCENES, ids="-".join)
+@pytest.mark.parametrize(("kind", "target"), SCENES)
 def test_its_lease_is_released_in_time_and_the_next_attempt_runs_at_once(
-    scenes: dict[Key, Scene],
-    folder: Path,
-    key: Key,
+    scenes: dict[tuple[str, str], Scene],
+    kind: str,
+    target: str,
     name: str,
 ) -> None:
     """Elsewhere; Cloud Run kills what still runs 10 s after SIGTERM."""
-    scene = scenes[key]
+    scene = scenes[kind, target]
     assert scene.signalled_at is not None
-    first, *_, second = [one for one in rows_of(folder, scene.runs[name]) if one.word == "began"]
+    first, *_, second = [
+        one for one in rows_of(scene.folder, scene.runs[name]) if one.word == "began"
+    ]
     released_at = terminated(scene, name).at
     took = released_at - scene.signalled_at
 
     if name in LISTENING:
-        (ended,) = [one for one in rows_of(folder, scene.runs[name]) if one.word == "ended"]
+        (ended,) = [one for one in rows_of(scene.folder, scene.runs[name]) if one.word == "ended"]
         assert released_at - ended.at < timedelta(seconds=2)
         assert ended.at - scene.signalled_at < AT_ONCE
     assert took < timedelta(seconds=8)
@@ -275,12 +277,12 @@ def test_its_lease_is_released_in_time_and_the_next_attempt_runs_at_once(
     assert second.process not in scene.workers
 
 
-@pytest.mark.parametrize("key", SCENES, ids="-".join)
+@pytest.mark.parametrize(("kind", "target"), SCENES)
 def test_a_handler_that_keeps_checkpoints_goes_on_from_the_last(
-    scenes: dict[Key, Scene], key: Key
+    scenes: dict[tuple[str, str], Scene], kind: str, target: str
 ) -> None:
     """The last one is made after the signal came."""
-    scene = scenes[key]
+    scene = scenes[kind, target]
 
     output = scene.done["polls"].steps["polls"].output
     resumed = [e for e in scene.traces["polls"] if e.type == "checkpoint_resumed"]
@@ -289,36 +291,39 @@ def test_a_handler_that_keeps_checkpoints_goes_on_from_the_last(
 
 
 @pytest.mark.parametrize("name", SIGNALLED)
-@pytest.mark.parametrize("key", SCENES, ids="-".join)
+@pytest.mark.parametrize(("kind", "target"), SCENES)
 def test_what_a_handler_still_answers_after_its_release_changes_nothing(
-    scenes: dict[Key, Scene], key: Key, name: str
+    scenes: dict[tuple[str, str], Scene], kind: str, target: str, name: str
 ) -> None:
-    scene = scenes[key]
+    scene = scenes[kind, target]
 
     assert scene.later[name] == (scene.done[name], scene.traces[name])
 
 
-@pytest.mark.parametrize("key", INLINE, ids="-".join)
+@pytest.mark.parametrize(("kind", "target"), SCENES)
+@pytest.mark.parametrize("scenes", ["inline"], indirect=True)
 def test_a_process_that_a_handler_waits_for_is_left_alone(
-    scenes: dict[Key, Scene], folder: Path, key: Key
+    scenes: dict[tuple[str, str], Scene], kind: str, target: str
 ) -> None:
     """The lease is given back; what an inline handler started is its own business."""
-    scene = scenes[key]
+    scene = scenes[kind, target]
 
-    rows = rows_of(folder, scene.runs["waits_for_child"])
+    rows = rows_of(scene.folder, scene.runs["waits_for_child"])
     (ended,) = [one for one in rows if one.word == "ended"]  # its process ended well
     assert ended.attempt == 1
     assert ended.at > terminated(scene, "waits_for_child").at
 
 
-@pytest.mark.parametrize("key", SANDBOXED, ids="-".join)
+@pytest.mark.parametrize(("kind", "target"), SCENES)
 @pytest.mark.parametrize("name", ["ignores", "waits_for_child", "joins"])
-def test_a_sandboxed_handler_that_does_not_stop_is_ended_with_its_lease(
-    scenes: dict[Key, Scene], folder: Path, key: Key, name: str
+@pytest.mark.parametrize("scenes", ["process"], indirect=True)
+def test_a_handler_in_a_process_of_its_own_is_ended_with_its_lease(
+    scenes: dict[tuple[str, str], Scene], kind: str, target: str, name: str
 ) -> None:
     """With all that it started: nothing of the first attempt comes to its end."""
-    rows = rows_of(folder, scenes[key].runs[name])
+    scene = scenes[kind, target]
 
+    rows = rows_of(scene.folder, scene.runs[name])
     assert [(one.attempt, one.word) for one in rows if one.attempt == 1] == [(1, "began")]
 
 
@@ -329,11 +334,15 @@ def started(api: Api, pipeline: str) -> str:
     return str(api.call("/runs", {"pipeline": pipeline, "input": {"n": 1}})["runId"])
 
 
+@pytest.mark.parametrize(("step", "words"), [("polls_inline", 3), ("polls", 2)])
 def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing(
-    api: Api, folder: Path
+    api: Api, folder: Path, step: str, words: int
 ) -> None:
-    """It goes on as if nothing was: with a renewal, a checkpoint and a settlement."""
-    run_id = started(api, "polls")
+    """It goes on as if nothing was: with a renewal, a checkpoint and a settlement.
+
+    The handler in a process of its own went on alone, and is killed with the news.
+    """
+    run_id = started(api, step)
     (began,) = until(lambda: rows_of(folder, run_id))
     until(lambda: (api.call(f"/runs/{run_id}")["checkpoint"] or {}).get("iterationCount") == 2)
 
@@ -343,24 +352,24 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing(
         before, story = api.call(f"/runs/{run_id}"), api.story(run_id)
     finally:
         os.kill(began.process, signal.SIGCONT)
-    until(lambda: "lease_lost polls" in api.story(run_id))
-    until(lambda: len(rows_of(folder, run_id)) == 3)  # both began, and the first heard of its end
+    until(lambda: f"lease_lost {step}" in api.story(run_id))
+    until(lambda: len(rows_of(folder, run_id)) == words)  # both began; the first heard of its end
 
     assert api.call(f"/runs/{run_id}") == before
     after = api.story(run_id)
-    assert sorted(after) == sorted([*story, "lease_lost polls"])
+    assert sorted(after) == sorted([*story, f"lease_lost {step}"])
     assert [event for event in story if "step_" in event or "checkpoint" in event] == [
-        "step_started polls",
-        "step_terminated polls",
-        "step_recovered polls",
-        "checkpoint_resumed polls",
-        "step_completed polls",
-        "step_handed_off polls",
+        f"step_started {step}",
+        f"step_terminated {step}",
+        f"step_recovered {step}",
+        f"checkpoint_resumed {step}",
+        f"step_completed {step}",
+        f"step_handed_off {step}",
         "step_started three",
         "step_completed three",
     ]
-    assert before["steps"]["polls"]["attempts"]["expired"] == 1
-    assert before["steps"]["polls"]["output"].endswith('"begun_at":2}')
+    assert before["steps"][step]["attempts"]["expired"] == 1
+    assert before["steps"][step]["output"].endswith('"begun_at":2}')
     assert [call[0] for call in calls(folder, run_id)] == ["three"]
 
 
