@@ -63,7 +63,7 @@ class Child:
 
         A process whose fork server is gone is killed: nobody else looks after it.
         """
-        if self.ending_seen is None and self._is_reported():
+        if self.ending_seen is None and not self._is_closed and self._is_reported():
             report = os.read(self.status, REPORT.size)
             if not report:
                 self.kill()
@@ -72,7 +72,7 @@ class Child:
 
     def memory(self) -> int:
         """Return the bytes of memory that it and its descendants take now; 0: not known."""
-        return memory_of(self.pid)
+        return 0 if self.ending() else memory_of(self.pid)
 
     def close(self) -> None:
         """Kill it if it still runs, and close all descriptors."""
@@ -80,12 +80,13 @@ class Child:
             return
         if self.ending_seen is None:
             self.kill()
-        self._is_closed = True
         self.let_go()
         self._released(self)
 
     def let_go(self) -> None:
         """Close the descriptors: this is a fork of the worker, and the process is not its own."""
+        if self._is_closed:
+            return
         self._is_closed = True
         self._process.close()
         self.call.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 import threading
 import time
 import weakref
@@ -12,15 +14,15 @@ from typing import Final
 
 from leasehold.errors import ForkServerError
 from leasehold.worker.sandbox.child import Child
-from leasehold.worker.sandbox.fork_server_handle import ForkServerHandle, StoppedError
-from leasehold.worker.sandbox.fork_server_start import FirstForkServer
+from leasehold.worker.sandbox.fork_server_start import ForkServer
+from leasehold.worker.sandbox.forker import Forker, StoppedError
 from leasehold.worker.sandbox.zygotes import Zygotes
 
 #: What a child runs: it gets the conversation with its worker, and the path of the handler.
 ENTRY: Final = "leasehold.worker.sandbox.handler_process:run"
 
-#: Without an answer for so long, a zygote is hung, and the fork server is asked instead.
-_ZYGOTE_S: Final = 2.0
+#: It may take a fork server so long to start, on a machine that has no time for it.
+_START_S: Final = 60.0
 
 #: The waits between two tries; they double.
 _FIRST_WAIT_S: Final = 0.02
@@ -35,13 +37,15 @@ class Children:
 
     Args:
         entry: `module:function` of what a child runs.
+        patience: seconds; what forks and does not answer for so long is frozen, and is replaced.
     """
 
-    def __init__(self, entry: str = ENTRY) -> None:
+    def __init__(self, entry: str = ENTRY, *, patience: float = 5.0) -> None:
         self._entry = entry
+        self._patience = patience
         self._lock = threading.RLock()
-        self._first: FirstForkServer | None = None
-        self._retired: list[FirstForkServer] = []
+        self._fork_server: ForkServer | None = None
+        self._retired: list[ForkServer] = []
         self._zygotes = Zygotes()
         _instances.add(self)
 
@@ -66,7 +70,7 @@ class Children:
             except OSError as error:
                 problem = error.strerror or str(error)
                 left = until - time.monotonic()
-                if left <= 0 or wait(min(pause, left)):
+                if left < 2 * pause or wait(pause):
                     raise ForkServerError(handler=handler, problem=problem) from error
             pause = min(2 * pause, _LONGEST_WAIT_S)
 
@@ -74,15 +78,18 @@ class Children:
         """Have a module imported once for all: a child has found that it may be forked.
 
         Nobody waits for it. Until it is there, and if it fails, each child imports the module.
+        Only Linux kills what a process leaves behind that was forked by a forked one.
         """
+        if sys.platform != "linux":
+            return
         with self._lock, suppress(OSError):
             self._zygotes.open(module, self._server())
 
     def close(self) -> None:
         """End all processes. It may be used again: what is needed is started then."""
         with self._lock:
-            servers = [*self._retired, *([self._first] if self._first else [])]
-            self._first, self._retired = None, []
+            servers = [*self._retired, *([self._fork_server] if self._fork_server else [])]
+            self._fork_server, self._retired = None, []
             self._zygotes.end()
         for server in servers:
             server.end()
@@ -91,39 +98,46 @@ class Children:
         module = handler.partition(":")[0]
         if zygote := self._ready_zygote(module):
             try:
-                return zygote.fork(handler, wait, min(until, time.monotonic() + _ZYGOTE_S))
-            except OSError:
+                return zygote.fork(handler, wait, self._give_up_at(zygote, until))
+            except (TimeoutError, ConnectionError):  # it is frozen, or gone
                 with self._lock:
                     self._zygotes.drop(module)
         with self._lock:
             server = self._server()
+        give_up_at = self._give_up_at(server, until)
         try:
-            return server.fork(handler, wait, until)
+            return server.fork(handler, wait, give_up_at)
         except TimeoutError:
-            self._retire(server)
+            if give_up_at < until:
+                self._retire(server)
             raise
 
-    def _ready_zygote(self, module: str) -> ForkServerHandle | None:
+    def _give_up_at(self, forker: Forker, until: float) -> float:
+        """Return when a request is not answered because what forks is frozen."""
+        patience = self._patience if forker.has_answered else _START_S
+        return min(until, time.monotonic() + patience)
+
+    def _ready_zygote(self, module: str) -> Forker | None:
         with self._lock:
             self._server()  # if that is another one now, its zygotes are gone
             return self._zygotes.ready(module)
 
-    def _server(self) -> FirstForkServer:
+    def _server(self) -> ForkServer:
         """Return the fork server; a new one, if it has ended."""
-        if self._first is not None and self._first.has_ended:
+        if self._fork_server is not None and self._fork_server.has_ended:
             self._zygotes.end()
-            self._first.end()
-            self._first = None
-        if self._first is None:
-            self._first = FirstForkServer(self._entry)
-        return self._first
+            self._fork_server.end()
+            self._fork_server = None
+        if self._fork_server is None:
+            self._fork_server = ForkServer(self._entry)
+        return self._fork_server
 
-    def _retire(self, server: FirstForkServer) -> None:
+    def _retire(self, server: ForkServer) -> None:
         """Replace a fork server that does not answer; its children may end their work."""
         with self._lock:
-            if self._first is not server:
+            if self._fork_server is not server:
                 return
-            self._first = None
+            self._fork_server = None
             self._retired = [it for it in self._retired if not it.has_ended] + [server]
             zygotes, self._zygotes = self._zygotes, Zygotes()
         zygotes.retire()
@@ -131,11 +145,11 @@ class Children:
 
     def _let_go(self) -> None:
         """Forget all: this process is a fork of the one that it belonged to."""
-        for server in [*self._retired, *([self._first] if self._first else [])]:
+        for server in [*self._retired, *([self._fork_server] if self._fork_server else [])]:
             server.let_go()
         self._zygotes.let_go()
         self._lock = threading.RLock()
-        self._first, self._retired, self._zygotes = None, [], Zygotes()
+        self._fork_server, self._retired, self._zygotes = None, [], Zygotes()
 
 
 _instances: weakref.WeakSet[Children] = weakref.WeakSet()
@@ -146,4 +160,10 @@ def _let_go_of_all() -> None:
         children._let_go()  # noqa: SLF001 - of this module
 
 
+def _close_all() -> None:
+    for children in list(_instances):
+        children.close()
+
+
 os.register_at_fork(after_in_child=_let_go_of_all)
+atexit.register(_close_all)

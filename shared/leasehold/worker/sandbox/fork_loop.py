@@ -120,16 +120,20 @@ class ForkLoop:
         They are killed before the process is reaped: until then nobody else can get its pid. Who
         dies of that wakes this process again, and then it has all that were below them.
         """
+        is_adopted = False
         while ended := _next_ended():
             pid, code = ended
             report = self._reports.pop(pid, None)
-            if report is not None:
+            if report is None:
+                is_adopted = True
+            else:
                 _kill_group(pid)
-            self._kill_leftovers()
-            if report is not None:
+                self._kill_leftovers()
                 _report(report, code)
                 _close(report)
             _reap_one(pid)
+        if is_adopted:
+            self._kill_leftovers()
 
     def _kill_leftovers(self) -> None:
         """Kill every child that nobody asked for: it was adopted, so who started it has ended."""

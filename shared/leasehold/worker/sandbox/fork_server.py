@@ -18,6 +18,7 @@ from typing import Final, NoReturn
 
 from leasehold.worker.sandbox.assignment import Assignment
 from leasehold.worker.sandbox.child_setup import set_up
+from leasehold.worker.sandbox.fitness import is_fit_for_forking
 from leasehold.worker.sandbox.fork_loop import ForkLoop, take_signal
 from leasehold.worker.sandbox.prctl import adopt_orphans, signal_at_parents_death
 
@@ -95,24 +96,6 @@ def _import(module: str) -> None:
     if not is_fit_for_forking():
         os._exit(1)
     _freeze()
-
-
-def is_fit_for_forking() -> bool:
-    """Return whether a fork of this process works: threads are not forked, and gRPC's are missed.
-
-    Threads of C libraries that wait for work (those of a matrix library) do no harm.
-    """
-    threading = sys.modules.get("threading")
-    if threading is not None and threading.active_count() > 1:
-        return False
-    return "grpc._cython.cygrpc" not in sys.modules or _native_threads() == 1
-
-
-def _native_threads() -> int:
-    try:
-        return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - no pathlib here
-    except OSError:
-        return 1
 
 
 def _run(run: Entry, call: socket.socket, handler: str) -> NoReturn:

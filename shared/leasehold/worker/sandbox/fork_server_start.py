@@ -11,7 +11,7 @@ import threading
 from contextlib import suppress
 from typing import Final
 
-from leasehold.worker.sandbox.fork_server_handle import ForkServerHandle
+from leasehold.worker.sandbox.forker import Forker
 from leasehold.worker.sandbox.marked_processes import MARK, kill_marked
 
 #: It ends within a moment when its socket is closed; longer, and it is frozen.
@@ -23,7 +23,7 @@ _PROGRAM: Final = (
 )
 
 
-class FirstForkServer(ForkServerHandle):
+class ForkServer(Forker):
     """The fork server: a new program, so nothing of the worker is in it, and no thread.
 
     Args:
@@ -69,7 +69,7 @@ class FirstForkServer(ForkServerHandle):
     def _stop(self) -> None:
         self._control.close()
         try:
-            self._process.wait(_END_S)
+            self._process.wait(0 if self.is_retired else _END_S)  # it was retired as it is frozen
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -84,6 +84,8 @@ class FirstForkServer(ForkServerHandle):
 
 
 def _started(control: socket.socket, mark: str, entry: str) -> subprocess.Popen[bytes]:
+    if not sys.executable:
+        raise FileNotFoundError("this program does not know its Python interpreter")
     path = [part for part in sys.path if isinstance(part, str)]
     program = _PROGRAM.format(path=path, control=control.fileno(), worker=os.getpid(), entry=entry)
     return subprocess.Popen(  # noqa: S603 - this interpreter, and a text of our own

@@ -21,7 +21,7 @@ from leasehold.worker.outage import lacked_memory
 from leasehold.worker.sandbox.child_calls import ChildCalls
 from leasehold.worker.sandbox.child_logs import LOGS
 from leasehold.worker.sandbox.child_stacks import ChildStacks
-from leasehold.worker.sandbox.fork_server import is_fit_for_forking
+from leasehold.worker.sandbox.fitness import is_fit_for_forking
 from leasehold.worker.sandbox.frames import Frame
 from leasehold.worker.sandbox.link import Link
 from leasehold.worker.sandbox.messages import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -25,20 +26,23 @@ class ProcessHandle:
         self.pid = pid
         self._is_reaped = is_reaped
         self._descriptor = _opened(pid)
+        self._lock = threading.Lock()
+        self._is_closed = False
 
     def kill(self) -> None:
         """Kill the process and all that are in the group it leads; nobody, if it is gone."""
-        self.signal(signal.SIGKILL)
-        with suppress(ProcessLookupError, PermissionError):
-            self._kill_group()
+        with self._lock:
+            if self._is_closed:
+                return
+            self._send(signal.SIGKILL)
+            with suppress(ProcessLookupError, PermissionError):
+                self._kill_group()
 
     def signal(self, number: int) -> None:
         """Send a signal to the process alone; nobody gets it, if it is gone."""
-        with suppress(ProcessLookupError, PermissionError):
-            if self._descriptor >= 0:
-                signal.pidfd_send_signal(self._descriptor, number)
-            elif not self._is_reaped():
-                os.kill(self.pid, number)
+        with self._lock:
+            if not self._is_closed:
+                self._send(number)
 
     def wait(self, seconds: float) -> bool:
         """Return whether the process ends within that time; True where the system cannot say."""
@@ -50,9 +54,17 @@ class ProcessHandle:
 
     def close(self) -> None:
         """Let go of the process."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        with self._lock:
+            if self._descriptor >= 0 and not self._is_closed:
+                os.close(self._descriptor)
+            self._is_closed = True
+
+    def _send(self, number: int) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            if self._descriptor >= 0:
+                signal.pidfd_send_signal(self._descriptor, number)
+            elif not self._is_reaped():
+                os.kill(self.pid, number)
 
     def _kill_group(self) -> None:
         if self._descriptor >= 0:

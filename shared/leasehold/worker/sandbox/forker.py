@@ -1,4 +1,4 @@
-"""A process that forks, as its worker sees it: the fork server itself, or a zygote."""
+"""A process that forks, as its worker sees it: the fork server or a zygote."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StoppedError(Exception):
     """Nobody needs the process any more."""
 
 
-class ForkServerHandle:
+class Forker:
     """Requests processes from one that forks.
 
     Args:
@@ -35,7 +35,8 @@ class ForkServerHandle:
         self._baseline = dict(os.environb)
         self._lock = threading.Lock()
         self._children: set[Child] = set()
-        self._is_retired = False
+        self.is_retired = False
+        self.has_answered = False
 
     def request(self, handler: str, *, is_zygote: bool = False) -> ForkRequest:
         """Request a process, without waiting for it.
@@ -74,6 +75,7 @@ class ForkServerHandle:
         """
         child = request.answer(seconds, self._released)
         if child is not None:
+            self.has_answered = True
             with self._lock:
                 self._children.add(child)
         return child
@@ -81,7 +83,7 @@ class ForkServerHandle:
     def retire(self) -> None:
         """End it as soon as no child of it is left."""
         with self._lock:
-            self._is_retired = True
+            self.is_retired = True
             is_over = not self._children
         if is_over:
             self._end()
@@ -112,7 +114,7 @@ class ForkServerHandle:
     def _released(self, child: Child) -> None:
         with self._lock:
             self._children.discard(child)
-            is_over = self._is_retired and not self._children
+            is_over = self.is_retired and not self._children
         ending = child.ending_seen
         if ending is not None and not ending.is_known:
             self.note_lost()
