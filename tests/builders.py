@@ -5,6 +5,7 @@ Each gives something usable, with other values for the fields that are named.
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -47,8 +48,9 @@ def new_run(run_id: str = "r-1", **fields: Any) -> NewRun:
 
 
 def environ_of(folder: Path, **others: str) -> dict[str, str]:
-    """The settings of a store and artifacts in the folder."""
+    """The settings of a store and artifacts in the folder; handlers run where the test says."""
     return {
+        "LEASEHOLD_ISOLATION": os.environ["LEASEHOLD_ISOLATION"],
         "LEASEHOLD_STORE": f"sqlite:///{folder}/runs.db",
         "LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts",
         **others,

@@ -1,8 +1,30 @@
-"""What holds for every test."""
+"""What holds for every test: where handlers run, and what garbage collections leave out."""
 
 from __future__ import annotations
 
 import gc
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+#: Where handlers run in processes of their own, as in production; and in tests that are marked
+#: `sandboxed`. The others are of something else, and run handlers inline: they patch what handlers
+#: use, hold the clock, or would only start more processes.
+SANDBOXED: Final = frozenset({"bundle", "docs", "examples", "package", "sandbox"})
+
+_TESTS: Final = Path(__file__).parent
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Have the handlers of a test run where they are to, in processes that it starts as well."""
+    folder = item.path.relative_to(_TESTS).parts[0]
+    is_sandboxed = folder in SANDBOXED or item.get_closest_marker("sandboxed") is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LEASEHOLD_ISOLATION", "" if is_sandboxed else "inline")
+        return (yield)
 
 
 def pytest_collection_finish() -> None:

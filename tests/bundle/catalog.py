@@ -16,12 +16,20 @@ from leasehold import AgentClientError, PipelineEntry, Registry, StepContext, St
 from leasehold.adapters.clock import SystemClock
 
 
+def worker() -> int:
+    """Return the process that holds the lease: the server's, also where the handler has its own."""
+    pid = os.getpid()
+    while b"leasehold.worker.sandbox" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return pid
+
+
 def note(ctx: StepContext, given: Any) -> Any:
     """Write down the call, wait while the test holds the step, add the step to the output."""
     ctx.log.info("noted")
     folder = Path(os.environ["BUNDLE_TEST_FOLDER"])
     with (folder / "calls").open("a") as calls:
-        calls.write(f"{ctx.run_id} {ctx.step_type} {ctx.attempt} {os.getpid()}\n")
+        calls.write(f"{ctx.run_id} {ctx.step_type} {ctx.attempt} {worker()}\n")
     while (folder / f"hold-{ctx.step_type}").exists() and not ctx.shutdown_requested:
         time.sleep(0.01)
     if given.get("fail") == ctx.step_type and ctx.attempt == 1:
@@ -34,10 +42,10 @@ class AskedToStopError(Exception):
 
 
 def _tell(ctx: StepContext, word: str) -> None:
-    """Write down when the attempt began or ended, and in which process."""
+    """Write down when the attempt began or ended, and for which worker."""
     folder, now = Path(os.environ["BUNDLE_TEST_FOLDER"]), SystemClock().now()
     with (folder / "told").open("a") as log:
-        log.write(f"{ctx.run_id} {ctx.attempt} {word} {os.getpid()} {now.isoformat()}\n")
+        log.write(f"{ctx.run_id} {ctx.attempt} {word} {worker()} {now.isoformat()}\n")
 
 
 def listens(ctx: StepContext, given: Any) -> Any:
@@ -137,16 +145,26 @@ SIGNALLED = ("listens", "listens_later", "polls", "ignores", "waits_for_child", 
 #: Step types whose handler is the function of that name; the others note their call.
 HANDLERS = (*SIGNALLED, "exits", "pools")
 
+#: Those that run in their worker's own process: one is to end it, one to be frozen with it.
+INLINE = {"exits": "exits", "polls_inline": "polls"}
+
+
+def handler_of(step_type: str) -> str:
+    name = INLINE.get(step_type, step_type)
+    return f"tests.bundle.catalog:{name if name in HANDLERS else 'note'}"
+
+
 STEPS = Registry(
     "dispatch",
     [
         StepDispatchEntry(
             step_type=name,
-            handler=f"tests.bundle.catalog:{name if name in HANDLERS else 'note'}",
+            handler=handler_of(name),
             agent_timeout=timedelta(minutes=1),
             dispatch_deadline=timedelta(minutes=2),
+            isolation="inline" if name in INLINE else "process",
         )
-        for name in ("one", "two", "three", "exits", "pools", *SIGNALLED)
+        for name in ("one", "two", "three", "pools", *INLINE, *SIGNALLED)
     ],
 )
 PIPELINES = Registry(
@@ -155,6 +173,6 @@ PIPELINES = Registry(
         PipelineEntry(name="exits", steps=("exits",)),
         PipelineEntry(name="pools", steps=("pools",)),
         PipelineEntry(name="notes", steps=("one", "two", "three")),
-        *(PipelineEntry(name=name, steps=(name, "three")) for name in SIGNALLED),
+        *(PipelineEntry(name=name, steps=(name, "three")) for name in (*SIGNALLED, "polls_inline")),
     ],
 )

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.adapters.clock import SystemClock
+from leasehold.bootstrap import Bundle
 from leasehold.devserver.function_processes import Function, free_port
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent
@@ -26,10 +27,16 @@ from tests.bundle.test_signals import AT_ONCE, STORY, Region, completed, parent_
 from tests.waiting import until
 
 MANY = 6
-#: Those at which a server waits for no request.
-QUICK = list(itertools.product((signal.SIGINT, signal.SIGQUIT), ("master", "worker")))
+#: Those at which a server waits for no request, and where its handlers run.
+QUICK = [
+    *itertools.product((signal.SIGINT, signal.SIGQUIT), ("master", "worker"), ("inline",)),
+    (signal.SIGINT, "worker", "process"),
+    (signal.SIGQUIT, "master", "process"),
+]
+#: What a handler that hears nobody is given.
+WITHIN = {"inline": AT_ONCE, "process": timedelta(seconds=8)}
 
-Quick = tuple[signal.Signals, str]
+Quick = tuple[signal.Signals, str, str]
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ class Ended:
 class Endings:
     """What became of the runs of the instance without a queue, and of the others."""
 
-    without_queue: list[Ended]
+    without_queue: dict[str, list[Ended]]
     quick: dict[Quick, Ended]
 
 
@@ -60,15 +67,17 @@ def began(region: Region, run_id: str) -> int:
     return int(row.process)
 
 
-def end(region: Region, deaf: list[str], quick: dict[Quick, str]) -> Endings:
+def end(region: Region, deaf: dict[str, list[str]], quick: dict[Quick, str]) -> Endings:
     """Tell the instances of all runs to end, and wait for what comes of it."""
-    (server,) = {began(region, run_id) for run_id in deaf}
+    servers = {began(region, run_id) for run_ids in deaf.values() for run_id in run_ids}
     pids = {key: began(region, run_id) for key, run_id in quick.items()}
     engine, now = region.bundles[0].engine, SystemClock().now
     deaf_at, stop_sent_at = now(), {}
-    os.kill(server, signal.SIGTERM)
-    for (number, target), pid in pids.items():
-        stop_sent_at[number, target] = now()
+    for server in servers:
+        os.kill(server, signal.SIGTERM)
+    for key, pid in pids.items():
+        number, target, _ = key
+        stop_sent_at[key] = now()
         os.kill(parent_of(pid) if target == "master" else pid, number)
 
     def ended(at: datetime, run_id: str) -> Ended:
@@ -76,12 +85,20 @@ def end(region: Region, deaf: list[str], quick: dict[Quick, str]) -> Endings:
 
     for run_id in quick.values():
         until(partial(completed, engine, run_id))
-    for run_id in deaf:
+    for run_id in itertools.chain(*deaf.values()):
         until(lambda run_id=run_id: get_run(engine, run_id).lease is None)  # type: ignore[misc] # bound here
     return Endings(
-        [ended(deaf_at, run_id) for run_id in deaf],
+        {key: [ended(deaf_at, run_id) for run_id in run_ids] for key, run_ids in deaf.items()},
         {key: ended(stop_sent_at[key], run_id) for key, run_id in quick.items()},
     )
+
+
+def add(region: Region, isolation: str, threads: int) -> Bundle:
+    """Start an instance; one of many threads has no queue to release its runs to."""
+    settings = {"LEASEHOLD_ISOLATION": "inline" if isolation == "inline" else ""}
+    if threads > 1:
+        settings["CLOUD_TASKS_EMULATOR_URL"] = f"http://127.0.0.1:{free_port()}"
+    return region.add(Function("execute_step", free_port(), threads=threads), **settings)
 
 
 @pytest.fixture(scope="module")
@@ -89,26 +106,29 @@ def endings(folder: Path) -> Iterator[Endings]:
     """All side by side, because those that ignore a signal are waited for."""
     region = Region(folder)
     try:
-        nowhere = f"http://127.0.0.1:{free_port()}"
-        deaf = region.add(
-            Function("execute_step", free_port(), threads=8), CLOUD_TASKS_EMULATOR_URL=nowhere
-        )
-        quick = {key: region.add(Function("execute_step", free_port(), threads=1)) for key in QUICK}
+        deaf = {isolation: add(region, isolation, 8) for isolation in WITHIN}
+        quick = {key: add(region, key[2], 1) for key in QUICK}
         region.wait_until_ready()
         request = StartRequest("ignores", {"n": 1})
         yield end(
             region,
-            [start_run(deaf.engine, request).manifest.run_id for _ in range(MANY)],
+            {
+                key: [start_run(it.engine, request).manifest.run_id for _ in range(MANY)]
+                for key, it in deaf.items()
+            },
             {key: start_run(it.engine, request).manifest.run_id for key, it in quick.items()},
         )
     finally:
         region.close(at_once=True)
 
 
-def test_all_leases_are_given_back_in_time_while_the_queue_is_down(endings: Endings) -> None:
+@pytest.mark.parametrize("isolation", [*WITHIN])
+def test_all_leases_are_given_back_in_time_while_the_queue_is_down(
+    endings: Endings, isolation: str
+) -> None:
     """The task of one run is waited for as long as the queue may take; no other lease waits."""
-    assert len(endings.without_queue) == MANY
-    for ended in endings.without_queue:
+    assert len(endings.without_queue[isolation]) == MANY
+    for ended in endings.without_queue[isolation]:
         attempts = ended.run.steps["ignores"].attempts
         assert ended.terminated.reason == "instance_shutdown"
         assert ended.terminated.at - ended.stop_sent_at < timedelta(seconds=8)
@@ -116,15 +136,18 @@ def test_all_leases_are_given_back_in_time_while_the_queue_is_down(endings: Endi
         assert (ended.run.status, ended.run.dispatch.generation) == ("PENDING", 2)
 
 
-@pytest.mark.parametrize(("number", "target"), QUICK)
+@pytest.mark.parametrize(("number", "target", "isolation"), QUICK)
 def test_a_server_that_ends_where_it_stands_interrupts_a_step_and_fails_none(
-    endings: Endings, number: signal.Signals, target: str
+    endings: Endings, number: signal.Signals, target: str, isolation: str
 ) -> None:
-    """Its handler of the signal raises in the main thread, where a sync worker runs the step."""
-    ended = endings.quick[number, target]
+    """Its handler of the signal raises in the main thread, where a sync worker runs the step.
+
+    An inline handler ends there; one in a process of its own is asked to end, and then killed.
+    """
+    ended = endings.quick[number, target, isolation]
 
     attempts = ended.run.steps["ignores"].attempts
     assert [event.type.value for event in ended.events] == STORY
     assert ended.terminated.reason == "instance_shutdown"
-    assert ended.terminated.at - ended.stop_sent_at < AT_ONCE
+    assert ended.terminated.at - ended.stop_sent_at < WITHIN[isolation]
     assert (attempts.interrupted, attempts.failed, attempts.expired) == (1, 0, 0)

@@ -87,6 +87,7 @@ def is_running(pid: int) -> bool:
 class Scene:
     """One instance that is told to end while some steps are in flight, and what came of it."""
 
+    folder: Path
     runs: dict[str, str] = field(default_factory=dict)
     workers: set[int] = field(default_factory=set)
     signalled_at: datetime | None = None
@@ -101,8 +102,9 @@ class Region:
     As under Cloud Run: there the front end decides it, here the address that tasks are made for.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, isolation: str = "") -> None:
         self.folder = folder
+        self.isolation = isolation
         self.tasks = CloudTasksDouble()
         self.tasks_url = self.tasks.start()
         self.next_ = Function("execute_step", free_port())
@@ -122,7 +124,10 @@ class Region:
         return bundle
 
     def environ(self, function: Function) -> dict[str, str]:
-        environ = settings(self.folder) | {"PIPELINE_LEASE_TTL_S": "30"}
+        environ = settings(self.folder) | {
+            "LEASEHOLD_ISOLATION": self.isolation,
+            "PIPELINE_LEASE_TTL_S": "30",
+        }
         options = DevOptions(data=self.folder / "data", environ=environ)
         return function_environ(options, function.url) | {
             "CLOUD_TASKS_EMULATOR_URL": self.tasks_url
@@ -152,7 +157,7 @@ def in_flight(region: Region) -> dict[tuple[str, str], Scene]:
         engines[kind, target] = region.add(function).engine
     region.wait_until_ready()
     warm_up(region)
-    scenes = {key: Scene() for key in SCENES}
+    scenes = {key: Scene(region.folder) for key in SCENES}
     for key, scene in scenes.items():
         for name in SIGNALLED:
             run = start_run(engines[key], StartRequest(name, {"n": 1})).manifest
@@ -202,10 +207,13 @@ def completed(engine: Engine, run_id: str) -> Manifest | None:
     return run if run.status == "COMPLETED" else None
 
 
-@pytest.fixture(scope="module")
-def scenes(folder: Path) -> Iterator[dict[tuple[str, str], Scene]]:
+@pytest.fixture(scope="module", params=["process", "inline"])
+def scenes(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[dict[tuple[str, str], Scene]]:
     """All scenes side by side, because a handler that ignores the signal is waited for."""
-    region = Region(folder)
+    folder = tmp_path_factory.mktemp(request.param)
+    region = Region(folder, "inline" if request.param == "inline" else "")
     try:
         found = in_flight(region)
         for (_, target), scene in found.items():
@@ -246,7 +254,6 @@ def test_a_step_in_flight_is_handed_over_and_its_run_completes(
 @pytest.mark.parametrize(("kind", "target"), SCENES)
 def test_its_lease_is_released_in_time_and_the_next_attempt_runs_at_once(
     scenes: dict[tuple[str, str], Scene],
-    folder: Path,
     kind: str,
     target: str,
     name: str,
@@ -254,12 +261,14 @@ def test_its_lease_is_released_in_time_and_the_next_attempt_runs_at_once(
     """Elsewhere; Cloud Run kills what still runs 10 s after SIGTERM."""
     scene = scenes[kind, target]
     assert scene.signalled_at is not None
-    first, *_, second = [one for one in rows_of(folder, scene.runs[name]) if one.word == "began"]
+    first, *_, second = [
+        one for one in rows_of(scene.folder, scene.runs[name]) if one.word == "began"
+    ]
     released_at = terminated(scene, name).at
     took = released_at - scene.signalled_at
 
     if name in LISTENING:
-        (ended,) = [one for one in rows_of(folder, scene.runs[name]) if one.word == "ended"]
+        (ended,) = [one for one in rows_of(scene.folder, scene.runs[name]) if one.word == "ended"]
         assert released_at - ended.at < timedelta(seconds=2)
         assert ended.at - scene.signalled_at < AT_ONCE
     assert took < timedelta(seconds=8)
@@ -292,16 +301,30 @@ def test_what_a_handler_still_answers_after_its_release_changes_nothing(
 
 
 @pytest.mark.parametrize(("kind", "target"), SCENES)
+@pytest.mark.parametrize("scenes", ["inline"], indirect=True)
 def test_a_process_that_a_handler_waits_for_is_left_alone(
-    scenes: dict[tuple[str, str], Scene], folder: Path, kind: str, target: str
+    scenes: dict[tuple[str, str], Scene], kind: str, target: str
 ) -> None:
-    """The lease is given back; what the handler started is its own business."""
+    """The lease is given back; what an inline handler started is its own business."""
     scene = scenes[kind, target]
 
-    rows = rows_of(folder, scene.runs["waits_for_child"])
+    rows = rows_of(scene.folder, scene.runs["waits_for_child"])
     (ended,) = [one for one in rows if one.word == "ended"]  # its process ended well
     assert ended.attempt == 1
     assert ended.at > terminated(scene, "waits_for_child").at
+
+
+@pytest.mark.parametrize(("kind", "target"), SCENES)
+@pytest.mark.parametrize("name", ["ignores", "waits_for_child", "joins"])
+@pytest.mark.parametrize("scenes", ["process"], indirect=True)
+def test_a_handler_in_a_process_of_its_own_is_ended_with_its_lease(
+    scenes: dict[tuple[str, str], Scene], kind: str, target: str, name: str
+) -> None:
+    """With all that it started: nothing of the first attempt comes to its end."""
+    scene = scenes[kind, target]
+
+    rows = rows_of(scene.folder, scene.runs[name])
+    assert [(one.attempt, one.word) for one in rows if one.attempt == 1] == [(1, "began")]
 
 
 # --- many workers under one address ---
@@ -311,11 +334,15 @@ def started(api: Api, pipeline: str) -> str:
     return str(api.call("/runs", {"pipeline": pipeline, "input": {"n": 1}})["runId"])
 
 
+@pytest.mark.parametrize(("step", "words"), [("polls_inline", 3), ("polls", 2)])
 def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing(
-    api: Api, folder: Path
+    api: Api, folder: Path, step: str, words: int
 ) -> None:
-    """It goes on as if nothing was: with a renewal, a checkpoint and a settlement."""
-    run_id = started(api, "polls")
+    """It goes on as if nothing was: with a renewal, a checkpoint and a settlement.
+
+    The handler in a process of its own went on alone, and is killed with the news.
+    """
+    run_id = started(api, step)
     (began,) = until(lambda: rows_of(folder, run_id))
     until(lambda: (api.call(f"/runs/{run_id}")["checkpoint"] or {}).get("iterationCount") == 2)
 
@@ -325,24 +352,24 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing(
         before, story = api.call(f"/runs/{run_id}"), api.story(run_id)
     finally:
         os.kill(began.process, signal.SIGCONT)
-    until(lambda: "lease_lost polls" in api.story(run_id))
-    until(lambda: len(rows_of(folder, run_id)) == 3)  # both began, and the first heard of its end
+    until(lambda: f"lease_lost {step}" in api.story(run_id))
+    until(lambda: len(rows_of(folder, run_id)) == words)  # both began; the first heard of its end
 
     assert api.call(f"/runs/{run_id}") == before
     after = api.story(run_id)
-    assert sorted(after) == sorted([*story, "lease_lost polls"])
+    assert sorted(after) == sorted([*story, f"lease_lost {step}"])
     assert [event for event in story if "step_" in event or "checkpoint" in event] == [
-        "step_started polls",
-        "step_terminated polls",
-        "step_recovered polls",
-        "checkpoint_resumed polls",
-        "step_completed polls",
-        "step_handed_off polls",
+        f"step_started {step}",
+        f"step_terminated {step}",
+        f"step_recovered {step}",
+        f"checkpoint_resumed {step}",
+        f"step_completed {step}",
+        f"step_handed_off {step}",
         "step_started three",
         "step_completed three",
     ]
-    assert before["steps"]["polls"]["attempts"]["expired"] == 1
-    assert before["steps"]["polls"]["output"].endswith('"begun_at":2}')
+    assert before["steps"][step]["attempts"]["expired"] == 1
+    assert before["steps"][step]["output"].endswith('"begun_at":2}')
     assert [call[0] for call in calls(folder, run_id)] == ["three"]
 
 

@@ -48,7 +48,7 @@ class Shell:
 
     def __post_init__(self) -> None:
         shutil.copy(SHOP, self.folder / "shop.py")
-        names = ("PATH", "HOME", "PYTHONPATH")  # the last names the source that is under test
+        names = ("PATH", "HOME", "PYTHONPATH", "LEASEHOLD_ISOLATION")  # the source under test, too
         outside = {name: os.environ[name] for name in names if name in os.environ}
         self.settings = {
             **outside,

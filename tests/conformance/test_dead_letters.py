@@ -158,6 +158,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     with ExitStack() as stack:
         documents = stack.enter_context(DOCUMENTS[request.param](tmp_path))
         environ = {
+            "LEASEHOLD_ISOLATION": "inline",  # how a run is given up is the same everywhere
             "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
             "PIPELINE_MAX_RETRIES": "2",
             "PIPELINE_MAX_INTERRUPTIONS": "1",

@@ -24,7 +24,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Begun]]:
     """Starts servers on the test's own file; each is ready when it returns."""
     started: list[subprocess.Popen[str]] = []
 
-    def begin() -> Begun:
+    def begin(**others: str) -> Begun:
         port = free_port()
         stores = {
             "LEASEHOLD_STORE": f"sqlite:///{tmp_path / 'leasehold.db'}",
@@ -33,7 +33,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Begun]]:
         }
         process = subprocess.Popen(
             [sys.executable, "-m", "leasehold", "serve", "--port", str(port)],
-            env=settings(tmp_path) | stores,
+            env=settings(tmp_path) | stores | others,
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -102,11 +102,12 @@ def test_a_second_signal_ends_it_at_once(begin: Callable[..., Begun], tmp_path: 
     assert api.ended(run_id)["status"] == "COMPLETED"
 
 
+@pytest.mark.parametrize("isolation", ["", "inline"])
 def test_what_handlers_left_behind_keeps_no_server_from_ending(
-    begin: Callable[..., Begun], tmp_path: Path
+    begin: Callable[..., Begun], tmp_path: Path, isolation: str
 ) -> None:
     """A pool's threads and processes, which Python waits for in the end."""
-    process, api = begin()
+    process, api = begin(LEASEHOLD_ISOLATION=isolation)
     run_id = api.start({}, pipeline="pools")
     pids = tmp_path / "pids"
     (pid,) = until(lambda: pids.exists() and pids.read_text().split())

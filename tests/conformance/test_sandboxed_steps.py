@@ -1,0 +1,82 @@
+"""A handler in a process of its own has no connection to the store: its worker writes for it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
+from leasehold.bootstrap import boot
+from leasehold.ports.documents import Documents
+from leasehold.registry.pipelines import Catalog
+from leasehold.services.engine import Engine
+from leasehold.services.execute_step import Hint, execute_step
+from leasehold.services.read_runs import get_run, timeline_of
+from leasehold.services.start_run import StartRequest, start_run
+
+MIB = 1024**2
+
+
+def fail_once(ctx: StepContext, given: Any) -> Any:
+    """Keep what there is and fail; the next attempt says what it found, and what holds it."""
+    if ctx.resume is None:
+        ctx.artifacts.put("note.txt", b"kept")
+        ctx.checkpoint(2, {"words": given["words"]}, phase="reading")
+        raise ValueError("not yet")
+    return {
+        "found": ctx.resume.partial_results,
+        "file": ctx.artifacts.get("note.txt").decode(),
+        "process": os.getpid(),
+        "sockets": _sockets(),
+    }
+
+
+def _sockets() -> int:
+    """Return how many sockets the process has: one, to its worker."""
+    links = [fd for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()]
+    return sum(str(fd.readlink()).startswith("socket:") for fd in links)
+
+
+@pytest.fixture
+def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
+    step = StepDispatchEntry(
+        step_type="reads",
+        handler=f"{__name__}:fail_once",
+        agent_timeout=timedelta(minutes=1),
+        dispatch_deadline=timedelta(minutes=2),
+        memory_limit=512 * MIB,
+    )
+    pipeline = PipelineEntry(name="reads", steps=("reads",))
+    catalog = Catalog(
+        steps=Registry("dispatch", [step]), pipelines=Registry("pipelines", [pipeline])
+    )
+    settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}", "PIPELINE_MIN_BACKOFF_S": "0.01"}
+    bundle = boot(settings, catalog=catalog, documents=documents)
+    try:
+        yield bundle.engine
+    finally:
+        bundle.processes.close()
+        bundle.engine.leases.close()
+
+
+@pytest.mark.sandboxed
+def test_what_it_keeps_is_kept_and_found_by_its_next_attempt(engine: Engine) -> None:
+    run_id = start_run(engine, StartRequest("reads", {"words": ["one", "two"]})).manifest.run_id
+
+    first = execute_step(engine, Hint(run_id, 1))
+    second = execute_step(engine, Hint(run_id, 2))
+
+    assert (first, second) == ("retry_scheduled", "completed")
+    run = get_run(engine, run_id)
+    output = json.loads(run.steps["reads"].output or "")
+    assert output.pop("process") != os.getpid()
+    assert output == {"found": {"words": ["one", "two"]}, "file": "kept", "sockets": 1}
+    assert run.dispatch.memory_limit_bytes == 512 * MIB
+    story = [event.type.value for event in timeline_of(engine, run_id)]
+    assert story[1:4] == ["step_started", "step_error", "checkpoint_resumed"]
