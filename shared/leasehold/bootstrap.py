@@ -33,6 +33,7 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
 from leasehold.ports.task_queue import PulledTaskQueue, TaskQueue
+from leasehold.registry.dispatch import Isolation
 from leasehold.registry.gates import NO_GATES
 from leasehold.registry.half_set import check_artifacts
 from leasehold.registry.pipelines import Catalog
@@ -48,6 +49,7 @@ from leasehold.worker.holder import holder_name, host_name
 from leasehold.worker.inline_runner import InlineRunner
 from leasehold.worker.interrupts import Interrupts
 from leasehold.worker.lease_keeper import ThreadedLeaseKeeper
+from leasehold.worker.process_runner import ProcessRunner
 from leasehold.worker.side_by_side import side_by_side
 
 _LOG: Final = logging.getLogger("leasehold")
@@ -59,9 +61,11 @@ class Bundle:
     """A wired engine, and how it is closed."""
 
     engine: Engine
+    processes: ProcessRunner
 
     def close(self) -> None:
-        """Stop renewing leases and close the store; no attempt may run."""
+        """End all processes, stop renewing leases and close the store; no attempt may run."""
+        self.processes.close()
         self.engine.leases.close()
         self.engine.documents.close()
 
@@ -119,6 +123,7 @@ def boot(
     tasks: TaskQueue | None = None,
     purpose: Purpose = Purpose.RUN,
     around: Around = Around(),
+    isolation: Isolation | None = None,
 ) -> Bundle:
     """Wire the engine that the environment describes; whatever else is given has a default.
 
@@ -132,6 +137,7 @@ def boot(
         tasks: in place of the queue of LEASEHOLD_TASKS.
         purpose: what the engine is for.
         around: what stands between the engine and its stores.
+        isolation: where all handlers run, in place of LEASEHOLD_ISOLATION.
 
     Raises:
         SettingError, CatalogError, and the errors of the registries: nothing was written.
@@ -155,12 +161,13 @@ def boot(
     documents, artifacts = around.documents(documents), around.artifacts(artifacts)
     interrupts, load_value = Interrupts(), partial(load, artifacts)
     inline = InlineRunner(artifacts, load_value, clock, interrupts)
+    process = ProcessRunner(artifacts, load_value, clock, interrupts)
     engine = Engine(
         documents=documents,
         tasks=tasks,
         artifacts=artifacts,
         leases=ThreadedLeaseKeeper(clock, rules.lease_ttl),
-        runners={"inline": inline, "process": inline},
+        runners={"inline": inline, "process": process},
         gates=InlineGateRunner(artifacts, load_value, interrupts),
         checks=ImportedHandlerChecks(),
         clock=clock,
@@ -174,8 +181,9 @@ def boot(
         log=without_repeats(_LOG.warning, clock),
         report=hooks.report,
         retention=Retention(settings["LEASEHOLD_RETENTION_DAYS"]),
+        isolation=isolation or settings["LEASEHOLD_ISOLATION"],
     )
-    return Bundle(engine)
+    return Bundle(engine, process)
 
 
 def system_clock() -> Clock:

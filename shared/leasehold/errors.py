@@ -6,6 +6,7 @@ Handlers raise the three at the end; all others are raised by Leasehold.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -335,6 +336,14 @@ class HandlerGarbledError(LeaseholdError):
     retryable = True
 
 
+class ForkServerError(LeaseholdError):
+    """There was no process for an attempt; it is made later."""
+
+    code = "no_process"
+    text = "There is no process for handler {handler}: {problem}."
+    retryable = True
+
+
 class InvalidOutputError(LeaseholdError):
     """The output of a remote worker does not fit; it still holds the lease."""
 
@@ -513,3 +522,21 @@ class SoftTimeoutError(BaseException):
 
     A `BaseException`, so that a broad `except Exception` does not swallow it.
     """
+
+
+# -- errors that another process raised ----------------------------------------------------------
+
+
+def restored_error(
+    code: str | None, message: str, details: Mapping[str, Any]
+) -> LeaseholdError | None:
+    """Return the error of another process as the class it has here; None: nothing has its code."""
+    kind = _by_code().get(code or "")
+    return None if kind is None else kind.restored(message, details)
+
+
+@functools.cache
+def _by_code() -> Mapping[str, type[LeaseholdError]]:
+    found = [kind for kind in globals().values() if isinstance(kind, type)]
+    kinds = [kind for kind in found if issubclass(kind, LeaseholdError)]
+    return {kind.code: kind for kind in kinds if kind is not LeaseholdError}

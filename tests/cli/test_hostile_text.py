@@ -74,10 +74,13 @@ WHY |= {"generation": 1, "operations": ["approve"]}
 BREACH = {"code": EVIL, "finding": EVIL, "repair": EVIL}
 AUDIT = {"found": [{"runId": EVIL, "breaches": [BREACH], "outcome": EVIL}], "left": 0}
 SETTING = {"value": 1, "source": EVIL}
-STEP: dict[str, Any] = dict.fromkeys(("stepType", "handler", "isolation", "queue"), EVIL)
+STEP: dict[str, Any] = dict.fromkeys(
+    ("stepType", "handler", "isolation", "isolationSource", "queue"), EVIL
+)
 STEP["refused"] = [EVIL]
 STEP["retry"] = {"firstS": 1, "factor": 2, "maxS": 9, "nonRetryable": [EVIL], "source": EVIL}
-STEP |= dict.fromkeys(("agentTimeoutMs", "dispatchDeadlineS", "maxRetries", "heartbeatS"), SETTING)
+LIMITS = ("agentTimeoutMs", "dispatchDeadlineS", "cleanupMs", "memoryLimitBytes", "maxRetries")
+STEP |= dict.fromkeys((*LIMITS, "heartbeatS"), SETTING)
 STEP |= {"retry": {"firstS": 1, "factor": 2, "maxS": 9, "nonRetryable": [EVIL], "source": EVIL}}
 REGISTRY = {"steps": [STEP], "pipelines": [{"name": EVIL, "steps": [EVIL]}]}
 COUNTS = ("recovered", "redispatched", "stillQueued", "unattended", "reannounced", "archived")

@@ -243,6 +243,16 @@ def test_registry_names_the_source_of_each_value_and_what_was_refused(shell: She
     assert answer.stderr.startswith("warning: PIPELINE_CHARGE_DEADLINE_S refused")
 
 
+def test_registry_shows_where_each_handler_runs_and_who_said_so(shell: Shell) -> None:
+    as_entered = shell.run("registry").stdout
+    shell.settings["LEASEHOLD_ISOLATION"] = "inline"
+
+    assert "charge\tprocess (entry)\t5 s (entry)\tnone (entry)" in as_entered
+    assert "charge\tinline (LEASEHOLD_ISOLATION)\t" in shell.run("registry").stdout
+    step = shell.json("registry")["steps"][0]
+    assert (step["isolation"], step["isolationSource"]) == ("inline", "LEASEHOLD_ISOLATION")
+
+
 def test_help_comes_fast_with_an_example_and_version_is_the_packages(shell: Shell) -> None:
     commands = ("start", "runs", "show", "trace", "why", "pause", "resume", "cancel", "retry")
     for command in (*commands, "approve", "recreate", "batch", "audit", "sweep", "registry"):

@@ -6,13 +6,16 @@ has shown that the attempt ended, that it was counted once, and that the worker 
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leasehold.domain.status import DeadLetterReason
+from tests.sandbox.hostile_imports.place import NOTES, WORKER
 from tests.sandbox.hostile_place import MEMORY_LIMIT, SOFT_S, HostilePlace, Story, line_of
 from tests.waiting import until
 
@@ -41,6 +44,27 @@ HANG = (
     "swallows_in_a_coroutine",
     "swallows_in_the_end",
 )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostilePlace]:
+    """A worker of which one fork server serves all tests."""
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "imports").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(NOTES, str(folder / "imports"))
+        patch.setenv(WORKER, str(os.getpid()))
+        place = HostilePlace(folder)
+        yield place
+        place.close()
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[HostilePlace]:
+    """A worker of the test's own, whose fork server may come to harm."""
+    place = HostilePlace(tmp_path)
+    yield place
+    place.close()
 
 
 def ways(stories: Mapping[str, Story]) -> dict[str, str]:

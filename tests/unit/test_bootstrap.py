@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import get_args, get_type_hints
+
+import pytest
 
 from leasehold.bootstrap import boot
 from leasehold.domain.change import Change
 from leasehold.ports.lease_keeper import HeldAttempt
 from leasehold.registry.dispatch import StepDispatchEntry
-from leasehold.registry.pipelines import Catalog
-from leasehold.services.engine import CARRIERS
+from leasehold.registry.pipelines import Catalog, PipelineEntry
+from leasehold.registry.registry import Registry
+from leasehold.services.engine import CARRIERS, isolation_of
 from leasehold.testing import InProcessEngine
+from tests.builders import environ_of
 from tests.in_process.sample import PIPELINES, STEPS
 
 
@@ -28,6 +34,35 @@ def test_each_isolation_that_a_step_may_ask_for_has_a_runner(tmp_path: Path) -> 
 
     allowed = get_args(get_type_hints(StepDispatchEntry)["isolation"])
     assert set(bundle.engine.runners) == set(allowed)
+
+
+@pytest.mark.parametrize(
+    ("setting", "isolations"),
+    [("", {"add": "process", "hold": "inline"}), ("inline", {"add": "inline", "hold": "inline"})],
+)
+def test_a_handler_runs_where_its_entry_says_unless_the_setting_says_inline(
+    tmp_path: Path, setting: str, isolations: dict[str, str]
+) -> None:
+    add = StepDispatchEntry(
+        step_type="add",
+        handler="steps:add",
+        agent_timeout=timedelta(seconds=1),
+        dispatch_deadline=timedelta(seconds=15),
+    )
+    hold = replace(add, step_type="hold", env_overrides=("", ""), isolation="inline")
+    pipelines = Registry("pipelines", [PipelineEntry(name="both", steps=("add", "hold"))])
+    catalog = Catalog(steps=Registry("dispatch", [add, hold]), pipelines=pipelines)
+
+    bundle = boot(environ_of(tmp_path, LEASEHOLD_ISOLATION=setting), catalog=catalog)
+    bundle.close()
+
+    assert {step.step_type: isolation_of(bundle.engine, step) for step in (add, hold)} == isolations
+
+
+def test_tests_run_every_handler_inline(tmp_path: Path) -> None:
+    """They patch what it uses, and hold the clock."""
+    with InProcessEngine(STEPS, PIPELINES, environ=environ_of(tmp_path), workers=0) as engine:
+        assert {isolation_of(engine.engine, step) for step in STEPS} == {"inline"}
 
 
 def test_each_kind_of_effect_that_a_change_can_owe_has_a_carrier() -> None:

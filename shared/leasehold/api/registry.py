@@ -30,10 +30,13 @@ class StepReport(ResponseModel):
     step_type: str
     handler: str
     isolation: str
+    isolation_source: str
     queue: str
     agent_timeout_ms: SettingInForce
     dispatch_deadline_s: SettingInForce
     max_retries: SettingInForce
+    cleanup_ms: SettingInForce
+    memory_limit_bytes: SettingInForce
     heartbeat_s: SettingInForce
     retry: RetryInForce
     refused: list[str]

@@ -17,6 +17,8 @@ from leasehold.presentation.formatting import StyledText
 from leasehold.services.registry_report import registry_report
 
 _COLUMNS: Final = ("STEP", "HANDLER", "TIMEOUT", "DEADLINE", "RETRIES", "WAITS", "HEARTBEAT")
+_COLUMNS_OF_PROCESSES: Final = ("STEP", "ISOLATION", "CLEANUP", "MEMORY")
+_MIB: Final = 1024**2
 
 
 @click.command()
@@ -43,6 +45,8 @@ def registry(*, url: str | None, as_json: bool) -> None:
         return
     print_table(_COLUMNS, map(_row, report.steps))
     click.echo()
+    print_table(_COLUMNS_OF_PROCESSES, map(_row_of_process, report.steps))
+    click.echo()
     pipelines = [(entry.name, " → ".join(entry.steps)) for entry in report.pipelines]
     print_table(("PIPELINE", "STEPS"), pipelines)
     for step in report.steps:
@@ -62,6 +66,15 @@ def _row(step: StepReport) -> Row:
     )
 
 
+def _row_of_process(step: StepReport) -> Row:
+    return (
+        step.step_type,
+        _from(step.isolation, step.isolation_source),
+        _value(step.cleanup_ms, " s", per_unit=1000),
+        _value(step.memory_limit_bytes, " MiB", per_unit=_MIB),
+    )
+
+
 def _waits(retry: RetryInForce) -> str:
     """Return the waits in short: `10 s, x2 up to 300 s`, and the errors that are not retried."""
     words = f"{retry.first_s:g} s, x{retry.factor:g} up to {retry.max_s:g} s"
@@ -70,6 +83,10 @@ def _waits(retry: RetryInForce) -> str:
 
 
 def _value(setting: SettingInForce, unit: str = "", *, per_unit: int = 1) -> StyledText:
-    """Return a value with its source; those that do not come from the entry stand out."""
     value = "none" if setting.value is None else f"{setting.value / per_unit:g}{unit}"
-    return StyledText(f"{value} ({setting.source})", "cyan" if setting.source.isupper() else "")
+    return _from(value, setting.source)
+
+
+def _from(value: str, source: str) -> StyledText:
+    """Return a value with its source; those of a variable stand out."""
+    return StyledText(f"{value} ({source})", "cyan" if source.isupper() else "")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Dispatch, RetryRule
+from leasehold.domain.manifest_parts import DEFAULT_CLEANUP, Dispatch, RetryRule
 from leasehold.domain.retry import Backoff
 from leasehold.domain.stored import trusted
 from leasehold.errors import UnknownKeyError
@@ -22,6 +22,8 @@ class StepSettings:
     Args:
         step_type: the step type.
         agent_timeout: the hard limit of the handler.
+        cleanup_ttl: what is left between its soft limit and the hard one; at most half counts.
+        memory_limit: how many bytes its process may use; None: as many as there are.
         dispatch_deadline: after this Cloud Tasks stops listening.
         max_retries: how often a failed attempt is repeated.
         retry: the retry policy of its own; None: the waits of all steps.
@@ -45,6 +47,8 @@ class StepSettings:
     sources: Mapping[str, str]
     refused: tuple[str, ...] = ()
     retry: RetryRule | None = None
+    cleanup_ttl: timedelta = DEFAULT_CLEANUP
+    memory_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,8 @@ def as_dispatched(rules: Rules, dispatch: Dispatch) -> Rules:
         schedule_to_start=timedelta(seconds=claimed_within or 0),
         sources=dispatch.sources,
         retry=dispatch.retry,
+        cleanup_ttl=dispatch.hard_limit - dispatch.soft_limit,
+        memory_limit=dispatch.memory_limit_bytes,
     )
     return replace(rules, settings_for=lambda _: settings)
 
@@ -124,7 +130,9 @@ def dispatch_of(
         step=settings.step_type,
         trial=trial,
         not_before=not_before,
-        timeout_ms=round(settings.agent_timeout.total_seconds() * 1000),
+        timeout_ms=_milliseconds(settings.agent_timeout),
+        cleanup_ms=_milliseconds(settings.cleanup_ttl),
+        memory_limit_bytes=settings.memory_limit,
         deadline_s=round(settings.dispatch_deadline.total_seconds()),
         max_retries=settings.max_retries,
         retry=settings.retry,
@@ -141,3 +149,17 @@ def dispatch_of(
         return dispatch
     sources = {**settings.sources, "maxRetries": "run"}
     return dispatch.with_(max_retries=max_retries, sources=sources)
+
+
+def with_all_limits(dispatch: Dispatch, rules: Rules) -> Dispatch:
+    """Return the dispatch with the limits in force now that an earlier version did not freeze."""
+    settings = rules.settings_for(dispatch.step) if dispatch.cleanup_ms is None else None
+    if settings is None:
+        return dispatch
+    return dispatch.with_(
+        cleanup_ms=_milliseconds(settings.cleanup_ttl), memory_limit_bytes=settings.memory_limit
+    )
+
+
+def _milliseconds(duration: timedelta) -> int:
+    return round(duration.total_seconds() * 1000)

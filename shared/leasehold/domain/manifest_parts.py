@@ -6,12 +6,17 @@ A test compares each update with the fields of its model.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime
 
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
 from leasehold.domain.stored import Stored, trusted
+from leasehold.errors import LeaseholdError
+
+#: What is left to a handler between its soft limit and its hard one, where its step does not say.
+DEFAULT_CLEANUP: Final = timedelta(seconds=5)
 
 
 class KeptValue(Stored):
@@ -70,6 +75,8 @@ class DispatchUpdate(TypedDict, total=False):
     max_retries: int
     retry: RetryRule | None
     heartbeat_s: float | None
+    cleanup_ms: int | None
+    memory_limit_bytes: int | None
     queue: str
     sources: Mapping[str, str]
     nonce: str
@@ -97,6 +104,8 @@ class Dispatch(Stored):
     max_retries: int
     retry: RetryRule | None = None  # None: the waits of all steps
     heartbeat_s: float | None = None
+    cleanup_ms: int | None = None  # None: a version before this one dispatched it
+    memory_limit_bytes: int | None = None  # None: as much as there is
     queue: str
     sources: Mapping[str, str]
     nonce: str
@@ -112,6 +121,19 @@ class Dispatch(Stored):
     if TYPE_CHECKING:
 
         def with_(self, **update: Unpack[DispatchUpdate]) -> Self: ...  # noqa: D102
+
+    @property
+    def hard_limit(self) -> timedelta:
+        """When a handler is ended: its agent timeout."""
+        return timedelta(milliseconds=self.timeout_ms)
+
+    @property
+    def soft_limit(self) -> timedelta:
+        """When a handler is to finish: its clean-up time before the hard limit, at most half."""
+        cleanup = DEFAULT_CLEANUP
+        if self.cleanup_ms is not None:
+            cleanup = timedelta(milliseconds=self.cleanup_ms)
+        return self.hard_limit - min(cleanup, self.hard_limit / 2)
 
 
 class Attempts(Stored):
@@ -264,6 +286,11 @@ class ErrorRecord(Stored):
     permanent: bool = False  # no retry can repair it
     step: str = ""
     attempt: int = 0
+
+    @classmethod
+    def of(cls, error: LeaseholdError) -> Self:
+        """Return an error of Leasehold as a run keeps it."""
+        return cls(type=type(error).__name__, code=error.code, message=error.message)
 
     if TYPE_CHECKING:
 

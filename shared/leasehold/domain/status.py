@@ -167,6 +167,7 @@ class Termination(StrEnum):
     CANCELLED = "cancelled"
     STORE_UNAVAILABLE = "store_unavailable"  # an outage: the attempt is put off
     THREAD_UNAVAILABLE = "thread_unavailable"  # likewise: nothing could renew the lease
+    PROCESS_UNAVAILABLE = "process_unavailable"  # likewise: none to run the handler in
 
 
 class DeadLetterReason(StrEnum):

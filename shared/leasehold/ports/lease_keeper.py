@@ -107,6 +107,10 @@ class HeldAttempt(RunningAttempt, Protocol):
         """Whether the attempt is over, or was lost."""
         ...
 
+    def end_handler(self) -> None:
+        """Have the handler ended by force, where that can be done: it was asked to stop before."""
+        ...
+
     def wait_settled(self, seconds: float) -> bool:
         """Wait for the end of the attempt; return whether it came."""
         ...

@@ -9,6 +9,7 @@ from datetime import timedelta
 from types import UnionType
 from typing import Final, Literal, NamedTuple
 
+from leasehold.domain.manifest_parts import DEFAULT_CLEANUP
 from leasehold.errors import InvalidEntryError
 from leasehold.registry.retry_policy import RetryPolicy
 from leasehold.registry.settings import SETTINGS
@@ -27,6 +28,11 @@ _QUEUE: Final = re.compile(r"[a-zA-Z0-9_-]{1,100}")
 _QUEUE_WORDS: Final = "1 to 100 of a-z A-Z 0-9 _ -"
 REMOTE: Final = "remote"
 
+#: Python with Leasehold's part in it needs most of the least; the most fits into any store.
+MIN_MEMORY_LIMIT: Final = 64 * 1024**2
+MAX_MEMORY_LIMIT: Final = 1024**4
+_MEMORY_WORDS: Final = "bytes, from 64 MiB (64 * 1024**2) to 1 TiB (1024**4), or None"
+
 #: What a field must be before it can be looked at any closer.
 _CLASSES: Final[Mapping[str, tuple[type | UnionType, str]]] = {
     "step_type": (str, _STEP_TYPE_WORDS),
@@ -35,6 +41,7 @@ _CLASSES: Final[Mapping[str, tuple[type | UnionType, str]]] = {
     "dispatch_deadline": (timedelta, "a timedelta"),
     "heartbeat_interval": (timedelta | None, "a timedelta, or None"),
     "cleanup_ttl": (timedelta, "a timedelta"),
+    "memory_limit": (int | None, _MEMORY_WORDS),
     "max_retries": (int | None, "a whole number, 0 or more, or None"),
     "retry": (RetryPolicy | None, "a RetryPolicy, or None"),
     "schedule_to_start": (timedelta, "a timedelta"),
@@ -54,6 +61,10 @@ class EnvOverrides(NamedTuple):
 _BY_STEP_TYPE: Final = EnvOverrides("", "")
 
 
+#: Where a handler runs: in a child that can be killed, or in its worker's own thread.
+Isolation = Literal["process", "inline"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDispatchEntry:
     """A step type: its handler and its limits.
@@ -69,6 +80,8 @@ class StepDispatchEntry:
         heartbeat_interval: how often the lease is renewed; None: never.
         isolation: where the handler runs: `process`, a child that can be killed, or `inline`.
         cleanup_ttl: what is left between the soft limit and the hard one; at most half of it.
+        memory_limit: how many bytes the handler's process may use, its own children included; None:
+            as many as there are.
         max_retries: None: the threshold PIPELINE_MAX_RETRIES.
         retry: its waits between attempts, and the errors that no retry repairs; None: the waits of
             all steps.
@@ -89,8 +102,9 @@ class StepDispatchEntry:
     dispatch_deadline: timedelta
     env_overrides: EnvOverrides = _BY_STEP_TYPE
     heartbeat_interval: timedelta | None = timedelta(seconds=10)
-    isolation: Literal["process", "inline"] = "process"
-    cleanup_ttl: timedelta = timedelta(seconds=5)
+    isolation: Isolation = "process"
+    cleanup_ttl: timedelta = DEFAULT_CLEANUP
+    memory_limit: int | None = None
     max_retries: int | None = None
     retry: RetryPolicy | None = None
     queue: str = ""
@@ -145,6 +159,12 @@ class StepDispatchEntry:
         beats = heartbeat is None or heartbeat > timedelta()
         yield beats, "heartbeat_interval", str(heartbeat), "above 0, or None"
         yield self.cleanup_ttl > timedelta(), "cleanup_ttl", str(self.cleanup_ttl), "above 0"
+        limit = self.memory_limit
+        fits = limit is None or MIN_MEMORY_LIMIT <= limit <= MAX_MEMORY_LIMIT
+        yield fits, "memory_limit", limit, _MEMORY_WORDS
+        can_hold = limit is None or (self.isolation == "process" and self.handler != REMOTE)
+        alone = "None: only a handler in a process of its own (isolation='process') is held to it"
+        yield can_hold, "memory_limit", limit, alone
         yield of_queue, "queue", self.queue, _QUEUE_WORDS
         waits = self.schedule_to_start >= timedelta(seconds=1)
         yield waits, "schedule_to_start", str(self.schedule_to_start), "1 s or more"
@@ -179,8 +199,3 @@ def ladder_problem(
         allowed = f"below the dispatch deadline ({dispatch_deadline})"
         return "agent_timeout", str(agent_timeout), allowed
     return None
-
-
-def soft_limit(agent_timeout: timedelta, cleanup_ttl: timedelta) -> timedelta:
-    """Return when a handler is to finish: `cleanup_ttl` before the end, at most half."""
-    return agent_timeout - min(cleanup_ttl, agent_timeout / 2)

@@ -60,6 +60,8 @@ def effective_settings(
         dispatch_deadline=deadline or entry.dispatch_deadline,
         max_retries=max_retries if entry.max_retries is None else entry.max_retries,
         retry=None if entry.retry is None else entry.retry.in_force(backoff),
+        cleanup_ttl=entry.cleanup_ttl,
+        memory_limit=entry.memory_limit,
         heartbeat=interval,
         queue=entry.queue_id,
         remote=entry.handler == REMOTE,

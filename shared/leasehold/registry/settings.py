@@ -88,6 +88,12 @@ def _log_level(text: str) -> str:
     return text
 
 
+def _isolation(text: str) -> str:
+    if text != "inline":
+        raise ValueError(text)
+    return text
+
+
 def _pair(scheme: str) -> Callable[[str], str]:
     """Two names behind a scheme: `cloud-tasks://PROJECT/LOCATION`."""
 
@@ -176,6 +182,14 @@ SETTINGS: Final = Registry(
             "the name of a module with STEPS and PIPELINES",
             "what this bundle runs",
             str,
+        ),
+        SettingEntry(
+            "LEASEHOLD_ISOLATION",
+            "",
+            "inline, or nothing",
+            "inline: every handler runs in a thread of its worker, where a breakpoint works and no "
+            "limit can stop it. Where it is not set, each step says",
+            _maybe(_isolation),
         ),
         SettingEntry(
             "LEASEHOLD_LOG_LEVEL",

@@ -22,6 +22,7 @@ from leasehold.ports.handler_checks import HandlerChecks
 from leasehold.ports.handler_runner import GateRunner, HandlerRunner
 from leasehold.ports.lease_keeper import LeaseKeeper
 from leasehold.ports.task_queue import TaskQueue
+from leasehold.registry.dispatch import Isolation, StepDispatchEntry
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.reporting import Facts, reports
 
@@ -52,7 +53,7 @@ class Engine:
     """The ports and tables of one bundle, wired by bootstrap.
 
     Args:
-        runners: what runs a handler, by the `isolation` of its step.
+        runners: what runs a handler, by the isolation of its step: see `isolation_of`.
         side_by_side: makes the calls that it is given, so many at a time, until it gets none.
         raise_interrupt: raises the Ctrl-C that cut an attempt of this thread short, if one did.
         observe: given each change whose commit stands; for displays and logs.
@@ -60,6 +61,7 @@ class Engine:
         log: given a line that a person should look at.
         report: given each event that people analyse, as facts for a structured log.
         retention: how long ended runs are kept.
+        isolation: that of every step, in place of what its entry says; None: as that says.
         may_continue: asked before a hand-off: may this worker take the next step's lease with it?
     """
 
@@ -81,6 +83,12 @@ class Engine:
     log: Callable[[str], object]
     report: Callable[[Facts], object]
     retention: Retention = field(default_factory=Retention)
+    isolation: Isolation | None = None
+
+
+def isolation_of(engine: Engine, step: StepDispatchEntry) -> Isolation:
+    """Return where the handler of a step runs."""
+    return engine.isolation or step.isolation
 
 
 class KnownRun(NamedTuple):

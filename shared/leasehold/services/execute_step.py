@@ -19,7 +19,7 @@ from leasehold.ports.documents import Committed
 from leasehold.ports.lease_keeper import HeldAttempt
 from leasehold.registry.dispatch import REMOTE
 from leasehold.services.attempt import acquired_attempt, ending_of, error_record
-from leasehold.services.engine import Engine, commit, publish_owed
+from leasehold.services.engine import Engine, commit, isolation_of, publish_owed
 from leasehold.services.gates import through_gates
 from leasehold.services.kept_values import load
 
@@ -134,4 +134,4 @@ def _run_handler(engine: Engine, held: HeldAttempt) -> Result:
     step = engine.catalog.steps[manifest.current_step]
     if step.handler == REMOTE:  # no handler is missing: another worker has it, and may claim it
         return Stopped(Termination.INSTANCE_SHUTDOWN)
-    return engine.runners[step.isolation].run(held, step, given)
+    return engine.runners[isolation_of(engine, step)].run(held, step, given)

@@ -11,7 +11,7 @@ from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import RetryRule
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.retry_policy import RetryPolicy
-from leasehold.services.engine import Engine
+from leasehold.services.engine import Engine, isolation_of
 
 
 def registry_report(engine: Engine) -> dict[str, Any]:
@@ -31,10 +31,11 @@ def _step(engine: Engine, entry: StepDispatchEntry, settings: StepSettings) -> d
     return {
         "stepType": entry.step_type,
         "handler": entry.handler,
-        "isolation": entry.isolation,
+        "isolation": isolation_of(engine, entry),
+        "isolationSource": "LEASEHOLD_ISOLATION" if engine.isolation else "entry",
         "queue": settings.queue,
         **{
-            name: {"value": value, "source": settings.sources[source]}
+            name: {"value": value, "source": settings.sources.get(source, "entry")}
             for name, (value, source) in _values(settings).items()
         },
         "retry": _retry(engine, settings),
@@ -58,6 +59,8 @@ def _values(settings: StepSettings) -> Mapping[str, tuple[float | None, str]]:
     return {
         "agentTimeoutMs": (settings.agent_timeout // timedelta(milliseconds=1), "agentTimeout"),
         "dispatchDeadlineS": (settings.dispatch_deadline.total_seconds(), "dispatchDeadline"),
+        "cleanupMs": (settings.cleanup_ttl // timedelta(milliseconds=1), "cleanupTtl"),
+        "memoryLimitBytes": (settings.memory_limit, "memoryLimit"),
         "maxRetries": (settings.max_retries, "maxRetries"),
         "heartbeatS": (None if heartbeat is None else heartbeat.total_seconds(), "heartbeat"),
     }

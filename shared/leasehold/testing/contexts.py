@@ -32,9 +32,11 @@ from leasehold.testing.arguments import (
 from leasehold.testing.clock import FrozenClock
 from leasehold.testing.given_run import LEASE, checkpoint_of, run_at_work
 from leasehold.testing.memory_attempt import MemoryAttempt
-from leasehold.worker.context import IncrementalState, RunArtifacts, StepContext
+from leasehold.worker.context import IncrementalState, StepContext
 from leasehold.worker.gates import GateContext
 from leasehold.worker.held_attempt import HeldAttempt
+from leasehold.worker.held_calls import HeldCalls
+from leasehold.worker.run_artifacts import RunArtifacts
 
 _LONGEST_S: Final = 86_400.0
 
@@ -80,12 +82,11 @@ class RecordingContext(StepContext):
     def __init__(
         self, held: HeldAttempt, recorded: Recorded, artifacts: Artifacts, clock: Clock
     ) -> None:
+        load_value = partial(load, artifacts)
         super().__init__(
-            held,
-            artifacts=artifacts,
-            load=partial(load, artifacts),
-            monotonic=clock.monotonic,
+            HeldCalls(held, artifacts=artifacts, load=load_value, monotonic=clock.monotonic)
         )
+        self._held = held
         self.recorded = recorded
         self.clock = clock
 

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pydantic_core
 
-from leasehold.domain.artifact_name import files_folder
 from leasehold.domain.json_text import OUTPUT_BYTES, check_depth, check_size
-from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import KeptValue, Progress
+from leasehold.domain.manifest_parts import Progress
 from leasehold.errors import ArtifactNotFoundError, InvalidRequestError
 from leasehold.logs.attempt import STEP_LOG
-from leasehold.ports.artifacts import Artifacts
-from leasehold.worker.held_attempt import HeldAttempt
+from leasehold.worker.attempt_calls import AttemptCalls
 from leasehold.worker.threads import in_thread
 
 _LOG: Final = logging.getLogger(STEP_LOG)
 _MAX_MESSAGE: Final = 200
-
-T = TypeVar("T")
-
-#: Returns the JSON text of a value of a run; raises as `services.kept_values.load`.
-Load = Callable[[KeptValue], str]
 
 MAX_PHASE: Final = 128
 #: Every store keeps a whole number of 64 bits.
@@ -62,45 +54,34 @@ class StepContext:
         log: a logger that names run and step in each line.
     """
 
-    def __init__(
-        self,
-        held: HeldAttempt,
-        *,
-        artifacts: Artifacts,
-        load: Load,
-        monotonic: Callable[[], float],
-    ) -> None:
-        manifest = held.manifest
-        self.run_id = manifest.run_id
-        self.step_type = manifest.current_step
-        self.attempt = manifest.attempt
-        self.trial = manifest.trial
-        self.artifacts = RunArtifacts(artifacts, self.run_id, held.fetch)
+    def __init__(self, calls: AttemptCalls) -> None:
+        attempt = calls.facts
+        self.run_id = attempt.run_id
+        self.step_type = attempt.step_type
+        self.attempt = attempt.attempt
+        self.trial = attempt.trial
+        self.artifacts = calls.files
         facts = {"run_id": self.run_id, "step": self.step_type, "attempt": self.attempt}
         self.log = logging.LoggerAdapter(_LOG, facts)
-        self._held = held
-        self._manifest = manifest
-        self._load = load
-        self._monotonic = monotonic
-        self._ends_at = monotonic() + manifest.dispatch.timeout_ms / 1000
+        self._calls = calls
         self.resume = self._kept()
 
     def time_left(self) -> timedelta:
         """Return how long the attempt may still run; never below zero."""
-        return timedelta(seconds=max(0.0, self._ends_at - self._monotonic()))
+        return timedelta(seconds=max(0.0, self._calls.time_left()))
 
     @property
     def shutdown_requested(self) -> bool:
         """Whether the attempt should end: shutdown, a lost lease, or a run that was cancelled."""
-        return self._held.stop.is_requested
+        return self._calls.stop.is_requested
 
     def wait_or_shutdown(self, seconds: float) -> bool:
         """Wait, but not longer than until the attempt should end; True: it should."""
-        return self._held.stop.wait(seconds)
+        return self._calls.stop.wait(seconds)
 
     async def await_or_shutdown(self, seconds: float) -> bool:
         """Wait as `wait_or_shutdown` does, without blocking the handler's loop."""
-        return await self._held.stop.wait_async(seconds)
+        return await self._calls.stop.wait_async(seconds)
 
     def on_stop(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Have `callback` called, in a thread of its own, when the attempt should end.
@@ -110,7 +91,7 @@ class StepContext:
         Returns:
             What ends that.
         """
-        return self._held.stop.on_stop(callback)
+        return self._calls.stop.on_stop(callback)
 
     def checkpoint(self, iteration_count: int, partial_results: Any, phase: str = "") -> None:
         """Keep what there is so far; the next attempt finds it in `resume`. Renews the lease.
@@ -136,7 +117,7 @@ class StepContext:
                 field="partial_results", value=str(error)[:_MAX_MESSAGE], allowed="JSON values"
             ) from None
         check_size("partial_results", text, OUTPUT_BYTES)
-        self._held.checkpoint(iteration_count, phase, text)
+        self._calls.checkpoint(iteration_count, phase, text)
 
     async def acheckpoint(
         self, iteration_count: int, partial_results: Any, phase: str = ""
@@ -152,7 +133,7 @@ class StepContext:
         """Record how far the work is: a share of 1, and a short message."""
         clean = message.encode("utf-8", "replace").decode()  # a file name may be no text
         share = min(1.0, max(0.0, fraction)) if fraction == fraction else 0.0  # noqa: PLR0124 - NaN
-        self._held.progress = Progress(fraction=share, message=clean[:_MAX_MESSAGE])
+        self._calls.note_progress(Progress(fraction=share, message=clean[:_MAX_MESSAGE]))
 
     def output_of(self, step_type: str) -> Any:
         """Return the output of an earlier step of this run, as plain JSON values.
@@ -161,29 +142,19 @@ class StepContext:
             InvalidRequestError: no earlier step of that name has an output.
             StoreUnavailableError: it could not be read. Let it pass: the attempt is deferred.
         """
-        return self._held.fetch(partial(output_of, self._manifest, self._load, step_type))
+        return pydantic_core.from_json(self._calls.output_of(step_type))
 
     def _kept(self) -> IncrementalState | None:
-        kept = self._manifest.checkpoint
-        if kept is None:
-            return None
         try:
-            text = self._held.fetch(partial(self._load, kept.partial_results))
+            kept = self._calls.kept_checkpoint()
         except ArtifactNotFoundError as error:
             self.log.warning("the checkpoint is lost, the step begins at the beginning: %s", error)
             return None
-        return IncrementalState(kept.phase, kept.iteration_count, pydantic_core.from_json(text))
-
-
-def output_of(manifest: Manifest, load: Load, step_type: str) -> Any:
-    """Return the output of an earlier step as plain JSON values, or raise InvalidRequestError."""
-    record = manifest.steps.get(step_type)
-    kept = None if record is None else record.kept_output
-    if kept is None:
-        done = [name for name, step in manifest.steps.items() if step.kept_output]
-        allowed = ", ".join(done) or "none yet"
-        raise InvalidRequestError(field="step_type", value=step_type, allowed=allowed)
-    return pydantic_core.from_json(load(kept))
+        if kept is None:
+            return None
+        return IncrementalState(
+            kept.phase, kept.iteration_count, pydantic_core.from_json(kept.results)
+        )
 
 
 def _check_place(iteration_count: int, phase: str) -> None:
@@ -196,50 +167,3 @@ def _check_place(iteration_count: int, phase: str) -> None:
     if not is_word or (phase and not phase.isprintable()):
         allowed = f"a text of at most {MAX_PHASE} printable characters"
         raise InvalidRequestError(field="phase", value=repr(phase)[:_MAX_MESSAGE], allowed=allowed)
-
-
-def _once(call: Callable[[], T]) -> T:
-    return call()
-
-
-class RunArtifacts:
-    """The files of one run. They are not fenced: the last writer wins.
-
-    Each call raises StoreUnavailableError where the store is away. A handler that lets it pass, as
-    it is or as the cause of its own error, is not blamed for it: the attempt is deferred.
-
-    Args:
-        artifacts: the store.
-        run_id: the run.
-        ask: makes a call, and again where the store is away; once, unless given.
-    """
-
-    def __init__(
-        self,
-        artifacts: Artifacts,
-        run_id: str,
-        ask: Callable[[Callable[[], Any]], Any] = _once,
-    ) -> None:
-        self._artifacts = artifacts
-        self._folder = files_folder(run_id)
-        self._ask = ask
-
-    def put(self, name: str, data: bytes) -> str:
-        """Store a file whole or not at all, in place of what was there; return its address."""
-        address: str = self._ask(lambda: self._artifacts.put(f"{self._folder}/{name}", data))
-        return address
-
-    def get(self, name: str) -> bytes:
-        """Return a file, or raise ArtifactNotFoundError."""
-        data: bytes = self._ask(lambda: self._artifacts.get(f"{self._folder}/{name}"))
-        return data
-
-    def exists(self, name: str) -> bool:
-        """Return whether the run has the file."""
-        return bool(self._ask(lambda: self._artifacts.exists(f"{self._folder}/{name}")))
-
-    def list(self) -> Sequence[str]:
-        """Return the names of the run's files, sorted."""
-        start = len(self._folder) + 1
-        names: Sequence[str] = self._ask(lambda: self._artifacts.list(self._folder))
-        return [name[start:] for name in names]

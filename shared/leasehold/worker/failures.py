@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.retry import MAX_RETRY_AFTER
 from leasehold.errors import AgentClientError, LeaseholdError, PermanentError
 from leasehold.worker.error_chain import class_name, full_class_name, parts_of
 from leasehold.worker.kept_text import bounded, cut, json_of, size, try_text
@@ -31,6 +32,7 @@ _MAX_FIELDS: Final = 20
 _MAX_NOTES: Final = 10
 _MAX_OF_IMPORT: Final = 1000
 _RAISED: Final = "handler_raised"
+_LONGEST_WAIT_S: Final = MAX_RETRY_AFTER.total_seconds()
 
 
 def record_of(error: BaseException, handler: str = "") -> ErrorRecord:
@@ -94,6 +96,23 @@ def record_of_report(
     )
     kept = reported_traceback(traceback, redaction, _room_beside(record))
     return record.with_(traceback=kept)
+
+
+def record_of_child(body: bytes) -> ErrorRecord:
+    """Return the error that the process of a handler reports, JSON text, as it is kept.
+
+    It was made and redacted there; that it has the form of one is not believed.
+
+    Raises:
+        ValueError: it has not.
+    """
+    record = ErrorRecord.model_validate_json(body)
+    wait = record.retry_after_s
+    has_size = size(to_document(record)) <= MAX_RECORD_BYTES
+    if record.model_extra or not has_size or not (wait is None or 0 < wait <= _LONGEST_WAIT_S):
+        raise ValueError("it is not the record of an error")
+    issues = tuple(_listed(dict(issue)) for issue in record.validation_issues[:MAX_ISSUES])
+    return record.with_(validation_issues=issues, permanent=False, step="", attempt=0)
 
 
 def safe_text(value: Any, limit: int) -> str:

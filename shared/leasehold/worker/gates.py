@@ -14,14 +14,15 @@ from leasehold.errors import GatePolicyFailure
 from leasehold.logs.attempt import lines_of
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.handler_runner import StepHandler
-from leasehold.worker.context import Load, RunArtifacts, output_of
 from leasehold.worker.failures import record_of, safe_text
 from leasehold.worker.handlers import handler_of
+from leasehold.worker.held_calls import Load, output_text_of
 from leasehold.worker.interrupts import Interrupts, is_ctrl_c
 from leasehold.worker.kept_text import MAX_TEXT, cut
 from leasehold.worker.misfits import record_of_misfit
 from leasehold.worker.outage import may_pass, outage_in
 from leasehold.worker.retry_hints import is_permanent
+from leasehold.worker.run_artifacts import RunArtifacts
 
 GATE_POLICY_FAILURE: Final = "GATE_POLICY_FAILURE"
 
@@ -57,7 +58,7 @@ class GateContext:
         Raises:
             InvalidRequestError: no earlier step of that name has an output.
         """
-        return output_of(self._manifest, self._load, step_type)
+        return pydantic_core.from_json(output_text_of(self._manifest, self._load, step_type))
 
 
 class InlineGateRunner:

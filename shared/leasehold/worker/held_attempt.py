@@ -12,6 +12,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.masks import masked
+from leasehold.domain.result import Deferred, Result, Stopped
 from leasehold.domain.status import Termination
 from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.ports.clock import Clock
@@ -29,6 +30,7 @@ RENEWAL_S: Final = 5.0
 #: may be late, and so the worker's idea of the store's time. A short lease: a sixth of it.
 STOP_MARGIN_S: Final = 5.0
 _MARGIN_SHARE: Final = 6
+_NO_THREAD: Final = "The system had no thread to renew the lease with."
 
 
 class HeldAttempt:
@@ -43,6 +45,7 @@ class HeldAttempt:
         stop: given when the handler should end.
         progress: what the handler last said; stored with the next renewal.
         fence: what each write shows.
+        is_killed: set by a runner that had to kill the handler.
         renew_every: seconds between renewals; None: never.
         renew_at: when the next renewal is due, in monotonic seconds.
     """
@@ -65,6 +68,7 @@ class HeldAttempt:
         self._margin = min(STOP_MARGIN_S, ttl / _MARGIN_SHARE)
         now = clock.monotonic()
         self._answer_by = attempt.ends_at - ttl + manifest.dispatch.deadline_s
+        self.is_killed = False
         self.renew_every = manifest.dispatch.heartbeat_s
         self.renew_at = now + (self.renew_every or 0.0)
 
@@ -74,9 +78,19 @@ class HeldAttempt:
         return self._attempt.manifest
 
     @property
+    def answer_by(self) -> float:
+        """The dispatch deadline: nobody listens after it; in monotonic seconds."""
+        return self._answer_by
+
+    @property
+    def ends_at(self) -> float:
+        """When the lease is over, unless it is renewed; in monotonic seconds."""
+        return self._attempt.ends_at
+
+    @property
     def stop_at(self) -> float:
         """When the handler must be stopped unless a renewal succeeds, in monotonic seconds."""
-        return self._attempt.ends_at - self._margin
+        return self.ends_at - self._margin
 
     @property
     def is_settled(self) -> bool:
@@ -90,6 +104,23 @@ class HeldAttempt:
     def ask_to_stop(self, reason: Termination) -> None:
         """Ask the handler to end; the first reason stays."""
         self.stop.request(reason)
+
+    def end_handler(self) -> None:
+        """Have the handler ended by force, where that can be done: it was asked to stop before."""
+        self.stop.force()
+
+    def end_before_it_begins(self) -> Result | None:
+        """Return how the attempt ends if it must not begin, or None.
+
+        The lease may be over although nobody asked for a stop: a process that was frozen goes on
+        with all its threads at once.
+        """
+        reason = self.stop.reason
+        if reason is Termination.THREAD_UNAVAILABLE:
+            return Deferred(reason, _NO_THREAD)
+        if reason is None and self.stop_at <= self._clock.monotonic():
+            reason = Termination.LEASE_EXPIRED
+        return None if reason is None else Stopped(reason)
 
     def settle(self, ending: Transition) -> Committed[Change]:
         """End the attempt; a second call is answered as the first."""

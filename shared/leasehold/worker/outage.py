@@ -73,6 +73,11 @@ def may_pass(error: BaseException) -> bool:
     return any(isinstance(one, OSError | MemoryError) for one in _all_behind(error))
 
 
+def lacked_memory(error: BaseException | None) -> bool:
+    """Return whether it is, or came from, a MemoryError."""
+    return error is not None and any(isinstance(one, MemoryError) for one in _all_behind(error))
+
+
 def _all_behind(error: BaseException) -> Iterator[BaseException]:
     """Yield the error, what it came from, and the members of groups; each of them once."""
     seen: set[int] = set()

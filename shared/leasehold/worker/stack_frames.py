@@ -16,7 +16,12 @@ from leasehold.worker.error_chain import traceback_in
 _STDLIB: Final = f"{Path(os.__file__).parent}{os.sep}"
 _ENGINE: Final = f"{Path(__file__).parents[1]}{os.sep}"
 _INSTALLED: Final = ("site-packages", "dist-packages")
-_IMPORT_MACHINERY: Final = ("<frozen importlib", f"{_STDLIB}importlib{os.sep}")
+#: What is in between, but says nothing: an import, and how a soft limit is raised.
+_MACHINERY: Final = (
+    "<frozen importlib",
+    f"{_STDLIB}importlib{os.sep}",
+    f"{_ENGINE}worker{os.sep}sandbox{os.sep}soft_limit.py",
+)
 
 _MAX_NAME: Final = 200
 #: A larger file is no source that somebody wrote.
@@ -101,7 +106,7 @@ def _frames(error: BaseException, own: str) -> Iterator[Frame]:
     made = functools.cache(_frame)
     while found is not None:
         code = found.tb_frame.f_code
-        if not code.co_filename.startswith(_IMPORT_MACHINERY):
+        if not code.co_filename.startswith(_MACHINERY):
             module = found.tb_frame.f_globals
             name = module.get("__name__")
             frame = made(code, found.tb_lineno or 0, name if isinstance(name, str) else "", own)

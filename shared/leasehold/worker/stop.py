@@ -24,11 +24,16 @@ class StopSignal:
 
     Args:
         skip: lets time pass at once, in place of waiting: of a clock that is moved by hand.
+
+    Attributes:
+        reason: why; None: it was not given.
+        is_forced: what has not ended by itself is to be ended, where that can be done.
     """
 
     def __init__(self, skip: Callable[[float], object] | None = None) -> None:
         self._skip = skip
         self.reason: Termination | None = None
+        self.is_forced = False
         self._flag = Flag()
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], object]] = []
@@ -55,6 +60,14 @@ class StopSignal:
         for wake in listeners:
             wake()
         self.call_waiting()
+
+    def force(self) -> None:
+        """Say that what has not ended by itself is to be ended, where that can be done."""
+        with self._lock:
+            self.is_forced = True
+            listeners = tuple(self._listeners)
+        for wake in listeners:
+            wake()
 
     def call_waiting(self, *, here: bool = False) -> None:
         """Once the signal was given, call the callbacks that were not called for want of a thread.
@@ -92,7 +105,7 @@ class StopSignal:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there
                 loop.call_soon_threadsafe(woken.set)
 
-        forget = self._listen(wake)
+        forget = self.listen(wake)
         try:
             async with asyncio.timeout(seconds):
                 await woken.wait()
@@ -115,18 +128,24 @@ class StopSignal:
         self.call_waiting()
         return lambda: self._forget_callback(callback)
 
+    def listen(self, wake: Callable[[], object]) -> Callable[[], None]:
+        """Have `wake` called when the signal is given, or was, and again when it is forced.
+
+        It is called in the thread that gives it, so it must take no time.
+
+        Returns:
+            What ends that.
+        """
+        with self._lock:
+            self._listeners.append(wake)
+        if self._flag.is_set():
+            wake()
+        return lambda: self._forget_listener(wake)
+
     def _skipped(self, skip: Callable[[float], object], seconds: float) -> bool:
         if not self.is_requested:
             skip(seconds)
         return self.is_requested
-
-    def _listen(self, wake: Callable[[], object]) -> Callable[[], None]:
-        with self._lock:
-            if not self._flag.is_set():
-                self._listeners.append(wake)
-                return lambda: self._forget_listener(wake)
-        wake()
-        return lambda: None
 
     def _forget_listener(self, wake: Callable[[], object]) -> None:
         with self._lock, contextlib.suppress(ValueError):

@@ -69,7 +69,7 @@ def traceback_of(
     left = room - sum(_size(line) for stack in stacks for line in _lines(stack))
     kept: list[tuple[_Stack, int]] = []
     for stack, number in _by_rank(stacks):
-        text = _text_of(stack.frames[number], redaction, _INDENT * (stack.part.depth + 1))
+        text = frame_text(stack.frames[number], redaction, _INDENT * (stack.part.depth + 1))
         left -= sum(map(_size, text.split("\n")))
         if left < 0:
             break
@@ -159,7 +159,8 @@ def _by_rank(stacks: list[_Stack]) -> Iterator[tuple[_Stack, int]]:
         yield stack, number
 
 
-def _text_of(frame: Frame, redaction: Redaction, indent: str) -> str:
+def frame_text(frame: Frame, redaction: Redaction, indent: str) -> str:
+    """Return a frame as a traceback has it; of the user's own code, with its line."""
     where = redaction.text(f'File "{frame.path}", line {frame.line}, in {frame.function}')
     text = f"{indent}{where}"
     if not frame.is_own:

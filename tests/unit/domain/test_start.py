@@ -44,6 +44,8 @@ def test_the_settings_in_force_are_frozen_into_the_dispatch(runs: Runs) -> None:
         "maxRetries": 2,
         "retry": None,
         "heartbeatS": 10.0,
+        "cleanupMs": 5000,
+        "memoryLimitBytes": None,
         "queue": "draft",
         "remote": False,
         "scheduleToStartS": None,

@@ -8,10 +8,11 @@ from datetime import timedelta
 import pytest
 
 from leasehold.errors import InvalidEntryError
-from leasehold.registry.dispatch import EnvOverrides, StepDispatchEntry, soft_limit
+from leasehold.registry.dispatch import EnvOverrides, StepDispatchEntry
 
 Entry = Callable[..., StepDispatchEntry]
 S = timedelta(seconds=1)
+MIB = 1024**2
 
 
 def test_an_entry_needs_four_fields(entry: Entry) -> None:
@@ -20,6 +21,7 @@ def test_an_entry_needs_four_fields(entry: Entry) -> None:
     assert extraction.key == "extraction"
     assert extraction.heartbeat_interval == 10 * S
     assert (extraction.isolation, extraction.cleanup_ttl) == ("process", 5 * S)
+    assert extraction.memory_limit is None
     assert extraction.max_retries is None
     assert (extraction.schedule_to_start, extraction.output) == (3600 * S, "")
 
@@ -178,13 +180,29 @@ def test_limits_at_the_ends_of_the_ladder_are_taken(
     assert taken.dispatch_deadline == deadline * S
 
 
-@pytest.mark.parametrize(
-    ("timeout", "cleanup", "soft"), [(600, 5, 595), (8, 5, 4), (10, 5, 5), (1, 60, 0.5)]
-)
-def test_the_soft_limit_leaves_time_to_clean_up_but_at_most_half(
-    timeout: float, cleanup: float, soft: float
+@pytest.mark.parametrize("limit", [None, 64 * MIB, 512 * MIB, 1024**2 * MIB])
+def test_a_memory_limit_is_a_number_of_bytes(entry: Entry, limit: int | None) -> None:
+    assert entry(memory_limit=limit).memory_limit == limit
+
+
+@pytest.mark.parametrize("limit", ["512 MiB", 1.5e9, True, 0, -1, 512, 64 * MIB - 1, 2**63])
+def test_a_memory_limit_that_no_handler_can_live_in_is_refused(entry: Entry, limit: object) -> None:
+    """512 stands for MiB in other tools; a handler of 512 bytes would never begin."""
+    with pytest.raises(InvalidEntryError) as refused:
+        entry(memory_limit=limit)
+
+    assert refused.value.message == (
+        f"memory_limit of 'extraction' in the dispatch registry is {limit!r}; "
+        "allowed: bytes, from 64 MiB (64 * 1024**2) to 1 TiB (1024**4), or None."
+    )
+
+
+@pytest.mark.parametrize("where", [{"isolation": "inline"}, {"handler": "remote"}])
+def test_a_memory_limit_that_nothing_would_hold_is_refused(
+    entry: Entry, where: dict[str, str]
 ) -> None:
-    assert soft_limit(timeout * S, cleanup * S) == soft * S
+    with pytest.raises(InvalidEntryError, match="only a handler in a process of its own"):
+        entry(memory_limit=512 * MIB, **where)
 
 
 def test_stuck_is_no_step_type(entry: Entry) -> None:

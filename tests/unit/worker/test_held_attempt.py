@@ -34,6 +34,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import FrozenClock
 from leasehold.worker.context import StepContext
 from leasehold.worker.held_attempt import HeldAttempt
+from leasehold.worker.held_calls import HeldCalls
 from tests.in_process.sample import CALLS, PIPELINES, STEPS
 from tests.waiting import until
 
@@ -393,8 +394,9 @@ def test_a_checkpoint_that_is_refused_is_given_up_although_renewals_go_on(world:
     """The lease that was held at the first try would be over; the handler must hear of it."""
     held, clock = world.held(), world.clock
     artifacts = world.engine.artifacts
+    load_value = partial(load, artifacts)
     context = StepContext(
-        held, artifacts=artifacts, load=partial(load, artifacts), monotonic=clock.monotonic
+        HeldCalls(held, artifacts=artifacts, load=load_value, monotonic=clock.monotonic)
     )
     given_up_at: list[float] = []
 

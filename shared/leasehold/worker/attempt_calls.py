@@ -1,0 +1,109 @@
+"""What a context asks of the worker that holds its attempt, wherever the handler runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Progress
+from leasehold.worker.stop import StopSignal
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFacts:
+    """Which attempt it is.
+
+    Args:
+        run_id: the run.
+        step_type: the step.
+        attempt: its number, from 1.
+        trial: the number of the trial, from 1.
+    """
+
+    run_id: str
+    step_type: str
+    attempt: int
+    trial: int
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> AttemptFacts:
+        """Return the facts of the attempt that runs now."""
+        return cls(manifest.run_id, manifest.current_step, manifest.attempt, manifest.trial)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCheckpoint:
+    """What an earlier attempt kept; its results as JSON text."""
+
+    phase: str
+    iteration_count: int
+    results: str
+
+
+class RunFiles(Protocol):
+    """The files of one run. They are not fenced: the last writer wins.
+
+    Each call raises StoreUnavailableError where the store is away. A handler that lets it pass, as
+    it is or as the cause of its own error, is not blamed for it: the attempt is deferred.
+    """
+
+    def put(self, name: str, data: bytes) -> str:
+        """Store a file whole or not at all, in place of what was there; return its address."""
+        ...
+
+    def get(self, name: str) -> bytes:
+        """Return a file, or raise ArtifactNotFoundError."""
+        ...
+
+    def exists(self, name: str) -> bool:
+        """Return whether the run has the file."""
+        ...
+
+    def list(self) -> Sequence[str]:
+        """Return the names of the run's files, sorted."""
+        ...
+
+
+class AttemptCalls(Protocol):
+    """The calls of one attempt. What each of them raises, `StepContext` says."""
+
+    @property
+    def facts(self) -> AttemptFacts:
+        """Which attempt it is."""
+        ...
+
+    @property
+    def stop(self) -> StopSignal:
+        """Given when the handler should end."""
+        ...
+
+    @property
+    def files(self) -> RunFiles:
+        """The files of the run."""
+        ...
+
+    def time_left(self) -> float:
+        """Return for how many seconds the attempt may still run; below zero: for none."""
+        ...
+
+    def kept_checkpoint(self) -> KeptCheckpoint | None:
+        """Return what an earlier attempt kept; None: nothing.
+
+        Raises:
+            ArtifactNotFoundError: it is lost.
+        """
+        ...
+
+    def checkpoint(self, iteration_count: int, phase: str, results: str) -> None:
+        """Keep partial results, JSON text."""
+        ...
+
+    def note_progress(self, progress: Progress) -> None:
+        """Have the progress stored with the next write."""
+        ...
+
+    def output_of(self, step_type: str) -> str:
+        """Return the output of an earlier step, JSON text."""
+        ...

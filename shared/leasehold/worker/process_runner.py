@@ -1,0 +1,72 @@
+"""The process runner: each attempt runs in a child of its own, which can be killed."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from leasehold.domain.result import Deferred, Result
+from leasehold.domain.status import Termination
+from leasehold.errors import ForkServerError
+from leasehold.logs.attempt import lines_of
+from leasehold.ports.artifacts import Artifacts
+from leasehold.ports.clock import Clock
+from leasehold.ports.handler_runner import StepHandler
+from leasehold.worker.held_attempt import HeldAttempt
+from leasehold.worker.held_calls import HeldCalls, Load
+from leasehold.worker.interrupts import Interrupts, is_ctrl_c
+
+if TYPE_CHECKING:
+    from leasehold.worker.sandbox.sandbox import Sandbox
+
+
+class ProcessRunner:
+    """The handler runner port, in a process for each attempt (`worker/sandbox/`).
+
+    Args:
+        artifacts: the files of runs.
+        load: reads a value of a run.
+        clock: monotonic seconds, those of the machine.
+        interrupts: where a Ctrl-C is kept that cuts an attempt short.
+    """
+
+    def __init__(
+        self, artifacts: Artifacts, load: Load, clock: Clock, interrupts: Interrupts
+    ) -> None:
+        self._artifacts = artifacts
+        self._load = load
+        self._clock = clock
+        self._interrupts = interrupts
+        self._opening = threading.Lock()
+        self._sandbox: Sandbox | None = None
+
+    def run(self, held: HeldAttempt, step: StepHandler, given: str) -> Result:
+        """Have a child call the handler, and judge what it does."""
+        if end := held.end_before_it_begins():
+            return end
+        run, monotonic = held.manifest, self._clock.monotonic
+        calls = HeldCalls(held, artifacts=self._artifacts, load=self._load, monotonic=monotonic)
+        try:
+            with lines_of(run.run_id, run.current_step, run.attempt):
+                return self._opened().run(held, step, given, calls)
+        except (ForkServerError, OSError) as error:
+            problem = error.message if isinstance(error, ForkServerError) else str(error)
+            unavailable = Deferred(Termination.PROCESS_UNAVAILABLE, problem)
+            return held.end_before_it_begins() or unavailable
+        except KeyboardInterrupt as error:
+            if not is_ctrl_c(error):
+                raise
+            return self._interrupts.stopped_by(error, held.stop.reason)
+
+    def close(self) -> None:
+        """End all processes; no attempt may run."""
+        if self._sandbox is not None:
+            self._sandbox.close()
+
+    def _opened(self) -> Sandbox:
+        """Return the sandbox; it is imported when there is something to run."""
+        from leasehold.worker.sandbox.sandbox import Sandbox  # noqa: PLC0415 - see above
+
+        with self._opening:
+            self._sandbox = self._sandbox or Sandbox()
+            return self._sandbox

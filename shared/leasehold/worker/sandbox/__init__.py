@@ -1,0 +1,1 @@
+"""The sandbox: one process for each attempt, forked from a process that has imported everything."""

@@ -1,0 +1,103 @@
+"""What a new process is told first: what it is for, and how its worker finds modules and files."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Final, Self
+
+_LENGTH: Final = struct.Struct("!I")
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a new process is for.
+
+    Args:
+        handler: what it is to call, or whose module it is to import and then fork from.
+        is_zygote: whether it forks others.
+        path: the worker's sys.path.
+        environ: what is different in the worker's environment since the process that forks was
+            started; None: no longer there.
+        cwd: the worker's working directory; None: it has been deleted.
+    """
+
+    handler: str
+    is_zygote: bool
+    path: list[str]
+    environ: dict[str, str | None]
+    cwd: str | None
+
+    @classmethod
+    def of_this_process(
+        cls, handler: str, baseline: Mapping[bytes, bytes], *, is_zygote: bool
+    ) -> Self:
+        """Return the assignment that makes a new process see what this one sees.
+
+        Args:
+            handler: see the class.
+            baseline: the environment in which the process that forks was started.
+            is_zygote: see the class.
+        """
+        path = [entry for entry in sys.path if isinstance(entry, str)]
+        return cls(handler, is_zygote, path, _changed(baseline), _working_directory())
+
+    def encode(self) -> bytes:
+        """Return what `receive` reads."""
+        text = json.dumps(asdict(self)).encode()
+        return _LENGTH.pack(len(text)) + text
+
+    @classmethod
+    def receive(cls, call: socket.socket) -> Self | None:
+        """Return the assignment that the worker sent; None: it was gone before."""
+        length = _exactly(call, _LENGTH.size)
+        text = _exactly(call, *_LENGTH.unpack(length)) if length else b""
+        return cls(**json.loads(text)) if text else None
+
+    def apply(self) -> None:
+        """Make this process see what its worker sees."""
+        if sys.path != self.path:
+            sys.path[:] = self.path
+        for name, value in self.environ.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        if self.cwd is not None and self.cwd != _working_directory():
+            os.chdir(self.cwd)
+
+
+def _changed(baseline: Mapping[bytes, bytes]) -> dict[str, str | None]:
+    now = dict(os.environb)
+    if now == baseline:
+        return {}
+    names = {name for name in now.keys() | baseline.keys() if now.get(name) != baseline.get(name)}
+    return {os.fsdecode(name): _decoded(now.get(name)) for name in names}
+
+
+def _decoded(value: bytes | None) -> str | None:
+    return None if value is None else os.fsdecode(value)
+
+
+def _working_directory() -> str | None:
+    try:
+        return os.getcwd()  # noqa: PTH109 - no pathlib here
+    except OSError:
+        return None
+
+
+def _exactly(call: socket.socket, count: int) -> bytes:
+    """Return so many bytes, and none of what follows them; nothing: the other side is gone."""
+    parts: list[bytes] = []
+    while count > 0:
+        part = call.recv(count)
+        if not part:
+            return b""
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)

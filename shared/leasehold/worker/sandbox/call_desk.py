@@ -1,0 +1,144 @@
+"""The calls of a child, answered by the attempt that the worker holds for it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Final
+
+import pydantic_core
+
+from leasehold.domain.json_text import check_depth
+from leasehold.errors import LeaseholdError
+from leasehold.worker.attempt_calls import AttemptCalls
+from leasehold.worker.kept_text import cut
+from leasehold.worker.sandbox.frames import GarbledError
+from leasehold.worker.sandbox.messages import (
+    MAX_CALLS,
+    Answer,
+    AnyCall,
+    CheckpointCall,
+    ExistsCall,
+    GetCall,
+    KeptCheckpointCall,
+    ListCall,
+    Message,
+    OutputCall,
+    PutCall,
+    Refusal,
+)
+from leasehold.worker.threads import start_thread
+
+_MAX_WORDS: Final = 2000
+
+#: A message, and its body.
+Reply = tuple[Message, bytes]
+
+
+class CallDesk:
+    """Answers calls, each in a thread of its own: a store that hangs keeps no clock from running.
+
+    A call that no thread can be had for waits for the next look.
+
+    Args:
+        calls: what answers.
+        wake: called from any thread when there is an answer.
+    """
+
+    def __init__(self, calls: AttemptCalls, wake: Callable[[], object]) -> None:
+        self._calls = calls
+        self._wake = wake
+        self._waiting: deque[tuple[AnyCall, bytes]] = deque()
+        self._under_way = 0
+        self._replies: SimpleQueue[Reply] = SimpleQueue()
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a call waits for a thread."""
+        return bool(self._waiting)
+
+    def take(self, call: AnyCall, body: bytes) -> None:
+        """Take a call.
+
+        Raises:
+            GarbledError: the child has more calls under way than its link would make.
+        """
+        self._under_way += 1
+        if self._under_way > MAX_CALLS:
+            raise GarbledError(f"it made more than {MAX_CALLS} calls at once")
+        self._waiting.append((call, body))
+        self._begin()
+
+    def look(self) -> list[Reply]:
+        """Begin what waits; return the answers that are there."""
+        self._begin()
+        replies = []
+        while not self._replies.empty():
+            replies.append(self._replies.get())
+        self._under_way -= len(replies)
+        return replies
+
+    def _begin(self) -> None:
+        while self._waiting:
+            call, body = self._waiting[0]
+            if start_thread(partial(self._answer, call, body), "handler-call") is None:
+                return
+            self._waiting.popleft()
+
+    def _answer(self, call: AnyCall, body: bytes) -> None:
+        try:
+            value, text = _made(self._calls, call, body)
+            reply: Reply = Answer(call=call.call, value=value), text
+        except BaseException as error:  # noqa: BLE001 - it is raised where the call is made
+            reply = _refusal(call.call, error), b""
+        self._replies.put(reply)
+        self._wake()
+
+
+def _made(calls: AttemptCalls, call: AnyCall, body: bytes) -> tuple[Any, bytes]:
+    """Make a call; return the value and the body of its answer."""
+    value: Any = None
+    text = b""
+    match call:
+        case KeptCheckpointCall():
+            if kept := calls.kept_checkpoint():
+                value, text = [kept.phase, kept.iteration_count], kept.results.encode()
+        case CheckpointCall(iteration_count=count, phase=phase):
+            calls.checkpoint(count, phase, _json_text(body))
+        case OutputCall(step_type=step_type):
+            text = calls.output_of(step_type).encode()
+        case PutCall(name=name):
+            value = calls.files.put(name, body)
+        case GetCall(name=name):
+            text = calls.files.get(name)
+        case ExistsCall(name=name):
+            value = calls.files.exists(name)
+        case ListCall():
+            text = "".join(f"{name}\0" for name in calls.files.list()).encode()
+    return value, text
+
+
+def _json_text(body: bytes) -> str:
+    """Return the text of a body that has to be JSON; ValueError: it is not."""
+    text = body.decode()
+    pydantic_core.from_json(text, allow_inf_nan=False)
+    check_depth(text)
+    return text
+
+
+def _refusal(call: int, error: BaseException) -> Refusal:
+    known = error if isinstance(error, LeaseholdError) else None
+    return Refusal(
+        call=call,
+        type=type(error).__name__,
+        code=None if known is None else known.code,
+        message=cut(str(error) if known is None else known.message, _MAX_WORDS),
+        details={} if known is None else _plain(known.details),
+    )
+
+
+def _plain(details: dict[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = pydantic_core.to_jsonable_python(details, fallback=str)
+    return plain

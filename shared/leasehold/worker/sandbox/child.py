@@ -1,0 +1,101 @@
+"""A process of an attempt, as its worker sees it."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Callable
+
+from leasehold.worker.sandbox.ending import Ending
+from leasehold.worker.sandbox.fork_loop import REPORT
+from leasehold.worker.sandbox.memory import memory_of
+from leasehold.worker.sandbox.process_handle import ProcessHandle
+
+
+class Child:
+    """A process that was forked for this worker.
+
+    Args:
+        pid: its pid.
+        call: the conversation with it.
+        output: what it and its descendants print; ends when the last of them has closed it.
+        status: becomes readable when the process has ended, whatever its descendants do, or when
+            its fork server has. If that is frozen, it does not: after `kill`, wait for it no
+            longer than a few seconds.
+        released: called once when all descriptors are closed.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        call: socket.socket,
+        output: int,
+        status: int,
+        released: Callable[[Child], None],
+    ) -> None:
+        self.pid = pid
+        self.call = call
+        self.output = output
+        self.status = status
+        self._released = released
+        self.ending_seen: Ending | None = None
+        self._is_closed = False
+        # it is reaped after it was reported: what is not reported now is still this process
+        self._process = ProcessHandle(pid, self._is_reported)
+        self._is_gone = self._is_reported()
+
+    def kill(self) -> None:
+        """Kill it and its group at once; more than once does no harm.
+
+        It takes no fork server, which kills what else is left of it.
+        """
+        if not self._is_closed and not self._is_gone:
+            self._process.kill()
+
+    def signal(self, number: int) -> None:
+        """Send it a signal; nothing, if it is gone."""
+        if not self._is_closed and not self._is_reported():
+            self._process.signal(number)
+
+    def ending(self) -> Ending | None:
+        """Return how it ended; None: it has not, as far as the fork server said.
+
+        A process whose fork server is gone is killed: nobody else looks after it.
+        """
+        if self.ending_seen is None and not self._is_closed and self._is_reported():
+            report = os.read(self.status, REPORT.size)
+            if not report:
+                self.kill()
+            self.ending_seen = Ending.of_report(*REPORT.unpack(report)) if report else Ending()
+        return self.ending_seen
+
+    def memory(self) -> int:
+        """Return the bytes of memory that it and its descendants take now; 0: not known."""
+        return 0 if self.ending() else memory_of(self.pid)
+
+    def close(self) -> None:
+        """Kill it if it still runs, and close all descriptors."""
+        if self._is_closed:
+            return
+        if self.ending_seen is None:
+            self.kill()
+        self.let_go()
+        self._released(self)
+
+    def let_go(self) -> None:
+        """Close the descriptors: this is a fork of the worker, and the process is not its own."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._process.close()
+        self.call.close()
+        os.close(self.output)
+        os.close(self.status)
+
+    def _is_reported(self) -> bool:
+        if self.ending_seen is not None:
+            return True
+        poll = select.poll()
+        poll.register(self.status, select.POLLIN)
+        return bool(poll.poll(0))

@@ -1,0 +1,169 @@
+"""The processes of a worker's attempts: one each, forked for it, and used once."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from leasehold.errors import ForkServerError
+from leasehold.worker.sandbox.child import Child
+from leasehold.worker.sandbox.fork_server_start import ForkServer
+from leasehold.worker.sandbox.forker import Forker, StoppedError
+from leasehold.worker.sandbox.zygotes import Zygotes
+
+#: What a child runs: it gets the conversation with its worker, and the path of the handler.
+ENTRY: Final = "leasehold.worker.sandbox.handler_process:run"
+
+#: It may take a fork server so long to start, on a machine that has no time for it.
+_START_S: Final = 60.0
+
+#: The waits between two tries; they double.
+_FIRST_WAIT_S: Final = 0.02
+_LONGEST_WAIT_S: Final = 1.0
+
+
+class Children:
+    """Opens processes for attempts. Any thread may call.
+
+    The fork server is started by the first call, and again when it has ended. A fork of the worker
+    has none of its parent's and starts its own.
+
+    Args:
+        entry: `module:function` of what a child runs.
+        patience: seconds; what forks and does not answer for so long is frozen, and is replaced.
+    """
+
+    def __init__(self, entry: str = ENTRY, *, patience: float = 5.0) -> None:
+        self._entry = entry
+        self._patience = patience
+        self._lock = threading.RLock()
+        self._fork_server: ForkServer | None = None
+        self._retired: list[ForkServer] = []
+        self._zygotes = Zygotes()
+        _instances.add(self)
+
+    def open(self, handler: str, *, wait: Callable[[float], bool], within: float) -> Child:
+        """Return a new process for an attempt.
+
+        Args:
+            handler: `module:function`.
+            wait: waits so many seconds; True: the attempt is to stop.
+            within: seconds; it is tried again until then.
+
+        Raises:
+            ForkServerError: there is no process to be had now, or the attempt is to stop.
+        """
+        until = time.monotonic() + within
+        pause = _FIRST_WAIT_S
+        while True:
+            try:
+                return self._fork(handler, wait, until)
+            except StoppedError:
+                raise ForkServerError(handler=handler, problem="the attempt is to stop") from None
+            except OSError as error:
+                problem = error.strerror or str(error)
+                left = until - time.monotonic()
+                if left < 2 * pause or wait(pause):
+                    raise ForkServerError(handler=handler, problem=problem) from error
+            pause = min(2 * pause, _LONGEST_WAIT_S)
+
+    def note_fit(self, module: str) -> None:
+        """Have a module imported once for all: a child has found that it may be forked.
+
+        Nobody waits for it. Until it is there, and if it fails, each child imports the module.
+        Only Linux kills what a process leaves behind that was forked by a forked one.
+        """
+        if sys.platform != "linux":
+            return
+        with self._lock, suppress(OSError):
+            self._zygotes.open(module, self._server())
+
+    def close(self) -> None:
+        """End all processes. It may be used again: what is needed is started then."""
+        with self._lock:
+            servers = [*self._retired, *([self._fork_server] if self._fork_server else [])]
+            self._fork_server, self._retired = None, []
+            self._zygotes.end()
+        for server in servers:
+            server.end()
+
+    def _fork(self, handler: str, wait: Callable[[float], bool], until: float) -> Child:
+        module = handler.partition(":")[0]
+        if zygote := self._ready_zygote(module):
+            try:
+                return zygote.fork(handler, wait, self._give_up_at(zygote, until))
+            except (TimeoutError, ConnectionError):  # it is frozen, or gone
+                with self._lock:
+                    self._zygotes.drop(module)
+        with self._lock:
+            server = self._server()
+        give_up_at = self._give_up_at(server, until)
+        try:
+            return server.fork(handler, wait, give_up_at)
+        except TimeoutError:
+            if give_up_at < until:
+                self._retire(server)
+            raise
+
+    def _give_up_at(self, forker: Forker, until: float) -> float:
+        """Return when a request is not answered because what forks is frozen."""
+        patience = self._patience if forker.has_answered else _START_S
+        return min(until, time.monotonic() + patience)
+
+    def _ready_zygote(self, module: str) -> Forker | None:
+        with self._lock:
+            self._server()  # if that is another one now, its zygotes are gone
+            return self._zygotes.ready(module)
+
+    def _server(self) -> ForkServer:
+        """Return the fork server; a new one, if it has ended."""
+        if self._fork_server is not None and self._fork_server.has_ended:
+            self._zygotes.end()
+            self._fork_server.end()
+            self._fork_server = None
+        if self._fork_server is None:
+            self._fork_server = ForkServer(self._entry)
+        return self._fork_server
+
+    def _retire(self, server: ForkServer) -> None:
+        """Replace a fork server that does not answer; its children may end their work."""
+        with self._lock:
+            if self._fork_server is not server:
+                return
+            self._fork_server = None
+            self._retired = [it for it in self._retired if not it.has_ended] + [server]
+            zygotes, self._zygotes = self._zygotes, Zygotes()
+        zygotes.retire()
+        server.retire()
+
+    def _let_go(self) -> None:
+        """Forget all: this process is a fork of the one that it belonged to."""
+        for server in [*self._retired, *([self._fork_server] if self._fork_server else [])]:
+            server.let_go()
+        self._zygotes.let_go()
+        self._lock = threading.RLock()
+        self._fork_server, self._retired, self._zygotes = None, [], Zygotes()
+
+
+_instances: weakref.WeakSet[Children] = weakref.WeakSet()
+
+
+def _let_go_of_all() -> None:
+    for children in list(_instances):
+        children._let_go()  # noqa: SLF001 - of this module
+
+
+def _close_all() -> None:
+    for children in list(_instances):
+        children.close()
+
+
+os.register_at_fork(after_in_child=_let_go_of_all)
+atexit.register(_close_all)

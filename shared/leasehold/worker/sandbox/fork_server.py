@@ -1,0 +1,119 @@
+"""The program of the fork server: it imports what every child needs, and forks children.
+
+It imports no handlers. Those are imported by a child, or by a zygote: a child that serves forks
+itself once it has imported the module of a handler.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, NoReturn
+
+from leasehold.worker.sandbox.assignment import Assignment
+from leasehold.worker.sandbox.child_setup import set_up
+from leasehold.worker.sandbox.fitness import is_fit_for_forking
+from leasehold.worker.sandbox.fork_loop import ForkLoop, take_signal
+from leasehold.worker.sandbox.prctl import adopt_orphans, signal_at_parents_death
+
+#: What a process does that was forked for a handler: it has the conversation with its worker.
+Entry = Callable[[socket.socket, str], None]
+
+#: A zygote says so when it has imported its module, and is killed if that takes longer.
+READY: Final = b"r"
+READY_WITHIN_S: Final = 60
+
+
+def main(control: int, worker: int, entry: str) -> NoReturn:
+    """Serve forks for a worker; in each forked process, do what it is for.
+
+    Args:
+        control: the descriptor of the socket that requests come from.
+        worker: the pid of the worker.
+        entry: `module:function` of what a child runs; importing it loads what children need.
+    """
+    _ignore_signals()
+    adopt_orphans()
+    signal_at_parents_death(signal.SIGHUP)
+    run = _load(entry)
+    _freeze()
+    newborn = ForkLoop(socket.socket(fileno=control), worker).serve()
+    while True:
+        set_up(newborn)
+        call = socket.socket(fileno=newborn.call)
+        assignment = Assignment.receive(call)
+        if assignment is None:
+            os._exit(0)
+        assignment.apply()
+        if not assignment.is_zygote:
+            _run(run, call, assignment.handler)
+        _be_silent()
+        _import(assignment.handler)
+        call.sendall(READY)
+        newborn = ForkLoop(call).serve()
+
+
+def _ignore_signals() -> None:
+    """Take the signals that are for the worker: it says itself when a handler is to stop.
+
+    They are taken and not ignored: what is ignored stays so in programs that a handler starts.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, take_signal)
+
+
+def _load(entry: str) -> Entry:
+    module, _, name = entry.partition(":")
+    run: Entry = getattr(importlib.import_module(module), name)
+    return run
+
+
+def _freeze() -> None:
+    """Have the garbage collector leave alone what is there: looking at it would copy its pages."""
+    gc.disable()
+    gc.collect()
+    gc.freeze()
+
+
+def _be_silent() -> None:
+    """Print to nobody: what a module prints when it is imported was said by the first child."""
+    os.dup2(0, 1)
+    os.dup2(0, 2)
+
+
+def _import(module: str) -> None:
+    """Import a module to fork from; this process ends if that fails, hangs or starts threads."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(READY_WITHIN_S)
+    importlib.import_module(module)
+    signal.alarm(0)
+    if not is_fit_for_forking():
+        os._exit(1)
+    _freeze()
+
+
+def _run(run: Entry, call: socket.socket, handler: str) -> NoReturn:
+    """Run the entry and end: nothing of the fork server's own ending is to happen here."""
+    code = 1
+    try:
+        run(call, handler)
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except BaseException:  # noqa: BLE001 - it is printed, as the interpreter would
+        sys.excepthook(*sys.exc_info())
+    finally:
+        _flush()
+        os._exit(code)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # closed or replaced by the handler
+            stream.flush()

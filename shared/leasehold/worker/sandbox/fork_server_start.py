@@ -1,0 +1,98 @@
+"""Starting the fork server, and what is to be done when it has ended."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from typing import Final
+
+from leasehold.worker.sandbox.forker import Forker
+from leasehold.worker.sandbox.marked_processes import MARK, kill_marked
+
+#: It ends within a moment when its socket is closed; longer, and it is frozen.
+_END_S: Final = 5.0
+
+_PROGRAM: Final = (
+    "import sys; sys.path[:] = {path!r}; "
+    "from leasehold.worker.sandbox.fork_server import main; main({control}, {worker}, {entry!r})"
+)
+
+
+class ForkServer(Forker):
+    """The fork server: a new program, so nothing of the worker is in it, and no thread.
+
+    Args:
+        entry: `module:function` of what a child runs.
+
+    Raises:
+        OSError: there is no process, or no descriptor, to be had.
+    """
+
+    def __init__(self, entry: str) -> None:
+        control, far = socket.socketpair()
+        super().__init__(control, self._stop)
+        self._mark = secrets.token_hex(8)
+        self._clean_up = threading.Lock()
+        self._is_cleaned_up = False
+        try:
+            self._process = _started(far, self._mark, entry)
+        except BaseException:
+            control.close()
+            raise
+        finally:
+            far.close()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended, by whatever; what it left behind is killed then."""
+        if self._process.poll() is None:
+            return False
+        self._kill_left_behind()
+        return True
+
+    def note_lost(self) -> None:
+        """Kill what is left of a process that nobody saw end, if this is why."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+            self._kill_left_behind()
+
+    def let_go(self) -> None:
+        """Close the descriptors: this is a fork of the worker, and nothing here is its own."""
+        super().let_go()
+        self._process.returncode = 0  # as far as this process is concerned
+
+    def _stop(self) -> None:
+        self._control.close()
+        try:
+            self._process.wait(0 if self.is_retired else _END_S)  # it was retired as it is frozen
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._kill_left_behind()
+
+    def _kill_left_behind(self) -> None:
+        """Kill what it forked and could not kill itself, once."""
+        with self._clean_up:
+            if not self._is_cleaned_up and self._process.returncode != 0:
+                kill_marked(self._mark)
+            self._is_cleaned_up = True
+
+
+def _started(control: socket.socket, mark: str, entry: str) -> subprocess.Popen[bytes]:
+    if not sys.executable:
+        raise FileNotFoundError("this program does not know its Python interpreter")
+    path = [part for part in sys.path if isinstance(part, str)]
+    program = _PROGRAM.format(path=path, control=control.fileno(), worker=os.getpid(), entry=entry)
+    return subprocess.Popen(  # noqa: S603 - this interpreter, and a text of our own
+        [sys.executable, "-P", "-c", program],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, MARK: mark},
+        pass_fds=[control.fileno()],
+        start_new_session=True,
+    )

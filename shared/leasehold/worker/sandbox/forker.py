@@ -1,0 +1,122 @@
+"""A process that forks, as its worker sees it: the fork server or a zygote."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from leasehold.worker.sandbox.assignment import Assignment
+from leasehold.worker.sandbox.child import Child
+from leasehold.worker.sandbox.fork_request import ForkRequest
+
+#: How often somebody who waits for a process is asked whether it is still needed.
+_LOOK_S: Final = 0.1
+
+
+class StoppedError(Exception):
+    """Nobody needs the process any more."""
+
+
+class Forker:
+    """Requests processes from one that forks.
+
+    Args:
+        control: where it reads its requests.
+        end: ends it, and with it all that it forked.
+    """
+
+    def __init__(self, control: socket.socket, end: Callable[[], None]) -> None:
+        self._control = control
+        self._end = end
+        self._baseline = dict(os.environb)
+        self._lock = threading.Lock()
+        self._children: set[Child] = set()
+        self.is_retired = False
+        self.has_answered = False
+
+    def request(self, handler: str, *, is_zygote: bool = False) -> ForkRequest:
+        """Request a process, without waiting for it.
+
+        Raises:
+            OSError: see ForkRequest.
+        """
+        assignment = Assignment.of_this_process(handler, self._baseline, is_zygote=is_zygote)
+        return ForkRequest(self._control, assignment)
+
+    def fork(self, handler: str, wait: Callable[[float], bool], until: float) -> Child:
+        """Return a process for a handler.
+
+        Args:
+            handler: what it is to call.
+            wait: waits so many seconds; True: the process is not needed any more.
+            until: when to give up, in monotonic seconds.
+
+        Raises:
+            OSError: there is none to be had.
+            TimeoutError: the one that forks does not answer.
+            StoppedError: it is not needed any more.
+        """
+        request = self.request(handler)
+        try:
+            return self._awaited(request, wait, until)
+        except BaseException:
+            request.cancel()
+            raise
+
+    def answer(self, request: ForkRequest, seconds: float) -> Child | None:
+        """Return the requested process if there is one within that time.
+
+        Raises:
+            OSError: there will be none.
+        """
+        child = request.answer(seconds, self._released)
+        if child is not None:
+            self.has_answered = True
+            with self._lock:
+                self._children.add(child)
+        return child
+
+    def retire(self) -> None:
+        """End it as soon as no child of it is left."""
+        with self._lock:
+            self.is_retired = True
+            is_over = not self._children
+        if is_over:
+            self._end()
+
+    def end(self) -> None:
+        """End it at once, and with it all that it forked."""
+        self._end()
+
+    def note_lost(self) -> None:
+        """Nobody saw a process of it end."""
+
+    def let_go(self) -> None:
+        """Close the descriptors: this is a fork of the worker, and nothing here is its own."""
+        self._control.close()
+        for child in self._children:
+            child.let_go()
+
+    def _awaited(self, request: ForkRequest, wait: Callable[[float], bool], until: float) -> Child:
+        while True:
+            left = until - time.monotonic()
+            if child := self.answer(request, min(_LOOK_S, left)):
+                return child
+            if left <= 0:
+                raise TimeoutError("the fork server does not answer")
+            if wait(0):
+                raise StoppedError
+
+    def _released(self, child: Child) -> None:
+        with self._lock:
+            self._children.discard(child)
+            is_over = self.is_retired and not self._children
+        ending = child.ending_seen
+        if ending is not None and not ending.is_known:
+            self.note_lost()
+        if is_over:
+            self._end()

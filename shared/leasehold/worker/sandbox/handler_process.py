@@ -1,0 +1,154 @@
+"""What runs in the process of an attempt: one call of a handler, told from top to bottom."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+from typing import NamedTuple
+
+from leasehold.domain.json_text import OUTPUT_BYTES, check_size
+from leasehold.domain.manifest_parts import ErrorRecord, RetryRule
+from leasehold.domain.result import Deferred, Failed, Finished, Result
+from leasehold.domain.status import Termination
+from leasehold.errors import TooLargeError
+from leasehold.logs.attempt import lines_of, name_attempts_in_records
+from leasehold.ports.handler_runner import StepHandler
+from leasehold.worker.context import StepContext
+from leasehold.worker.handler_call import call_handler, deferred_in, failed_by
+from leasehold.worker.handlers import Handler, handler_of
+from leasehold.worker.outage import lacked_memory
+from leasehold.worker.sandbox.child_calls import ChildCalls
+from leasehold.worker.sandbox.child_logs import LOGS
+from leasehold.worker.sandbox.child_stacks import ChildStacks
+from leasehold.worker.sandbox.fitness import is_fit_for_forking
+from leasehold.worker.sandbox.frames import Frame
+from leasehold.worker.sandbox.link import Link
+from leasehold.worker.sandbox.messages import (
+    DeferredNote,
+    FailedNote,
+    FinishedNote,
+    Imported,
+    Job,
+    Message,
+    SoftLimitNote,
+    Stop,
+)
+from leasehold.worker.sandbox.soft_limit import SoftLimit
+
+LOGS.install()  # where handlers are imported, before that: `basicConfig` of theirs changes nothing
+
+
+class LastWord(NamedTuple):
+    """What a child says last, and the body of it."""
+
+    message: Message
+    body: bytes = b""
+
+
+def run(call: socket.socket, handler: str) -> None:
+    """Run a handler for the worker at the other end.
+
+    Args:
+        call: the conversation with the worker.
+        handler: `module:function`; the job names it, too.
+    """
+    stacks = _received_descriptor(call)
+    link = Link(call)
+    job, given = link.first()
+    assert isinstance(job, Job)  # noqa: S101 - the worker's own first word
+    assert job.handler == handler  # noqa: S101 - as above
+    link.hard_at = job.hard_at
+    last = HandlerProcess(link, job, ChildStacks(stacks, job.soft_at)).run(given.decode())
+    if link.is_here:  # else this is a fork that came back from the handler: nobody waits for it
+        link.end(last.message, last.body)
+        atexit._run_exitfuncs()  # noqa: SLF001 - an interpreter would, and this one does not end
+
+
+class HandlerProcess:
+    """One attempt, in its process.
+
+    Args:
+        link: the conversation with the worker.
+        job: what the worker said of the attempt.
+        stacks: where the stacks go.
+    """
+
+    def __init__(self, link: Link, job: Job, stacks: ChildStacks) -> None:
+        self._link = link
+        self._job = job
+        self._stacks = stacks
+        self._calls = ChildCalls(link, job)
+        self._soft = SoftLimit()
+        self._raised: BaseException | None = None
+
+    def run(self, given: str) -> LastWord:
+        """Call the handler; return what came of it, in the words of the conversation."""
+        job = self._job
+        atexit._clear()  # noqa: SLF001 - it is of the process that this one was forked from
+        name_attempts_in_records()
+        LOGS.send_by(self._link, job.levels)
+        with lines_of(job.run_id, job.step_type, job.attempt):
+            result = call_handler(
+                job, given, begin=self._begin, end_by=self._end_by, resolve=self._imported
+            )
+        return self._word_for(result)
+
+    def _imported(self, step: StepHandler) -> Handler:
+        handler = handler_of(step)
+        self._link.say(Imported(is_fit=is_fit_for_forking()))
+        return self._soft.within(handler)
+
+    def _begin(self) -> StepContext | Result:
+        try:
+            self._link.start(self._hear)
+        except RuntimeError as error:
+            return Deferred(Termination.THREAD_UNAVAILABLE, str(error))
+        return StepContext(self._calls)
+
+    def _hear(self, frame: Frame) -> None:
+        """Take what the worker says of itself, in the thread that reads."""
+        match frame.message:
+            case Stop(reason=reason):
+                self._calls.stop.request(reason)
+            case SoftLimitNote():
+                self._stacks.write_tasks(self._soft)
+                self._calls.stop.request(Termination.AGENT_TIMEOUT_EXCEEDED)
+                self._soft.give()
+
+    def _end_by(self, error: BaseException) -> Result:
+        if deferred := deferred_in(error):
+            return deferred
+        self._raised = error
+        names = self._job.non_retryable
+        rule = RetryRule(first_s=0, factor=1, max_s=0, non_retryable=names)
+        return failed_by(error, self._job, rule)
+
+    def _word_for(self, result: Result) -> LastWord:
+        match result:
+            case Finished(output, status):
+                try:
+                    check_size(f"the output of step {self._job.step_type}", output, OUTPUT_BYTES)
+                except TooLargeError as error:
+                    return self._failed(ErrorRecord.of(error), permanent=True)
+                return LastWord(FinishedNote.model_validate({"status": status}), output.encode())
+            case Failed(record, permanent):
+                return self._failed(record, permanent=permanent)
+            case Deferred(reason, detail):
+                return LastWord(DeferredNote.model_validate({"reason": reason, "detail": detail}))
+        raise AssertionError(result)
+
+    def _failed(self, record: ErrorRecord, *, permanent: bool) -> LastWord:
+        note = FailedNote(
+            permanent=permanent,
+            has_raised=self._raised is not None,
+            lacked_memory=lacked_memory(self._raised),
+        )
+        return LastWord(note, record.model_dump_json(exclude_defaults=True).encode())
+
+
+def _received_descriptor(call: socket.socket) -> int:
+    """Return the pipe that the worker sends first, with one byte."""
+    _, (descriptor,), _, _ = socket.recv_fds(call, 1, 1)
+    os.set_inheritable(descriptor, False)
+    return descriptor

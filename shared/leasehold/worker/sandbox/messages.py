@@ -1,0 +1,239 @@
+"""The messages between a worker and its child: all that either can say, and within which bounds."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from leasehold.domain.json_text import OUTPUT_BYTES
+from leasehold.domain.result import OutputStatus
+from leasehold.domain.status import Termination
+
+#: No file of a run that crosses is larger.
+MAX_FILE: Final = 1024 * 1024 * 1024
+_MAX_RECORD: Final = 64 * 1024
+
+#: So many calls of one child are under way at once.
+MAX_CALLS: Final = 16
+
+_Name = Annotated[str, Field(max_length=2000)]
+_CallId = Annotated[int, Field(ge=1, le=2**53)]
+
+
+class Message(BaseModel):
+    """What crosses; no field may be missing, unknown, or of another type.
+
+    Attributes:
+        kind: which message it is.
+        longest_body: how many raw bytes may follow it.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+    longest_body: ClassVar[int] = 0
+    kind: str
+
+
+# -- from the worker ---------------------------------------------------------------------------
+
+
+class Job(Message):
+    """What the child is to do; the body is what the handler is given, JSON text.
+
+    Times are seconds of the clock that the processes of a machine share (`time.monotonic`).
+    """
+
+    longest_body: ClassVar[int] = 2 * OUTPUT_BYTES
+    kind: Literal["job"] = "job"
+    run_id: str
+    step_type: str
+    handler: str
+    attempt: int
+    trial: int
+    non_retryable: tuple[str, ...]
+    soft_at: float
+    hard_at: float
+    levels: Mapping[str, int]
+
+
+class Stop(Message):
+    """The attempt is to end."""
+
+    kind: Literal["stop"] = "stop"
+    reason: Annotated[Termination, Field(strict=False)]
+
+
+class SoftLimitNote(Message):
+    """The soft limit is reached."""
+
+    kind: Literal["soft_limit"] = "soft_limit"
+
+
+class Answer(Message):
+    """What a call returns; long texts and files are in the body."""
+
+    longest_body: ClassVar[int] = MAX_FILE
+    kind: Literal["answer"] = "answer"
+    call: _CallId
+    value: Any = None
+
+
+class Refusal(Message):
+    """What a call raises. `code` is that of an error of Leasehold, or None."""
+
+    kind: Literal["refusal"] = "refusal"
+    call: _CallId
+    type: str
+    code: str | None
+    message: str
+    details: Mapping[str, Any] = {}
+
+
+# -- from the child ----------------------------------------------------------------------------
+
+
+class Imported(Message):
+    """The handler is imported; `is_fit`: a process that has imported it may be forked."""
+
+    kind: Literal["imported"] = "imported"
+    is_fit: bool
+
+
+class Call(Message):
+    """A call, which is answered by `Answer` or `Refusal` with its number."""
+
+    call: _CallId = 1
+
+
+class KeptCheckpointCall(Call):
+    """What did an earlier attempt keep?"""
+
+    kind: Literal["kept_checkpoint"] = "kept_checkpoint"
+
+
+class CheckpointCall(Call):
+    """Keep partial results: the body, JSON text."""
+
+    longest_body: ClassVar[int] = OUTPUT_BYTES
+    kind: Literal["checkpoint"] = "checkpoint"
+    iteration_count: Annotated[int, Field(ge=0, le=2**63 - 1)]
+    phase: Annotated[str, Field(max_length=128)]
+
+
+class OutputCall(Call):
+    """What is the output of an earlier step?"""
+
+    kind: Literal["output_of"] = "output_of"
+    step_type: _Name
+
+
+class PutCall(Call):
+    """Store a file: the body."""
+
+    longest_body: ClassVar[int] = MAX_FILE
+    kind: Literal["put"] = "put"
+    name: _Name
+
+
+class GetCall(Call):
+    """What is in a file?"""
+
+    kind: Literal["get"] = "get"
+    name: _Name
+
+
+class ExistsCall(Call):
+    """Is there such a file?"""
+
+    kind: Literal["exists"] = "exists"
+    name: _Name
+
+
+class ListCall(Call):
+    """Which files are there?"""
+
+    kind: Literal["list"] = "list"
+
+
+class ProgressNote(Message):
+    """How far the handler says that it is."""
+
+    kind: Literal["progress"] = "progress"
+    fraction: Annotated[float, Field(ge=0, le=1)]
+    message: Annotated[str, Field(max_length=200)]
+
+
+class LogLine(Message):
+    """A log record."""
+
+    kind: Literal["log"] = "log"
+    logger: Annotated[str, Field(max_length=200)]
+    level: Annotated[int, Field(ge=0, le=1000)]
+    message: Annotated[str, Field(max_length=8000)]
+    error: Annotated[str, Field(max_length=8000)] = ""
+    created: Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
+    path: Annotated[str, Field(max_length=400)] = ""
+    line: Annotated[int, Field(ge=0, le=2**31)] = 0
+    function: Annotated[str, Field(max_length=200)] = ""
+    thread: Annotated[str, Field(max_length=200)] = ""
+    facts: Annotated[Mapping[_Name, str | int | float | bool | None], Field(max_length=20)] = {}
+
+
+class FinishedNote(Message):
+    """The handler returned an output that fits: the body, JSON text."""
+
+    longest_body: ClassVar[int] = OUTPUT_BYTES
+    kind: Literal["finished"] = "finished"
+    status: OutputStatus
+
+
+class FailedNote(Message):
+    """The attempt failed: the body is the error, as a run keeps it.
+
+    `has_raised`: the handler raised; else what it was given, or returned, does not fit.
+    """
+
+    longest_body: ClassVar[int] = _MAX_RECORD
+    kind: Literal["failed"] = "failed"
+    permanent: bool
+    has_raised: bool
+    lacked_memory: bool = False
+
+
+class DeferredNote(Message):
+    """The attempt met an outage."""
+
+    kind: Literal["deferred"] = "deferred"
+    reason: Literal[Termination.STORE_UNAVAILABLE, Termination.THREAD_UNAVAILABLE]
+    detail: Annotated[str, Field(max_length=1000)]
+
+
+FromWorker = Job | Stop | SoftLimitNote | Answer | Refusal
+AnyCall = (
+    KeptCheckpointCall | CheckpointCall | OutputCall | PutCall | GetCall | ExistsCall | ListCall
+)
+Note = Imported | ProgressNote | LogLine
+Ending = FinishedNote | FailedNote | DeferredNote
+FromChild = AnyCall | Note | Ending
+
+
+def from_worker(header: bytes) -> Message:
+    """Return what the worker says; ValueError: nothing that it can say."""
+    return _worker_adapter().validate_json(header)
+
+
+def from_child(header: bytes) -> Message:
+    """Return what a child says; ValueError: nothing that it can say."""
+    return _child_adapter().validate_json(header)
+
+
+@functools.cache
+def _worker_adapter() -> TypeAdapter[FromWorker]:
+    return TypeAdapter(Annotated[FromWorker, Field(discriminator="kind")])
+
+
+@functools.cache
+def _child_adapter() -> TypeAdapter[FromChild]:
+    return TypeAdapter(Annotated[FromChild, Field(discriminator="kind")])

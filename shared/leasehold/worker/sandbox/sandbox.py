@@ -1,0 +1,92 @@
+"""One attempt in a child, from its process to what it comes to."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Final
+
+from leasehold.domain.result import Result
+from leasehold.ports.handler_runner import StepHandler
+from leasehold.worker.attempt_calls import AttemptCalls
+from leasehold.worker.held_attempt import HeldAttempt
+from leasehold.worker.sandbox.child import Child
+from leasehold.worker.sandbox.children import Children
+from leasehold.worker.sandbox.limits import Limits
+from leasehold.worker.sandbox.messages import Job
+from leasehold.worker.sandbox.relayed_logs import levels_in_force
+from leasehold.worker.sandbox.sandboxed_attempt import SandboxedAttempt
+from leasehold.worker.sandbox.stacks import Stacks
+from leasehold.worker.sandbox.verdict import verdict_on
+
+#: Without a process for so long, the attempt is put off.
+_PATIENCE_S: Final = 10.0
+
+
+class Sandbox:
+    """Runs handlers in processes, one for each attempt. Any thread may call."""
+
+    def __init__(self) -> None:
+        self._children = Children()
+
+    def run(self, held: HeldAttempt, step: StepHandler, given: str, calls: AttemptCalls) -> Result:
+        """Have a child call the handler, and judge what it does.
+
+        Raises:
+            ForkServerError, OSError: there is no process, or no descriptor, to be had.
+        """
+        with _stacks_pipe() as (stacks, far), self._child(held, step) as child:
+            limits = Limits.of(held, time.monotonic())
+            with suppress(ConnectionError):  # it has ended already; how, it is asked later
+                socket.send_fds(child.call, [b"s"], [far])
+            note_fit = partial(self._children.note_fit, step.handler.partition(":")[0])
+            attempt = SandboxedAttempt(
+                held, child, limits, calls=calls, stacks=stacks, note_fit=note_fit
+            )
+            attempt.serve(_job(held, step, limits), given.encode())
+            return verdict_on(attempt, held, limits, child.ending())
+
+    def close(self) -> None:
+        """End all processes; no attempt may run."""
+        self._children.close()
+
+    @contextmanager
+    def _child(self, held: HeldAttempt, step: StepHandler) -> Iterator[Child]:
+        child = self._children.open(step.handler, wait=held.stop.wait, within=_PATIENCE_S)
+        try:
+            yield child
+        finally:
+            child.close()
+
+
+@contextmanager
+def _stacks_pipe() -> Iterator[tuple[Stacks, int]]:
+    """Make the pipe for stacks: the end that is read, and the other one for the child."""
+    near, far = os.pipe()
+    try:
+        os.set_blocking(near, False)
+        os.set_blocking(far, False)
+        yield Stacks(near), far
+    finally:
+        os.close(near)
+        os.close(far)
+
+
+def _job(held: HeldAttempt, step: StepHandler, limits: Limits) -> Job:
+    run = held.manifest
+    retry = run.dispatch.retry
+    return Job(
+        run_id=run.run_id,
+        step_type=run.current_step,
+        handler=step.handler,
+        attempt=run.attempt,
+        trial=run.trial,
+        non_retryable=() if retry is None else retry.non_retryable,
+        soft_at=limits.soft_at,
+        hard_at=limits.hard_at,
+        levels=levels_in_force(),
+    )

@@ -1,0 +1,260 @@
+"""One attempt whose handler runs in a child: its worker's thread serves it and holds the clock.
+
+Nothing that this thread does can wait for the child or for a store, so every limit is kept.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.status import Termination
+from leasehold.worker.attempt_calls import AttemptCalls
+from leasehold.worker.held_attempt import HeldAttempt
+from leasehold.worker.interrupts import is_main_thread
+from leasehold.worker.sandbox.call_desk import CallDesk
+from leasehold.worker.sandbox.channel import Channel
+from leasehold.worker.sandbox.child import Child
+from leasehold.worker.sandbox.child_stacks import STACKS_SIGNAL
+from leasehold.worker.sandbox.frames import Frame, GarbledError
+from leasehold.worker.sandbox.limits import Limits
+from leasehold.worker.sandbox.messages import (
+    Call,
+    DeferredNote,
+    FailedNote,
+    FinishedNote,
+    Imported,
+    Job,
+    LogLine,
+    ProgressNote,
+    SoftLimitNote,
+    Stop,
+)
+from leasehold.worker.sandbox.prints import Prints
+from leasehold.worker.sandbox.relayed_logs import relay
+from leasehold.worker.sandbox.stacks import Stacks
+
+#: How long a child may take to end that has said its last word, and to die that was killed.
+_EXIT_S: Final = 1.0
+_DEATH_S: Final = 2.0
+
+_WAKES: Final = 4096
+_LOOK_S: Final = 1.0  # at the latest
+_MEMORY_LOOK_S: Final = 0.05
+_THREAD_LOOK_S: Final = 0.05  # a call waits for a thread
+
+#: How long a child has to write its stacks; they are whole when nothing follows for a moment.
+_STACKS_S: Final = 0.15
+_QUIET_S: Final = 0.02
+
+
+class SandboxedAttempt:
+    """Serves a child from its first word to its end.
+
+    Args:
+        held: the attempt.
+        child: its process.
+        limits: when it is to end.
+        calls: what answers the calls of its context.
+        stacks: what it writes of its stacks.
+        note_fit: called when a process that has imported the handler may be forked.
+
+    Attributes:
+        last: what the child said last, if it came so far.
+        limit: the limit at which it was killed, or past which it raised; None: none.
+        garbled: what was wrong with what it sent; empty: nothing.
+        taken: the memory that it took when it was killed for that.
+    """
+
+    def __init__(
+        self,
+        held: HeldAttempt,
+        child: Child,
+        limits: Limits,
+        *,
+        calls: AttemptCalls,
+        stacks: Stacks,
+        note_fit: Callable[[], object],
+    ) -> None:
+        self.last: tuple[FinishedNote | FailedNote | DeferredNote, bytes] | None = None
+        self.limit: Termination | None = None
+        self.garbled = ""
+        self.taken = 0
+        self.stacks = stacks
+        self.prints = Prints(child.output)
+        self._held = held
+        self._child = child
+        self._limits = limits
+        self._calls = calls
+        self._note_fit = note_fit
+        self._woken, self._waker = socket.socketpair()
+        self._woken.setblocking(False)
+        self._waker.setblocking(False)
+        self._channel = Channel(child.call)
+        self._desk = CallDesk(calls, self._wake)
+        self._kill_at: float | None = None
+        self._is_soft_given = False
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether it was asked to stop before it reached a limit."""
+        return self._kill_at is not None
+
+    @property
+    def is_past_soft_limit(self) -> bool:
+        """Whether its soft limit was given to it."""
+        return self._is_soft_given
+
+    def serve(self, job: Job, given: bytes) -> None:
+        """Give the child its job, and serve it until it has ended, or was killed."""
+        forget = self._held.stop.listen(self._wake)
+        try:
+            self._channel.send(job, given)
+            while not self._is_over():
+                self._turn()
+            self._wind_up()
+        finally:
+            forget()
+            self._child.kill()
+            self._woken.close()
+            self._waker.close()
+
+    def _is_over(self) -> bool:
+        return bool(self.last or self.limit or self.garbled or self._child.ending())
+
+    def _turn(self) -> None:
+        try:
+            self._wait(self._next_look() - time.monotonic())
+            self._read()
+            for message, body in self._desk.look():
+                self._channel.send(message, body)
+            if self.last is None:
+                self._keep_time(time.monotonic())
+        except GarbledError as error:
+            self.garbled = str(error)
+        except SystemExit:  # a server that is to end: who heard the signal asks for the stop
+            if not is_main_thread():
+                raise
+
+    def _wait(self, seconds: float) -> None:
+        poll = select.poll()
+        poll.register(self._woken, select.POLLIN)
+        poll.register(self._child.status, select.POLLIN)
+        if not self._channel.is_over:
+            wants = select.POLLOUT if self._channel.has_unsent else 0
+            poll.register(self._child.call, select.POLLIN | wants)
+        if not self.prints.is_over:
+            poll.register(self._child.output, select.POLLIN)
+        poll.poll(max(0.0, seconds) * 1000)
+
+    def _next_look(self) -> float:
+        limits, now = self._limits, time.monotonic()
+        ends = [now + _LOOK_S, limits.hard_at, limits.deadline_at]
+        if limits.memory is not None:
+            ends.append(now + _MEMORY_LOOK_S)
+        if self._desk.has_waiting:
+            ends.append(now + _THREAD_LOOK_S)
+        if self._kill_at is not None:
+            ends.append(self._kill_at)
+        elif not self._is_soft_given:
+            ends.append(limits.soft_at)
+        return min(ends)
+
+    def _read(self) -> None:
+        with suppress(BlockingIOError):
+            self._woken.recv(_WAKES)
+        self.prints.read()
+        self._channel.flush()
+        for frame in self._channel.received():
+            self._hear(frame)
+        if self._channel.is_over and not self.last and not self._has_ended_within(_EXIT_S):
+            raise GarbledError("it closed its connection to the worker")
+
+    def _hear(self, frame: Frame) -> None:
+        if self.last is not None:
+            return  # it had said its last word
+        match frame.message:
+            case Call() as call:
+                self._desk.take(call, frame.body)
+            case FinishedNote() | FailedNote() | DeferredNote() as last:
+                self.last = last, frame.body
+            case ProgressNote(fraction=fraction, message=message):
+                self._calls.note_progress(Progress(fraction=fraction, message=message))
+            case LogLine() as line:
+                relay(line)
+            case Imported(is_fit=True):
+                self._note_fit()
+
+    def _keep_time(self, now: float) -> None:
+        stop, limits = self._held.stop, self._limits
+        if stop.is_requested and self._kill_at is None and stop.reason is not None:
+            self._kill_at = limits.kill_at(stop.reason, self._held, now)
+            self._channel.send(Stop(reason=stop.reason))
+        if self._kill_at is not None and (stop.is_forced or self._kill_at <= now):
+            self._kill(stop.reason)
+        elif limits.deadline_at <= now:
+            self._kill(Termination.DISPATCH_DEADLINE_EXCEEDED)
+        elif limits.hard_at <= now:
+            self._kill(Termination.AGENT_TIMEOUT_EXCEEDED)
+        elif limits.memory is not None and self._child.memory() > limits.memory:
+            self.taken = self._child.memory()
+            self._kill(Termination.MEMORY_LIMIT_EXCEEDED)
+        elif limits.soft_at <= now and not self._is_soft_given and not self.was_stopped:
+            self._is_soft_given = True
+            self._take_stacks()
+            self._channel.send(SoftLimitNote())
+
+    def _kill(self, reason: Termination | None) -> None:
+        self.limit = reason
+        if not self.was_stopped and not self._is_soft_given:
+            self._take_stacks()
+        self._held.is_killed = True
+        self._child.kill()
+
+    def _take_stacks(self) -> None:
+        """Have the child write its stacks, and read them."""
+        self.stacks.clear()
+        self._child.signal(STACKS_SIGNAL)
+        over_at = time.monotonic() + _STACKS_S
+        while (left := over_at - time.monotonic()) > 0:
+            if not self.stacks.wait(_QUIET_S if self.stacks.has_any else left):
+                return
+            if not self.stacks.read():
+                return
+
+    def _wind_up(self) -> None:
+        """See to it that the child ends, and take what it still said."""
+        if self.garbled:
+            self._child.kill()
+        if not self._has_ended_within(_EXIT_S):
+            self._child.kill()
+            self._has_ended_within(_DEATH_S)
+        self._take_the_rest()
+        self.stacks.read()
+        self.prints.end()
+
+    def _has_ended_within(self, seconds: float) -> bool:
+        """Wait for the end of the child, and take what it says: it may have to say it to end."""
+        over_at = time.monotonic() + seconds
+        while not self._child.ending():
+            left = over_at - time.monotonic()
+            if left <= 0:
+                return False
+            self._wait(left)
+            self._take_the_rest()
+        return True
+
+    def _take_the_rest(self) -> None:
+        self.prints.read()
+        with suppress(GarbledError):
+            for frame in self._channel.received():
+                self._hear(frame)
+
+    def _wake(self) -> None:
+        with suppress(OSError):  # it is awake already, or over
+            self._waker.send(b"w")

@@ -1,0 +1,170 @@
+"""What a handler was doing: the stacks that its process wrote, as a person reads them."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from leasehold.worker.redaction import Redaction
+from leasehold.worker.stack_frames import Frame
+from leasehold.worker.tracebacks import frame_text
+
+#: Of the text that a run keeps, in bytes.
+MAX_STACKS: Final = 4096
+
+_READ_BYTES: Final = 64 * 1024
+_MOST_FRAMES: Final = 30
+_LEFT_OUT: Final = "  [more left out]"
+
+_HEADER: Final = re.compile(r"(Current thread|Thread|Task)\b.*\(most recent call first\):")
+_FRAME: Final = re.compile(r' {2}File "(.+)", line (\d+) in (.+)')
+
+_ENGINE: Final = f"{Path(__file__).parents[2]}{os.sep}"
+_STDLIB: Final = f"{Path(os.__file__).parent}{os.sep}"
+_IMPORTING: Final = ("<frozen importlib", f"{_STDLIB}importlib{os.sep}")
+_THREADING: Final = f"{_STDLIB}threading.py"
+
+#: What calls the handler; and a file of the thread in which that happens.
+_CALLER: Final = f"{_ENGINE}worker{os.sep}sandbox{os.sep}soft_limit.py"
+_MAIN: Final = f"{_ENGINE}worker{os.sep}sandbox{os.sep}handler_process.py"
+
+
+@dataclass(slots=True)
+class _Stack:
+    """The calls of one thread or task, innermost first."""
+
+    is_task: bool
+    frames: list[Frame] = field(default_factory=list)
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it is the thread that runs the handler."""
+        return any(frame.file == _MAIN for frame in self.frames)
+
+    @property
+    def of_handler(self) -> list[Frame]:
+        """The calls that the handler made, or that were made in a thread of its own."""
+        calls = [frame.file == _CALLER for frame in self.frames]
+        kept = self.frames[: calls.index(True)] if any(calls) else list(self.frames)
+        while kept and kept[-1].file.startswith((_ENGINE, _THREADING)):
+            del kept[-1]
+        return [frame for frame in kept if not frame.file.startswith(_IMPORTING)]
+
+
+class Stacks:
+    """Collects what the process of an attempt writes of its stacks.
+
+    Args:
+        pipe: the descriptor to read from; it does not block.
+    """
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+        self._text = bytearray()
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there are any."""
+        return b"(most recent call first)" in self._text
+
+    def clear(self) -> None:
+        """Forget what there is: other ones are wanted."""
+        self._text.clear()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until there is something to read; return whether there is."""
+        poll = select.poll()
+        poll.register(self._pipe, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+
+    def read(self) -> bool:
+        """Take what was written; return whether more may come."""
+        try:
+            data = os.read(self._pipe, _READ_BYTES)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self._text += data[: max(0, 2 * _READ_BYTES - len(self._text))]
+        return bool(data)
+
+    def text(self) -> str:
+        """Return the handler's part of the stacks, its own thread first, in at most 4 KiB."""
+        redaction = Redaction()
+        lines: list[str] = []
+        left = MAX_STACKS - len(_LEFT_OUT)
+        for line in _lines(self._ordered(), redaction):
+            left -= len(line.encode()) + 1
+            if left < 0:
+                return "\n".join([*lines, _LEFT_OUT])
+            lines.append(line)
+        return "\n".join(lines)
+
+    def origin(self) -> str | None:
+        """Return where the handler was, as `file:line (function)`."""
+        for frames in self._ordered():
+            own = [frame for frame in frames if frame.is_own] or frames
+            return own[0].origin
+        return None
+
+    def _ordered(self) -> list[list[Frame]]:
+        """Return the handler's part of each thread and task that has one, its own first."""
+        stacks = list(_parsed(self._text.decode("utf-8", "replace")))
+        main = [stack for stack in stacks if stack.is_main][:1]
+        tasks = [stack for stack in stacks if stack.is_task]
+        others = [stack for stack in stacks if not stack.is_task and not stack.is_main]
+        if tasks and not any(frame.is_own for stack in main for frame in stack.of_handler):
+            main = []  # it waits in its loop: what for, the tasks say
+        return [frames for stack in [*main, *tasks, *others] if (frames := stack.of_handler)]
+
+
+def _parsed(text: str) -> Iterator[_Stack]:
+    stack: _Stack | None = None
+    for line in text.splitlines():
+        if header := _HEADER.match(line):
+            if stack is not None:
+                yield stack
+            stack = _Stack(is_task=header[1] == "Task")
+        elif stack is not None and (found := _FRAME.fullmatch(line)):
+            stack.frames.append(_frame(found[1], int(found[2][:9]), found[3]))
+    if stack is not None:
+        yield stack
+
+
+def _frame(file: str, line: int, function: str) -> Frame:
+    return Frame(
+        path=_as_imported(file),
+        line=line,
+        function=function[:200],
+        is_own=not _is_of_a_library(file),
+        place=(file, line),
+        file=file,
+    )
+
+
+def _as_imported(file: str) -> str:
+    """Return the file below the folder that its module is imported from."""
+    roots = sorted((f"{root.rstrip(os.sep)}{os.sep}" for root in sys.path if root), key=len)
+    found = next((root for root in reversed(roots) if file.startswith(root)), "")
+    return file[len(found) :][-200:]
+
+
+def _is_of_a_library(file: str) -> bool:
+    is_installed = "site-packages" in file or "dist-packages" in file
+    return is_installed or file.startswith((_ENGINE, _STDLIB, "<"))
+
+
+def _lines(stacks: list[list[Frame]], redaction: Redaction) -> Iterator[str]:
+    for number, frames in enumerate(stacks):
+        if number:
+            yield "Beside it:"
+        for frame in frames[:_MOST_FRAMES]:
+            yield from frame_text(frame, redaction, "  " if number else "").split("\n")
+        if len(frames) > _MOST_FRAMES:
+            yield _LEFT_OUT

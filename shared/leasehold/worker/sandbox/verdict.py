@@ -1,0 +1,164 @@
+"""What an attempt in a child comes to: its last word, and else how its process ended."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import Final
+
+import pydantic_core
+
+from leasehold.domain.json_text import check_depth
+from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.result import Deferred, Failed, Finished, LimitExceeded, Result, Stopped
+from leasehold.domain.status import Termination
+from leasehold.errors import (
+    AgentTimeoutError,
+    DispatchDeadlineError,
+    HandlerDiedError,
+    HandlerGarbledError,
+    LeaseholdError,
+    MemoryLimitError,
+)
+from leasehold.worker.failures import record_of_child, safe_text
+from leasehold.worker.held_attempt import HeldAttempt
+from leasehold.worker.kept_text import json_of
+from leasehold.worker.sandbox.ending import Ending
+from leasehold.worker.sandbox.limits import Limits
+from leasehold.worker.sandbox.link import LINK_LOST, OUT_OF_TIME
+from leasehold.worker.sandbox.messages import DeferredNote, FailedNote, FinishedNote
+from leasehold.worker.sandbox.sandboxed_attempt import SandboxedAttempt
+
+_MIB: Final = 1024 * 1024
+_MAX_PRINTED: Final = 2000
+_MAX_WORDS: Final = 300
+_MAX_DETAIL: Final = 500
+
+_NOT_SEEN: Final = "The process that starts handlers ended, and the handler with it."
+_BY_WHOM: Final = " (by the system, for want of memory?)"
+
+
+def verdict_on(
+    attempt: SandboxedAttempt, held: HeldAttempt, limits: Limits, ending: Ending | None
+) -> Result:
+    """Return what an attempt comes to that was served to its end."""
+    return _Verdict(attempt, held, limits).on(ending or Ending())
+
+
+class _Verdict:
+    def __init__(self, attempt: SandboxedAttempt, held: HeldAttempt, limits: Limits) -> None:
+        self._attempt = attempt
+        self._held = held
+        self._limits = limits
+        run = held.manifest
+        self._step = {"step": run.current_step}
+        self._facts = {"step": run.current_step, "attempt": run.attempt}
+
+    def on(self, ending: Ending) -> Result:
+        attempt = self._attempt
+        if attempt.last is not None:
+            try:
+                return self._on_last_word(*attempt.last)
+            except ValueError:
+                return self._garbled("its result is not what a child sends")
+        if attempt.was_stopped:
+            return self._stopped()
+        if attempt.garbled:
+            return self._garbled(attempt.garbled)
+        if attempt.limit is not None:
+            return self._exceeded(attempt.limit)
+        return self._on_death(ending)
+
+    def _on_last_word(self, note: FinishedNote | FailedNote | DeferredNote, body: bytes) -> Result:
+        """Return what a child's last word comes to; ValueError: it is none."""
+        match note:
+            case FinishedNote(status=status):
+                output = body.decode()
+                pydantic_core.from_json(output, allow_inf_nan=False)
+                check_depth(output)
+                return Finished(output, status)
+            case DeferredNote(reason=reason, detail=detail):
+                return Deferred(reason, safe_text(detail, _MAX_DETAIL))
+            case FailedNote(has_raised=True):
+                return self._on_error(note, record_of_child(body))
+        return Failed(record_of_child(body), permanent=note.permanent)
+
+    def _on_error(self, note: FailedNote, record: ErrorRecord) -> Result:
+        """Return what it comes to that the handler raised: the limit, where it was past one."""
+        attempt = self._attempt
+        if attempt.is_past_soft_limit or (attempt.limit and not attempt.was_stopped):
+            return self._exceeded(attempt.limit or Termination.AGENT_TIMEOUT_EXCEEDED, record)
+        if self._held.stop.is_requested:
+            return self._stopped()
+        if note.lacked_memory and self._limits.memory is not None:
+            return self._exceeded(Termination.MEMORY_LIMIT_EXCEEDED, record)
+        return Failed(record, permanent=note.permanent)
+
+    def _on_death(self, ending: Ending) -> Result:
+        """Return what an attempt comes to whose process ended of itself, without a last word."""
+        if ending.exit_code == LINK_LOST:
+            return self._garbled("it closed its connection to the worker")
+        if not ending.is_known:
+            return Deferred(Termination.PROCESS_UNAVAILABLE, _NOT_SEEN)
+        attempt, limits = self._attempt, self._limits
+        is_late = attempt.is_past_soft_limit or limits.hard_at <= time.monotonic()
+        if is_late and (attempt.is_past_soft_limit or ending.exit_code == OUT_OF_TIME):
+            return self._exceeded(Termination.AGENT_TIMEOUT_EXCEEDED)
+        if ending.signal == signal.SIGKILL and limits.memory is not None:
+            return self._exceeded(Termination.MEMORY_LIMIT_EXCEEDED)
+        if self._held.stop.is_requested:
+            return self._stopped()
+        return self._failed(HandlerDiedError(**self._step, problem=_words_of(ending)))
+
+    def _stopped(self) -> Stopped:
+        return Stopped(self._held.stop.reason or Termination.INSTANCE_SHUTDOWN)
+
+    def _garbled(self, problem: str) -> Result:
+        return self._failed(
+            HandlerGarbledError(**self._step, problem=safe_text(problem, _MAX_WORDS))
+        )
+
+    def _failed(self, error: LeaseholdError) -> Failed:
+        """Return the failure of a process, with what is known of its last moments."""
+        stacks, printed = self._attempt.stacks, self._attempt.prints.last_lines
+        record = ErrorRecord.of(error).with_(
+            origin=stacks.origin(), traceback=stacks.text() or None
+        )
+        if printed:
+            record = record.with_(details=json_of({"printed": safe_text(printed, _MAX_PRINTED)}))
+        return Failed(record)
+
+    def _exceeded(self, reason: Termination, raised: ErrorRecord | None = None) -> LimitExceeded:
+        """Return the end at a limit; of what the handler raised then, the traceback is kept."""
+        stacks = self._attempt.stacks
+        record = ErrorRecord.of(self._error_of(reason)).with_(origin=stacks.origin())
+        if raised is not None:
+            record = record.with_(origin=raised.origin, traceback=raised.traceback)
+        return LimitExceeded(reason, record, stacks.text())
+
+    def _error_of(self, reason: Termination) -> LeaseholdError:
+        dispatch = self._held.manifest.dispatch
+        match reason:
+            case Termination.MEMORY_LIMIT_EXCEEDED:
+                limit = self._limits.memory or 0
+                taken = max(self._attempt.taken, limit)
+                sizes = {"taken_mib": -(-taken // _MIB), "limit_mib": limit // _MIB}
+                return MemoryLimitError(**self._facts, **sizes)
+            case Termination.DISPATCH_DEADLINE_EXCEEDED:
+                return DispatchDeadlineError(**self._facts, deadline_s=dispatch.deadline_s)
+        return AgentTimeoutError(**self._facts, timeout_s=dispatch.timeout_ms / 1000)
+
+
+def _words_of(ending: Ending) -> str:
+    if ending.signal is not None:
+        name = _name_of(ending.signal)
+        killed = ending.signal == signal.SIGKILL
+        return f"it was killed by {name}{_BY_WHOM}" if killed else f"it crashed by {name}"
+    return f"it exited with code {ending.exit_code} (os._exit in the handler?)"
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,131 @@
+"""No process to be had: that is an outage, known in time, and over when it is over."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from leasehold.errors import ForkServerError
+from leasehold.worker.sandbox.child import Child
+from leasehold.worker.sandbox.children import Children
+from tests.sandbox import programs
+from tests.sandbox.conftest import descriptors, is_gone
+from tests.sandbox.programs import parent_of
+from tests.waiting import until
+
+
+def test_a_frozen_fork_server_is_given_up_in_time(children: Children) -> None:
+    server = _server_of(children)
+    os.kill(server, signal.SIGSTOP)
+
+    with pytest.raises(ForkServerError, match="does not answer"):
+        _opened(children, within=0.3)
+
+    os.kill(server, signal.SIGCONT)
+    assert _server_of(children) == server
+
+
+def test_a_fork_server_that_stays_frozen_is_replaced_and_its_children_end_their_work(
+    impatient_children: Children,
+) -> None:
+    children = impatient_children
+    child = _opened(children)
+    server = parent_of(child.pid)
+    os.kill(server, signal.SIGSTOP)
+
+    assert _server_of(children) != server
+    assert child.ending() is None
+    child.kill()
+    child.close()
+    until(lambda: is_gone(server))
+
+
+def test_an_entry_that_cannot_be_imported_is_an_outage() -> None:
+    before = descriptors()
+    children = Children("leasehold.nowhere:run")
+
+    with pytest.raises(ForkServerError, match=r"\[no_process\].* handler a:b: "):
+        children.open("a:b", wait=programs.never, within=1)
+
+    children.close()
+    assert descriptors() == before
+
+
+def test_a_fork_server_without_room_for_processes_is_an_outage_that_passes() -> None:
+    with closing(Children(programs.ENTRY_OF_NOBODY)) as children:
+        server = _server_of(children)
+
+        os.kill(server, signal.SIGUSR1)
+        until(lambda: _most_processes(server) == "0")
+        with pytest.raises(ForkServerError, match="Resource temporarily unavailable"):
+            _opened(children, within=0.3)
+
+        os.kill(server, signal.SIGUSR2)
+        assert _server_of(children) == server
+
+
+def _most_processes(pid: int) -> str:
+    limits = Path(f"/proc/{pid}/limits").read_text(encoding="ascii").splitlines()
+    (line,) = (line for line in limits if line.startswith("Max processes"))
+    return line.split()[2]
+
+
+@pytest.mark.parametrize("room", [0, 1, 2])
+def test_a_fork_server_without_room_for_descriptors_is_an_outage_that_passes(
+    children: Children, room: int
+) -> None:
+    server = _server_of(children)
+    taken = {int(entry.name) for entry in Path(f"/proc/{server}/fd").iterdir()}
+    free = [number for number in range(100) if number not in taken]
+
+    with (
+        _limited(server, resource.RLIMIT_NOFILE, free[room]),
+        pytest.raises(ForkServerError),
+    ):
+        _opened(children, within=0.3)
+
+    assert _server_of(children) == server
+
+
+def test_a_worker_without_room_for_descriptors_has_an_outage_that_passes(
+    children: Children,
+) -> None:
+    before = descriptors()
+
+    with (
+        _limited(os.getpid(), resource.RLIMIT_NOFILE, 3),
+        pytest.raises(ForkServerError, match="Too many open files"),
+    ):
+        _opened(children, within=0.1)
+
+    _opened(children).close()
+    children.close()
+    assert descriptors() == before
+
+
+def _opened(children: Children, within: float = 60) -> Child:
+    return children.open(f"{programs.__name__}:echo", wait=programs.never, within=within)
+
+
+def _server_of(children: Children) -> int:
+    """Return the pid of the fork server, which works."""
+    with closing(_opened(children)) as child:
+        server = parent_of(child.pid)
+    until(lambda: is_gone(child.pid))  # the fork server has closed its descriptors then
+    return server
+
+
+@contextmanager
+def _limited(pid: int, limit: int, least: int) -> Iterator[None]:
+    before = resource.prlimit(pid, limit)
+    resource.prlimit(pid, limit, (least, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, limit, before)
