@@ -189,7 +189,7 @@ def account(
 
 def _told(event: TraceEvent) -> str:
     """Return how an attempt ended that hung, and the line at which it did."""
-    lines = _FRAME.findall((event.model_extra or {}).get("stacks", ""))
+    lines = _FRAME.findall(event.model_dump().get("stacks") or "")
     at = f"it hung at {lines[-1]}" if lines else "nobody knows where"
     return f"{event.reason}; {at}"
 

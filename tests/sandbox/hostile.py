@@ -92,8 +92,8 @@ def following(ctx: StepContext, given: Any) -> Any:
 
 @hostile
 def spins(ctx: StepContext, given: Any) -> Any:
-    while True:
-        pass  # it hangs here
+    while True:  # it hangs here
+        pass
 
 
 @hostile
@@ -225,8 +225,8 @@ async def awaits(ctx: StepContext, given: Any) -> Any:
 
 @hostile_later
 async def spins_in_a_coroutine(ctx: StepContext, given: Any) -> Any:
-    while True:
-        pass  # it hangs here
+    while True:  # it hangs here
+        pass
 
 
 @hostile_later

@@ -137,10 +137,10 @@ class HostilePlace:
         begun = next(event for event in events if event.type is TraceType.STEP_STARTED)
         ends = (TraceType.STEP_TERMINATED, TraceType.STEP_ERROR, TraceType.STEP_COMPLETED)
         end = next(event for event in events if event.type in ends)
-        facts = end.model_extra or {}
+        facts = end.model_dump(by_alias=True)
         seconds = (end.at - begun.at).total_seconds()
         how = facts.get("errorCode") or end.reason or "COMPLETED"
-        return Story(how, end.detail or "", facts.get("stacks", ""), seconds, run, list(events))
+        return Story(how, end.detail or "", facts.get("stacks") or "", seconds, run, list(events))
 
     def left_behind(self) -> set[int]:
         """Return the processes that handlers noted, and that run on."""
