@@ -13,10 +13,10 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: .venv/.runtime ## run the review pipeline on this repository's documents, or on INPUT=folder; CHAOS=1 kills workers meanwhile
+demo: .venv/.runtime ## run the review pipeline on this repository's documents, or on INPUT=folder; CHAOS=1 kills workers meanwhile, and has a step hang
 	@$(BIN)/python -m pipelines.review.demo
 
 .PHONY: dev
@@ -73,6 +73,11 @@ bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the s
 	@$(BIN)/python -m bench.recovery
 	@$(BIN)/python -m bench.at_scale
 	@$(BIN)/python -m bench.linear_time
+	@$(BIN)/python -m bench.sandbox
+
+.PHONY: bench-sandbox
+bench-sandbox: .venv/.dev ## what a step in a process of its own costs, and how late a stop or a kill is
+	@$(BIN)/python -m bench.sandbox
 
 .PHONY: clean
 clean: ## delete .venv and the demo's data

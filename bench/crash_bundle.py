@@ -34,6 +34,7 @@ CLOCK: Final = SystemClock()
 def hold(ctx: StepContext, given: dict[str, Any]) -> Any:
     """Wait until the file of the run is there; a handler that is deaf does not hear a stop."""
     folder = Path(given["folder"])
+    ctx.on_stop(lambda: _note(folder, ctx, "called"))
     _note(folder, ctx, "entered")
     while not (folder / f"{ctx.run_id}.go").exists():
         if given["deaf"]:

@@ -1,13 +1,15 @@
-"""Chaos for the demo: workers end in the middle of steps, and the run continues.
+"""Chaos for the demo: workers end in the middle of steps, one step hangs, and the run continues.
 
 One worker is killed without warning; another is asked to stop, and can react. Only processes of
-this machine are hit, and only while they hold the lease of the demo's run.
+this machine are hit, and only while they hold the lease of the demo's run. The step that hangs is
+left alone: it is ended at its limit.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import threading
 from collections import Counter
@@ -20,8 +22,11 @@ from typing import Final, Self
 from leasehold import Client, LeaseholdError
 from leasehold.client.patience import retry_unreachable
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import Termination
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.worker.holder import holder_name, host_name
+from pipelines.review.chaos_catalog import HANGING
+from pipelines.review.hanging_publish import LIMIT
 
 STRIKES: Final = (
     (signal.SIGKILL, "killing the worker that runs {step}"),
@@ -29,6 +34,9 @@ STRIKES: Final = (
 )
 MIDDLE: Final = timedelta(seconds=0.2)  # a step that has run so long is in its middle
 LOOK_EVERY_S: Final = 0.03
+
+#: A call in the module of the step that hangs.
+_FRAME: Final = re.compile(r"\S*hanging_publish\.py\S*")
 
 #: A step's agent calls take about so long together: enough for a middle, and not for a yawn.
 STEP_MS: Final = 3000
@@ -94,6 +102,7 @@ class Chaos:
         try:
             for number, words in STRIKES:
                 self._strike_until_it_counts(number, words)
+            self._wait_for_the_one_that_hangs()
         except LeaseholdError as error:
             self._tell(f"the chaos ends: {error.message}")
 
@@ -121,8 +130,8 @@ class Chaos:
 
     def _spares(self, run: Manifest) -> bool:
         """Return whether another step can bear the next strike: after the first one there is."""
-        first = run.plan[0]
-        return run.current_step == first and any(hit.step == first for hit in self.hits)
+        first, step = run.plan[0], run.current_step
+        return step == HANGING or (step == first and any(hit.step == first for hit in self.hits))
 
     def _was_cut_short(self, hit: Hit) -> bool:
         """Wait for the next lease and report it; return whether the strike ended the attempt."""
@@ -135,6 +144,16 @@ class Chaos:
             seconds = max(0.0, (run.lease.acquired_at - hit.at).total_seconds())
             self._tell(f"{hit.step} runs again, {seconds:.1f} s later")
         return True
+
+    def _wait_for_the_one_that_hangs(self) -> None:
+        """Say so when the step begins to hang, and when it runs again."""
+        for run in self._looks():
+            if run.current_step == HANGING and run.lease is not None and run.attempt == 1:
+                seconds = f"{LIMIT.total_seconds():g} s"
+                self._tell(f"{HANGING} hangs, and hears nobody; its limit is {seconds}")
+                break
+        if any(run.current_step == HANGING and run.attempt > 1 for run in self._looks()):
+            self._tell(f"{HANGING} was ended at its limit, and runs again")
 
     def _looks(self) -> Iterator[Manifest]:
         """Yield the run until it is idle, or nobody waits for it any more."""
@@ -154,6 +173,8 @@ def account(
         end = hit.end(events)
         why = "" if end is None else ": ".join(part for part in (end.reason, end.detail) if part)
         lines.append(f"{hit.step}, attempt {hit.attempt}: {hit.signal.name}, pid {hit.pid}; {why}")
+    hung = [event for event in events if event.reason == Termination.AGENT_TIMEOUT_EXCEEDED]
+    lines += [f"{event.step}, attempt {event.attempt}: {_told(event)}" for event in hung]
     given = Counter(event.step for event in events if event.type is TraceType.STEP_HANDED_OFF)
     wrong = [f"{step} {given[step]} times" for step in run.plan[:-1] if given[step] != 1]
     handoffs = "each step handed off once" if not wrong else f"handed off: {', '.join(wrong)}"
@@ -161,7 +182,16 @@ def account(
     missing = [number.name for number, _ in STRIKES[len(hits) :]]
     if missing:
         lines.append(f"not done: {' and '.join(missing)}; no step was hit before it was done")
-    return not (missing or wrong), lines
+    if not hung:
+        lines.append(f"not done: {HANGING} did not hang")
+    return not (missing or wrong) and bool(hung), lines
+
+
+def _told(event: TraceEvent) -> str:
+    """Return how an attempt ended that hung, and the line at which it did."""
+    lines = _FRAME.findall(event.model_dump().get("stacks") or "")
+    at = f"it hung at {lines[-1]}" if lines else "nobody knows where"
+    return f"{event.reason}; {at}"
 
 
 def _pid_here(holder: str) -> int | None:

@@ -2,8 +2,8 @@
 
 Usage: INPUT=folder CHAOS=1 python -m pipelines.review.demo
 
-CHAOS=1 kills workers in the middle of steps. A demo that was killed is continued by the next one on
-the same folder.
+CHAOS=1 kills workers in the middle of steps, and has one step hang. A demo that was killed is
+continued by the next one on the same folder.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pipelines.review.markdown_files import find_markdown
 from pipelines.review.models import ReviewInput
 
 LEASEHOLD: Final = Path(sys.executable).parent / "leasehold"
+CHAOS_CATALOG: Final = "pipelines.review.chaos_catalog"
 
 
 def main() -> int:
@@ -45,7 +46,9 @@ def main() -> int:
     except PermanentError as error:
         say(f"error: {'' if error.code == 'bad_setting' else 'INPUT: '}{error}")
         return 2
-    environ = {PACE: pace_for(documents), **os.environ} if wanted else dict(os.environ)
+    environ = dict(os.environ)
+    if wanted:
+        environ = {PACE: pace_for(documents), **environ, "LEASEHOLD_CATALOG": CHAOS_CATALOG}
     server = None
     try:
         server = DevServer(DevOptions(port=free_port(), environ=environ), say)
@@ -110,7 +113,7 @@ condensed them to {done["points"]} key points
 Try next:     {program} trace {run.run_id}    everything that happened
               {program} show {run.run_id}     the run's one document
               make demo INPUT=path/to/folder     your own Markdown
-              make demo CHAOS=1     the same, while workers are killed in the middle of steps
+              make demo CHAOS=1     the same, while workers are killed and a step hangs
               kill -9 it in the middle, then make demo again: it continues where it was""")
     )
 

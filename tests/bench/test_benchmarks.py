@@ -17,6 +17,7 @@ from bench import (
     many_runs,
     measuring,
     recovery,
+    sandbox,
     serve,
 )
 from tests.emulators import firestore_host, need_firestore
@@ -100,6 +101,20 @@ def test_the_rest_of_a_step_is_measured_for_each_end_of_its_worker() -> None:
         "SIGKILL of an engine, lease of 1 s, p95 of 2",
     ]
     assert {row.unit for row in rows} == {"ms"}
+
+
+def test_a_sandbox_is_measured_by_its_time_its_memory_and_how_late_it_ends() -> None:
+    rows = sandbox.measure(rounds=1, steps=3, samples=1, grown=(5, 25))
+
+    assert [row.name for row in rows if "worst" not in row.name] == [
+        "what a warm sandbox adds to a step",
+        "hard limit to the end of the process, median of 1",
+        "SIGTERM to the stop callback, median of 1",
+        "memory of a child that imports nothing, median of 8",
+        "memory of a worker and its processes after 25 steps, and after 5",
+    ]
+    assert {row.unit for row in rows} == {"ms", "MiB"}
+    assert all(row.value > 0 for row in rows)
 
 
 def test_a_heartbeat_costs_at_most_one_write_and_no_read() -> None:

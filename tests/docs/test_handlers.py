@@ -9,22 +9,31 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from leasehold import StepContext, StepDispatchEntry
 
 PAGE = (Path(__file__).parents[2] / "docs/handlers.md").read_text()
 
 
-def test_the_pipeline_of_the_page_runs(tmp_path: Path) -> None:
+@pytest.fixture
+def steps(tmp_path: Path) -> Path:
+    """The folder with the file that the page is."""
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     (tmp_path / "steps.py").write_text("\n\n".join(blocks))
+    return tmp_path
+
+
+def test_the_pipeline_of_the_page_runs(steps: Path) -> None:
     (line,) = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     setting, program, *words = shlex.split(line)
     name, _, value = setting.partition("=")
 
     done = subprocess.run(
         [sys.executable, "-m", program, *words, "--json"],
-        cwd=tmp_path,
+        cwd=steps,
         env=os.environ | {name: value},
         capture_output=True,
         text=True,
@@ -32,7 +41,7 @@ def test_the_pipeline_of_the_page_runs(tmp_path: Path) -> None:
         check=True,
     )
     run = json.loads(done.stdout)
-    (file,) = tmp_path.rglob("digest.txt")
+    (file,) = steps.rglob("digest.txt")
 
     assert run["status"] == "COMPLETED"
     assert run["output"] == {"file": "report/digest.txt", "lines": 2}
@@ -42,6 +51,37 @@ def test_the_pipeline_of_the_page_runs(tmp_path: Path) -> None:
         "step=report attempt=1 digest: ",
     ):
         assert f"INFO run={run['runId']} {line}" in done.stderr
+
+
+def test_a_handler_of_the_page_that_runs_out_of_time_goes_on_from_its_checkpoint(
+    steps: Path,
+) -> None:
+    """And the program that the next one starts ends with it."""
+    topics = [f"topic {number}" for number in range(8)]
+    leasehold = [sys.executable, "-m", "leasehold"]
+    environ = os.environ | {"LEASEHOLD_CATALOG": "steps", "PIPELINE_CRAWL_TIMEOUT_MS": "1000"}
+
+    def said(*words: str) -> Any:
+        done = subprocess.run(
+            [*leasehold, *words, "--json"],
+            cwd=steps,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=True,
+        )
+        return json.loads(done.stdout)
+
+    run = said("start", "look-up", "--input", json.dumps({"topics": topics}), "--in-process")
+    events = said("trace", run["runId"])["events"]
+
+    assert run["output"]["notes"][-1] == "WHAT THE SERVER KNOWS ABOUT TOPIC 7."
+    assert len(run["output"]["notes"]) == 8
+    ended = [event for event in events if event["type"] == "step_terminated"]
+    assert {event["reason"] for event in ended} == {"agent_timeout_exceeded"}
+    assert "look_up" in "".join(event.get("stacks", "") for event in ended)
+    assert "checkpoint_resumed" in {event["type"] for event in events}
 
 
 def test_the_page_names_all_that_a_context_has_and_all_fields_of_a_step() -> None:

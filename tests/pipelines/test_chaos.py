@@ -16,6 +16,7 @@ from pipelines.review.chaos import account, pace_for
 from tests.builders import new_run, rules_of, step_settings
 
 ROOT = Path(__file__).parents[2]
+LOOP = ROOT / "pipelines/review/hanging_publish.py"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -47,7 +48,7 @@ def docs(tmp_path: Path) -> Path:
     return folder
 
 
-def test_killed_and_stopped_workers_cost_an_attempt_each_and_no_output(
+def test_killed_and_stopped_workers_and_a_hung_step_cost_an_attempt_each_and_no_output(
     docs: Path, tmp_path: Path
 ) -> None:
     """What is said while it goes on is for people; the account is what the trace says."""
@@ -55,24 +56,30 @@ def test_killed_and_stopped_workers_cost_an_attempt_each_and_no_output(
 
     assert done.returncode == 0, done.stderr
     report = [re.sub(r"\d+(\.\d)?", "N", line) for line in done.stderr.splitlines()]
-    assert [line for line in report if "ing the worker that runs" in line or "again" in line] == [
+    words = "ing the worker that runs", " runs again", "hangs"
+    assert [line for line in report if any(word in line for word in words)] == [
         "killing the worker that runs extraction (SIGKILL, pid N)",
         "extraction runs again, N s later",
         "asking the worker that runs synthesis to stop (SIGTERM, pid N)",
         "synthesis runs again, N s later",
+        "publish hangs, and hears nobody; its limit is N s",
+        "publish was ended at its limit, and runs again",
     ]
     account, report = done.stdout.split("\n\n")[:2]
-    assert [re.sub(r"pid \d+", "pid N", line.strip()) for line in account.strip().splitlines()] == [
-        (
-            "The chaos:    extraction, attempt 1: SIGKILL, pid N; "
-            "lease_expired: The holder's process is gone."
-        ),
-        (
-            "synthesis, attempt 1: SIGTERM, pid N; instance_shutdown: "
-            "SIGTERM: the instance was shut down; the lease was released."
-        ),
-        "each step handed off once; 6 leases for 4 steps",
-    ]
+    told = [re.sub(r"pid \d+", "pid N", line.strip()) for line in account.strip().splitlines()]
+    begins = (
+        "The chaos:    extraction, attempt 1: SIGKILL, pid N; "
+        "lease_expired: The holder's process is gone.",
+        "synthesis, attempt 1: SIGTERM, pid N; instance_shutdown: "
+        "SIGTERM: the instance was shut down; the lease was released.",
+        "publish, attempt 1: agent_timeout_exceeded; it hung at ",
+        "each step handed off once; 7 leases for 4 steps",
+    )
+    assert [line[: len(begin)] for line, begin in zip(told, begins, strict=True)] == list(begins)
+    loop = LOOP.read_text().partition("def wait_for_what_never_comes")
+    lines = range(loop[0].count("\n") + 1, LOOP.read_text().count("\n") + 1)
+    assert re.search(r"hanging_publish\.py\D+(\d+)", told[2])
+    assert int(re.findall(r"hanging_publish\.py\D+(\d+)", told[2])[0]) in lines
     assert "The report: " in report
     assert "read 2 documents" in done.stdout
 
@@ -97,7 +104,8 @@ def test_the_account_names_each_strike_that_was_not_done() -> None:
     survived, lines = account([], run, [])
 
     assert not survived
-    assert lines[-1].startswith("not done: SIGKILL and SIGTERM; no step ")
+    assert lines[-2].startswith("not done: SIGKILL and SIGTERM; no step ")
+    assert lines[-1] == "not done: publish did not hang"
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ class ForkLoop:
 
     def serve(self) -> Newborn:
         """Fork at each request; return in each process that is forked, and only there."""
+        self._kill_leftovers()  # what the import of a handler's module started
         poll = select.poll()
         poll.register(self._woken, select.POLLIN)
         poll.register(self._control, select.POLLIN)

@@ -33,10 +33,12 @@ from leasehold.worker.sandbox.messages import (
     Message,
     SoftLimitNote,
     Stop,
+    build_readers,
 )
 from leasehold.worker.sandbox.soft_limit import SoftLimit
 
 LOGS.install()  # where handlers are imported, before that: `basicConfig` of theirs changes nothing
+build_readers()  # once for all children: this module is imported by their fork server alone
 
 
 class LastWord(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -222,6 +222,14 @@ FromChild = AnyCall | Note | Ending
 def from_worker(header: bytes) -> Message:
     """Return what the worker says; ValueError: nothing that it can say."""
     return _worker_adapter().validate_json(header)
+
+
+def build_readers() -> None:
+    """Build what reads and writes all messages, which each fork would else do anew."""
+    for message in (*get_args(FromWorker), *get_args(FromChild)):
+        message.model_rebuild()
+    _worker_adapter()
+    _child_adapter()
 
 
 def from_child(header: bytes) -> Message:

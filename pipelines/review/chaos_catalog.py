@@ -1,0 +1,30 @@
+"""What `make demo CHAOS=1` runs: the steps of the bundle, the last of which hangs once."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from leasehold import Registry, RetryPolicy
+from pipelines import catalog
+from pipelines.review.hanging_publish import LIMIT
+
+#: The step that hangs: it asks no agent, so its limit can be short, however large the folder is.
+HANGING: Final = "publish"
+
+GATES: Final = catalog.GATES
+PIPELINES: Final = catalog.PIPELINES
+STEPS: Final = Registry(
+    "dispatch",
+    [
+        replace(
+            step,
+            handler="pipelines.review.hanging_publish:publish",
+            agent_timeout=LIMIT,
+            cleanup_ttl=timedelta(seconds=1),
+            retry=RetryPolicy(first=timedelta(seconds=1)),
+        )
+        if step.step_type == HANGING
+        else step
+        for step in catalog.STEPS
+    ],
+)

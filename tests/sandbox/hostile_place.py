@@ -1,0 +1,214 @@
+"""A worker that runs hostile handlers at once, and what is known of each of them afterwards."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from leasehold import PipelineEntry, Registry, StepDispatchEntry
+from leasehold.devserver.orphan_processes import running_processes
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.trace import TraceEvent, TraceType
+from leasehold.in_process import InProcessEngine
+from tests.sandbox import hostile
+from tests.sandbox.hostile_imports import dies, exits, fails, hangs, prints, starts_threads
+from tests.waiting import until
+
+#: A handler gets SoftTimeoutError after the difference of the two, and is killed at the first.
+TIMEOUT: Final = timedelta(seconds=2)
+CLEANUP: Final = timedelta(seconds=0.5)
+SOFT_S: Final = (TIMEOUT - CLEANUP).total_seconds()
+
+MEMORY_LIMIT: Final = 96 * 2**20
+_LIMITED: Final = ("eats_memory", "eats_memory_in_children")
+
+#: Those that are not to be hurried.
+_SLOW: Final = (
+    "holds_the_interpreter_for_a_while",
+    "leaves_many_children",
+    *_LIMITED,
+)
+
+IMPORTS: Final = {
+    f"import_{module.__name__.rpartition('.')[2]}": module
+    for module in (dies, exits, fails, hangs, prints, starts_threads)
+}
+PATIENCE_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What became of a run whose first step has a hostile handler.
+
+    Args:
+        how: how the first attempt ended: a reason, the code of an error, or COMPLETED.
+        problem: the error's message.
+        stacks: what the handler was doing.
+        seconds: how long the attempt took, by the store's clock.
+        run: the run as it was left.
+        events: its trace.
+    """
+
+    how: str
+    problem: str
+    stacks: str
+    seconds: float
+    run: Manifest
+    events: list[TraceEvent]
+
+    @property
+    def output(self) -> Any:
+        """What the hostile step gave in the end."""
+        step = self.run.steps[self.run.plan[0]]
+        return None if step.output is None else json.loads(step.output)
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """How many attempts failed, were interrupted, and expired."""
+        counts = self.run.steps[self.run.plan[0]].attempts
+        return counts.failed, counts.interrupted, counts.expired
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next step ran, given what the hostile one gave."""
+        following = self.run.steps.get("following")
+        return following is not None and following.output == json.dumps(
+            {"after": self.output}, separators=(",", ":")
+        )
+
+
+class HostilePlace:
+    """An engine whose workers run hostile steps, each followed by one that behaves.
+
+    Args:
+        folder: for the store, and for what handlers note.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        steps = [_entry(name) for name in _handlers()]
+        pipelines = [
+            PipelineEntry(name=name, steps=(name, "following"))
+            for name in _handlers()
+            if name != "following"
+        ]
+        self.engine = InProcessEngine(
+            Registry("dispatch", steps),
+            Registry("pipelines", pipelines),
+            environ={
+                "LEASEHOLD_STORE": f"sqlite:///{folder}/runs.db",
+                "LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts",
+                "PIPELINE_MIN_BACKOFF_S": "0.05",
+                "PIPELINE_LEASE_TTL_S": "3",
+                "PIPELINE_MAX_RETRIES": "2",
+            },
+            workers=12,
+        )
+        warm = self.run("polite", "polite")
+        assert warm["polite"].how == "COMPLETED", warm
+        self._descriptors = len(open_descriptors())
+        self._threads = threading.active_count()
+
+    def run(self, *names: str, **given: Any) -> Mapping[str, Story]:
+        """Run these handlers at once; return what became of each."""
+        return {name: self.story(run_id) for name, run_id in self.begin(*names, **given).items()}
+
+    def begin(self, *names: str, **given: Any) -> Mapping[str, str]:
+        """Start a run of each of these handlers; return their ids."""
+        begun = {}
+        for name in names:
+            folder = self.folder / f"{name}-{len(list(self.folder.iterdir()))}"
+            folder.mkdir()
+            begun[name] = self.engine.start(name, {"folder": str(folder), **given}).run_id
+        return begun
+
+    def story(self, run_id: str) -> Story:
+        """Wait for the end of the run; return what became of it."""
+        run = self.engine.wait(run_id, PATIENCE_S)
+        events = self.engine.trace(run_id)
+        begun = next(event for event in events if event.type is TraceType.STEP_STARTED)
+        ends = (TraceType.STEP_TERMINATED, TraceType.STEP_ERROR, TraceType.STEP_COMPLETED)
+        end = next(event for event in events if event.type in ends)
+        facts = end.model_dump(by_alias=True)
+        seconds = (end.at - begun.at).total_seconds()
+        how = facts.get("errorCode") or end.reason or "COMPLETED"
+        return Story(how, end.detail or "", facts.get("stacks") or "", seconds, run, list(events))
+
+    def left_behind(self) -> set[int]:
+        """Return the processes that handlers noted, and that run on."""
+        noted = {int(path.name) for path in self.folder.glob("*/*") if path.name.isdecimal()}
+        return noted & set(running_processes())
+
+    def leaks(self) -> list[str]:
+        """Return what the worker has more of than before it ran its first hostile handler."""
+        more_files = len(open_descriptors()) - self._descriptors
+        more_threads = threading.active_count() - self._threads
+        found = [f"{more_files} descriptors"] if more_files > 0 else []
+        return [*found, f"{more_threads} threads"] if more_threads > 0 else found
+
+    def check_nothing_is_left(self) -> None:
+        """Wait until no process, descriptor or thread is left of what ran."""
+        until(lambda: not self.left_behind(), 30)
+        until(lambda: not self.leaks(), 30)
+
+    def close(self) -> None:
+        """Close the engine, and see that no process is left of it."""
+        self.engine.close()
+        until(lambda: not self.left_behind(), 30)
+
+
+def line_of(name: str) -> int:
+    """Return the number of the line at which a hostile handler, or a module, hangs."""
+    code: Any = IMPORTS.get(name) or inspect.unwrap(getattr(hostile, name))
+    lines, first = inspect.getsourcelines(code)
+    (offset,) = [number for number, line in enumerate(lines) if hostile.HANGS_HERE in line]
+    return offset + max(first, 1)
+
+
+def open_descriptors() -> list[str]:
+    """Return what this process has open, but for the files of stores."""
+    found = []
+    for fd in os.listdir("/proc/self/fd"):  # noqa: PTH208 - a descriptor may be gone at once
+        try:
+            target = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 - as above
+        except OSError:
+            continue
+        if "runs.db" not in target:
+            found.append(target)
+    return found
+
+
+def _handlers() -> dict[str, str]:
+    """Return the paths of all handlers by the names of their steps."""
+    own = {
+        name: f"tests.sandbox.hostile:{name}"
+        for name, handler in vars(hostile).items()
+        if callable(handler) and not isinstance(handler, type | ModuleType) and _is_handler(handler)
+    }
+    return own | {name: f"{module.__name__}:handle" for name, module in IMPORTS.items()}
+
+
+def _is_handler(handler: Any) -> bool:
+    of_module = getattr(handler, "__module__", "") == hostile.__name__
+    return of_module and list(inspect.signature(handler).parameters) == ["ctx", "given"]
+
+
+def _entry(name: str) -> StepDispatchEntry:
+    more: dict[str, Any] = {"memory_limit": MEMORY_LIMIT} if name in _LIMITED else {}
+    return StepDispatchEntry(
+        step_type=name,
+        handler=_handlers()[name],
+        agent_timeout=TIMEOUT * 5 if name in _SLOW else TIMEOUT,
+        max_retries=0 if name in IMPORTS else None,
+        dispatch_deadline=timedelta(minutes=1),
+        cleanup_ttl=CLEANUP,
+        **more,
+    )
