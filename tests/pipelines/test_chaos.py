@@ -68,10 +68,14 @@ def test_killed_and_stopped_workers_and_a_hung_step_cost_an_attempt_each_and_no_
     account, report = done.stdout.split("\n\n")[:2]
     told = [re.sub(r"pid \d+", "pid N", line.strip()) for line in account.strip().splitlines()]
     begins = (
-        "The chaos:    extraction, attempt 1: SIGKILL, pid N; "
-        "lease_expired: The holder's process is gone.",
-        "synthesis, attempt 1: SIGTERM, pid N; instance_shutdown: "
-        "SIGTERM: the instance was shut down; the lease was released.",
+        (
+            "The chaos:    extraction, attempt 1: SIGKILL, pid N; "
+            "lease_expired: The holder's process is gone."
+        ),
+        (
+            "synthesis, attempt 1: SIGTERM, pid N; instance_shutdown: "
+            "SIGTERM: the instance was shut down; the lease was released."
+        ),
         "publish, attempt 1: agent_timeout_exceeded; it hung at ",
         "each step handed off once; 7 leases for 4 steps",
     )
