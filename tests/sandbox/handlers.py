@@ -182,7 +182,7 @@ def sleeps(ctx: StepContext, given: Any) -> str:
 def raises_at_the_limit(ctx: StepContext, given: Any) -> None:
     try:
         while True:
-            pass
+            time.sleep(0.01)
     except SoftTimeoutError:
         raise LookupError("while it cleaned up") from None
 
@@ -219,7 +219,7 @@ async def blocks_its_loop(ctx: StepContext, given: Any) -> str:
 async def blocks_in_a_task(ctx: StepContext, given: Any) -> str:
     async def other() -> None:
         while True:
-            pass
+            time.sleep(0.01)  # noqa: ASYNC251 - as above
 
     task = asyncio.create_task(other())
     try:
@@ -267,3 +267,14 @@ def stops_by_an_error(ctx: StepContext, given: Any) -> None:
     ctx.progress(0.1, "ready")
     if ctx.wait_or_shutdown(600):
         raise RuntimeError("it was to stop")
+
+
+def logs_in_a_callback(ctx: StepContext, given: Any) -> str:
+    def call() -> None:
+        time.sleep(0.2)
+        ctx.log.warning("cleaned up")
+
+    ctx.on_stop(call)
+    ctx.progress(0.1, "ready")
+    ctx.wait_or_shutdown(600)
+    return "stopped"

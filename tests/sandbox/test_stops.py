@@ -26,6 +26,19 @@ def test_a_stop_reaches_the_callbacks_of_the_handler(attempts: Attempts) -> None
     assert not held.is_killed
 
 
+def test_a_callback_may_end_after_its_handler(
+    attempts: Attempts, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = attempts.held()
+    running = attempts.begin("logs_in_a_callback", held)
+    until(lambda: has_begun(held))
+
+    held.ask_to_stop(Termination.INSTANCE_SHUTDOWN)
+
+    assert running.result() == Finished('"stopped"')
+    assert caplog.messages == ["cleaned up"]
+
+
 @pytest.mark.parametrize("handler", ["ignores_the_stop", "stops_by_an_error"])
 def test_a_handler_that_does_not_return_is_stopped_in_the_end(
     attempts: Attempts, handler: str
@@ -54,7 +67,7 @@ def test_a_handler_whose_run_was_cancelled_has_its_time_to_clean_up(attempts: At
 
 
 def test_a_handler_is_dead_before_its_lease_is_over(attempts: Attempts) -> None:
-    held = attempts.held(cleanup=50, lease=20)
+    held = attempts.held(cleanup=50, lease=3)
     running = attempts.begin("ignores_the_stop", held)
     until(lambda: has_begun(held))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import socket
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
 from leasehold.domain.manifest_parts import ErrorRecord, RetryRule
@@ -39,6 +39,10 @@ from leasehold.worker.sandbox.soft_limit import SoftLimit
 
 LOGS.install()  # where handlers are imported, before that: `basicConfig` of theirs changes nothing
 build_readers()  # once for all children: this module is imported by their fork server alone
+
+
+#: Stop callbacks that run on when the handler has returned have so long.
+_CALLBACKS_S: Final = 1.0
 
 
 class LastWord(NamedTuple):
@@ -94,6 +98,7 @@ class HandlerProcess:
             result = call_handler(
                 job, given, begin=self._begin, end_by=self._end_by, resolve=self._imported
             )
+            self._calls.stop.await_callbacks(_CALLBACKS_S)
         return self._word_for(result)
 
     def _imported(self, step: StepHandler) -> Handler:
