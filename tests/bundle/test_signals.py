@@ -375,8 +375,11 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing(
 
 @pytest.fixture
 def crowded(folder: Path) -> Iterator[DevServer]:
-    """More workers than are told to end at once: each takes a while to be replaced."""
-    environ = settings(folder) | {"PIPELINE_LEASE_TTL_S": "30"}
+    """More workers than are told to end at once: each takes a while to be replaced.
+
+    Handlers run inline: what is looked at is the engine, and each new worker would start processes.
+    """
+    environ = settings(folder) | {"LEASEHOLD_ISOLATION": "inline", "PIPELINE_LEASE_TTL_S": "30"}
     options = DevOptions(
         port=free_port(), workers=4, data=folder / "crowded", environ=environ, tick_s=0.5
     )
