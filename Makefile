@@ -4,7 +4,7 @@ SHELL := /bin/sh
 PYTHON ?= python3
 BIN := .venv/bin
 # Most tests wait for a process, an emulator or a lease, so more of them run at once than there are
-# cores. Those of the bundle measure how fast it is: they come after the others, three files at once.
+# cores. Those of the bundle measure how fast it is: they come after the others, two files at once.
 TESTS_AT_ONCE ?= 4
 export INPUT ?= .
 export CHAOS ?=
@@ -35,7 +35,7 @@ test-most: .venv/.dev tests/__pycache__
 
 .PHONY: test-bundle
 test-bundle: .venv/.dev
-	@$(BIN)/pytest -n 3 --dist loadfile tests/bundle
+	@$(BIN)/pytest -n 2 --dist loadfile tests/bundle
 
 # Compile the tests and what they import once: else each process that runs tests would compile all.
 tests/__pycache__: | .venv/.dev

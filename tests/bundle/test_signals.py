@@ -38,7 +38,22 @@ from tests.bundle.conftest import Api, Begin, calls, settings
 from tests.waiting import until
 
 LISTENING = ("listens", "listens_later", "polls")
-SCENES = list(itertools.product(("gthread", "sync"), ("master", "worker")))
+#: The server, and who is told to end. Each worker of a sync server has a fork server of its own:
+#: what becomes of one of them, test_endings.py looks at.
+SCENES = {
+    "process": [("gthread", "master"), ("gthread", "worker")],
+    "inline": [*itertools.product(("gthread", "sync"), ("master", "worker"))],
+}
+
+
+def in_scenes(*isolations: str) -> pytest.MarkDecorator:
+    """Have a test look at each scene whose handlers run there."""
+    cases = [(isolation, *scene) for isolation in isolations for scene in SCENES[isolation]]
+    return pytest.mark.parametrize(
+        ("scenes", "kind", "target"), cases, indirect=["scenes"], scope="module"
+    )
+
+
 AT_ONCE = timedelta(seconds=3)
 STORY = [
     "run_started",
@@ -102,7 +117,7 @@ class Region:
     As under Cloud Run: there the front end decides it, here the address that tasks are made for.
     """
 
-    def __init__(self, folder: Path, isolation: str = "") -> None:
+    def __init__(self, folder: Path, isolation: str = "process") -> None:
         self.folder = folder
         self.isolation = isolation
         self.tasks = CloudTasksDouble()
@@ -125,7 +140,7 @@ class Region:
 
     def environ(self, function: Function) -> dict[str, str]:
         environ = settings(self.folder) | {
-            "LEASEHOLD_ISOLATION": self.isolation,
+            "LEASEHOLD_ISOLATION": "inline" if self.isolation == "inline" else "",
             "PIPELINE_LEASE_TTL_S": "30",
         }
         options = DevOptions(data=self.folder / "data", environ=environ)
@@ -150,14 +165,14 @@ class Region:
 def in_flight(region: Region) -> dict[tuple[str, str], Scene]:
     """Start an instance for each scene, and have one step of each kind run on it."""
     engines = {}
-    for kind, target in SCENES:
+    for kind, target in SCENES[region.isolation]:
         threads = {"gthread": 8, "sync": 1}[kind]
         workers = {"gthread": 1, "sync": len(SIGNALLED)}[kind]
         function = Function("execute_step", free_port(), workers=workers, threads=threads)
         engines[kind, target] = region.add(function).engine
     region.wait_until_ready()
     warm_up(region)
-    scenes = {key: Scene(region.folder) for key in SCENES}
+    scenes = {key: Scene(region.folder) for key in engines}
     for key, scene in scenes.items():
         for name in SIGNALLED:
             run = start_run(engines[key], StartRequest(name, {"n": 1})).manifest
@@ -207,13 +222,13 @@ def completed(engine: Engine, run_id: str) -> Manifest | None:
     return run if run.status == "COMPLETED" else None
 
 
-@pytest.fixture(scope="module", params=["process", "inline"])
+@pytest.fixture(scope="module")
 def scenes(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[dict[tuple[str, str], Scene]]:
     """All scenes side by side, because a handler that ignores the signal is waited for."""
     folder = tmp_path_factory.mktemp(request.param)
-    region = Region(folder, "inline" if request.param == "inline" else "")
+    region = Region(folder, request.param)
     try:
         found = in_flight(region)
         for (_, target), scene in found.items():
@@ -235,7 +250,7 @@ def terminated(scene: Scene, name: str) -> TraceEvent:
 
 
 @pytest.mark.parametrize("name", SIGNALLED)
-@pytest.mark.parametrize(("kind", "target"), SCENES)
+@in_scenes("process", "inline")
 def test_a_step_in_flight_is_handed_over_and_its_run_completes(
     scenes: dict[tuple[str, str], Scene], kind: str, target: str, name: str
 ) -> None:
@@ -251,7 +266,7 @@ def test_a_step_in_flight_is_handed_over_and_its_run_completes(
 
 
 @pytest.mark.parametrize("name", SIGNALLED)
-@pytest.mark.parametrize(("kind", "target"), SCENES)
+@in_scenes("process", "inline")
 def test_its_lease_is_released_in_time_and_the_next_attempt_runs_at_once(
     scenes: dict[tuple[str, str], Scene],
     kind: str,
@@ -277,7 +292,7 @@ def test_its_lease_is_released_in_time_and_the_next_attempt_runs_at_once(
     assert second.process not in scene.workers
 
 
-@pytest.mark.parametrize(("kind", "target"), SCENES)
+@in_scenes("process", "inline")
 def test_a_handler_that_keeps_checkpoints_goes_on_from_the_last(
     scenes: dict[tuple[str, str], Scene], kind: str, target: str
 ) -> None:
@@ -291,7 +306,7 @@ def test_a_handler_that_keeps_checkpoints_goes_on_from_the_last(
 
 
 @pytest.mark.parametrize("name", SIGNALLED)
-@pytest.mark.parametrize(("kind", "target"), SCENES)
+@in_scenes("process", "inline")
 def test_what_a_handler_still_answers_after_its_release_changes_nothing(
     scenes: dict[tuple[str, str], Scene], kind: str, target: str, name: str
 ) -> None:
@@ -300,8 +315,7 @@ def test_what_a_handler_still_answers_after_its_release_changes_nothing(
     assert scene.later[name] == (scene.done[name], scene.traces[name])
 
 
-@pytest.mark.parametrize(("kind", "target"), SCENES)
-@pytest.mark.parametrize("scenes", ["inline"], indirect=True)
+@in_scenes("inline")
 def test_a_process_that_a_handler_waits_for_is_left_alone(
     scenes: dict[tuple[str, str], Scene], kind: str, target: str
 ) -> None:
@@ -314,9 +328,8 @@ def test_a_process_that_a_handler_waits_for_is_left_alone(
     assert ended.at > terminated(scene, "waits_for_child").at
 
 
-@pytest.mark.parametrize(("kind", "target"), SCENES)
 @pytest.mark.parametrize("name", ["ignores", "waits_for_child", "joins"])
-@pytest.mark.parametrize("scenes", ["process"], indirect=True)
+@in_scenes("process")
 def test_a_handler_in_a_process_of_its_own_is_ended_with_its_lease(
     scenes: dict[tuple[str, str], Scene], kind: str, target: str, name: str
 ) -> None:
@@ -375,8 +388,11 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing(
 
 @pytest.fixture
 def crowded(folder: Path) -> Iterator[DevServer]:
-    """More workers than are told to end at once: each takes a while to be replaced."""
-    environ = settings(folder) | {"PIPELINE_LEASE_TTL_S": "30"}
+    """More workers than are told to end at once: each takes a while to be replaced.
+
+    Handlers run inline: what is looked at is the engine, and each new worker would start processes.
+    """
+    environ = settings(folder) | {"LEASEHOLD_ISOLATION": "inline", "PIPELINE_LEASE_TTL_S": "30"}
     options = DevOptions(
         port=free_port(), workers=4, data=folder / "crowded", environ=environ, tick_s=0.5
     )

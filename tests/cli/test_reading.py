@@ -243,6 +243,7 @@ def test_registry_names_the_source_of_each_value_and_what_was_refused(shell: She
     assert answer.stderr.startswith("warning: PIPELINE_CHARGE_DEADLINE_S refused")
 
 
+@pytest.mark.sandboxed
 def test_registry_shows_where_each_handler_runs_and_who_said_so(shell: Shell) -> None:
     as_entered = shell.run("registry").stdout
     shell.settings["LEASEHOLD_ISOLATION"] = "inline"

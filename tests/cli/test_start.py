@@ -6,6 +6,8 @@ import json
 import re
 import shlex
 
+import pytest
+
 from tests.cli.shell import LEASEHOLD, Shell, only_line
 from tests.waiting import until
 
@@ -31,6 +33,19 @@ def test_a_run_in_this_process_is_told_line_by_line_and_answered_in_one(shell: S
         "run completed",
         'output: {"amount":3}',
         f"next: {PROGRAM} output {run_id} · {PROGRAM} show {run_id} · {PROGRAM} trace {run_id}",
+    ]
+
+
+@pytest.mark.sandboxed
+def test_what_a_handler_in_a_process_of_its_own_prints_is_a_line_of_its_log(shell: Shell) -> None:
+    done = shell.run(*ORDER, "--in-process", "--json")
+
+    run_id = json.loads(done.stdout)["runId"]
+    assert json.loads(done.stdout)["output"] == {"amount": 3}
+    said = [line.partition(" INFO ")[2] for line in done.stderr.splitlines()]
+    assert said == [
+        f"run={run_id} step={step} attempt=1 leasehold.step: reserving"
+        for step in ("reserve", "ship")
     ]
 
 

@@ -132,7 +132,7 @@ class Dispatch(Stored):
         """When a handler is to finish: its clean-up time before the hard limit, at most half."""
         cleanup = DEFAULT_CLEANUP
         if self.cleanup_ms is not None:
-            cleanup = timedelta(milliseconds=self.cleanup_ms)
+            cleanup = timedelta(milliseconds=min(self.cleanup_ms, self.timeout_ms))
         return self.hard_limit - min(cleanup, self.hard_limit / 2)
 
 
