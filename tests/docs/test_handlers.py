@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from leasehold import StepContext, StepDispatchEntry
+from leasehold.domain.trace import TraceEvent
 
 PAGE = (Path(__file__).parents[2] / "docs/handlers.md").read_text()
 
@@ -53,6 +54,7 @@ def test_the_pipeline_of_the_page_runs(steps: Path) -> None:
         assert f"INFO run={run['runId']} {line}" in done.stderr
 
 
+@pytest.mark.skipif("stacks" not in TraceEvent.model_fields, reason="limits are not settled so yet")
 def test_a_handler_of_the_page_that_runs_out_of_time_goes_on_from_its_checkpoint(
     steps: Path,
 ) -> None:

@@ -140,7 +140,7 @@ class HostilePlace:
         facts = end.model_dump(by_alias=True)
         seconds = (end.at - begun.at).total_seconds()
         how = facts.get("errorCode") or end.reason or "COMPLETED"
-        return Story(how, end.detail or "", facts.get("stacks") or "", seconds, run, list(events))
+        return Story(how, end.detail or "", facts.get("stacks") or facts.get("origin") or "", seconds, run, list(events))
 
     def left_behind(self) -> set[int]:
         """Return the processes that handlers noted, and that run on."""
