@@ -14,7 +14,9 @@ import pytest
 from leasehold.worker.sandbox.child import Child
 from leasehold.worker.sandbox.children import Children
 from leasehold.worker.sandbox.ending import Ending
+from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.sandbox import programs
+from tests.sandbox.attempts import Attempts
 
 Open = Callable[[str], Child]
 
@@ -122,3 +124,14 @@ def has_ended(pid: int) -> bool:
 def descriptors() -> set[str]:
     """Return what is open in this process."""
     return {entry.name for entry in Path("/proc/self/fd").iterdir()}
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Iterator[Sandbox]:
+    with closing(Sandbox()) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def attempts(sandbox: Sandbox, tmp_path: Path) -> Attempts:
+    return Attempts(sandbox, tmp_path)

@@ -16,6 +16,9 @@ from leasehold.worker.threads import start_thread
 
 _LOG: Final = logging.getLogger("leasehold.stop")
 
+#: The name of the threads that callbacks run in.
+CALLBACK_THREAD: Final = "on-stop"
+
 
 class StopSignal:
     """Says that something is to end, and why; the first reason stays.
@@ -80,7 +83,9 @@ class StopSignal:
             return
         with self._lock:
             waiting, self._callbacks = self._callbacks, []
-        left = [one for one in waiting if start_thread(partial(_guarded, one), "on-stop") is None]
+        left = [
+            one for one in waiting if start_thread(partial(_guarded, one), CALLBACK_THREAD) is None
+        ]
         if here:
             for callback in left:
                 _guarded(callback)

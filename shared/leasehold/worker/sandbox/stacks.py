@@ -52,7 +52,7 @@ class _Stack:
         """The calls that the handler made, or that were made in a thread of its own."""
         calls = [frame.file == _CALLER for frame in self.frames]
         kept = self.frames[: calls.index(True)] if any(calls) else list(self.frames)
-        while kept and kept[-1].file.startswith((_ENGINE, _THREADING)):
+        while kept and kept[-1].file.startswith(("<", _ENGINE, _THREADING)):
             del kept[-1]
         return [frame for frame in kept if not frame.file.startswith(_IMPORTING)]
 

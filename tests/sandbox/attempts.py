@@ -1,0 +1,112 @@
+"""Attempts of handlers in real processes, without an engine: what the process runner does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pydantic_core
+
+from leasehold.bootstrap import folder_artifacts, system_clock
+from leasehold.domain.result import Result
+from leasehold.services.kept_values import load
+from leasehold.testing.given_run import LEASE, checkpoint_of, run_at_work
+from leasehold.testing.memory_attempt import MemoryAttempt
+from leasehold.worker.context import IncrementalState
+from leasehold.worker.held_attempt import HeldAttempt
+from leasehold.worker.held_calls import HeldCalls
+from leasehold.worker.inline_runner import InlineRunner
+from leasehold.worker.interrupts import Interrupts
+from leasehold.worker.sandbox.sandbox import Sandbox
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step, as far as a runner needs to know it."""
+
+    handler: str
+    step_type: str = "step"
+
+
+def _step(handler: str) -> Step:
+    return Step(handler if ":" in handler else f"tests.sandbox.handlers:{handler}")
+
+
+@dataclass
+class Attempts:
+    """Runs attempts in one sandbox.
+
+    Args:
+        sandbox: what runs them.
+        folder: where their files are.
+    """
+
+    sandbox: Sandbox
+    folder: Path
+    checkpoints: list[IncrementalState] = field(default_factory=list)
+
+    def held(
+        self,
+        *,
+        timeout: float = 120,
+        cleanup: float = 5,
+        memory: int | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        resume: IncrementalState | None = None,
+        lease: float = LEASE.total_seconds(),
+    ) -> HeldAttempt:
+        """Return an attempt that is held; all times are seconds."""
+        clock = system_clock()
+        run = run_at_work(clock, "r-1", "step", outputs or {}, timedelta(seconds=timeout))
+        dispatch = run.dispatch.with_(
+            cleanup_ms=round(cleanup * 1000), memory_limit_bytes=memory, deadline_s=3600
+        )
+        now = run.updated_at
+        ends = now + timedelta(seconds=lease)
+        held_lease = None if run.lease is None else run.lease.with_(expires_at=ends)
+        kept = None if resume is None else checkpoint_of(clock, "step", resume)
+        run = run.with_(dispatch=dispatch, checkpoint=kept, lease=held_lease)
+        attempt = MemoryAttempt(run, clock.monotonic() + lease, self.checkpoints.append)
+        return HeldAttempt(attempt, clock, patience=0.0)
+
+    def run(self, handler: str, given: Any = None, held: HeldAttempt | None = None) -> Result:
+        """Run an attempt to its end; `handler` is one of `tests/sandbox/handlers.py`."""
+        held, step = held or self.held(), _step(handler)
+        calls = HeldCalls(held, monotonic=system_clock().monotonic, **self._stores())
+        return self.sandbox.run(held, step, pydantic_core.to_json(given).decode(), calls)
+
+    def run_inline(self, handler: str, given: Any = None) -> Result:
+        """Run the same in this process."""
+        stores = self._stores()
+        runner = InlineRunner(clock=system_clock(), interrupts=Interrupts(), **stores)
+        return runner.run(self.held(), _step(handler), pydantic_core.to_json(given).decode())
+
+    def _stores(self) -> dict[str, Any]:
+        artifacts = folder_artifacts(self.folder, system_clock())
+        return {"artifacts": artifacts, "load": partial(load, artifacts)}
+
+    def begin(self, handler: str, held: HeldAttempt, given: Any = None) -> Running:
+        """Run an attempt in a thread."""
+        return Running(self, handler, held, given)
+
+
+class Running:
+    """An attempt that runs in a thread."""
+
+    def __init__(self, attempts: Attempts, handler: str, held: HeldAttempt, given: Any) -> None:
+        self._results: list[Result] = []
+        self._thread = threading.Thread(
+            target=lambda: self._results.append(attempts.run(handler, given, held))
+        )
+        self._thread.start()
+
+    def result(self) -> Result:
+        """Wait for the end, and return what it came to."""
+        self._thread.join(60)
+        (result,) = self._results
+        return result

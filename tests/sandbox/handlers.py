@@ -1,0 +1,280 @@
+"""What the handlers of these tests do."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from leasehold import PermanentError, SoftTimeoutError, StepContext
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
+
+
+class Page(BaseModel):
+    title: str
+    lines: int = 0
+
+
+def who_runs(ctx: StepContext, given: Any) -> Any:
+    facts = [ctx.run_id, ctx.step_type, ctx.attempt, ctx.trial]
+    return {"pid": os.getpid(), "facts": facts, "given": given, "left": ctx.time_left().seconds}
+
+
+def model(ctx: StepContext, given: Page) -> Page:
+    return Page(title=given.title.upper(), lines=given.lines + 1)
+
+
+def all_calls(ctx: StepContext, given: Any) -> Any:
+    ctx.progress(0.5, "half")
+    ctx.checkpoint(3, {"pages": [1, 2]}, "reading")
+    ctx.artifacts.put("a/b.bin", bytes(range(256)))
+    ctx.artifacts.put("empty", b"")
+    resume = ctx.resume
+    return {
+        "resume": None if resume is None else [resume.phase, resume.partial_results],
+        "output": ctx.output_of("before"),
+        "file": list(ctx.artifacts.get("a/b.bin")) == list(range(256)),
+        "exists": [ctx.artifacts.exists("a/b.bin"), ctx.artifacts.exists("other")],
+        "list": list(ctx.artifacts.list()),
+    }
+
+
+def errors_of_calls(ctx: StepContext, given: Any) -> Any:
+    raised: dict[str, list[str]] = {}
+    calls: dict[str, Callable[[], object]] = {
+        "output_of": lambda: ctx.output_of("nobody"),
+        "get": lambda: ctx.artifacts.get("nothing"),
+        "name": lambda: ctx.artifacts.put("../../etc", b""),
+        "folder": lambda: ctx.artifacts.put("taken/below", b""),
+    }
+    ctx.artifacts.put("taken", b"")
+    for name, call in calls.items():
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001
+            raised[name] = [type(error).__name__, str(error)]
+    return raised
+
+
+def large_file(ctx: StepContext, given: int) -> Any:
+    data = b"0123456789abcdef" * (given // 16)
+    ctx.artifacts.put("large", data)
+    return ctx.artifacts.get("large") == data
+
+
+def calls_of_threads(ctx: StepContext, given: int) -> Any:
+    failed: list[str] = []
+
+    def work(number: int) -> None:
+        try:
+            name = f"file-{number}"
+            ctx.artifacts.put(name, name.encode())
+            assert ctx.artifacts.get(name) == name.encode()
+        except BaseException as error:  # noqa: BLE001
+            failed.append(repr(error))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(given)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return failed
+
+
+def logs(ctx: StepContext, given: Any) -> None:
+    ctx.log.warning("of the %s", "context")
+    logging.getLogger("shop.cart").error("of a logger", extra={"order": 7})
+    logging.getLogger("shop.cart").info("too low")
+    try:
+        int("inner")
+    except ValueError:
+        logging.getLogger("shop.cart").exception("with an error")
+
+
+def prints(ctx: StepContext, given: Any) -> None:
+    print("to stdout")  # noqa: T201 - as handlers do
+    print("to stderr", file=sys.stderr)  # noqa: T201 - as above
+    sys.stdout.flush()
+    os.write(1, b"no text: \xff\npartial")
+
+
+def raises(ctx: StepContext, given: Any) -> None:
+    password = "hunter22"  # noqa: F841, S105
+    raise ValueError(f"it failed, token=sk-abcdefgh{given}123456")
+
+
+def raises_permanently(ctx: StepContext, given: Any) -> None:
+    raise PermanentError("never", code="never")
+
+
+def leaves_by_sys_exit(ctx: StepContext, given: Any) -> None:
+    sys.exit(0)
+
+
+def returns_no_json(ctx: StepContext, given: Any) -> Any:
+    return {1, object()}
+
+
+def returns_too_much(ctx: StepContext, given: Any) -> Any:
+    return "x" * (17 * 1024 * 1024)
+
+
+def exits_at_once(ctx: StepContext, given: Any) -> None:
+    print("last words", flush=True)  # noqa: T201 - as above
+    os._exit(0)
+
+
+def closes_the_socket(ctx: StepContext, given: Any) -> None:
+    os.closerange(3, 200)
+    time.sleep(600)
+
+
+def writes_garbage(ctx: StepContext, given: Any) -> None:
+    for descriptor in range(3, 60):
+        with suppress(OSError):
+            socket.socket(fileno=os.dup(descriptor)).send(b"HTTP/1.1 200 OK\r\n\r\n")
+    time.sleep(600)
+
+
+def crashes_after_its_result(ctx: StepContext, given: Any) -> str:
+    atexit.register(os.abort)
+    return "done"
+
+
+def exits_cleanly(ctx: StepContext, given: str) -> str:
+    atexit.register(Path(given).write_text, "was called")
+    return "done"
+
+
+def forks(ctx: StepContext, given: Any) -> Any:
+    child = os.fork()
+    if child == 0:
+        try:
+            ctx.checkpoint(1, None)
+        except RuntimeError:
+            return "of the fork"
+    _, status = os.waitpid(child, 0)
+    return ["of the handler", status]
+
+
+def sleeps(ctx: StepContext, given: Any) -> str:
+    try:
+        time.sleep(600)
+    except SoftTimeoutError:
+        ctx.progress(0.9, "cleaned up")
+        return f"cleaned up, {ctx.shutdown_requested}"
+    return "slept"
+
+
+def raises_at_the_limit(ctx: StepContext, given: Any) -> None:
+    try:
+        while True:
+            time.sleep(0.01)
+    except SoftTimeoutError:
+        raise LookupError("while it cleaned up") from None
+
+
+def swallows(ctx: StepContext, given: Any) -> None:
+    while True:
+        with suppress(BaseException):
+            time.sleep(600)
+
+
+async def awaits(ctx: StepContext, given: Any) -> str:
+    async def other() -> None:
+        await asyncio.sleep(600)
+
+    task = asyncio.create_task(other())
+    try:
+        await task
+    except SoftTimeoutError:
+        await asyncio.sleep(0)
+        return f"cleaned up, {task.cancelled()}"
+    return "awaited"
+
+
+async def blocks_its_loop(ctx: StepContext, given: Any) -> str:
+    await asyncio.sleep(0)
+    try:
+        time.sleep(600)  # noqa: ASYNC251 - that is what it is for
+    except SoftTimeoutError:
+        await asyncio.sleep(0)
+        return "cleaned up"
+    return "slept"
+
+
+async def blocks_in_a_task(ctx: StepContext, given: Any) -> str:
+    async def other() -> None:
+        while True:
+            time.sleep(0.01)  # noqa: ASYNC251 - as above
+
+    task = asyncio.create_task(other())
+    try:
+        await task
+    except SoftTimeoutError:
+        return "cleaned up"
+    return "awaited"
+
+
+async def acheckpoints(ctx: StepContext, given: Any) -> str:
+    await ctx.acheckpoint(1, ["one"])
+    return "kept"
+
+
+def stops(ctx: StepContext, given: Any) -> str:
+    called = threading.Event()
+    ctx.on_stop(called.set)
+    ctx.progress(0.1, "ready")
+    ctx.wait_or_shutdown(600)
+    return f"stopped, {called.wait(60)}"
+
+
+def ignores_the_stop(ctx: StepContext, given: Any) -> None:
+    ctx.progress(0.1, "ready")
+    time.sleep(600)
+
+
+def eats(ctx: StepContext, given: Any) -> None:
+    eaten = []
+    while True:
+        eaten.append(b"x" * (8 * 1024 * 1024))
+
+
+def lacks_memory(ctx: StepContext, given: Any) -> None:
+    bytearray(1 << 46)
+
+
+async def never_ends_awaiting(ctx: StepContext, given: Any) -> None:
+    while True:
+        with suppress(BaseException):
+            await asyncio.sleep(600)  # the one
+
+
+def stops_by_an_error(ctx: StepContext, given: Any) -> None:
+    ctx.progress(0.1, "ready")
+    if ctx.wait_or_shutdown(600):
+        raise RuntimeError("it was to stop")
+
+
+def logs_in_a_callback(ctx: StepContext, given: Any) -> str:
+    def call() -> None:
+        time.sleep(0.2)
+        ctx.log.warning("cleaned up")
+
+    ctx.on_stop(call)
+    ctx.progress(0.1, "ready")
+    ctx.wait_or_shutdown(600)
+    return "stopped"

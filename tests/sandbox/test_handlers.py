@@ -1,0 +1,145 @@
+"""A handler in a child: what it is given, calls, returns and raises is as in the worker itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from leasehold.domain.result import Failed, Finished
+from leasehold.worker.context import IncrementalState
+from tests.sandbox.attempts import Attempts
+
+
+def output_of(result: object) -> str:
+    assert isinstance(result, Finished), result
+    return result.output
+
+
+def failure_of(result: object) -> Failed:
+    assert isinstance(result, Failed), result
+    return result
+
+
+def test_a_handler_runs_in_another_process_with_the_facts_of_its_attempt(
+    attempts: Attempts,
+) -> None:
+    output = output_of(attempts.run("who_runs", {"a": 1}))
+
+    assert '"facts":["r-1","step",1,1],"given":{"a":1},"left":119' in output
+    assert f'"pid":{os.getpid()}' not in output
+
+
+def test_models_are_validated_in_the_child(attempts: Attempts) -> None:
+    assert output_of(attempts.run("model", {"title": "a"})) == '{"title":"A","lines":1}'
+
+    failed = failure_of(attempts.run("model", {"lines": "many"}))
+    assert (failed.error.code, failed.permanent) == ("invalid_input", True)
+    assert failed.error.validation_issue_count == 2
+
+
+def test_every_call_of_the_context_is_answered(attempts: Attempts) -> None:
+    held = attempts.held(
+        outputs={"before": {"n": 1}}, resume=IncrementalState("first", 2, ["kept"])
+    )
+
+    output = output_of(attempts.run("all_calls", held=held))
+
+    assert output == (
+        '{"resume":["first",["kept"]],"output":{"n":1},"file":true,"exists":[true,false],'
+        '"list":["a/b.bin","empty"]}'
+    )
+    assert attempts.checkpoints == [IncrementalState("reading", 3, {"pages": [1, 2]})]
+    assert held.progress is not None
+    assert (held.progress.fraction, held.progress.message) == (0.5, "half")
+
+
+def test_what_a_call_raises_is_raised_in_the_handler(attempts: Attempts) -> None:
+    output = output_of(attempts.run("errors_of_calls"))
+
+    assert output == output_of(attempts.run_inline("errors_of_calls"))
+    assert '"get":["ArtifactNotFoundError",' in output
+
+
+def test_a_large_file_crosses(attempts: Attempts) -> None:
+    assert output_of(attempts.run("large_file", 48 * 1024 * 1024)) == "true"
+
+
+def test_many_threads_of_a_handler_may_call_at_once(attempts: Attempts) -> None:
+    assert output_of(attempts.run("calls_of_threads", 40)) == "[]"
+
+
+def test_a_coroutine_keeps_a_checkpoint_without_blocking(attempts: Attempts) -> None:
+    assert output_of(attempts.run("acheckpoints")) == '"kept"'
+
+
+def test_an_error_is_made_and_redacted_in_the_child(attempts: Attempts) -> None:
+    failed = failure_of(attempts.run("raises", 7))
+
+    assert (failed.error.type, failed.error.code) == ("ValueError", "handler_raised")
+    assert failed.error.message == "it failed, token=[redacted]"
+    assert "hunter22" not in str(failed)
+    assert failed == attempts.run_inline("raises", 7)
+
+
+def test_an_error_says_that_it_is_permanent(attempts: Attempts) -> None:
+    failed = failure_of(attempts.run("raises_permanently"))
+
+    assert (failed.error.code, failed.permanent) == ("never", True)
+
+
+def test_sys_exit_is_a_failure_of_the_handler(attempts: Attempts) -> None:
+    assert failure_of(attempts.run("leaves_by_sys_exit")).error.type == "SystemExit"
+
+
+def test_a_handler_that_cannot_be_imported_is_a_permanent_failure(attempts: Attempts) -> None:
+    failed = failure_of(attempts.run("tests.sandbox.nowhere:f"))
+
+    assert (failed.error.code, failed.permanent) == ("handler_not_found", True)
+
+
+@pytest.mark.parametrize(
+    ("handler", "code", "permanent"),
+    [("returns_no_json", "invalid_output", False), ("returns_too_much", "too_large", True)],
+)
+def test_an_output_that_cannot_be_kept_is_a_failure(
+    attempts: Attempts, handler: str, code: str, permanent: bool
+) -> None:
+    failed = failure_of(attempts.run(handler))
+
+    assert (failed.error.code, failed.permanent) == (code, permanent)
+
+
+def test_a_process_that_exits_without_a_result_says_with_which_code(attempts: Attempts) -> None:
+    error = failure_of(attempts.run("exits_at_once")).error
+
+    assert error.code == "handler_died"
+    assert "it exited with code 0" in error.message
+    assert error.details == '{"printed":"last words"}'
+
+
+def test_a_handler_that_closes_its_connection_is_killed(attempts: Attempts) -> None:
+    error = failure_of(attempts.run("closes_the_socket")).error
+
+    assert error.code == "handler_garbled"
+    assert "closed its connection" in error.message
+
+
+def test_a_handler_that_writes_into_its_connection_is_killed(attempts: Attempts) -> None:
+    assert failure_of(attempts.run("writes_garbage")).error.code == "handler_garbled"
+
+
+def test_a_result_counts_although_the_process_crashes_after_it(attempts: Attempts) -> None:
+    assert output_of(attempts.run("crashes_after_its_result")) == '"done"'
+
+
+def test_what_a_handler_registers_for_the_exit_is_called(
+    attempts: Attempts, tmp_path: Path
+) -> None:
+    assert output_of(attempts.run("exits_cleanly", str(tmp_path / "said"))) == '"done"'
+    assert (tmp_path / "said").read_text() == "was called"
+
+
+def test_a_fork_of_the_process_has_no_context_and_sends_no_result(attempts: Attempts) -> None:
+    assert output_of(attempts.run("forks")) == '["of the handler",0]'

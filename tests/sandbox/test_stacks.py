@@ -1,0 +1,79 @@
+"""The stacks that a process wrote, as a person reads them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import leasehold
+from leasehold.worker.sandbox.stacks import MAX_STACKS, Stacks
+
+_SANDBOX = Path(leasehold.__file__).parent / "worker" / "sandbox"
+_OWN = Path(__file__)
+_LINE = next(n for n, line in enumerate(_OWN.read_text().splitlines(), 1) if "_LINE = " in line)
+
+_THREAD = """
+Thread 0x00007f0000000001 (most recent call first):
+  File "{own}", line 1 in in_a_thread
+  File "/usr/lib/python3.11/threading.py", line 1 in _bootstrap
+"""
+_MAIN = """
+Current thread 0x00007f0000000002 (most recent call first):
+  File "{own}", line {line} in handler
+  File "{sandbox}/soft_limit.py", line 60 in _call
+  File "{sandbox}/handler_process.py", line 70 in run
+  File "<string>", line 1 in <module>
+"""
+
+
+def stacks_of(text: str) -> Stacks:
+    near, far = os.pipe()
+    os.write(far, text.format(own=_OWN, line=_LINE, sandbox=_SANDBOX).encode())
+    os.close(far)
+    stacks = Stacks(near)
+    stacks.read()
+    os.close(near)
+    return stacks
+
+
+def test_the_handlers_own_thread_comes_first_and_the_engines_frames_are_cut() -> None:
+    stacks = stacks_of(_THREAD + _MAIN)
+
+    assert stacks.origin() == f"test_stacks.py:{_LINE} (handler)"
+    lines = stacks.text().splitlines()
+    assert lines[0].endswith(f'test_stacks.py", line {_LINE}, in handler')
+    assert lines[1].startswith("  _LINE = next(")
+    assert lines[2] == "Beside it:"
+    assert "in in_a_thread" in lines[3]
+    assert "soft_limit" not in stacks.text()
+
+
+def test_secrets_in_a_line_are_cut(tmp_path: Path) -> None:
+    source = tmp_path / "own.py"
+    source.write_text('connect(password="hunter22")\n')
+
+    text = stacks_of(_MAIN.replace("{own}", str(source)).replace("{line}", "1")).text()
+
+    assert "connect(password=[redacted])" in text
+
+
+def test_a_file_that_is_none_is_not_read(tmp_path: Path) -> None:
+    """A process can name any file; one that never ends must not be waited for."""
+    os.mkfifo(tmp_path / "pipe.py")
+
+    text = stacks_of(_MAIN.replace("{own}", str(tmp_path / "pipe.py"))).text()
+
+    assert "in handler" in text
+
+
+def test_what_is_no_stack_says_nothing() -> None:
+    for text in ("", "nonsense\n" * 100, "Thread 0x1 (most recent call first):\n  File"):
+        assert stacks_of(text).text() == ""
+        assert stacks_of(text).origin() is None
+
+
+def test_the_text_is_bounded() -> None:
+    frame = f'  File "{_OWN}", line 1 in f\n'
+    deep = (_THREAD + frame * 29) * 15
+
+    assert len(stacks_of(_MAIN + deep).text().encode()) <= MAX_STACKS
