@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -16,8 +17,7 @@ from leasehold.worker.threads import start_thread
 
 _LOG: Final = logging.getLogger("leasehold.stop")
 
-#: The name of the threads that callbacks run in.
-CALLBACK_THREAD: Final = "on-stop"
+_LOOK_S: Final = 0.005
 
 
 class StopSignal:
@@ -41,6 +41,7 @@ class StopSignal:
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], object]] = []
         self._callbacks: list[Callable[[], object]] = []
+        self._running = 0  # callbacks
 
     @property
     def is_requested(self) -> bool:
@@ -83,15 +84,24 @@ class StopSignal:
             return
         with self._lock:
             waiting, self._callbacks = self._callbacks, []
-        left = [
-            one for one in waiting if start_thread(partial(_guarded, one), CALLBACK_THREAD) is None
-        ]
+            self._running += len(waiting)
+        calls = [(one, partial(self._call, one)) for one in waiting]
+        left = [(one, call) for one, call in calls if start_thread(call, "on-stop") is None]
         if here:
-            for callback in left:
-                _guarded(callback)
+            for _, call in left:
+                call()
             return
         with self._lock:
-            self._callbacks += left
+            self._running -= len(left)
+            self._callbacks += [one for one, _ in left]
+
+    def await_callbacks(self, seconds: float) -> None:
+        """Once the signal was given, wait for its callbacks, but not longer than that."""
+        over_at = time.monotonic() + seconds
+        while self.is_requested and (self._running or self._callbacks):
+            if time.monotonic() >= over_at:
+                return
+            time.sleep(_LOOK_S)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait, but not longer than until the signal is given; return whether it was."""
@@ -160,9 +170,11 @@ class StopSignal:
         with self._lock, contextlib.suppress(ValueError):
             self._callbacks.remove(callback)
 
-
-def _guarded(callback: Callable[[], object]) -> None:
-    try:
-        callback()
-    except BaseException:  # noqa: BLE001 - a thread that ends says nothing of it
-        _LOG.exception("a stop callback failed")
+    def _call(self, callback: Callable[[], object]) -> None:
+        try:
+            callback()
+        except BaseException:  # noqa: BLE001 - a thread that ends says nothing of it
+            _LOG.exception("a stop callback failed")
+        finally:
+            with self._lock:
+                self._running -= 1

@@ -18,7 +18,7 @@ from leasehold.worker.sandbox.frames import GarbledError
 from leasehold.worker.sandbox.messages import (
     MAX_CALLS,
     Answer,
-    AnyCall,
+    Call,
     CheckpointCall,
     ExistsCall,
     GetCall,
@@ -50,7 +50,7 @@ class CallDesk:
     def __init__(self, calls: AttemptCalls, wake: Callable[[], object]) -> None:
         self._calls = calls
         self._wake = wake
-        self._waiting: deque[tuple[AnyCall, bytes]] = deque()
+        self._waiting: deque[tuple[Call, bytes]] = deque()
         self._under_way = 0
         self._replies: SimpleQueue[Reply] = SimpleQueue()
 
@@ -59,7 +59,7 @@ class CallDesk:
         """Whether a call waits for a thread."""
         return bool(self._waiting)
 
-    def take(self, call: AnyCall, body: bytes) -> None:
+    def take(self, call: Call, body: bytes) -> None:
         """Take a call.
 
         Raises:
@@ -87,7 +87,7 @@ class CallDesk:
                 return
             self._waiting.popleft()
 
-    def _answer(self, call: AnyCall, body: bytes) -> None:
+    def _answer(self, call: Call, body: bytes) -> None:
         try:
             value, text = _made(self._calls, call, body)
             reply: Reply = Answer(call=call.call, value=value), text
@@ -97,7 +97,7 @@ class CallDesk:
         self._wake()
 
 
-def _made(calls: AttemptCalls, call: AnyCall, body: bytes) -> tuple[Any, bytes]:
+def _made(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, bytes]:
     """Make a call; return the value and the body of its answer."""
     value: Any = None
     text = b""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import socket
-import threading
-import time
 from typing import Final, NamedTuple
 
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
@@ -38,7 +36,6 @@ from leasehold.worker.sandbox.messages import (
     build_readers,
 )
 from leasehold.worker.sandbox.soft_limit import SoftLimit
-from leasehold.worker.stop import CALLBACK_THREAD
 
 LOGS.install()  # where handlers are imported, before that: `basicConfig` of theirs changes nothing
 build_readers()  # once for all children: this module is imported by their fork server alone
@@ -101,7 +98,7 @@ class HandlerProcess:
             result = call_handler(
                 job, given, begin=self._begin, end_by=self._end_by, resolve=self._imported
             )
-            self._await_callbacks()
+            self._calls.stop.await_callbacks(_CALLBACKS_S)
         return self._word_for(result)
 
     def _imported(self, step: StepHandler) -> Handler:
@@ -115,13 +112,6 @@ class HandlerProcess:
         except RuntimeError as error:
             return Deferred(Termination.THREAD_UNAVAILABLE, str(error))
         return StepContext(self._calls)
-
-    def _await_callbacks(self) -> None:
-        """Wait for the stop callbacks: they would be cut short by the end of the process."""
-        over_at = time.monotonic() + _CALLBACKS_S
-        for thread in threading.enumerate():
-            if thread.name == CALLBACK_THREAD:
-                thread.join(max(0.0, over_at - time.monotonic()))
 
     def _hear(self, frame: Frame) -> None:
         """Take what the worker says of itself, in the thread that reads."""
