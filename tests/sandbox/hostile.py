@@ -180,13 +180,13 @@ def stops_itself(ctx: StepContext, given: Any) -> Any:
 @hostile
 def waits_for_a_thread(ctx: StepContext, given: Any) -> Any:
     def work() -> None:
-        time.sleep(_SECONDS)  # it hangs here
+        time.sleep(_SECONDS)
 
     threading.Thread(target=work).start()
     done = threading.Event()
     while not done.is_set():
         with suppress(BaseException):
-            done.wait()
+            done.wait()  # it hangs here
 
 
 @hostile

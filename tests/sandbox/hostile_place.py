@@ -43,6 +43,9 @@ IMPORTS: Final = {
 }
 PATIENCE_S: Final = 120.0
 
+#: Of the two modules of handlers here that can be forked once they are imported.
+_DESCRIPTORS_OF_ZYGOTES: Final = 2 * 3
+
 
 @dataclass(frozen=True, slots=True)
 class Story:
@@ -114,7 +117,7 @@ class HostilePlace:
         )
         warm = self.run("polite", "polite")
         assert warm["polite"].how == "COMPLETED", warm
-        self._descriptors = len(open_descriptors())
+        self._descriptors = len(open_descriptors()) + _DESCRIPTORS_OF_ZYGOTES
         self._threads = threading.active_count()
 
     def run(self, *names: str, **given: Any) -> Mapping[str, Story]:
@@ -140,7 +143,14 @@ class HostilePlace:
         facts = end.model_dump(by_alias=True)
         seconds = (end.at - begun.at).total_seconds()
         how = facts.get("errorCode") or end.reason or "COMPLETED"
-        return Story(how, end.detail or "", facts.get("stacks") or "", seconds, run, list(events))
+        return Story(
+            how,
+            end.detail or "",
+            facts.get("stacks") or "",
+            seconds,
+            run,
+            list(events),
+        )
 
     def left_behind(self) -> set[int]:
         """Return the processes that handlers noted, and that run on."""

@@ -320,3 +320,13 @@ def test_a_worker_whose_fork_server_is_killed_works_on(alone: HostilePlace) -> N
     assert stories["kills_its_parent"].goes_on
     check_each_failed_once_and_went_on(after)
     alone.check_nothing_is_left()
+
+
+def test_a_worker_whose_fork_server_is_frozen_works_on(alone: HostilePlace) -> None:
+    """What the handler left behind is ended all the same, and so is whoever was frozen."""
+    stories = alone.run("freezes_its_parent")
+    after = alone.run("exits_at_once")
+
+    check_each_completed_at_once(stories, {"who": "parent"})
+    check_each_failed_once_and_went_on(after)
+    alone.check_nothing_is_left()

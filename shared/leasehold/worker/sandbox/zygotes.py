@@ -1,4 +1,4 @@
-"""Zygotes: processes that have imported the module of a forkerr, and fork from there."""
+"""Zygotes: processes that have imported the module of a handler, and fork from there."""
 
 from __future__ import annotations
 
