@@ -35,8 +35,8 @@ STRIKES: Final = (
 MIDDLE: Final = timedelta(seconds=0.2)  # a step that has run so long is in its middle
 LOOK_EVERY_S: Final = 0.03
 
-#: A call in the module of the step that hangs.
-_FRAME: Final = re.compile(r"\S*hanging_publish\.py\S*")
+#: A call of a stack, the innermost first.
+_FRAME: Final = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 #: A step's agent calls take about so long together: enough for a middle, and not for a yawn.
 STEP_MS: Final = 3000
@@ -189,8 +189,8 @@ def account(
 
 def _told(event: TraceEvent) -> str:
     """Return how an attempt ended that hung, and the line at which it did."""
-    lines = _FRAME.findall(event.model_dump().get("stacks") or "")
-    at = f"it hung at {lines[-1]}" if lines else "nobody knows where"
+    call = _FRAME.search(event.stacks or "")
+    at = f"it hung at {call['file']}:{call['line']}" if call else "nobody knows where"
     return f"{event.reason}; {at}"
 
 
