@@ -7,15 +7,16 @@ opens one with each call (`manage_lease.py`), and a shutdown settles those that 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
+from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import Document, Write
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
-from leasehold.domain.lease import Fence, ended_at_deadline, held_lease
+from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_lease
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import manifest_of, to_document
 from leasehold.domain.manifest_parts import ErrorRecord, KeptValue, Progress
@@ -50,6 +51,9 @@ from leasehold.services.engine import (
 from leasehold.services.kept_values import inline, keep, put
 
 T = TypeVar("T")
+
+#: The store's time may be so far ahead of what is known of it here.
+_AHEAD: Final = timedelta(seconds=1)
 
 
 class Attempt:
@@ -105,7 +109,7 @@ class Attempt:
             LeaseLostError: the lease is not held any more, and nothing was written; or the
                 attempt was ended now, because its dispatch deadline is over.
         """
-        rules = self._engine.rules
+        rules = self._renewal_rules()
         renew = partial(lifecycle.renew, rules=rules, fence=self.fence, progress=progress)
         return self._still_held(self._write(renew, within).answer)
 
@@ -142,7 +146,7 @@ class Attempt:
         """
         save = partial(
             lifecycle.checkpoint,
-            rules=self._engine.rules,
+            rules=self._renewal_rules(),
             fence=self.fence,
             iteration_count=iteration_count,
             phase=phase,
@@ -175,7 +179,7 @@ class Attempt:
         """
         ending = partial(
             lifecycle.exceed_limit,
-            rules=self._engine.rules,
+            rules=dispatch_rules(self._engine),
             fence=self.fence,
             reason=Termination.DISPATCH_DEADLINE_EXCEEDED,
             error=deadline_error(self.manifest).with_(origin=origin),
@@ -190,6 +194,14 @@ class Attempt:
         For those that the attempt's own worker does not publish: it may be at work for ever.
         """
         publish_or_leave(self._engine, change)
+
+    def _renewal_rules(self) -> Rules:
+        """Return the rules for a write that dispatches the next attempt at the deadline alone."""
+        run, snapshot = self._known
+        passed = timedelta(seconds=self._engine.clock.monotonic() - snapshot.monotonic)
+        at_latest = snapshot.read_at + passed + _AHEAD
+        is_late = run.lease is not None and deadline_of(run, run.lease) <= at_latest
+        return dispatch_rules(self._engine) if is_late else self._engine.rules
 
     def _still_held(self, change: Change, kept: str = "") -> Change:
         """Return a change that keeps the lease; publish one that ends the attempt, and say so."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,18 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
+from leasehold.domain.document import Write
+from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.manifest_parts import KeptValue
+from leasehold.domain.override import override_ref
 from leasehold.domain.status import Outcome, Termination
 from leasehold.domain.task import dispatch_task
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseLostError
 from leasehold.registry.pipelines import Catalog
-from leasehold.services.attempt import acquired_attempt
+from leasehold.services.attempt import Attempt, acquired_attempt
+from leasehold.services.engine import find_run
 from leasehold.services.execute_step import Hint, arrive, execute_step
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.shut_down import shut_down
@@ -270,6 +275,38 @@ def test_a_paused_run_is_ended_at_its_deadline_and_stays_with_its_person(world: 
     run = attempt.run
     assert (run.status, run.paused, run.attempts.failed) == ("ERROR", True, 1)
     assert run.alarm_at is None
+
+
+def _look(attempt: Hung) -> None:
+    attempt.world.engine.leases.look()
+
+
+def _renew_from_afar(attempt: Hung) -> None:
+    """Renew as a remote worker does: each call knows nothing but the stored run."""
+    known = find_run(attempt.world.engine, attempt.run_id)
+    assert known.manifest.lease is not None
+    fence = Fence(known.manifest.lease.lease_id, known.manifest.fencing_token)
+    with pytest.raises(LeaseLostError, match="dispatch deadline"):
+        Attempt(attempt.world.engine, known, fence, is_shared=True).renew()
+
+
+@pytest.mark.parametrize("end", [_look, _renew_from_afar])
+def test_the_retry_has_the_override_that_was_set_while_the_attempt_hung(
+    world: World, end: Callable[[Hung], None]
+) -> None:
+    """Whoever ends it has read no overrides since it began."""
+    attempt = hung(world)
+    attempt.pass_time(DEADLINE_S - 5)
+    until = world.clock.now() + timedelta(hours=1)
+    fields = {"timeoutS": 30, "until": until, "why": "it hangs", "setBy": "ada"}
+    world.store.transact(override_ref("hang"), lambda _, __: Write(None, fields))
+    world.clock.advance(5)
+
+    end(attempt)
+
+    assert attempt.run.attempts.failed == 1
+    assert attempt.run.dispatch.timeout_ms == 30_000
+    attempt.come_back()
 
 
 def test_a_cancelled_run_ended_with_its_cancellation(world: World) -> None:
