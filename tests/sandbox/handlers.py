@@ -193,6 +193,14 @@ def swallows(ctx: StepContext, given: Any) -> None:
             time.sleep(600)
 
 
+def cleans_up_for_ever(ctx: StepContext, given: Any) -> None:
+    try:
+        time.sleep(600)
+    except SoftTimeoutError:
+        ctx.progress(0.9, "cleaning up")
+        time.sleep(600)
+
+
 async def awaits(ctx: StepContext, given: Any) -> str:
     async def other() -> None:
         await asyncio.sleep(600)
@@ -251,6 +259,12 @@ def eats(ctx: StepContext, given: Any) -> None:
     eaten = []
     while True:
         eaten.append(b"x" * (8 * 1024 * 1024))
+
+
+def eats_when_stopped(ctx: StepContext, given: Any) -> None:
+    ctx.progress(0.1, "ready")
+    ctx.wait_or_shutdown(600)
+    eats(ctx, given)
 
 
 def lacks_memory(ctx: StepContext, given: Any) -> None:

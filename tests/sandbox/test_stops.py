@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.domain.result import Finished, Stopped
+from leasehold.domain.result import Finished, LimitExceeded, Stopped
 from leasehold.domain.status import Termination
 from leasehold.worker.held_attempt import HeldAttempt
 from tests.sandbox.attempts import Attempts
@@ -53,6 +53,28 @@ def test_a_handler_that_does_not_return_is_stopped_in_the_end(
 
     assert running.result() == Stopped(Termination.INSTANCE_SHUTDOWN)
     assert held.is_killed is (handler == "ignores_the_stop")
+
+
+@pytest.mark.parametrize(
+    ("handler", "limit"),
+    [
+        ("cleans_up_for_ever", Termination.AGENT_TIMEOUT_EXCEEDED),
+        ("eats_when_stopped", Termination.MEMORY_LIMIT_EXCEEDED),
+    ],
+)
+def test_a_limit_that_it_reaches_meanwhile_is_a_failure_all_the_same(
+    attempts: Attempts, handler: str, limit: Termination
+) -> None:
+    timeout = 4 if handler == "cleans_up_for_ever" else 120
+    held = attempts.held(timeout=timeout, memory=128 * 1024 * 1024)
+    running = attempts.begin(handler, held)
+    until(lambda: has_begun(held))
+
+    held.ask_to_stop(Termination.INSTANCE_SHUTDOWN)
+
+    result = running.result()
+    assert isinstance(result, LimitExceeded), result
+    assert result.reason is limit
 
 
 def test_a_handler_whose_run_was_cancelled_has_its_time_to_clean_up(attempts: Attempts) -> None:

@@ -211,7 +211,8 @@ class SandboxedAttempt:
 
     def _kill(self, reason: Termination | None) -> None:
         self.limit = reason
-        if not self.was_stopped and not self._is_soft_given:
+        is_asked_for = self.was_stopped and reason is not Termination.MEMORY_LIMIT_EXCEEDED
+        if not is_asked_for and not self._is_soft_given:
             self._take_stacks()
         self._held.is_killed = True
         self._child.kill()

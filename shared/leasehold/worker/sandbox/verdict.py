@@ -61,13 +61,22 @@ class _Verdict:
                 return self._on_last_word(*attempt.last)
             except ValueError:
                 return self._garbled("its result is not what a child sends")
-        if attempt.was_stopped:
+        if attempt.was_stopped and not self._has_failed_meanwhile():
             return self._stopped()
         if attempt.garbled:
             return self._garbled(attempt.garbled)
         if attempt.limit is not None:
             return self._exceeded(attempt.limit)
         return self._on_death(ending)
+
+    def _has_failed_meanwhile(self) -> bool:
+        """Return whether it was killed at a limit of its own, although it was also to stop.
+
+        It had been told of its time before that, and memory it takes at its own risk.
+        """
+        limit, is_told = self._attempt.limit, self._attempt.is_past_soft_limit
+        is_late = limit is Termination.AGENT_TIMEOUT_EXCEEDED and is_told
+        return is_late or limit is Termination.MEMORY_LIMIT_EXCEEDED
 
     def _on_last_word(self, note: FinishedNote | FailedNote | DeferredNote, body: bytes) -> Result:
         """Return what a child's last word comes to; ValueError: it is none."""
