@@ -199,6 +199,11 @@ def is_sent_no_signal(ctx: StepContext, given: Any) -> None:
         raise LookupError(f"sent: {sent}") from None
 
 
+def kills_its_parent(ctx: StepContext, given: Any) -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(600)
+
+
 def swallows(ctx: StepContext, given: Any) -> None:
     while True:
         with suppress(BaseException):
