@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import logging
 import os
+import signal
 import socket
 import sys
 import threading
@@ -19,6 +20,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from leasehold import PermanentError, SoftTimeoutError, StepContext
+from leasehold.worker.sandbox.child_stacks import STACKS_SIGNAL
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
 
@@ -185,6 +187,21 @@ def raises_at_the_limit(ctx: StepContext, given: Any) -> None:
             time.sleep(0.01)
     except SoftTimeoutError:
         raise LookupError("while it cleaned up") from None
+
+
+def is_sent_no_signal(ctx: StepContext, given: Any) -> None:
+    """Raise at the limit what it was sent of the signal at which a crash is possible."""
+    sent: list[int] = []
+    signal.signal(STACKS_SIGNAL, lambda number, _: sent.append(number))
+    try:
+        time.sleep(600)
+    except SoftTimeoutError:
+        raise LookupError(f"sent: {sent}") from None
+
+
+def kills_its_parent(ctx: StepContext, given: Any) -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(600)
 
 
 def swallows(ctx: StepContext, given: Any) -> None:

@@ -24,6 +24,7 @@ _HANDLERS = (
     "blocks_its_loop",
     "blocks_in_a_task",
     "raises_at_the_limit",
+    "is_sent_no_signal",
     "swallows",
     "never_ends_awaiting",
 )
@@ -80,6 +81,16 @@ def test_what_is_raised_after_the_soft_limit_is_kept_with_the_limit(
     assert "LookupError: while it cleaned up" in (result.error.traceback or "")
     assert "tests/sandbox/handlers.py" in result.stacks
     assert "time.sleep(0.01)" in result.stacks
+
+
+def test_the_stacks_of_a_handler_that_hears_are_written_under_the_lock_of_its_interpreter(
+    at_limit: dict[str, AtLimit],
+) -> None:
+    """A signal reads what other threads are just changing, which may crash the process."""
+    result = exceeded(at_limit["is_sent_no_signal"].result)
+
+    assert "LookupError: sent: []" in (result.error.traceback or "")
+    assert "in is_sent_no_signal" in result.stacks
 
 
 def test_a_handler_that_swallows_the_limit_is_killed_at_the_hard_one(

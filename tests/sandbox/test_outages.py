@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.domain.result import Deferred, Failed, Finished
+from leasehold.domain.status import Termination
 from leasehold.errors import ForkServerError
 from leasehold.worker.sandbox.child import Child
 from leasehold.worker.sandbox.children import Children
+from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.sandbox import programs
+from tests.sandbox.attempts import Attempts
 from tests.sandbox.conftest import descriptors, is_gone
 from tests.sandbox.programs import parent_of
 from tests.waiting import until
@@ -106,6 +110,28 @@ def test_a_worker_without_room_for_descriptors_has_an_outage_that_passes(
 
     _opened(children).close()
     children.close()
+    assert descriptors() == before
+
+
+def test_a_handler_that_ends_its_fork_server_has_failed_in_the_end(tmp_path: Path) -> None:
+    """Whom it takes with it has not: who is alone with its fork server then tells them apart."""
+    before = descriptors()
+    with closing(Sandbox()) as sandbox:
+        attempts = Attempts(sandbox, tmp_path)
+
+        results = [attempts.run("kills_its_parent") for _ in range(3)]
+
+        reasons = [one.reason for one in results if isinstance(one, Deferred)]
+        assert reasons == [Termination.PROCESS_UNAVAILABLE] * 2
+        failed = results[2]
+        assert isinstance(failed, Failed)
+        assert failed.error.code == "handler_died"
+        assert "does the handler kill its parent?" in failed.error.message
+        assert isinstance(attempts.run("who_runs"), Finished)
+
+        for _ in range(2):
+            attempts.run("kills_its_parent")
+        assert isinstance(attempts.run("who_runs"), Finished)  # it was not to blame
     assert descriptors() == before
 
 

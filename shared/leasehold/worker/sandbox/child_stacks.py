@@ -1,4 +1,9 @@
-"""The stacks of a child, written where its worker reads them, whatever the handler does."""
+"""The stacks of a child, written where its worker reads them, whatever the handler does.
+
+While the interpreter runs, they are written by a thread that holds its lock: nobody changes them
+meanwhile. Who does not hold it may read what is just being changed, and crash, so that is for
+processes that do not answer.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +21,9 @@ from leasehold.worker.sandbox.soft_limit import SoftLimit
 #: What the worker sends for the stacks of all threads.
 STACKS_SIGNAL: Final[int] = getattr(signal, "SIGRTMAX", signal.SIGUSR2) - 2
 
-#: The worker asks at the soft limit. Who hears no signal writes its stacks so much later.
-_LATER_S: Final = 0.05
+#: The worker asks at the soft limit. Who hears neither that nor a signal writes its stacks so much
+#: later, and at the latest in the middle of its time to clean up.
+_LATER_S: Final = 1.0
 _MOST_TASKS: Final = 20
 _MOST_FRAMES: Final = 100
 
@@ -30,19 +36,22 @@ class ChildStacks:
     Args:
         pipe: the descriptor to write to; it does not block.
         soft_at: the soft limit, in monotonic seconds.
+        hard_at: the hard one.
     """
 
-    def __init__(self, pipe: int, soft_at: float) -> None:
+    def __init__(self, pipe: int, soft_at: float, hard_at: float) -> None:
         self._pipe = pipe
         faulthandler.enable(pipe)
         faulthandler.register(STACKS_SIGNAL, pipe)
-        in_seconds = max(0.0, soft_at - time.monotonic()) + _LATER_S
+        later = min(_LATER_S, max(0.0, hard_at - soft_at) / 2)
+        in_seconds = max(0.0, soft_at - time.monotonic()) + later
         faulthandler.dump_traceback_later(in_seconds, file=pipe)
         os.register_at_fork(after_in_child=self._leave)
 
-    def write_tasks(self, soft: SoftLimit) -> None:
-        """Write what the coroutines of an async handler wait for: no thread runs them then."""
+    def write(self, soft: SoftLimit) -> None:
+        """Write the stacks of all threads, and of the coroutines that wait: no thread runs them."""
         faulthandler.cancel_dump_traceback_later()
+        faulthandler.dump_traceback(self._pipe)
         if soft.task is None or soft.coroutine is None:
             return
         stacks = [_stack_of(soft.coroutine)]

@@ -65,7 +65,8 @@ def run(call: socket.socket, handler: str) -> None:
     assert isinstance(job, Job)  # noqa: S101 - the worker's own first word
     assert job.handler == handler  # noqa: S101 - as above
     link.hard_at = job.hard_at
-    last = HandlerProcess(link, job, ChildStacks(stacks, job.soft_at)).run(given.decode())
+    child_stacks = ChildStacks(stacks, job.soft_at, job.hard_at)
+    last = HandlerProcess(link, job, child_stacks).run(given.decode())
     if link.is_here:  # else this is a fork that came back from the handler: nobody waits for it
         link.end(last.message, last.body)
         atexit._run_exitfuncs()  # noqa: SLF001 - an interpreter would, and this one does not end
@@ -119,7 +120,7 @@ class HandlerProcess:
             case Stop(reason=reason):
                 self._calls.stop.request(reason)
             case SoftLimitNote():
-                self._stacks.write_tasks(self._soft)
+                self._stacks.write(self._soft)
                 self._calls.stop.request(Termination.AGENT_TIMEOUT_EXCEEDED)
                 self._soft.give()
 

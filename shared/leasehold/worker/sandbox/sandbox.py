@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Final
 
-from leasehold.domain.result import Result
+from leasehold.domain.result import Deferred, Result
+from leasehold.domain.status import Termination
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.attempt_calls import AttemptCalls
 from leasehold.worker.held_attempt import HeldAttempt
@@ -26,12 +28,18 @@ from leasehold.worker.sandbox.verdict import verdict_on
 #: Without a process for so long, the attempt is put off.
 _PATIENCE_S: Final = 10.0
 
+#: A step whose process was lost with its fork server so often, in a row, has one of its own next:
+#: nobody else is lost with it then, and whose doing it was is known.
+_LOST: Final = 2
+_MOST_KEPT: Final = 1000
+
 
 class Sandbox:
     """Runs handlers in processes, one for each attempt. Any thread may call."""
 
     def __init__(self) -> None:
         self._children = Children()
+        self._lost: Counter[tuple[str, str]] = Counter()
 
     def run(self, held: HeldAttempt, step: StepHandler, given: str, calls: AttemptCalls) -> Result:
         """Have a child call the handler, and judge what it does.
@@ -39,7 +47,12 @@ class Sandbox:
         Raises:
             ForkServerError, OSError: there is no process, or no descriptor, to be had.
         """
-        with _stacks_pipe() as (stacks, far), self._child(held, step) as child:
+        is_alone = self._lost[_name_of(held)] >= _LOST
+        with (
+            _stacks_pipe() as (stacks, far),
+            self._children_for(is_alone) as children,
+            _child_of(children, held, step) as child,
+        ):
             limits = Limits.of(held, time.monotonic())
             with suppress(ConnectionError):  # it has ended already; how, it is asked later
                 socket.send_fds(child.call, [b"s"], [far])
@@ -48,19 +61,42 @@ class Sandbox:
                 held, child, limits, calls=calls, stacks=stacks, note_fit=note_fit
             )
             attempt.serve(_job(held, step, limits), given.encode())
-            return verdict_on(attempt, held, limits, child.ending())
+            result = verdict_on(attempt, held, limits, child.ending(), is_alone=is_alone)
+        self._note(held, result)
+        return result
 
     def close(self) -> None:
         """End all processes; no attempt may run."""
         self._children.close()
 
     @contextmanager
-    def _child(self, held: HeldAttempt, step: StepHandler) -> Iterator[Child]:
-        child = self._children.open(step.handler, wait=held.stop.wait, within=_PATIENCE_S)
-        try:
-            yield child
-        finally:
-            child.close()
+    def _children_for(self, is_alone: bool) -> Iterator[Children]:
+        if not is_alone:
+            yield self._children
+            return
+        with closing(Children()) as children:
+            yield children
+
+    def _note(self, held: HeldAttempt, result: Result) -> None:
+        """Count how often in a row the process of a step was lost with its fork server."""
+        name = _name_of(held)
+        if not isinstance(result, Deferred) or result.reason != Termination.PROCESS_UNAVAILABLE:
+            self._lost.pop(name, None)
+        elif name in self._lost or len(self._lost) < _MOST_KEPT:
+            self._lost[name] += 1
+
+
+def _name_of(held: HeldAttempt) -> tuple[str, str]:
+    return held.manifest.run_id, held.manifest.current_step
+
+
+@contextmanager
+def _child_of(children: Children, held: HeldAttempt, step: StepHandler) -> Iterator[Child]:
+    child = children.open(step.handler, wait=held.stop.wait, within=_PATIENCE_S)
+    try:
+        yield child
+    finally:
+        child.close()
 
 
 @contextmanager

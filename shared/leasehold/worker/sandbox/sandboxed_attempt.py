@@ -48,7 +48,9 @@ _LOOK_S: Final = 1.0  # at the latest
 _MEMORY_LOOK_S: Final = 0.05
 _THREAD_LOOK_S: Final = 0.05  # a call waits for a thread
 
-#: How long a child has to write its stacks; they are whole when nothing follows for a moment.
+#: How long a child has to hear of its soft limit, and to write its stacks at a signal; they are
+#: whole when nothing follows for a moment.
+_ANSWER_S: Final = 0.5
 _STACKS_S: Final = 0.15
 _QUIET_S: Final = 0.02
 
@@ -206,8 +208,10 @@ class SandboxedAttempt:
             self._kill(Termination.MEMORY_LIMIT_EXCEEDED)
         elif limits.soft_at <= now and not self._is_soft_given and not self.was_stopped:
             self._is_soft_given = True
-            self._take_stacks()
+            self.stacks.clear()
             self._channel.send(SoftLimitNote())
+            if not self._has_stacks_within(min(_ANSWER_S, (limits.hard_at - limits.soft_at) / 4)):
+                self._take_stacks()
 
     def _kill(self, reason: Termination | None) -> None:
         self.limit = reason
@@ -218,15 +222,20 @@ class SandboxedAttempt:
         self._child.kill()
 
     def _take_stacks(self) -> None:
-        """Have the child write its stacks, and read them."""
+        """Have the child write its stacks, whatever it does, and read them."""
         self.stacks.clear()
         self._child.signal(STACKS_SIGNAL)
-        over_at = time.monotonic() + _STACKS_S
+        self._has_stacks_within(_STACKS_S)
+
+    def _has_stacks_within(self, seconds: float) -> bool:
+        """Read the stacks that the child writes; return whether there are any."""
+        over_at = time.monotonic() + seconds
         while (left := over_at - time.monotonic()) > 0:
             if not self.stacks.wait(_QUIET_S if self.stacks.has_any else left):
-                return
+                break
             if not self.stacks.read():
-                return
+                break
+        return self.stacks.has_any
 
     def _wind_up(self) -> None:
         """See to it that the child ends, and take what it still said."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import replace
 from functools import partial
@@ -14,9 +15,13 @@ from typing import Any, Final
 from leasehold.errors import SoftTimeoutError
 from leasehold.worker.context import StepContext
 from leasehold.worker.handlers import Handler
+from leasehold.worker.threads import start_thread
 
 #: What wakes the main thread. SIGALRM, SIGUSR1 and SIGUSR2 are the handler's.
 _SIGNAL: Final[int] = getattr(signal, "SIGRTMAX", signal.SIGUSR2) - 1
+
+#: So long after it was given it is given again, unless it was raised.
+_AGAIN_S: Final = 0.1
 
 
 class SoftLimit:
@@ -34,6 +39,9 @@ class SoftLimit:
         self.coroutine: Coroutine[Any, Any, Any] | None = None
         self._is_given = False
         self._is_raised = False
+        self._is_over = False
+        self._is_cancelling = False
+        self._interrupted: list[asyncio.Task[Any]] = []
 
     def within(self, handler: Handler) -> Handler:
         """Return the handler as the limit reaches it; in the main thread, which will call it."""
@@ -44,17 +52,33 @@ class SoftLimit:
     def give(self) -> None:
         """Give the limit, in any other thread."""
         self._is_given = True
+        self._signal()
+        start_thread(self._insist, "leasehold-limit")
+
+    def _insist(self) -> None:
+        """Give it again until it is raised: a handler that begins just now cannot be told yet."""
+        while not (self._is_raised or self._is_over):
+            time.sleep(_AGAIN_S)
+            self._signal()
+
+    def _signal(self) -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
 
     def _call(self, function: Callable[..., Any], ctx: StepContext, given: Any) -> Any:
-        self._raise_if_given()
-        return function(ctx, given)
+        try:
+            self._raise_if_given()
+            return function(ctx, given)
+        finally:
+            self._is_over = True
 
     async def _call_async(self, function: Callable[..., Any], ctx: StepContext, given: Any) -> Any:
-        self._raise_if_given()
-        self.coroutine = function(ctx, given)
-        self.task = asyncio.current_task()
-        return await _Driven(self.coroutine, self._in_place_of)
+        try:
+            self._raise_if_given()
+            self.coroutine = function(ctx, given)
+            self.task = asyncio.current_task()
+            return await _Driven(self.coroutine, self._in_place_of)
+        finally:
+            self._is_over = True
 
     def _raise_if_given(self) -> None:
         if self._is_given and not self._is_raised:
@@ -74,9 +98,16 @@ class SoftLimit:
         runs = asyncio.current_task(self.task.get_loop())
         if runs is self.task and _is_called_by(frame, _Driven.__await__.__code__):
             self._raise_if_given()
-        self.task.get_loop().call_soon_threadsafe(self.task.cancel)
-        if runs is not None and runs is not self.task:
+        if not self._is_cancelling:
+            self._is_cancelling = True
+            self.task.get_loop().call_soon_threadsafe(self._cancel)
+        if runs is not None and runs is not self.task and runs not in self._interrupted:
+            self._interrupted.append(runs)
             raise SoftTimeoutError  # a task of the handler's blocks its loop
+
+    def _cancel(self) -> None:
+        if self.task is not None and not self._is_raised:
+            self.task.cancel()
 
     def _in_place_of(self, thrown: BaseException) -> BaseException:
         """Return what the coroutine gets for what its task has thrown into it."""

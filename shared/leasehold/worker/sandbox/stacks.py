@@ -30,9 +30,9 @@ _STDLIB: Final = f"{Path(os.__file__).parent}{os.sep}"
 _IMPORTING: Final = ("<frozen importlib", f"{_STDLIB}importlib{os.sep}")
 _THREADING: Final = f"{_STDLIB}threading.py"
 
-#: What calls the handler; and a file of the thread in which that happens.
+#: What calls the handler; and the file and the function of the thread in which that happens.
 _CALLER: Final = f"{_ENGINE}worker{os.sep}sandbox{os.sep}soft_limit.py"
-_MAIN: Final = f"{_ENGINE}worker{os.sep}sandbox{os.sep}handler_process.py"
+_MAIN: Final = f"{_ENGINE}worker{os.sep}sandbox{os.sep}handler_process.py", "run"
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class _Stack:
     @property
     def is_main(self) -> bool:
         """Whether it is the thread that runs the handler."""
-        return any(frame.file == _MAIN for frame in self.frames)
+        return any((frame.file, frame.function) == _MAIN for frame in self.frames)
 
     @property
     def of_handler(self) -> list[Frame]:

@@ -35,19 +35,39 @@ _MAX_WORDS: Final = 300
 _MAX_DETAIL: Final = 500
 
 _NOT_SEEN: Final = "The process that starts handlers ended, and the handler with it."
+_WITH_ITS_PARENT: Final = (
+    "again and again, and with it the process that had started this one and no other "
+    "(does the handler kill its parent?)"
+)
 _BY_WHOM: Final = " (by the system, for want of memory?)"
 
 
 def verdict_on(
-    attempt: SandboxedAttempt, held: HeldAttempt, limits: Limits, ending: Ending | None
+    attempt: SandboxedAttempt,
+    held: HeldAttempt,
+    limits: Limits,
+    ending: Ending | None,
+    *,
+    is_alone: bool = False,
 ) -> Result:
-    """Return what an attempt comes to that was served to its end."""
-    return _Verdict(attempt, held, limits).on(ending or Ending())
+    """Return what an attempt comes to that was served to its end.
+
+    Args:
+        attempt: the attempt.
+        held: the same, as the worker holds it.
+        limits: its limits.
+        ending: how its process ended; None: nobody saw that.
+        is_alone: whether its fork server had no other child.
+    """
+    return _Verdict(attempt, held, limits, is_alone=is_alone).on(ending or Ending())
 
 
 class _Verdict:
-    def __init__(self, attempt: SandboxedAttempt, held: HeldAttempt, limits: Limits) -> None:
+    def __init__(
+        self, attempt: SandboxedAttempt, held: HeldAttempt, limits: Limits, *, is_alone: bool
+    ) -> None:
         self._attempt = attempt
+        self._is_alone = is_alone
         self._held = held
         self._limits = limits
         run = held.manifest
@@ -108,7 +128,7 @@ class _Verdict:
         if ending.exit_code == LINK_LOST:
             return self._garbled("it closed its connection to the worker")
         if not ending.is_known:
-            return Deferred(Termination.PROCESS_UNAVAILABLE, _NOT_SEEN)
+            return self._on_unseen_death()
         attempt, limits = self._attempt, self._limits
         is_late = attempt.is_past_soft_limit or limits.hard_at <= time.monotonic()
         if is_late and (attempt.is_past_soft_limit or ending.exit_code == OUT_OF_TIME):
@@ -118,6 +138,12 @@ class _Verdict:
         if self._held.stop.is_requested:
             return self._stopped()
         return self._failed(HandlerDiedError(**self._step, problem=_words_of(ending)))
+
+    def _on_unseen_death(self) -> Result:
+        """Return what it comes to that it was lost with its fork server, by whose doing ever."""
+        if self._is_alone and not self._held.stop.is_requested:
+            return self._failed(HandlerDiedError(**self._step, problem=_WITH_ITS_PARENT))
+        return Deferred(Termination.PROCESS_UNAVAILABLE, _NOT_SEEN)
 
     def _stopped(self) -> Stopped:
         return Stopped(self._held.stop.reason or Termination.INSTANCE_SHUTDOWN)

@@ -1,0 +1,37 @@
+"""The soft limit reaches a handler also where it is given at the worst moment."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from leasehold.errors import SoftTimeoutError
+from leasehold.worker.handlers import handler_of
+from leasehold.worker.sandbox.soft_limit import SoftLimit
+from tests.sandbox.attempts import Step
+
+_LIMIT = SoftLimit()
+
+
+async def blocks_in_a_task_that_began_after_the_limit(ctx: Any, given: Any) -> str:
+    async def other() -> None:
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            time.sleep(0.01)  # noqa: ASYNC251 - that is what it is for
+
+    asyncio.get_running_loop().call_soon(_LIMIT.give)
+    task = asyncio.create_task(other())
+    try:
+        await task
+    except SoftTimeoutError:
+        await asyncio.sleep(0)
+        return "cleaned up"
+    return "awaited"
+
+
+def test_a_limit_given_before_a_task_blocks_the_loop_is_raised_all_the_same() -> None:
+    step = Step(f"{__name__}:{blocks_in_a_task_that_began_after_the_limit.__name__}")
+
+    context: Any = None
+    assert _LIMIT.within(handler_of(step))(context, None) == "cleaned up"
