@@ -33,6 +33,9 @@ from leasehold.worker.threads import start_thread
 
 _MAX_WORDS: Final = 2000
 
+#: With more bytes of files and results than this at hand, the next call waits in the socket.
+_MOST_AT_HAND: Final = 64 * 1024 * 1024
+
 #: A message, and its body.
 Reply = tuple[Message, bytes]
 
@@ -52,12 +55,18 @@ class CallDesk:
         self._wake = wake
         self._waiting: deque[tuple[Call, bytes]] = deque()
         self._under_way = 0
-        self._replies: SimpleQueue[Reply] = SimpleQueue()
+        self._at_hand = 0
+        self._replies: SimpleQueue[tuple[Reply, int]] = SimpleQueue()
 
     @property
     def has_waiting(self) -> bool:
         """Whether a call waits for a thread."""
         return bool(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further call is to be taken before one is answered."""
+        return self._at_hand > _MOST_AT_HAND
 
     def take(self, call: Call, body: bytes) -> None:
         """Take a call.
@@ -68,6 +77,7 @@ class CallDesk:
         self._under_way += 1
         if self._under_way > MAX_CALLS:
             raise GarbledError(f"it made more than {MAX_CALLS} calls at once")
+        self._at_hand += len(body)
         self._waiting.append((call, body))
         self._begin()
 
@@ -76,7 +86,9 @@ class CallDesk:
         self._begin()
         replies = []
         while not self._replies.empty():
-            replies.append(self._replies.get())
+            reply, size = self._replies.get()
+            replies.append(reply)
+            self._at_hand -= size
         self._under_way -= len(replies)
         return replies
 
@@ -93,7 +105,7 @@ class CallDesk:
             reply: Reply = Answer(call=call.call, value=value), text
         except BaseException as error:  # noqa: BLE001 - it is raised where the call is made
             reply = _refusal(call.call, error), b""
-        self._replies.put(reply)
+        self._replies.put((reply, len(body)))
         self._wake()
 
 
