@@ -10,6 +10,7 @@ from collections import deque
 from typing import Final
 
 from leasehold.logs.attempt import STEP_LOG
+from leasehold.worker.redaction import MAX_LOOKED_AT
 
 _LOG: Final = logging.getLogger(STEP_LOG)
 
@@ -22,7 +23,8 @@ MAX_LINES: Final = 10_000
 #: At a time: more than a pipe holds, so what a child printed before it ended is all there.
 _READ_BYTES: Final = 64 * 1024
 _MOST_READS: Final = 16
-_LAST_LINES: Final = 5
+#: A secret of several lines, as a private key, is known by its first one.
+_LAST_LINES: Final = 60
 _FACTS: Final = {"stream": "output"}
 
 
@@ -50,8 +52,9 @@ class Prints:
 
     @property
     def last_lines(self) -> str:
-        """The last lines that were printed."""
-        return "\n".join(self._last)
+        """The last lines that were printed: as much as is looked at for secrets in one text."""
+        text = "\n".join(self._last)
+        return text if len(text) <= MAX_LOOKED_AT else text[-MAX_LOOKED_AT:].partition("\n")[2]
 
     def read(self, until: float = math.inf) -> None:
         """Log what has been printed since, until then (monotonic seconds) at the latest."""
