@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from leasehold.worker.sandbox import call_desk
 from leasehold.worker.sandbox.call_desk import CallDesk
 from leasehold.worker.sandbox.channel import Channel
 from leasehold.worker.sandbox.frames import GarbledError, encoded
-from leasehold.worker.sandbox.messages import Answer, ProgressNote, PutCall
+from leasehold.worker.sandbox.messages import Answer, GetCall, ProgressNote, PutCall
 from tests.waiting import until
 
 
@@ -84,6 +85,9 @@ class _SlowFiles:
         self.go_on.wait(60)
         return f"{len(data)} bytes of {name}"
 
+    def get(self, name: str) -> bytes:
+        return name.encode()
+
 
 class _SlowCalls:
     def __init__(self) -> None:
@@ -103,3 +107,16 @@ def test_a_child_that_sends_files_faster_than_they_are_stored_has_to_wait() -> N
     answered: list[object] = []
     until(lambda: answered.extend(desk.look()) or len(answered) == 2)
     assert not desk.is_full
+
+
+def test_a_file_that_is_too_large_to_cross_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever stored it: its length could not be said, or would be taken for nonsense."""
+    monkeypatch.setattr(call_desk, "MAX_FILE", 3)
+    calls: Any = _SlowCalls()
+    desk = CallDesk(calls, wake=lambda: None)
+
+    desk.take(GetCall(call=1, name="abcd"), b"")
+
+    answered: list[Any] = []
+    until(lambda: answered.extend(desk.look()) or answered)
+    assert answered[0][0].code == "too_large"

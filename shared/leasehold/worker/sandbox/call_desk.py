@@ -11,12 +11,13 @@ from typing import Any, Final
 import pydantic_core
 
 from leasehold.domain.json_text import check_depth
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, TooLargeError
 from leasehold.worker.attempt_calls import AttemptCalls
 from leasehold.worker.kept_text import cut
 from leasehold.worker.sandbox.frames import GarbledError
 from leasehold.worker.sandbox.messages import (
     MAX_CALLS,
+    MAX_FILE,
     Answer,
     Call,
     CheckpointCall,
@@ -125,6 +126,8 @@ def _made(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, bytes]:
             value = calls.files.put(name, body)
         case GetCall(name=name):
             text = calls.files.get(name)
+            if len(text) > MAX_FILE:  # whoever stored it; the child would take it for nonsense
+                raise TooLargeError(what=f"file {name}", size=len(text), limit=MAX_FILE)
         case ExistsCall(name=name):
             value = calls.files.exists(name)
         case ListCall():
