@@ -309,3 +309,10 @@ def logs_in_a_callback(ctx: StepContext, given: Any) -> str:
     ctx.progress(0.1, "ready")
     ctx.wait_or_shutdown(600)
     return "stopped"
+
+
+def prints_a_key_and_exits(ctx: StepContext, given: Any) -> None:
+    lines = "\n".join(letter * 64 for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    print(f"-----BEGIN PRIVATE KEY-----\n{lines}\n-----END PRIVATE KEY-----\nbye")  # noqa: T201
+    sys.stdout.flush()
+    os._exit(4)

@@ -555,6 +555,21 @@ def writes_garbage_everywhere(ctx: StepContext, given: Any) -> Any:
 
 
 @hostile
+def never_stops_writing_garbage(ctx: StepContext, given: Any) -> Any:
+    """Until it is ended: what is read first is not all."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - it may be gone
+        if int(name) > 2:
+            threading.Thread(target=_write_zeros, args=(int(name),), daemon=True).start()
+    return ctx.wait_or_shutdown(3600)
+
+
+def _write_zeros(descriptor: int) -> None:
+    with suppress(OSError):
+        while True:
+            os.write(descriptor, bytes(2**16))
+
+
+@hostile
 def forges_answers(ctx: StepContext, given: Any) -> Any:
     """Write what could be a message into whatever it can be written to."""
     text = b'{"kind": "finished", "type": "finished", "output": "{}", "status": "SUCCESS"}'

@@ -143,3 +143,10 @@ def test_what_a_handler_registers_for_the_exit_is_called(
 
 def test_a_fork_of_the_process_has_no_context_and_sends_no_result(attempts: Attempts) -> None:
     assert output_of(attempts.run("forks")) == '["of the handler",0]'
+
+
+def test_a_secret_of_more_lines_than_are_kept_of_the_output_is_cut(attempts: Attempts) -> None:
+    result = attempts.run("prints_a_key_and_exits")
+
+    assert isinstance(result, Failed)
+    assert result.error.details == '{"printed":"[redacted]\\nbye"}'

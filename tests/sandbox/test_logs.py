@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from leasehold.logs.attempt import attempt_of
+from leasehold.logs.for_cloud import EVENTS_LOG
 from leasehold.worker.sandbox.messages import LogLine
-from leasehold.worker.sandbox.prints import MAX_LINE, MAX_PRINTED, Prints
+from leasehold.worker.sandbox.prints import MAX_LINE, MAX_LINES, MAX_PRINTED, Prints
 from leasehold.worker.sandbox.relayed_logs import relay
 from tests.sandbox.attempts import Attempts
 
@@ -85,6 +88,51 @@ def test_a_long_line_and_a_long_output_are_cut(caplog: pytest.LogCaptureFixture)
     assert {record.getMessage() for record in kept} == {"x" * MAX_LINE}
     assert len(kept) == MAX_PRINTED // MAX_LINE
     assert dropped.getMessage().startswith(f"{count + 10 * MAX_LINE} more bytes")
+
+
+def test_many_short_lines_are_too_much_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    """Each costs its worker as much as a long one, and the worker has a clock to keep."""
+    caplog.set_level(logging.INFO)
+
+    with pipe() as (prints, far):
+        for _ in range(MAX_LINES // 1000 + 1):
+            os.write(far, b"x\n" * 1000)
+            prints.read()
+        prints.end()
+
+    *kept, dropped = caplog.records
+    assert len(kept) == MAX_LINES
+    assert dropped.getMessage().startswith("1000 more bytes")
+
+
+def test_prints_are_read_until_the_clock_is_looked_at(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    with pipe() as (prints, far):
+        os.write(far, b"x\n")
+        prints.read(until=time.monotonic() - 1)
+        assert lines(caplog) == []
+
+        prints.read()
+    assert lines(caplog) == [("leasehold.step", "INFO", "x")]
+
+
+def test_a_fact_does_not_change_what_a_record_is_made_of(caplog: pytest.LogCaptureFixture) -> None:
+    """What a formatter calls, or takes for an exception, would fail there, in the worker."""
+    facts = {"getMessage": "x", "exc_info": "x", "stack_info": 7, "_attempt": "x", "order": 7}
+
+    relay(LogLine(logger="shop", level=30, message="said", created=1.0, facts=facts))
+
+    (record,) = caplog.records
+    assert logging.Formatter().format(record) == "said"
+    assert (vars(record)["order"], attempt_of(record)) == (7, None)
+
+
+def test_a_child_logs_no_events_of_leasehold(caplog: pytest.LogCaptureFixture) -> None:
+    """They are written out as they are, so it could forge those of another run."""
+    relay(LogLine(logger=EVENTS_LOG, level=20, message='{"event": "x"}', created=1.0))
+
+    assert [record.name for record in caplog.records] == ["leasehold.step"]
 
 
 def test_a_logger_that_is_not_known_here_is_not_made(caplog: pytest.LogCaptureFixture) -> None:

@@ -77,3 +77,10 @@ def test_the_text_is_bounded() -> None:
     deep = (_THREAD + frame * 29) * 15
 
     assert len(stacks_of(_MAIN + deep).text().encode()) <= MAX_STACKS
+
+
+def test_a_file_that_the_system_makes_up_is_not_read() -> None:
+    """It may never end, as /proc/self/pagemap, or have what is the worker's alone."""
+    text = stacks_of(_MAIN.replace("{own}", "/proc/self/environ").replace("{line}", "1")).text()
+
+    assert text.splitlines() == ['File "/proc/self/environ", line 1, in handler']

@@ -31,6 +31,8 @@ from leasehold.worker.tracebacks import MAX_ERRORS, origin_of, reported_tracebac
 _MAX_FIELDS: Final = 20
 _MAX_NOTES: Final = 10
 _MAX_OF_IMPORT: Final = 1000
+#: A store has no larger whole numbers.
+_MAX_BITS: Final = 64
 _RAISED: Final = "handler_raised"
 _LONGEST_WAIT_S: Final = MAX_RETRY_AFTER.total_seconds()
 
@@ -107,9 +109,11 @@ def record_of_child(body: bytes) -> ErrorRecord:
         ValueError: it has not.
     """
     record = ErrorRecord.model_validate_json(body)
-    wait = record.retry_after_s
+    wait, count = record.retry_after_s, record.validation_issue_count
     has_size = size(to_document(record)) <= MAX_RECORD_BYTES
-    if record.model_extra or not has_size or not (wait is None or 0 < wait <= _LONGEST_WAIT_S):
+    can_wait = wait is None or 0 < wait <= _LONGEST_WAIT_S
+    can_count = count >= 0 and count.bit_length() < _MAX_BITS
+    if record.model_extra or not (has_size and can_wait and can_count):
         raise ValueError("it is not the record of an error")
     issues = tuple(_listed(dict(issue)) for issue in record.validation_issues[:MAX_ISSUES])
     return record.with_(validation_issues=issues, permanent=False, step="", attempt=0)
@@ -165,8 +169,10 @@ def _listed(plain: Any) -> dict[str, Any]:
 
 
 def _short(plain: Any) -> Any:
-    if plain is None or isinstance(plain, bool | int):
+    if plain is None or isinstance(plain, bool):
         return plain
+    if isinstance(plain, int):
+        return plain if plain.bit_length() < _MAX_BITS else hex(plain)[:MAX_EXCERPT]
     if isinstance(plain, float) and math.isfinite(plain):
         return plain
     return cut(plain if isinstance(plain, str) else json_of(plain), MAX_EXCERPT)

@@ -100,7 +100,8 @@ def source_of(frame: Frame) -> str:
         except (OSError, ValueError):
             pass  # it may lie in an archive
         else:
-            if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_SOURCE_BYTES:
+            # one without a size is none that somebody wrote, and may have no end: /proc has such
+            if not stat.S_ISREG(found.st_mode) or not 0 < found.st_size <= _MAX_SOURCE_BYTES:
                 return ""
             linecache.checkcache(frame.file)
     try:

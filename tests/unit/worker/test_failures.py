@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.errors import AgentClientError, PermanentError
-from leasehold.worker.failures import record_of
+from leasehold.worker.failures import record_of, record_of_child
 from leasehold.worker.misfits import first_problem, record_of_misfit
 
 LIMIT = 16 * 1024
@@ -95,6 +95,17 @@ def test_details_that_no_store_could_keep_are_kept_flat() -> None:
 
     (issue,) = record.validation_issues
     assert issue == {"name": "[[1],[2]]", "detail": None, "share": 0.5, "nan": '"NaN"'}
+
+
+def test_numbers_of_a_child_that_no_store_could_keep_are_refused_or_texts() -> None:
+    """A commit that cannot be written would leave the run with this lease until it expires."""
+    of_child = b'{"type": "x", "code": "x", "message": "x", %s}'
+
+    record = record_of_child(of_child % b'"validationIssues": [{"n": 9223372036854775808}]')
+    assert record.validation_issues == ({"n": "0x8000000000000000"},)
+    for count in (b"-1", b"9223372036854775808"):
+        with pytest.raises(ValueError, match="not the record"):
+            record_of_child(of_child % b'"validationIssueCount": %s' % count)
 
 
 def test_two_details_that_are_a_name_and_its_secret_are_a_pair() -> None:

@@ -11,12 +11,13 @@ from typing import Any, Final
 import pydantic_core
 
 from leasehold.domain.json_text import check_depth
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, TooLargeError
 from leasehold.worker.attempt_calls import AttemptCalls
 from leasehold.worker.kept_text import cut
 from leasehold.worker.sandbox.frames import GarbledError
 from leasehold.worker.sandbox.messages import (
     MAX_CALLS,
+    MAX_FILE,
     Answer,
     Call,
     CheckpointCall,
@@ -32,6 +33,9 @@ from leasehold.worker.sandbox.messages import (
 from leasehold.worker.threads import start_thread
 
 _MAX_WORDS: Final = 2000
+
+#: With more bytes of files and results than this at hand, the next call waits in the socket.
+_MOST_AT_HAND: Final = 64 * 1024 * 1024
 
 #: A message, and its body.
 Reply = tuple[Message, bytes]
@@ -52,12 +56,18 @@ class CallDesk:
         self._wake = wake
         self._waiting: deque[tuple[Call, bytes]] = deque()
         self._under_way = 0
-        self._replies: SimpleQueue[Reply] = SimpleQueue()
+        self._at_hand = 0
+        self._replies: SimpleQueue[tuple[Reply, int]] = SimpleQueue()
 
     @property
     def has_waiting(self) -> bool:
         """Whether a call waits for a thread."""
         return bool(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further call is to be taken before one is answered."""
+        return self._at_hand > _MOST_AT_HAND
 
     def take(self, call: Call, body: bytes) -> None:
         """Take a call.
@@ -68,6 +78,7 @@ class CallDesk:
         self._under_way += 1
         if self._under_way > MAX_CALLS:
             raise GarbledError(f"it made more than {MAX_CALLS} calls at once")
+        self._at_hand += len(body)
         self._waiting.append((call, body))
         self._begin()
 
@@ -76,7 +87,9 @@ class CallDesk:
         self._begin()
         replies = []
         while not self._replies.empty():
-            replies.append(self._replies.get())
+            reply, size = self._replies.get()
+            replies.append(reply)
+            self._at_hand -= size
         self._under_way -= len(replies)
         return replies
 
@@ -93,7 +106,7 @@ class CallDesk:
             reply: Reply = Answer(call=call.call, value=value), text
         except BaseException as error:  # noqa: BLE001 - it is raised where the call is made
             reply = _refusal(call.call, error), b""
-        self._replies.put(reply)
+        self._replies.put((reply, len(body)))
         self._wake()
 
 
@@ -113,6 +126,8 @@ def _made(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, bytes]:
             value = calls.files.put(name, body)
         case GetCall(name=name):
             text = calls.files.get(name)
+            if len(text) > MAX_FILE:  # whoever stored it; the child would take it for nonsense
+                raise TooLargeError(what=f"file {name}", size=len(text), limit=MAX_FILE)
         case ExistsCall(name=name):
             value = calls.files.exists(name)
         case ListCall():

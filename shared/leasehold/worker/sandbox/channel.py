@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import socket
+import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from leasehold.worker.sandbox.frames import Frame, FrameReader, encoded
+from leasehold.worker.sandbox.frames import Frame, FrameReader, GarbledError, encoded
 from leasehold.worker.sandbox.messages import Message, from_child
 
-_READ_BYTES: Final = 256 * 1024
-#: At a time, so that a child that never stops talking does not keep its worker from the clock.
-_MOST_READS: Final = 16
+_READ_BYTES: Final = 64 * 1024
+#: At a time: more than the socket holds, so what a child said before it ended is all there.
+_MOST_READS: Final = 64
+#: With more than this on its way to a child that does not take it, nothing more is heard of it.
+_MOST_UNSENT: Final = 1024 * 1024
 
 
 class Channel:
@@ -31,17 +35,23 @@ class Channel:
         self._call = call
         self._reader = FrameReader(from_child)
         self._unsent: deque[memoryview] = deque()
+        self._unsent_bytes = 0
 
     @property
     def has_unsent(self) -> bool:
         """Whether something waits until the socket takes it."""
         return bool(self._unsent) and not self.is_over
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the child does not take what it asked for: its calls would pile up here."""
+        return self._unsent_bytes > _MOST_UNSENT
+
     def send(self, message: Message, body: bytes = b"") -> None:
         """Send a message, as far as the socket takes it now; `flush` sends the rest."""
-        self._unsent.append(memoryview(encoded(message, body)))
-        if body:
-            self._unsent.append(memoryview(body))
+        for part in filter(None, (encoded(message, body), body)):
+            self._unsent.append(memoryview(part))
+            self._unsent_bytes += len(part)
         self.flush()
 
     def flush(self) -> None:
@@ -50,6 +60,7 @@ class Channel:
             while self._unsent:
                 part = self._unsent[0]
                 sent = self._call.send(part)
+                self._unsent_bytes -= sent
                 if sent == len(part):
                     self._unsent.popleft()
                 else:
@@ -58,14 +69,20 @@ class Channel:
             return
         except OSError:  # it reads no more; what it wrote may still be there
             self._unsent.clear()
+            self._unsent_bytes = 0
 
-    def received(self) -> Iterator[Frame]:
-        """Yield the frames that have arrived.
+    def received(self, until: float = math.inf) -> Iterator[Frame]:
+        """Yield the frames that have arrived; those after nonsense are lost with it.
+
+        Args:
+            until: in monotonic seconds: a child that never stops talking is heard no longer.
 
         Raises:
             GarbledError: it is none of ours that sent this.
         """
         for _ in range(_MOST_READS):
+            if self.is_over or time.monotonic() > until:
+                return
             try:
                 data = self._call.recv(_READ_BYTES)
             except BlockingIOError:
@@ -75,4 +92,8 @@ class Channel:
             if not data:
                 self.is_over = True
                 return
-            yield from self._reader.feed(data)
+            try:
+                yield from self._reader.feed(data)
+            except GarbledError:
+                self.is_over = True
+                raise

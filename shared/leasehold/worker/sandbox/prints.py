@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
+import time
 from collections import deque
 from typing import Final
 
 from leasehold.logs.attempt import STEP_LOG
+from leasehold.worker.redaction import MAX_LOOKED_AT
 
 _LOG: Final = logging.getLogger(STEP_LOG)
 
 #: Of a line, and of all that one attempt prints; in bytes.
 MAX_LINE: Final = 4096
 MAX_PRINTED: Final = 1024 * 1024
+#: A line costs its worker more than its bytes do.
+MAX_LINES: Final = 10_000
 
+#: At a time: more than a pipe holds, so what a child printed before it ended is all there.
 _READ_BYTES: Final = 64 * 1024
 _MOST_READS: Final = 16
-_LAST_LINES: Final = 5
+#: A secret of several lines, as a private key, is known by its first one.
+_LAST_LINES: Final = 60
 _FACTS: Final = {"stream": "output"}
 
 
@@ -39,17 +46,21 @@ class Prints:
         self._pipe = pipe
         self._line = bytearray()
         self._printed = 0
+        self._lines = 0
         self._dropped = 0
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
 
     @property
     def last_lines(self) -> str:
-        """The last lines that were printed."""
-        return "\n".join(self._last)
+        """The last lines that were printed: as much as is looked at for secrets in one text."""
+        text = "\n".join(self._last)
+        return text if len(text) <= MAX_LOOKED_AT else text[-MAX_LOOKED_AT:].partition("\n")[2]
 
-    def read(self) -> None:
-        """Log what has been printed since."""
+    def read(self, until: float = math.inf) -> None:
+        """Log what has been printed since, until then (monotonic seconds) at the latest."""
         for _ in range(_MOST_READS):
+            if time.monotonic() > until:
+                return
             try:
                 data = os.read(self._pipe, _READ_BYTES)
             except BlockingIOError:
@@ -66,8 +77,8 @@ class Prints:
         if self._line:
             self._log_line()
         if self._dropped:
-            words = "%d more bytes that the handler printed were dropped; %d are logged"
-            _LOG.warning(words, self._dropped, MAX_PRINTED, extra=_FACTS)
+            words = "%d more bytes that the handler printed were dropped; %d in %d lines are logged"
+            _LOG.warning(words, self._dropped, self._printed, self._lines, extra=_FACTS)
 
     def _take(self, data: bytes) -> None:
         *whole, rest = data.split(b"\n")
@@ -88,8 +99,9 @@ class Prints:
         if not text:
             return
         self._last.append(text)
-        if self._printed + size > MAX_PRINTED:
+        if self._printed + size > MAX_PRINTED or self._lines == MAX_LINES:
             self._dropped += size
             return
         self._printed += size
+        self._lines += 1
         _LOG.info("%s", text, extra=_FACTS)

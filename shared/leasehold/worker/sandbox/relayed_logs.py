@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from leasehold.logs.attempt import STEP_LOG
+from leasehold.logs.for_cloud import EVENTS_LOG
 from leasehold.worker.sandbox.messages import LogLine
 
 _MOST_LEVELS: Final = 200
@@ -23,12 +25,13 @@ def levels_in_force() -> dict[str, int]:
 def relay(line: LogLine) -> None:
     """Log what a child has logged; its own loggers have decided that it is to be seen.
 
-    It is a record of the attempt that the caller's lines are of.
+    It is a record of the attempt that the caller's lines are of, and no event of Leasehold's own:
+    those are logged as they are.
     """
+    name = STEP_LOG if line.logger == EVENTS_LOG else line.logger
     record = logging.makeLogRecord(
         {
-            **line.facts,
-            "name": line.logger,
+            "name": name,
             "levelno": line.level,
             "levelname": logging.getLevelName(line.level),
             "msg": line.message,
@@ -43,7 +46,10 @@ def relay(line: LogLine) -> None:
             "threadName": line.thread,
         }
     )
-    _logger_of(line.logger).handle(record)
+    for fact, value in line.facts.items():
+        if not fact.startswith("_") and not hasattr(record, fact):  # what a record is made of stays
+            setattr(record, fact, value)
+    _logger_of(name).handle(record)
 
 
 def _logger_of(name: str) -> logging.Logger:

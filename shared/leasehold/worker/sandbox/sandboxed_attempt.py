@@ -48,6 +48,9 @@ _LOOK_S: Final = 1.0  # at the latest
 _MEMORY_LOOK_S: Final = 0.05
 _THREAD_LOOK_S: Final = 0.05  # a call waits for a thread
 
+#: So long it listens to a child that never stops talking, before it looks at the clock.
+_LISTEN_S: Final = 0.05
+
 #: How long a child has to hear of its soft limit, and to write its stacks at a signal; they are
 #: whole when nothing follows for a moment.
 _ANSWER_S: Final = 0.5
@@ -148,8 +151,10 @@ class SandboxedAttempt:
         poll.register(self._woken, select.POLLIN)
         poll.register(self._child.status, select.POLLIN)
         if not self._channel.is_over:
+            hears = select.POLLIN if self._may_hear else 0
             wants = select.POLLOUT if self._channel.has_unsent else 0
-            poll.register(self._child.call, select.POLLIN | wants)
+            if hears | wants:
+                poll.register(self._child.call, hears | wants)
         if not self.prints.is_over:
             poll.register(self._child.output, select.POLLIN)
         poll.poll(max(0.0, seconds) * 1000)
@@ -170,12 +175,18 @@ class SandboxedAttempt:
     def _read(self) -> None:
         with suppress(BlockingIOError):
             self._woken.recv(_WAKES)
-        self.prints.read()
+        self.prints.read(time.monotonic() + _LISTEN_S)
         self._channel.flush()
-        for frame in self._channel.received():
-            self._hear(frame)
+        if self._may_hear:
+            for frame in self._channel.received(time.monotonic() + _LISTEN_S):
+                self._hear(frame)
         if self._channel.is_over and not self.last and not self._has_ended_within(_EXIT_S):
             raise GarbledError("it closed its connection to the worker")
+
+    @property
+    def _may_hear(self) -> bool:
+        """Whether there is room for more calls: what they carry and are answered is kept here."""
+        return not (self._channel.is_behind or self._desk.is_full)
 
     def _hear(self, frame: Frame) -> None:
         if self.last is not None:

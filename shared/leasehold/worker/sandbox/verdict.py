@@ -22,7 +22,8 @@ from leasehold.errors import (
 )
 from leasehold.worker.failures import record_of_child, safe_text
 from leasehold.worker.held_attempt import HeldAttempt
-from leasehold.worker.kept_text import json_of
+from leasehold.worker.kept_text import cut, json_of
+from leasehold.worker.redaction import Redaction
 from leasehold.worker.sandbox.ending import Ending
 from leasehold.worker.sandbox.limits import Limits
 from leasehold.worker.sandbox.link import LINK_LOST, OUT_OF_TIME
@@ -31,6 +32,7 @@ from leasehold.worker.sandbox.sandboxed_attempt import SandboxedAttempt
 
 _MIB: Final = 1024 * 1024
 _MAX_PRINTED: Final = 2000
+_PRINTED_LINES: Final = 5
 _MAX_WORDS: Final = 300
 _MAX_DETAIL: Final = 500
 
@@ -160,7 +162,7 @@ class _Verdict:
             origin=stacks.origin(), traceback=stacks.text() or None
         )
         if printed:
-            record = record.with_(details=json_of({"printed": safe_text(printed, _MAX_PRINTED)}))
+            record = record.with_(details=json_of({"printed": _end_of(printed)}))
         return Failed(record)
 
     def _exceeded(self, reason: Termination, raised: ErrorRecord | None = None) -> LimitExceeded:
@@ -182,6 +184,12 @@ class _Verdict:
             case Termination.DISPATCH_DEADLINE_EXCEEDED:
                 return DispatchDeadlineError(**self._facts, deadline_s=dispatch.deadline_s)
         return AgentTimeoutError(**self._facts, timeout_s=dispatch.timeout_ms / 1000)
+
+
+def _end_of(printed: str) -> str:
+    """Return the last lines without their secrets: such may have begun in a line before them."""
+    lines = Redaction().text(printed).split("\n")
+    return cut("\n".join(lines[-_PRINTED_LINES:]), _MAX_PRINTED)
 
 
 def _words_of(ending: Ending) -> str:
