@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import logging
 import os
+import signal
 import socket
 import sys
 import threading
@@ -168,6 +169,19 @@ def forks(ctx: StepContext, given: Any) -> Any:
             return "of the fork"
     _, status = os.waitpid(child, 0)
     return ["of the handler", status]
+
+
+def terminates_its_forks(ctx: StepContext, given: Any) -> Any:
+    """Return by which signals its forks ended."""
+    codes = []
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(60)
+            os._exit(0)
+        os.kill(pid, number)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    return codes
 
 
 def sleeps(ctx: StepContext, given: Any) -> str:

@@ -143,3 +143,7 @@ def test_what_a_handler_registers_for_the_exit_is_called(
 
 def test_a_fork_of_the_process_has_no_context_and_sends_no_result(attempts: Attempts) -> None:
     assert output_of(attempts.run("forks")) == '["of the handler",0]'
+
+
+def test_a_fork_of_the_process_ends_by_the_signals_that_programs_end_by(attempts: Attempts) -> None:
+    assert output_of(attempts.run("terminates_its_forks")) == "[-15,-2,-1]"
