@@ -184,6 +184,10 @@ def terminates_its_forks(ctx: StepContext, given: Any) -> Any:
     return codes
 
 
+def has_a_breakpoint(ctx: StepContext, given: Any) -> None:
+    breakpoint()  # noqa: T100
+
+
 def sleeps(ctx: StepContext, given: Any) -> str:
     try:
         time.sleep(600)

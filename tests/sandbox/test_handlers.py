@@ -147,3 +147,10 @@ def test_a_fork_of_the_process_has_no_context_and_sends_no_result(attempts: Atte
 
 def test_a_fork_of_the_process_ends_by_the_signals_that_programs_end_by(attempts: Attempts) -> None:
     assert output_of(attempts.run("terminates_its_forks")) == "[-15,-2,-1]"
+
+
+def test_a_breakpoint_says_where_it_works(attempts: Attempts) -> None:
+    assert (
+        "set LEASEHOLD_ISOLATION=inline"
+        in failure_of(attempts.run("has_a_breakpoint")).error.message
+    )
