@@ -29,6 +29,7 @@ from leasehold.errors import (
 )
 from leasehold.logs.attempt import name_attempts_in_records
 from leasehold.logs.for_cloud import EVENTS_LOG
+from leasehold.logs.for_people import EVENT_FACTS
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
@@ -72,14 +73,15 @@ class Bundle:
 
 
 def log_report(facts: Facts) -> None:
-    """Log one line of JSON, which Cloud Logging takes as a structured entry.
+    """Log one line of JSON, which Cloud Logging takes as a structured entry; a terminal a sentence.
 
     Its severity stands in the line. Python writes no line below WARNING unless it is set up to, as
     in servers: a command that cancels a run need not say that its attempt ended with it.
     """
     level = logging.getLevelNamesMapping()[facts["severity"]]
     least = logging.INFO if facts["event"] in ENDS else logging.WARNING
-    _EVENTS.log(max(level, least), json.dumps(facts, ensure_ascii=False))
+    line = json.dumps(facts, ensure_ascii=False)
+    _EVENTS.log(max(level, least), line, extra={EVENT_FACTS: facts})
 
 
 class Purpose(Enum):

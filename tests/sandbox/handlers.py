@@ -172,6 +172,23 @@ def forks(ctx: StepContext, given: Any) -> Any:
     return ["of the handler", status]
 
 
+def terminates_its_forks(ctx: StepContext, given: Any) -> Any:
+    """Return by which signals its forks ended."""
+    codes = []
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(60)
+            os._exit(0)
+        os.kill(pid, number)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    return codes
+
+
+def has_a_breakpoint(ctx: StepContext, given: Any) -> None:
+    breakpoint()  # noqa: T100
+
+
 def sleeps(ctx: StepContext, given: Any) -> str:
     try:
         time.sleep(600)

@@ -150,3 +150,14 @@ def test_a_secret_of_more_lines_than_are_kept_of_the_output_is_cut(attempts: Att
 
     assert isinstance(result, Failed)
     assert result.error.details == '{"printed":"[redacted]\\nbye"}'
+
+
+def test_a_fork_of_the_process_ends_by_the_signals_that_programs_end_by(attempts: Attempts) -> None:
+    assert output_of(attempts.run("terminates_its_forks")) == "[-15,-2,-1]"
+
+
+def test_a_breakpoint_says_where_it_works(attempts: Attempts) -> None:
+    assert (
+        "set LEASEHOLD_ISOLATION=inline"
+        in failure_of(attempts.run("has_a_breakpoint")).error.message
+    )

@@ -13,6 +13,9 @@ from leasehold.logs.attempt import attempt_of
 
 _OURS: Final = "leasehold"
 
+#: The attribute of a record that tells of an event: its facts; the message is the JSON of them.
+EVENT_FACTS: Final = "leasehold_event"
+
 
 class PrintableFormatter(logging.Formatter):
     """Keeps the lines of a traceback, and spells out what would steer the terminal."""
@@ -27,13 +30,18 @@ class LineFormatter(PrintableFormatter):
 
     What Leasehold itself says of no attempt is a sentence for people already. Further lines, as of
     a traceback, are indented: what begins at the margin is a record, whatever a text says.
+
+    Args:
+        is_terminal: whether events are sentences; else they stay JSON, for a program that reads
+            the file or the journal.
     """
 
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_terminal: bool = False) -> None:
         super().__init__()
+        self._is_terminal = is_terminal
         self.converter = time.gmtime
 
     def format(self, record: logging.LogRecord) -> str:
@@ -42,6 +50,9 @@ class LineFormatter(PrintableFormatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as its base has it
         """Return the line, without a traceback."""
+        facts = getattr(record, EVENT_FACTS, None)
+        if self._is_terminal and facts is not None:
+            return f"{self.formatTime(record)} {facts['severity']} {facts['message']}"
         attempt = attempt_of(record)
         if attempt is None and record.name.partition(".")[0] == _OURS:
             return record.message
@@ -71,7 +82,7 @@ def print_printable_logs() -> None:
 
 def log_to_stderr() -> None:
     """Have all loggers of this process write lines for people to stderr."""
-    log_by(LineFormatter())
+    log_by(LineFormatter(is_terminal=sys.stderr.isatty()))
 
 
 def log_by(formatter: logging.Formatter) -> None:

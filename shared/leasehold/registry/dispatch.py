@@ -153,6 +153,9 @@ class StepDispatchEntry:
         of_queue = not self.queue or _QUEUE.fullmatch(self.queue) is not None
         yield _STEP_TYPE.fullmatch(name) is not None, "step_type", name, STEP_TYPE_WORDS
         yield of_handler, "handler", self.handler, "'module:function' or 'remote'"
+        is_of_program = self.isolation == "process" and self.handler.startswith("__main__:")
+        module = "a module (a process of its own has another __main__), or isolation='inline'"
+        yield not is_of_program, "handler", self.handler, module
         isolated = self.isolation in ("process", "inline")
         yield isolated, "isolation", self.isolation, "'process' or 'inline'"
         yield retries is None or retries >= 0, "max_retries", retries, "0 or more, or None"

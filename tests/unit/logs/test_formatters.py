@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 
 from leasehold.logs.attempt import AttemptLogRecord, lines_of
-from leasehold.logs.for_cloud import JsonFormatter, lines_of_request, severity_of
-from leasehold.logs.for_people import LineFormatter, StderrHandler, log_by, log_to_stderr
+from leasehold.logs.for_cloud import EVENTS_LOG, JsonFormatter, lines_of_request, severity_of
+from leasehold.logs.for_people import (
+    EVENT_FACTS,
+    LineFormatter,
+    StderrHandler,
+    log_by,
+    log_to_stderr,
+)
 
 TRACE = "0123456789abcdef0123456789abcdef"
 
@@ -44,6 +50,18 @@ def test_outside_an_attempt_leasehold_s_own_lines_are_what_they_say() -> None:
     assert LineFormatter().format(other("slow", "shop")) == (
         "1970-01-01T00:00:00.250Z WARNING shop: slow"
     )
+
+
+def test_an_event_is_a_sentence_in_a_terminal_and_json_elsewhere() -> None:
+    facts = {"severity": "WARNING", "message": "run r-1 is blocked", "event": "GATE_BLOCKED"}
+    made = other(json.dumps(facts), EVENTS_LOG)
+    vars(made)[EVENT_FACTS] = facts
+
+    assert LineFormatter(is_terminal=True).format(made) == (
+        "1970-01-01T00:00:00.250Z WARNING run r-1 is blocked"
+    )
+    assert json.loads(LineFormatter().format(made)) == facts
+    assert json.loads(JsonFormatter().format(made)) == facts
 
 
 def test_what_a_text_holds_makes_no_line_of_its_own_and_steers_no_terminal() -> None:

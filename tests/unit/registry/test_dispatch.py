@@ -205,6 +205,14 @@ def test_a_memory_limit_that_nothing_would_hold_is_refused(
         entry(memory_limit=512 * MIB, **where)
 
 
+def test_a_handler_of_the_program_itself_runs_inline_alone(entry: Entry) -> None:
+    """In a process of its own it would not be found, and its runs would be given up."""
+    assert entry(handler="__main__:f", isolation="inline").handler == "__main__:f"
+
+    with pytest.raises(InvalidEntryError, match="isolation='inline'"):
+        entry(handler="__main__:f")
+
+
 def test_stuck_is_no_step_type(entry: Entry) -> None:
     """Its variable would be PIPELINE_STUCK_TIMEOUT_MS, the engine's threshold for all steps."""
     with pytest.raises(InvalidEntryError) as refused:

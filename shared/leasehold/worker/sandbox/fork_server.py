@@ -20,6 +20,10 @@ from leasehold.worker.sandbox.assignment import Assignment
 from leasehold.worker.sandbox.child_setup import set_up
 from leasehold.worker.sandbox.fitness import is_fit_for_forking
 from leasehold.worker.sandbox.fork_loop import ForkLoop, take_signal
+from leasehold.worker.sandbox.forks_of_handlers import (
+    SIGNALS_OF_THE_WORKER,
+    let_signals_end_forks,
+)
 from leasehold.worker.sandbox.prctl import adopt_orphans, signal_at_parents_death
 
 #: What a process does that was forked for a handler: it has the conversation with its worker.
@@ -64,7 +68,7 @@ def _ignore_signals() -> None:
 
     They are taken and not ignored: what is ignored stays so in programs that a handler starts.
     """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS_OF_THE_WORKER:
         signal.signal(number, take_signal)
 
 
@@ -100,6 +104,7 @@ def _import(module: str) -> None:
 
 def _run(run: Entry, call: socket.socket, handler: str) -> NoReturn:
     """Run the entry and end: nothing of the fork server's own ending is to happen here."""
+    let_signals_end_forks()
     code = 1
     try:
         run(call, handler)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import socket
+import sys
 from typing import Final, NamedTuple
 
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
@@ -18,6 +19,7 @@ from leasehold.worker.context import StepContext
 from leasehold.worker.handler_call import call_handler, deferred_in, failed_by
 from leasehold.worker.handlers import Handler, handler_of
 from leasehold.worker.outage import lacked_memory
+from leasehold.worker.sandbox.breakpoints import breakpoint_without_terminal
 from leasehold.worker.sandbox.child_calls import ChildCalls
 from leasehold.worker.sandbox.child_logs import LOGS
 from leasehold.worker.sandbox.child_stacks import ChildStacks
@@ -37,6 +39,7 @@ from leasehold.worker.sandbox.messages import (
 )
 from leasehold.worker.sandbox.soft_limit import SoftLimit
 
+sys.breakpointhook = breakpoint_without_terminal
 LOGS.install()  # where handlers are imported, before that: `basicConfig` of theirs changes nothing
 build_readers()  # once for all children: this module is imported by their fork server alone
 
