@@ -7,15 +7,16 @@ opens one with each call (`manage_lease.py`), and a shutdown settles those that 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
+from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import Document, Write
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
-from leasehold.domain.lease import Fence, ended_at_deadline, held_lease
+from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_lease
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import manifest_of, to_document
 from leasehold.domain.manifest_parts import ErrorRecord, KeptValue, Progress
@@ -105,8 +106,7 @@ class Attempt:
             LeaseLostError: the lease is not held any more, and nothing was written; or the
                 attempt was ended now, because its dispatch deadline is over.
         """
-        rules = self._engine.rules
-        renew = partial(lifecycle.renew, rules=rules, fence=self.fence, progress=progress)
+        renew = partial(lifecycle.renew, rules=self._rules(), fence=self.fence, progress=progress)
         return self._still_held(self._write(renew, within).answer)
 
     def look(self) -> None:
@@ -142,7 +142,7 @@ class Attempt:
         """
         save = partial(
             lifecycle.checkpoint,
-            rules=self._engine.rules,
+            rules=self._rules(),
             fence=self.fence,
             iteration_count=iteration_count,
             phase=phase,
@@ -175,7 +175,7 @@ class Attempt:
         """
         ending = partial(
             lifecycle.exceed_limit,
-            rules=self._engine.rules,
+            rules=dispatch_rules(self._engine),
             fence=self.fence,
             reason=Termination.DISPATCH_DEADLINE_EXCEEDED,
             error=deadline_error(self.manifest).with_(origin=origin),
@@ -190,6 +190,13 @@ class Attempt:
         For those that the attempt's own worker does not publish: it may be at work for ever.
         """
         publish_or_leave(self._engine, change)
+
+    def _rules(self) -> Rules:
+        """Return the rules for a write that keeps the lease, and after the deadline dispatches."""
+        run, read = self._known
+        now = read.read_at + timedelta(seconds=self._engine.clock.monotonic() - read.monotonic)
+        is_over = run.lease is not None and deadline_of(run, run.lease) <= now
+        return dispatch_rules(self._engine) if is_over else self._engine.rules
 
     def _still_held(self, change: Change, kept: str = "") -> Change:
         """Return a change that keeps the lease; publish one that ends the attempt, and say so."""
@@ -284,16 +291,11 @@ def _with_output(
     try:
         kept = _keep_output(engine, attempt, result.output)
     except TooLargeError as error:
-        return partial(lifecycle.fail, **facts, error=error_record(error), permanent=True)
+        return partial(lifecycle.fail, **facts, error=ErrorRecord.of(error), permanent=True)
     facts |= {"output": kept, "output_status": result.status}
     if isinstance(result, Refused):
         return partial(lifecycle.block, **facts, found=result.found)
     return partial(lifecycle.complete, **facts)
-
-
-def error_record(error: LeaseholdError) -> ErrorRecord:
-    """Return an error of Leasehold as a run keeps it."""
-    return ErrorRecord(type=type(error).__name__, code=error.code, message=error.message)
 
 
 def _keep_output(engine: Engine, attempt: RunningAttempt, output: str) -> KeptValue:
