@@ -34,7 +34,7 @@ class Sandbox:
         handlers: all that it may be given, `module:function`.
     """
 
-    def __init__(self, handlers: Sequence[str]) -> None:
+    def __init__(self, handlers: Sequence[str] = ()) -> None:
         self._children = Children(handlers=handlers)
 
     def run(self, held: HeldAttempt, step: StepHandler, given: str, calls: AttemptCalls) -> Result:
