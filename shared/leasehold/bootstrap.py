@@ -168,7 +168,8 @@ def boot(
     rules = rules_of(settings, catalog, environ, overrides.find, hooks.warn)
     interrupts, load_value = Interrupts(), partial(load, artifacts)
     inline = InlineRunner(artifacts, load_value, clock, interrupts)
-    process = ProcessRunner(artifacts, load_value, clock, interrupts)
+    handlers = [step.handler for step in catalog.steps]
+    process = ProcessRunner(artifacts, load_value, clock, interrupts, handlers)
     engine = Engine(
         documents=documents,
         tasks=tasks,

@@ -15,8 +15,11 @@ from leasehold.client.store_source import StoreSource
 from leasehold.domain.document import Write
 from leasehold.domain.manifest_parts import Dispatch
 from leasehold.domain.override import override_ref
+from leasehold.errors import LeaseLostError
 from leasehold.in_process import InProcessEngine as PlainEngine
 from leasehold.registry.pipelines import Catalog
+from leasehold.services.attempt import acquired_attempt
+from leasehold.services.execute_step import Hint, arrive
 from leasehold.services.overrides import OverrideRequest
 from leasehold.testing import FrozenClock, InProcessEngine
 from leasehold.testing import engine as open_engine
@@ -113,6 +116,33 @@ def test_a_retry_has_the_override_of_meanwhile_and_the_attempt_before_had_not(
     engine.run_until_idle()
 
     assert before == OWN
+    assert engine.show(run.run_id).status == "ERROR"
+    assert dispatched(engine, run.run_id) == (600, 1500, "entry", "override")
+
+
+def test_the_attempt_after_one_that_hung_has_the_override_of_meanwhile(
+    engine: InProcessEngine,
+) -> None:
+    run = engine.start("thought", {"seconds": 1000})
+    for step in ("think", "rest"):
+        write(engine, step, deadlineS=1500, until=engine.clock.now() + timedelta(hours=1))
+
+    done = engine.run_until_settled(run.run_id)
+
+    assert done.status == "COMPLETED"
+    assert [done.steps[step].attempts.failed for step in ("think", "rest")] == [1, 0]
+
+
+def test_so_it_is_where_a_late_renewal_ends_the_attempt(engine: InProcessEngine) -> None:
+    run = engine.start("thought", {})
+    attempt = acquired_attempt(engine.engine, arrive(engine.engine, Hint(run.run_id, 1)))
+    write(engine, deadlineS=1500, until=engine.clock.now() + timedelta(hours=1))
+
+    with pytest.raises(LeaseLostError):  # noqa: PT012 - each renewal but the last one is in time
+        while True:
+            engine.clock.advance(10)
+            attempt.renew()
+
     assert engine.show(run.run_id).status == "ERROR"
     assert dispatched(engine, run.run_id) == (600, 1500, "entry", "override")
 

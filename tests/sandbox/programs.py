@@ -14,8 +14,8 @@ from pathlib import Path
 from leasehold.worker.sandbox.children import Children
 from tests.waiting import until
 
-ENTRY = f"{__name__}:run"
-ENTRY_OF_NOBODY = "tests.sandbox.run_as_nobody:run"
+ENTRY = __name__
+ENTRY_OF_NOBODY = "tests.sandbox.run_as_nobody"
 IMPORTED_BY = os.getpid()
 
 _SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -27,6 +27,11 @@ def run(call: socket.socket, handler: str) -> None:
     module, _, name = handler.partition(":")
     __import__(module)
     getattr(sys.modules[module], name)(call)
+
+
+def load(handlers: list[str]) -> None:
+    """Import the module of the handlers, as a zygote of the engine does."""
+    __import__(handlers[0].partition(":")[0])
 
 
 def do_nothing(call: socket.socket) -> None:

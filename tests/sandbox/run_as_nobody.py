@@ -9,9 +9,9 @@ import os
 import resource
 import signal
 
-from tests.sandbox.programs import run
+from tests.sandbox.programs import load, run
 
-__all__ = ["run"]
+__all__ = ["load", "run"]
 
 _NOBODY = 65534
 

@@ -52,7 +52,7 @@ def test_a_fork_server_that_stays_frozen_is_replaced_and_its_children_end_their_
 
 def test_an_entry_that_cannot_be_imported_is_an_outage() -> None:
     before = descriptors()
-    children = Children("leasehold.nowhere:run")
+    children = Children("leasehold.nowhere")
 
     with pytest.raises(ForkServerError, match=r"\[no_process\].* handler a:b: "):
         children.open("a:b", wait=programs.never, within=1)

@@ -296,16 +296,11 @@ def _with_output(
     try:
         kept = _keep_output(engine, attempt, result.output)
     except TooLargeError as error:
-        return partial(lifecycle.fail, **facts, error=error_record(error), permanent=True)
+        return partial(lifecycle.fail, **facts, error=ErrorRecord.of(error), permanent=True)
     facts |= {"output": kept, "output_status": result.status}
     if isinstance(result, Refused):
         return partial(lifecycle.block, **facts, found=result.found)
     return partial(lifecycle.complete, **facts)
-
-
-def error_record(error: LeaseholdError) -> ErrorRecord:
-    """Return an error of Leasehold as a run keeps it."""
-    return ErrorRecord(type=type(error).__name__, code=error.code, message=error.message)
 
 
 def _keep_output(engine: Engine, attempt: RunningAttempt, output: str) -> KeptValue:

@@ -17,7 +17,7 @@ from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.attempt import EARLY
 from leasehold.domain.manifest import Manifest, manifest_of
-from leasehold.domain.manifest_parts import Checkpoint, KeptValue
+from leasehold.domain.manifest_parts import Checkpoint, ErrorRecord, KeptValue
 from leasehold.domain.status import Outcome
 from leasehold.errors import (
     ArtifactNotFoundError,
@@ -30,7 +30,6 @@ from leasehold.errors import (
 )
 from leasehold.ports.documents import Query
 from leasehold.registry.dispatch import REMOTE
-from leasehold.services.attempt import error_record
 from leasehold.services.engine import Engine, KnownRun, change_run, dispatch_rules, find_run
 from leasehold.services.kept_values import load
 from leasehold.services.manage_lease import LeaseCredentials, fail_step
@@ -233,7 +232,7 @@ def _given_up(engine: Engine, run: Manifest, lost: ArtifactNotFoundError) -> Not
     """Give up the run whose value is lost, under the lease that it just got."""
     assert run.lease is not None  # noqa: S101 - it was just given
     credentials = LeaseCredentials(run.run_id, Fence(run.lease.lease_id, run.fencing_token))
-    ended = fail_step(engine, credentials, error_record(lost), permanent=True)
+    ended = fail_step(engine, credentials, ErrorRecord.of(lost), permanent=True)
     return _nothing(ended.manifest, f"run {run.run_id} was given up: {lost.message}")
 
 

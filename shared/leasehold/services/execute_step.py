@@ -9,6 +9,7 @@ from typing import Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
+from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.result import Deferred, Failed, Result, Stopped
 from leasehold.domain.status import Outcome, Termination
 from leasehold.errors import (
@@ -20,7 +21,7 @@ from leasehold.errors import (
 from leasehold.ports.documents import Committed
 from leasehold.ports.lease_keeper import HeldAttempt
 from leasehold.registry.dispatch import REMOTE
-from leasehold.services.attempt import acquired_attempt, ending_of, error_record
+from leasehold.services.attempt import acquired_attempt, ending_of
 from leasehold.services.engine import (
     Engine,
     commit,
@@ -140,7 +141,7 @@ def _run_handler(engine: Engine, held: HeldAttempt) -> Result:
     try:
         given = load_given() if value.ref is None else held.fetch(load_given)
     except ArtifactNotFoundError as error:
-        return Failed(error_record(error), permanent=True)
+        return Failed(ErrorRecord.of(error), permanent=True)
     step = engine.catalog.steps[manifest.current_step]
     if step.handler == REMOTE:  # no handler is missing: another worker has it, and may claim it
         return Stopped(Termination.INSTANCE_SHUTDOWN, _MOVED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import importlib
 import inspect
@@ -56,6 +57,12 @@ def handler_of(step: StepHandler) -> Handler:
         raise HandlerNotFoundError(
             handler=step.handler, step=step.step_type, problem=str(error)
         ) from error.__cause__
+
+
+def resolve_early(handler: str) -> None:
+    """Resolve a handler for the calls to come; what is wrong with it, those say."""
+    with contextlib.suppress(_UnresolvedError):
+        _resolve(handler)
 
 
 def model_of(step: StepHandler, path: str) -> TypeAdapter[Any]:

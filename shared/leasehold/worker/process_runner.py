@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from leasehold.domain.result import Deferred, Result
@@ -28,11 +29,18 @@ class ProcessRunner:
         load: reads a value of a run.
         clock: monotonic seconds, those of the machine.
         interrupts: where a Ctrl-C is kept that cuts an attempt short.
+        handlers: all that it may be given, `module:function`.
     """
 
     def __init__(
-        self, artifacts: Artifacts, load: Load, clock: Clock, interrupts: Interrupts
+        self,
+        artifacts: Artifacts,
+        load: Load,
+        clock: Clock,
+        interrupts: Interrupts,
+        handlers: Sequence[str],
     ) -> None:
+        self._handlers = handlers
         self._artifacts = artifacts
         self._load = load
         self._clock = clock
@@ -68,5 +76,5 @@ class ProcessRunner:
         from leasehold.worker.sandbox.sandbox import Sandbox  # noqa: PLC0415 - see above
 
         with self._opening:
-            self._sandbox = self._sandbox or Sandbox()
+            self._sandbox = self._sandbox or Sandbox(self._handlers)
             return self._sandbox

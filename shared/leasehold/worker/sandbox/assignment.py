@@ -7,7 +7,7 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, Self
 
@@ -19,7 +19,7 @@ class Assignment:
     """What a new process is for.
 
     Args:
-        handler: what it is to call, or whose module it is to import and then fork from.
+        handlers: the one that it is to call, or all that it is to load and then fork from.
         is_zygote: whether it forks others.
         path: the worker's sys.path.
         environ: what is different in the worker's environment since the process that forks was
@@ -27,7 +27,7 @@ class Assignment:
         cwd: the worker's working directory; None: it has been deleted.
     """
 
-    handler: str
+    handlers: list[str]
     is_zygote: bool
     path: list[str]
     environ: dict[str, str | None]
@@ -35,17 +35,17 @@ class Assignment:
 
     @classmethod
     def of_this_process(
-        cls, handler: str, baseline: Mapping[bytes, bytes], *, is_zygote: bool
+        cls, handlers: Sequence[str], baseline: Mapping[bytes, bytes], *, is_zygote: bool
     ) -> Self:
         """Return the assignment that makes a new process see what this one sees.
 
         Args:
-            handler: see the class.
+            handlers: see the class.
             baseline: the environment in which the process that forks was started.
             is_zygote: see the class.
         """
         path = [entry for entry in sys.path if isinstance(entry, str)]
-        return cls(handler, is_zygote, path, _changed(baseline), _working_directory())
+        return cls(list(handlers), is_zygote, path, _changed(baseline), _working_directory())
 
     def encode(self) -> bytes:
         """Return what `receive` reads."""

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -17,8 +17,8 @@ from leasehold.worker.sandbox.fork_server_start import ForkServer
 from leasehold.worker.sandbox.forker import Forker, StoppedError
 from leasehold.worker.sandbox.zygotes import Zygotes
 
-#: What a child runs: it gets the conversation with its worker, and the path of the handler.
-ENTRY: Final = "leasehold.worker.sandbox.handler_process:run"
+#: The module that children run: see `fork_server.Entry`.
+ENTRY: Final = "leasehold.worker.sandbox.handler_process"
 
 #: It may take a fork server so long to start, on a machine that has no time for it.
 _START_S: Final = 60.0
@@ -35,12 +35,17 @@ class Children:
     has none of its parent's and starts its own.
 
     Args:
-        entry: `module:function` of what a child runs.
+        entry: the module that children run.
+        handlers: all that may be called, `module:function`: what imports a module for all children
+            loads those that are in it.
         patience: seconds; what forks and does not answer for so long is frozen, and is replaced.
     """
 
-    def __init__(self, entry: str = ENTRY, *, patience: float = 5.0) -> None:
+    def __init__(
+        self, entry: str = ENTRY, *, handlers: Sequence[str] = (), patience: float = 5.0
+    ) -> None:
         self._entry = entry
+        self._handlers = handlers
         self._patience = patience
         self._lock = threading.RLock()
         self._fork_server: ForkServer | None = None
@@ -72,16 +77,18 @@ class Children:
                     raise ForkServerError(handler=handler, problem=problem) from error
             pause = min(2 * pause, _LONGEST_WAIT_S)
 
-    def note_fit(self, module: str) -> None:
-        """Have a module imported once for all: a child has found that it may be forked.
+    def note_fit(self, handler: str) -> None:
+        """Have a handler loaded once for all: a child has found that its module may be forked.
 
-        Nobody waits for it. Until it is there, and if it fails, each child imports the module.
+        Nobody waits for it. Until it is there, and if it fails, each child loads the handler.
         Only Linux kills what a process leaves behind that was forked by a forked one.
         """
         if sys.platform != "linux":
             return
+        module = _module_of(handler)
+        beside = [one for one in self._handlers if _module_of(one) == module and one != handler]
         with self._lock, suppress(OSError):
-            self._zygotes.open(module, self._server())
+            self._zygotes.open(module, [handler, *beside], self._server())
 
     def close(self) -> None:
         """End all processes. It may be used again: what is needed is started then."""
@@ -94,7 +101,7 @@ class Children:
             server.end()
 
     def _fork(self, handler: str, wait: Callable[[float], bool], until: float) -> Child:
-        module = handler.partition(":")[0]
+        module = _module_of(handler)
         if zygote := self._ready_zygote(module):
             try:
                 return zygote.fork(handler, wait, self._give_up_at(zygote, until))
@@ -150,6 +157,10 @@ class Children:
         self._zygotes.let_go()
         self._lock = threading.RLock()
         self._fork_server, self._retired, self._zygotes = None, [], Zygotes()
+
+
+def _module_of(handler: str) -> str:
+    return handler.partition(":")[0]
 
 
 #: They are ended when this process ends, and are not those of a fork of it.

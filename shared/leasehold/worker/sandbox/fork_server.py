@@ -12,9 +12,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Protocol
 
 from leasehold.worker.sandbox.assignment import Assignment
 from leasehold.worker.sandbox.child_setup import set_up
@@ -26,10 +26,18 @@ from leasehold.worker.sandbox.forks_of_handlers import (
 )
 from leasehold.worker.sandbox.prctl import adopt_orphans, signal_at_parents_death
 
-#: What a process does that was forked for a handler: it has the conversation with its worker.
-Entry = Callable[[socket.socket, str], None]
 
-#: A zygote says so when it has imported its module, and is killed if that takes longer.
+class Entry(Protocol):
+    """The module that children run; importing it loads what they need."""
+
+    def run(self, call: socket.socket, handler: str) -> None:
+        """Run a handler, `module:function`; `call` is the conversation with the worker."""
+
+    def load(self, handlers: Sequence[str]) -> None:
+        """Load handlers of one module for all who are forked from here; raise if that fails."""
+
+
+#: A zygote says so when it has loaded its handlers, and is killed if that takes longer.
 READY: Final = b"r"
 READY_WITHIN_S: Final = 60
 
@@ -40,12 +48,12 @@ def main(control: int, worker: int, entry: str) -> NoReturn:
     Args:
         control: the descriptor of the socket that requests come from.
         worker: the pid of the worker.
-        entry: `module:function` of what a child runs; importing it loads what children need.
+        entry: the module that children run.
     """
     _ignore_signals()
     adopt_orphans()
     signal_at_parents_death(signal.SIGHUP)
-    run = _load(entry)
+    program: Entry = importlib.import_module(entry)
     _freeze()
     newborn = ForkLoop(socket.socket(fileno=control), worker).serve()
     while True:
@@ -56,9 +64,9 @@ def main(control: int, worker: int, entry: str) -> NoReturn:
             os._exit(0)
         assignment.apply()
         if not assignment.is_zygote:
-            _run(run, call, assignment.handler)
+            _run(program, call, *assignment.handlers)
         _be_silent()
-        _import(assignment.handler)
+        _load(program, assignment.handlers)
         call.sendall(READY)
         newborn = ForkLoop(call).serve()
 
@@ -70,12 +78,6 @@ def _ignore_signals() -> None:
     """
     for number in SIGNALS_OF_THE_WORKER:
         signal.signal(number, take_signal)
-
-
-def _load(entry: str) -> Entry:
-    module, _, name = entry.partition(":")
-    run: Entry = getattr(importlib.import_module(module), name)
-    return run
 
 
 def _freeze() -> None:
@@ -91,23 +93,23 @@ def _be_silent() -> None:
     os.dup2(0, 2)
 
 
-def _import(module: str) -> None:
-    """Import a module to fork from; this process ends if that fails, hangs or starts threads."""
+def _load(program: Entry, handlers: Sequence[str]) -> None:
+    """Load handlers to fork from; this process ends if that fails, hangs or starts threads."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(READY_WITHIN_S)
-    importlib.import_module(module)
+    program.load(handlers)
     signal.alarm(0)
     if not is_fit_for_forking():
         os._exit(1)
     _freeze()
 
 
-def _run(run: Entry, call: socket.socket, handler: str) -> NoReturn:
-    """Run the entry and end: nothing of the fork server's own ending is to happen here."""
+def _run(program: Entry, call: socket.socket, handler: str) -> NoReturn:
+    """Run a handler and end: nothing of the fork server's own ending is to happen here."""
     let_signals_end_forks()
     code = 1
     try:
-        run(call, handler)
+        program.run(call, handler)
         code = 0
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1

@@ -27,7 +27,7 @@ class ForkServer(Forker):
     """The fork server: a new program, so nothing of the worker is in it, and no thread.
 
     Args:
-        entry: `module:function` of what a child runs.
+        entry: the module that children run.
 
     Raises:
         OSError: there is no process, or no descriptor, to be had.

@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from leasehold.worker.sandbox.assignment import Assignment
@@ -38,13 +38,13 @@ class Forker:
         self.is_retired = False
         self.has_answered = False
 
-    def request(self, handler: str, *, is_zygote: bool = False) -> ForkRequest:
+    def request(self, handlers: Sequence[str], *, is_zygote: bool = False) -> ForkRequest:
         """Request a process, without waiting for it.
 
         Raises:
             OSError: see ForkRequest.
         """
-        assignment = Assignment.of_this_process(handler, self._baseline, is_zygote=is_zygote)
+        assignment = Assignment.of_this_process(handlers, self._baseline, is_zygote=is_zygote)
         return ForkRequest(self._control, assignment)
 
     def fork(self, handler: str, wait: Callable[[float], bool], until: float) -> Child:
@@ -60,7 +60,7 @@ class Forker:
             TimeoutError: the one that forks does not answer.
             StoppedError: it is not needed any more.
         """
-        request = self.request(handler)
+        request = self.request([handler])
         try:
             return self._awaited(request, wait, until)
         except BaseException:

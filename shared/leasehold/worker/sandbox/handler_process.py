@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
@@ -17,7 +19,7 @@ from leasehold.logs.attempt import lines_of, name_attempts_in_records
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context import StepContext
 from leasehold.worker.handler_call import call_handler, deferred_in, failed_by
-from leasehold.worker.handlers import Handler, handler_of
+from leasehold.worker.handlers import Handler, handler_of, resolve_early
 from leasehold.worker.outage import lacked_memory
 from leasehold.worker.sandbox.breakpoints import breakpoint_without_terminal
 from leasehold.worker.sandbox.child_calls import ChildCalls
@@ -73,6 +75,13 @@ def run(call: socket.socket, handler: str) -> None:
     if link.is_here:  # else this is a fork that came back from the handler: nobody waits for it
         link.end(last.message, last.body)
         atexit._run_exitfuncs()  # noqa: SLF001 - an interpreter would, and this one does not end
+
+
+def load(handlers: Sequence[str]) -> None:
+    """Import the module of these handlers, and resolve them for all who are forked from here."""
+    importlib.import_module(handlers[0].partition(":")[0])
+    for handler in handlers:
+        resolve_early(handler)
 
 
 class HandlerProcess:

@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Final
@@ -35,10 +35,14 @@ _MOST_KEPT: Final = 1000
 
 
 class Sandbox:
-    """Runs handlers in processes, one for each attempt. Any thread may call."""
+    """Runs handlers in processes, one for each attempt. Any thread may call.
 
-    def __init__(self) -> None:
-        self._children = Children()
+    Args:
+        handlers: all that it may be given, `module:function`.
+    """
+
+    def __init__(self, handlers: Sequence[str] = ()) -> None:
+        self._children = Children(handlers=handlers)
         self._lost: Counter[tuple[str, str]] = Counter()
 
     def run(self, held: HeldAttempt, step: StepHandler, given: str, calls: AttemptCalls) -> Result:
@@ -56,7 +60,7 @@ class Sandbox:
             limits = Limits.of(held, time.monotonic())
             with suppress(ConnectionError):  # it has ended already; how, it is asked later
                 socket.send_fds(child.call, [b"s"], [far])
-            note_fit = partial(self._children.note_fit, step.handler.partition(":")[0])
+            note_fit = partial(self._children.note_fit, step.handler)
             attempt = SandboxedAttempt(
                 held, child, limits, calls=calls, stacks=stacks, note_fit=note_fit
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from typing import Final
 
 from leasehold.worker.sandbox.child import Child
@@ -19,9 +20,9 @@ _TRIES: Final = 3
 class Zygote:
     """One zygote; it is looked at, never waited for."""
 
-    def __init__(self, module: str, server: Forker) -> None:
+    def __init__(self, handlers: Sequence[str], server: Forker) -> None:
         self._server = server
-        self._request = server.request(module, is_zygote=True)
+        self._request = server.request(handlers, is_zygote=True)
         self._child: Child | None = None
         self._forker: Forker | None = None
         self._until = time.monotonic() + READY_WITHIN_S
@@ -89,15 +90,15 @@ class Zygotes:
     def __contains__(self, module: str) -> bool:
         return module in self._zygotes
 
-    def open(self, module: str, server: Forker) -> None:
-        """Have a module imported by a zygote, unless there is one, or it failed too often.
+    def open(self, module: str, handlers: Sequence[str], server: Forker) -> None:
+        """Have handlers of a module loaded by a zygote, unless it has one, or failed too often.
 
         Raises:
             OSError: see ForkRequest.
         """
         if module in self._zygotes or self._tries[module] == _TRIES:
             return
-        self._zygotes[module] = Zygote(module, server)
+        self._zygotes[module] = Zygote(handlers, server)
         self._tries[module] += 1
         if len(self._zygotes) > _MOST:
             _, oldest = self._zygotes.popitem(last=False)
