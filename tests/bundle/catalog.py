@@ -97,7 +97,7 @@ def waits_for_child(ctx: StepContext, given: Any) -> Any:
     """Wait at the first attempt for a process, which ends well when the test has it go on."""
     _tell(ctx, "began")
     if ctx.attempt == 1:
-        file = Path(os.environ["BUNDLE_TEST_FOLDER"]) / "go-on"
+        file = Path(os.environ["BUNDLE_TEST_FOLDER"]) / "child-may-end"
         words = f'while [ ! -e "{file}" ]; do sleep 0.1; done'
         subprocess.run(["sh", "-c", words], check=True)  # noqa: S607 - of the PATH
         _tell(ctx, "ended")

@@ -64,11 +64,14 @@ def test_the_first_failure_is_shown_whole_and_the_next_of_its_kind_in_a_line(she
 
 
 def test_a_terminal_keeps_the_first_failure_above_what_it_draws(shell: Shell) -> None:
+    """It is there for a second: so long a busy machine has to look at the run."""
+    (shell.folder / "flaky.py").write_text(CATALOG.replace("seconds=0.2", "seconds=1"))
+
     screen = without_controls(shell.on_terminal(*HERE))
 
     assert "✗ step flaky failed, attempt 1: AgentClientError: busy" in screen
     assert '    File "flaky.py", line 13, in fail_twice' in screen
-    assert "again: attempt 2 of 6, in 0.2 s" in screen
+    assert re.search(r"again: attempt 2 of 6, in [\d.]+ s", screen)
     assert screen.count("Traceback") == 1
 
 

@@ -93,7 +93,7 @@ def following(ctx: StepContext, given: Any) -> Any:
 @hostile
 def spins(ctx: StepContext, given: Any) -> Any:
     while True:  # it hangs here
-        pass
+        pass  # it hangs here
 
 
 @hostile
@@ -226,7 +226,7 @@ async def awaits(ctx: StepContext, given: Any) -> Any:
 @hostile_later
 async def spins_in_a_coroutine(ctx: StepContext, given: Any) -> Any:
     while True:  # it hangs here
-        pass
+        pass  # it hangs here
 
 
 @hostile_later

@@ -30,11 +30,40 @@ SOFT_S: Final = (TIMEOUT - CLEANUP).total_seconds()
 MEMORY_LIMIT: Final = 96 * 2**20
 _LIMITED: Final = ("eats_memory", "eats_memory_in_children")
 
-#: Those that are not to be hurried.
-_SLOW: Final = (
-    "holds_the_interpreter_for_a_while",
-    "leaves_many_children",
-    *_LIMITED,
+IN_C: Final = ("blocks_in_c", "holds_the_interpreter")
+
+HANG_AT_A_LINE: Final = (
+    *IN_C,
+    "awaits",
+    "backtracks",
+    "hangs_in_a_callback",
+    "ignores_signals",
+    "sleeps",
+    "spins",
+    "spins_in_a_coroutine",
+    "swallows",
+    "takes_signals_over",
+    "waits_for_a_thread",
+)
+HANG: Final = (
+    "never_ends_its_output",
+    "raises_what_hangs",
+    "stops_itself",
+    "swallows_in_a_coroutine",
+    "swallows_in_the_end",
+)
+
+#: Those that may not end before their limit. The others have five times as long, because a machine
+#: that is busy is not what they are about.
+_HURRIED: Final = (
+    *HANG_AT_A_LINE,
+    *HANG,
+    "becomes_another_program",
+    "breaks_what_carries_its_answer",
+    "closes_everything_and_hangs",
+    "forgets_its_signals",
+    "has_many_children",
+    "import_hangs",
 )
 
 IMPORTS: Final = {
@@ -175,12 +204,13 @@ class HostilePlace:
         until(lambda: not self.left_behind(), 30)
 
 
-def line_of(name: str) -> int:
-    """Return the number of the line at which a hostile handler, or a module, hangs."""
+def lines_of(name: str) -> str:
+    """Return a pattern of the numbers of the lines where a hostile handler, or a module, hangs."""
     code: Any = IMPORTS.get(name) or inspect.unwrap(getattr(hostile, name))
     lines, first = inspect.getsourcelines(code)
-    (offset,) = [number for number, line in enumerate(lines) if hostile.HANGS_HERE in line]
-    return offset + max(first, 1)
+    found = [number for number, line in enumerate(lines) if hostile.HANGS_HERE in line]
+    assert found, name
+    return "|".join(str(number + max(first, 1)) for number in found)
 
 
 def open_descriptors() -> list[str]:
@@ -216,7 +246,7 @@ def _entry(name: str) -> StepDispatchEntry:
     return StepDispatchEntry(
         step_type=name,
         handler=_handlers()[name],
-        agent_timeout=TIMEOUT * 5 if name in _SLOW else TIMEOUT,
+        agent_timeout=TIMEOUT if name in _HURRIED else TIMEOUT * 5,
         max_retries=0 if name in IMPORTS else None,
         dispatch_deadline=timedelta(minutes=1),
         cleanup_ttl=CLEANUP,

@@ -16,34 +16,19 @@ import pytest
 
 from leasehold.domain.status import DeadLetterReason
 from tests.sandbox.hostile_imports.place import NOTES, WORKER
-from tests.sandbox.hostile_place import MEMORY_LIMIT, SOFT_S, HostilePlace, Story, line_of
+from tests.sandbox.hostile_place import (
+    HANG,
+    HANG_AT_A_LINE,
+    MEMORY_LIMIT,
+    SOFT_S,
+    HostilePlace,
+    Story,
+    lines_of,
+)
 from tests.waiting import until
 
 #: How much later than its limit an attempt may end where many others run: benchmarks are exact.
 LATE_S = 15.0
-
-IN_C = ("blocks_in_c", "holds_the_interpreter")
-
-HANG_AT_A_LINE = (
-    *IN_C,
-    "awaits",
-    "backtracks",
-    "hangs_in_a_callback",
-    "ignores_signals",
-    "sleeps",
-    "spins",
-    "spins_in_a_coroutine",
-    "swallows",
-    "takes_signals_over",
-    "waits_for_a_thread",
-)
-HANG = (
-    "never_ends_its_output",
-    "raises_what_hangs",
-    "stops_itself",
-    "swallows_in_a_coroutine",
-    "swallows_in_the_end",
-)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +90,7 @@ def test_what_does_not_end_is_ended_at_its_limit(place: HostilePlace) -> None:
     assert {
         name: stories[name].stacks
         for name in HANG_AT_A_LINE
-        if not re.search(rf"hostile\.py.*\b{line_of(name)}\b", stories[name].stacks)
+        if not re.search(rf"hostile\.py.*\b({lines_of(name)})\b", stories[name].stacks)
     } == {}
     place.check_nothing_is_left()
 
@@ -278,7 +263,9 @@ def test_the_import_of_a_handler_is_held_to_the_limits_too(place: HostilePlace) 
         "import_prints": "COMPLETED",
         "import_starts_threads": "COMPLETED",
     }
-    assert re.search(rf"hangs\.py.*\b{line_of('import_hangs')}\b", stories["import_hangs"].stacks)
+    assert re.search(
+        rf"hangs\.py.*\b({lines_of('import_hangs')})\b", stories["import_hangs"].stacks
+    )
     assert "there is no model of that name" in stories["import_fails"].problem
     assert stories["import_starts_threads"].output == {"alive": 4}
     assert stories["import_prints"].output == {"who": "parent"}

@@ -102,9 +102,11 @@ def test_a_second_signal_ends_it_at_once(begin: Callable[..., Begun], tmp_path: 
     assert api.ended(run_id)["status"] == "COMPLETED"
 
 
-@pytest.mark.parametrize("isolation", ["", "inline"])
+@pytest.mark.parametrize(
+    ("isolation", "ending"), [("", "killed_and_released"), ("inline", "released")]
+)
 def test_what_handlers_left_behind_keeps_no_server_from_ending(
-    begin: Callable[..., Begun], tmp_path: Path, isolation: str
+    begin: Callable[..., Begun], tmp_path: Path, isolation: str, ending: str
 ) -> None:
     """A pool's threads and processes, which Python waits for in the end."""
     process, api = begin(LEASEHOLD_ISOLATION=isolation)
@@ -120,7 +122,7 @@ def test_what_handlers_left_behind_keeps_no_server_from_ending(
     assert [(facts["event"], facts.get("leases"), facts.get("ending")) for facts in logged] == [
         ("INSTANCE_SHUTDOWN", 1, None),
         ("STEP_TERMINATED", None, None),
-        ("LEASE_AT_SHUTDOWN", None, "released"),
+        ("LEASE_AT_SHUTDOWN", None, ending),
     ]
     assert logged[1]["detail"] == "SIGTERM: the instance was shut down; the lease was released."
     until(lambda: int(pid) not in running_processes())

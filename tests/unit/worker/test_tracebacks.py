@@ -53,7 +53,8 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Mo
         place.mkdir(parents=True, exist_ok=True)
         (place / f"{name}.py").write_text(source)
         monkeypatch.syspath_prepend(place)
-        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.setitem(sys.modules, name, sys)  # so that it is not there afterwards, either
+        del sys.modules[name]
         return __import__(name)
 
     return write
