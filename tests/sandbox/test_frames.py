@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import socket
+
 import pytest
 
 from leasehold.domain.status import Termination
+from leasehold.worker.sandbox import channel, prints
+from leasehold.worker.sandbox.channel import Channel
 from leasehold.worker.sandbox.frames import MAX_HEADER, FrameReader, GarbledError, encoded
 from leasehold.worker.sandbox.messages import (
     DeferredNote,
@@ -17,6 +22,7 @@ from leasehold.worker.sandbox.messages import (
     from_child,
     from_worker,
 )
+from leasehold.worker.sandbox.prints import Prints
 
 
 def frame(message: Message, body: bytes = b"") -> bytes:
@@ -74,3 +80,26 @@ def test_each_message_crosses_as_it_is() -> None:
         assert [one.message for one in FrameReader(from_child).feed(frame(message))] == [message]
     stop = Stop(reason=Termination.INSTANCE_SHUTDOWN)
     assert [one.message for one in FrameReader(from_worker).feed(frame(stop))] == [stop]
+
+
+def test_a_child_that_never_stops_talking_keeps_no_worker_from_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However much has arrived: what cannot be heard in a moment is heard in the next one."""
+    for module in (channel, prints):
+        monkeypatch.setattr(module, "_MOST_S", 0.0)
+        monkeypatch.setattr(module, "_READ_BYTES", 1)
+    near, far = socket.socketpair()
+    out, printed = os.pipe()
+    with near, far:
+        far.sendall(frame(ListCall(call=1)))
+        os.write(printed, b"ab")
+        heard, reader = Channel(near), Prints(out)
+
+        assert list(heard.received()) == []
+        reader.read()
+        reader.end()
+        os.close(printed)
+        os.close(out)
+
+    assert reader.last_lines == "a"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Final
@@ -12,7 +13,7 @@ from leasehold.worker.sandbox.messages import Message, from_child
 
 _READ_BYTES: Final = 256 * 1024
 #: At a time, so that a child that never stops talking does not keep its worker from the clock.
-_MOST_READS: Final = 16
+_MOST_S: Final = 0.05
 
 
 class Channel:
@@ -60,12 +61,13 @@ class Channel:
             self._unsent.clear()
 
     def received(self) -> Iterator[Frame]:
-        """Yield the frames that have arrived.
+        """Yield the frames that have arrived; of more than can be heard in a moment, the first.
 
         Raises:
             GarbledError: it is none of ours that sent this.
         """
-        for _ in range(_MOST_READS):
+        over_at = time.monotonic() + _MOST_S
+        while True:
             try:
                 data = self._call.recv(_READ_BYTES)
             except BlockingIOError:
@@ -76,3 +78,5 @@ class Channel:
                 self.is_over = True
                 return
             yield from self._reader.feed(data)
+            if time.monotonic() >= over_at:
+                return

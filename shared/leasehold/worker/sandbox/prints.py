@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections import deque
 from typing import Final
 
@@ -16,7 +17,8 @@ MAX_LINE: Final = 4096
 MAX_PRINTED: Final = 1024 * 1024
 
 _READ_BYTES: Final = 64 * 1024
-_MOST_READS: Final = 16
+#: At a time, as of the frames of a child (`channel.py`).
+_MOST_S: Final = 0.05
 _LAST_LINES: Final = 5
 _FACTS: Final = {"stream": "output"}
 
@@ -49,7 +51,8 @@ class Prints:
 
     def read(self) -> None:
         """Log what has been printed since."""
-        for _ in range(_MOST_READS):
+        over_at = time.monotonic() + _MOST_S
+        while True:
             try:
                 data = os.read(self._pipe, _READ_BYTES)
             except BlockingIOError:
@@ -60,6 +63,8 @@ class Prints:
                 self.is_over = True
                 return
             self._take(data)
+            if time.monotonic() >= over_at:
+                return
 
     def end(self) -> None:
         """Log the last line, and how much was dropped."""
