@@ -11,13 +11,13 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Final
 
-from leasehold.domain.result import Deferred, Result
-from leasehold.domain.status import Termination
+from leasehold.domain.result import Result
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.attempt_calls import AttemptCalls
 from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.sandbox.child import Child
 from leasehold.worker.sandbox.children import Children
+from leasehold.worker.sandbox.ending import Ending
 from leasehold.worker.sandbox.limits import Limits
 from leasehold.worker.sandbox.messages import Job
 from leasehold.worker.sandbox.relayed_logs import levels_in_force
@@ -65,9 +65,9 @@ class Sandbox:
                 held, child, limits, calls=calls, stacks=stacks, note_fit=note_fit
             )
             attempt.serve(_job(held, step, limits), given.encode())
-            result = verdict_on(attempt, held, limits, child.ending(), is_alone=is_alone)
-        self._note(held, result)
-        return result
+            ending = child.ending()
+            self._note(held, is_lost=ending == Ending() and attempt.last is None)
+            return verdict_on(attempt, held, limits, ending, is_alone=is_alone)
 
     def close(self) -> None:
         """End all processes; no attempt may run."""
@@ -81,10 +81,10 @@ class Sandbox:
         with closing(Children()) as children:
             yield children
 
-    def _note(self, held: HeldAttempt, result: Result) -> None:
+    def _note(self, held: HeldAttempt, *, is_lost: bool) -> None:
         """Count how often in a row the process of a step was lost with its fork server."""
         name = _name_of(held)
-        if not isinstance(result, Deferred) or result.reason != Termination.PROCESS_UNAVAILABLE:
+        if not is_lost:
             self._lost.pop(name, None)
         elif name in self._lost or len(self._lost) < _MOST_KEPT:
             self._lost[name] += 1
