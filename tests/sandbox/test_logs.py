@@ -95,14 +95,15 @@ def test_many_short_lines_are_too_much_as_well(caplog: pytest.LogCaptureFixture)
     caplog.set_level(logging.INFO)
 
     with pipe() as (prints, far):
-        for _ in range(MAX_LINES // 1000 + 1):
-            os.write(far, b"x\n" * 1000)
+        for number in range(MAX_LINES // 1000 + 3):
+            os.write(far, b"%d\n" % (1000 + number) * 1000)
             prints.read()
         prints.end()
 
     *kept, dropped = caplog.records
     assert len(kept) == MAX_LINES
-    assert dropped.getMessage().startswith("1000 more bytes")
+    assert dropped.getMessage().startswith("12000 more bytes")
+    assert set(prints.last_lines.split("\n")) == {"1012"}
 
 
 def test_prints_are_read_until_the_clock_is_looked_at(caplog: pytest.LogCaptureFixture) -> None:

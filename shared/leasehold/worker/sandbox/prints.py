@@ -48,6 +48,7 @@ class Prints:
         self._printed = 0
         self._lines = 0
         self._dropped = 0
+        self._is_full = False
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
 
     @property
@@ -81,11 +82,20 @@ class Prints:
             _LOG.warning(words, self._dropped, self._printed, self._lines, extra=_FACTS)
 
     def _take(self, data: bytes) -> None:
-        *whole, rest = data.split(b"\n")
+        *whole, rest = (self._end_of(data) if self._is_full else data).split(b"\n")
         for part in whole:
             self._line_grows(part)
             self._log_line()
         self._line_grows(rest)
+
+    def _end_of(self, data: bytes) -> bytes:
+        """Drop all but the last lines: nothing is logged any more, and to look costs time."""
+        first, *lines = data.rsplit(b"\n", _LAST_LINES + 1)
+        if len(lines) <= _LAST_LINES:
+            return data
+        self._dropped += len(self._line) + len(first) - first.count(b"\n")
+        self._line.clear()
+        return b"\n".join(lines)
 
     def _line_grows(self, part: bytes) -> None:
         room = MAX_LINE - len(self._line)
@@ -99,7 +109,8 @@ class Prints:
         if not text:
             return
         self._last.append(text)
-        if self._printed + size > MAX_PRINTED or self._lines == MAX_LINES:
+        self._is_full |= self._printed + size > MAX_PRINTED or self._lines == MAX_LINES
+        if self._is_full:
             self._dropped += size
             return
         self._printed += size
