@@ -35,7 +35,7 @@ STRIKES: Final = (
 MIDDLE: Final = timedelta(seconds=0.2)  # a step that has run so long is in its middle
 LOOK_EVERY_S: Final = 0.03
 
-#: A call of a stack, the innermost first.
+#: A call of a stack, the most recent last.
 _FRAME: Final = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 #: A step's agent calls take about so long together: enough for a middle, and not for a yawn.
@@ -189,8 +189,8 @@ def account(
 
 def _told(event: TraceEvent) -> str:
     """Return how an attempt ended that hung, and the line at which it did."""
-    call = _FRAME.search(event.stacks or "")
-    at = f"it hung at {call['file']}:{call['line']}" if call else "nobody knows where"
+    calls = list(_FRAME.finditer(event.stacks or ""))
+    at = f"it hung at {calls[-1]['file']}:{calls[-1]['line']}" if calls else "nobody knows where"
     return f"{event.reason}; {at}"
 
 

@@ -101,7 +101,7 @@ def test_a_handler_that_swallows_the_limit_is_killed_at_the_hard_one(
     assert exceeded(result).reason is Termination.AGENT_TIMEOUT_EXCEEDED
     assert held.is_killed
     assert (exceeded(result).error.origin or "").endswith("(swallows)")
-    assert exceeded(result).stacks.splitlines()[1].strip() == "time.sleep(600)"
+    assert exceeded(result).stacks.splitlines()[2].strip() == "time.sleep(600)"
 
 
 def test_the_stacks_of_an_async_handler_say_what_it_waits_for(

@@ -41,10 +41,11 @@ def test_the_handlers_own_thread_comes_first_and_the_engines_frames_are_cut() ->
 
     assert stacks.origin() == f"test_stacks.py:{_LINE} (handler)"
     lines = stacks.text().splitlines()
-    assert lines[0].endswith(f'test_stacks.py", line {_LINE}, in handler')
-    assert lines[1].startswith("  _LINE = next(")
-    assert lines[2] == "Beside it:"
-    assert "in in_a_thread" in lines[3]
+    assert lines[0] == "The thread of the handler (most recent call last):"
+    assert lines[1].endswith(f'test_stacks.py", line {_LINE}, in handler')
+    assert lines[2].startswith("    _LINE = next(")
+    assert lines[3] == "Another thread of the handler (most recent call last):"
+    assert any(line.endswith("in in_a_thread") for line in lines[4:])
     assert "soft_limit" not in stacks.text()
 
 
@@ -72,15 +73,30 @@ def test_what_is_no_stack_says_nothing() -> None:
         assert stacks_of(text).origin() is None
 
 
-def test_the_text_is_bounded() -> None:
-    frame = f'  File "{_OWN}", line 1 in f\n'
-    deep = (_THREAD + frame * 29) * 15
+def test_the_most_recent_call_is_the_last_and_stays_when_there_are_many() -> None:
+    calls = "".join(f'  File "{{own}}", line {n} in f{n}\n' for n in range(1, 200))
 
-    assert len(stacks_of(_MAIN + deep).text().encode()) <= MAX_STACKS
+    lines = stacks_of(_THREAD.replace(_THREAD.splitlines()[2] + "\n", calls)).text().splitlines()
+
+    assert lines[1] == "  [more left out]"
+    assert [line.split()[-1] for line in lines if "File" in line][-2:] == ["f2", "f1"]
+
+
+def test_threads_that_do_the_same_are_told_once() -> None:
+    assert stacks_of(_THREAD * 3).text().count("in in_a_thread") == 1
+
+
+def test_the_text_is_bounded() -> None:
+    deep = "".join(
+        _THREAD + "".join(f'  File "{_OWN}", line {n} in f\n' for n in range(thread, thread + 29))
+        for thread in range(15)
+    )
+
+    assert 0 < len(stacks_of(_MAIN + deep).text().encode()) <= MAX_STACKS
 
 
 def test_a_file_that_the_system_makes_up_is_not_read() -> None:
     """It may never end, as /proc/self/pagemap, or have what is the worker's alone."""
     text = stacks_of(_MAIN.replace("{own}", "/proc/self/environ").replace("{line}", "1")).text()
 
-    assert text.splitlines() == ['File "/proc/self/environ", line 1, in handler']
+    assert text.splitlines()[1:] == ['  File "/proc/self/environ", line 1, in handler']

@@ -48,6 +48,12 @@ class _Stack:
         return any((frame.file, frame.function) == _MAIN for frame in self.frames)
 
     @property
+    def heading(self) -> str:
+        """What is written above it."""
+        own = "The thread of the handler" if self.is_main else "Another thread of the handler"
+        return f"{'A task of the handler' if self.is_task else own} (most recent call last):"
+
+    @property
     def of_handler(self) -> list[Frame]:
         """The calls that the handler made, or that were made in a thread of its own."""
         calls = [frame.file == _CALLER for frame in self.frames]
@@ -97,31 +103,40 @@ class Stacks:
     def text(self) -> str:
         """Return the handler's part of the stacks, its own thread first, in at most 4 KiB."""
         redaction = Redaction()
-        lines: list[str] = []
-        left = MAX_STACKS - len(_LEFT_OUT)
-        for line in _lines(self._ordered(), redaction):
-            left -= len(line.encode()) + 1
-            if left < 0:
-                return "\n".join([*lines, _LEFT_OUT])
-            lines.append(line)
-        return "\n".join(lines)
+        texts: list[str] = []
+        left = MAX_STACKS
+        for heading, frames in self._ordered():
+            text = _text_of(heading, frames, redaction, left)
+            if not text:
+                break
+            left -= len(text.encode()) + 1
+            texts.append(text)
+        return "\n".join(texts)
 
     def origin(self) -> str | None:
         """Return where the handler was, as `file:line (function)`."""
-        for frames in self._ordered():
+        for _, frames in self._ordered():
             own = [frame for frame in frames if frame.is_own] or frames
             return own[0].origin
         return None
 
-    def _ordered(self) -> list[list[Frame]]:
-        """Return the handler's part of each thread and task that has one, its own first."""
+    def _ordered(self) -> list[tuple[str, list[Frame]]]:
+        """Return the handler's part of each thread and task that has one, its own first.
+
+        Where several do the same, which a task and the thread that runs it do, one says it.
+        """
         stacks = list(_parsed(self._text.decode("utf-8", "replace")))
         main = [stack for stack in stacks if stack.is_main][:1]
         tasks = [stack for stack in stacks if stack.is_task]
         others = [stack for stack in stacks if not stack.is_task and not stack.is_main]
         if tasks and not any(frame.is_own for stack in main for frame in stack.of_handler):
             main = []  # it waits in its loop: what for, the tasks say
-        return [frames for stack in [*main, *tasks, *others] if (frames := stack.of_handler)]
+        told: list[tuple[str, list[Frame]]] = []
+        for stack in [*main, *tasks, *others]:
+            frames = stack.of_handler
+            if frames and all(frames != earlier for _, earlier in told):
+                told.append((stack.heading, frames))
+        return told
 
 
 def _parsed(text: str) -> Iterator[_Stack]:
@@ -160,11 +175,18 @@ def _is_of_a_library(file: str) -> bool:
     return is_installed or file.startswith((_ENGINE, _STDLIB, "<"))
 
 
-def _lines(stacks: list[list[Frame]], redaction: Redaction) -> Iterator[str]:
-    for number, frames in enumerate(stacks):
-        if number:
-            yield "Beside it:"
-        for frame in frames[:_MOST_FRAMES]:
-            yield from frame_text(frame, redaction, "  " if number else "").split("\n")
-        if len(frames) > _MOST_FRAMES:
-            yield _LEFT_OUT
+def _text_of(heading: str, frames: list[Frame], redaction: Redaction, left: int) -> str:
+    """Return the calls, the most recent last; of many, these. Empty: there is no room for one."""
+    left -= len(f"{heading}\n{_LEFT_OUT}\n")
+    kept: list[str] = []
+    for frame in frames[:_MOST_FRAMES]:
+        text = frame_text(frame, redaction, "  ")
+        left -= len(text.encode()) + 1
+        if left < 0:
+            break
+        kept.append(text)
+    if not kept:
+        return ""
+    if len(kept) < len(frames):
+        kept.append(_LEFT_OUT)
+    return "\n".join([heading, *reversed(kept)])
