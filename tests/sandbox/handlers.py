@@ -17,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, GetCoreSchemaHandler
+from pydantic_core import CoreSchema
 
 from leasehold import PermanentError, SoftTimeoutError, StepContext
 from leasehold.worker.sandbox.child_stacks import STACKS_SIGNAL
@@ -30,9 +31,24 @@ class Page(BaseModel):
     lines: int = 0
 
 
+class Noted:
+    """A model that notes which process has built it."""
+
+    built_by = 0
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        cls.built_by = os.getpid()
+        return handler.generate_schema(Any)
+
+
 def who_runs(ctx: StepContext, given: Any) -> Any:
     facts = [ctx.run_id, ctx.step_type, ctx.attempt, ctx.trial]
     return {"pid": os.getpid(), "facts": facts, "given": given, "left": ctx.time_left().seconds}
+
+
+def builds_its_model(ctx: StepContext, given: Noted) -> bool:
+    return Noted.built_by == os.getpid()
 
 
 def model(ctx: StepContext, given: Page) -> Page:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from leasehold.domain.result import Failed, Finished
 from leasehold.worker.context import IncrementalState
+from leasehold.worker.sandbox.sandbox import Sandbox
+from tests.sandbox import handlers
 from tests.sandbox.attempts import Attempts
+from tests.waiting import until
 
 
 def output_of(result: object) -> str:
@@ -37,6 +41,18 @@ def test_models_are_validated_in_the_child(attempts: Attempts) -> None:
     failed = failure_of(attempts.run("model", {"lines": "many"}))
     assert (failed.error.code, failed.permanent) == ("invalid_input", True)
     assert failed.error.validation_issue_count == 2
+
+
+def test_handlers_are_resolved_once_for_all_children_of_a_module(tmp_path: Path) -> None:
+    names = [f"{handlers.__name__}:{name}" for name in ("builds_its_model", "nowhere", "model")]
+    with closing(Sandbox(names)) as sandbox:
+        attempts = Attempts(sandbox, tmp_path)
+        first = output_of(attempts.run("model", {"title": "a"}))
+        until(lambda: sandbox._children._ready_zygote(handlers.__name__), 60)  # noqa: SLF001
+
+        assert output_of(attempts.run("builds_its_model")) == "false"
+        assert output_of(attempts.run("model", {"title": "a"})) == first
+        assert failure_of(attempts.run("nowhere")).error.code == "handler_not_found"
 
 
 def test_every_call_of_the_context_is_answered(attempts: Attempts) -> None:

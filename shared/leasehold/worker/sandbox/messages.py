@@ -225,11 +225,14 @@ def from_worker(header: bytes) -> Message:
 
 
 def build_readers() -> None:
-    """Build what reads and writes all messages, which each fork would else do anew."""
+    """Build what reads and writes all messages, which each fork would else do anew.
+
+    What the libraries make when they are used first is made, too.
+    """
     for message in (*get_args(FromWorker), *get_args(FromChild)):
         message.model_rebuild()
-    _worker_adapter()
     _child_adapter()
+    from_worker(SoftLimitNote().model_dump_json().encode())
 
 
 def from_child(header: bytes) -> Message:
