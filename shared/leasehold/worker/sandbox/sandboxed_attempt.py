@@ -272,9 +272,12 @@ class SandboxedAttempt:
 
     def _take_the_rest(self) -> None:
         self.prints.read()
-        with suppress(GarbledError):
+        try:
             for frame in self._channel.received():
                 self._hear(frame)
+        except GarbledError as error:
+            if self.limit is None:
+                self.garbled = str(error)
 
     def _wake(self) -> None:
         with suppress(OSError):  # it is awake already, or over
