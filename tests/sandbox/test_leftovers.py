@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 
 import pytest
 
 from leasehold.worker.sandbox.child import Child
+from leasehold.worker.sandbox.children import Children
 from leasehold.worker.sandbox.ending import Ending
 from tests.sandbox.conftest import Open, Worker, ending_of, has_ended, is_gone
 from tests.sandbox.programs import parent_of
@@ -66,6 +68,21 @@ def test_a_child_is_killed_without_the_fork_server(open_child: Open) -> None:
     assert child.call.recv(1) == b""
     os.kill(server, signal.SIGCONT)
     assert ending_of(child) == Ending(signal=signal.SIGKILL)
+
+
+def test_a_stopped_fork_server_ends_at_once_with_its_worker(
+    children: Children, open_child: Open
+) -> None:
+    """A worker that ends has a second for that, and the fork server would never hear of it."""
+    child, pids = _with_20_left_behind(open_child)
+    server = parent_of(child.pid)
+    os.kill(server, signal.SIGSTOP)
+    began = time.monotonic()
+
+    children.close()
+
+    assert time.monotonic() - began < 4  # it is killed after 5
+    until(lambda: all(map(has_ended, [server, child.pid, *pids])))
 
 
 def test_a_killed_fork_server_takes_all_along_and_the_next_one_is_there(open_child: Open) -> None:

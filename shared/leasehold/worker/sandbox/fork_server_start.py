@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -68,6 +69,7 @@ class ForkServer(Forker):
 
     def _stop(self) -> None:
         self._control.close()
+        self._process.send_signal(signal.SIGCONT)  # stopped by whoever, it would not hear of it
         try:
             self._process.wait(0 if self.is_retired else _END_S)  # it was retired as it is frozen
         except subprocess.TimeoutExpired:
