@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 import leasehold
 from leasehold.worker.sandbox.stacks import MAX_STACKS, Stacks
 
@@ -26,11 +28,11 @@ Current thread 0x00007f0000000002 (most recent call first):
 """
 
 
-def stacks_of(text: str) -> Stacks:
+def stacks_of(text: str, own: str = "") -> Stacks:
     near, far = os.pipe()
     os.write(far, text.format(own=_OWN, line=_LINE, sandbox=_SANDBOX).encode())
     os.close(far)
-    stacks = Stacks(near)
+    stacks = Stacks(near, own)
     stacks.read()
     os.close(near)
     return stacks
@@ -47,6 +49,20 @@ def test_the_handlers_own_thread_comes_first_and_the_engines_frames_are_cut() ->
     assert lines[3] == "Another thread of the handler (most recent call last):"
     assert any(line.endswith("in in_a_thread") for line in lines[4:])
     assert "soft_limit" not in stacks.text()
+
+
+def test_the_line_of_an_installed_handler_is_told_and_not_that_of_a_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend("/venv/site-packages")
+    calls = (("requests/api.py", 5, "get"), ("mine/steps.py", 9, "step"))
+    text = "".join(
+        f'  File "/venv/site-packages/{f}", line {n} in {name}\n' for f, n, name in calls
+    )
+    frames = _MAIN.splitlines(keepends=True)
+    stacks = stacks_of("".join([*frames[:2], text, *frames[3:]]), own="mine")
+
+    assert stacks.origin() == "steps.py:9 (step)"
 
 
 def test_secrets_in_a_line_are_cut(tmp_path: Path) -> None:

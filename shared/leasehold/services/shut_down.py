@@ -23,6 +23,8 @@ from leasehold.services.reporting import shutdown_report
 GRACE_S: Final = 7.0
 #: Handlers that can be ended are, so long before: their attempts settle as all others.
 _BY_FORCE_S: Final = 0.5
+#: However little time is left: whoever is killed is dead before another attempt begins.
+_DEATH_S: Final = 0.2
 
 _SHUT_DOWN: Final = "the instance was shut down; the lease was released."
 _LIMITS: Final = (
@@ -87,7 +89,7 @@ def _end(engine: Engine, held: HeldAttempt, force_at: float, over_at: float) -> 
     if held.wait_settled(max(0.0, force_at - monotonic())):
         return ""
     held.end_handler()
-    if held.wait_settled(max(0.0, over_at - monotonic())):
+    if held.wait_settled(max(_DEATH_S, over_at - monotonic())):
         return ""
     stopped = Stopped(Termination.INSTANCE_SHUTDOWN)
     try:

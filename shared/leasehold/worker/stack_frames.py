@@ -142,7 +142,7 @@ def _frame(code: Any, line: int, module: str, own: str) -> Frame:
         path=_path(file, module),
         line=line,
         function=code.co_name[:_MAX_NAME],
-        is_own=_is_own(file, module, own),
+        is_own=is_own(file, module, own),
         place=(code, line),
         file=file,
     )
@@ -163,7 +163,7 @@ def _unparsed(error: SyntaxError) -> Frame | None:
         path=_path(file, ""),
         line=line,
         function="<module>",
-        is_own=_is_own(file, "", ""),
+        is_own=is_own(file, "", ""),
         place=(file, line),
         file=file,
         source=source if isinstance(source, str) else "",
@@ -179,7 +179,8 @@ def _path(file: str, module: str) -> str:
     return "/".join(parts[-count:])[-_MAX_NAME:]
 
 
-def _is_own(file: str, module: str, own: str) -> bool:
+def is_own(file: str, module: str, own: str) -> bool:
+    """Return whether code is the user's: of the handler's package, or of no library."""
     if own and module.partition(".")[0] == own:
         return True
     if file.startswith(("<", _STDLIB, _ENGINE)):

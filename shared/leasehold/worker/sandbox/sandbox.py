@@ -53,7 +53,7 @@ class Sandbox:
         """
         is_alone = self._lost[_name_of(held)] >= _LOST
         with (
-            _stacks_pipe() as (stacks, far),
+            _stacks_pipe(step) as (stacks, far),
             self._children_for(is_alone) as children,
             _child_of(children, held, step) as child,
         ):
@@ -104,13 +104,13 @@ def _child_of(children: Children, held: HeldAttempt, step: StepHandler) -> Itera
 
 
 @contextmanager
-def _stacks_pipe() -> Iterator[tuple[Stacks, int]]:
+def _stacks_pipe(step: StepHandler) -> Iterator[tuple[Stacks, int]]:
     """Make the pipe for stacks: the end that is read, and the other one for the child."""
     near, far = os.pipe()
     try:
         os.set_blocking(near, False)
         os.set_blocking(far, False)
-        yield Stacks(near), far
+        yield Stacks(near, step.handler.partition(":")[0].partition(".")[0]), far
     finally:
         os.close(near)
         os.close(far)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from leasehold.worker.redaction import Redaction
-from leasehold.worker.stack_frames import Frame
+from leasehold.worker.stack_frames import Frame, is_own
 from leasehold.worker.tracebacks import frame_text
 
 #: Of the text that a run keeps, in bytes.
@@ -68,10 +68,12 @@ class Stacks:
 
     Args:
         pipe: the descriptor to read from; it does not block.
+        own: the package of the handler: it is the user's, wherever it is installed.
     """
 
-    def __init__(self, pipe: int) -> None:
+    def __init__(self, pipe: int, own: str = "") -> None:
         self._pipe = pipe
+        self._own = own
         self._text = bytearray()
 
     @property
@@ -125,7 +127,7 @@ class Stacks:
 
         Where several do the same, which a task and the thread that runs it do, one says it.
         """
-        stacks = list(_parsed(self._text.decode("utf-8", "replace")))
+        stacks = list(_parsed(self._text.decode("utf-8", "replace"), self._own))
         main = [stack for stack in stacks if stack.is_main][:1]
         tasks = [stack for stack in stacks if stack.is_task]
         others = [stack for stack in stacks if not stack.is_task and not stack.is_main]
@@ -139,7 +141,7 @@ class Stacks:
         return told
 
 
-def _parsed(text: str) -> Iterator[_Stack]:
+def _parsed(text: str, own: str) -> Iterator[_Stack]:
     stack: _Stack | None = None
     for line in text.splitlines():
         if header := _HEADER.match(line):
@@ -147,17 +149,18 @@ def _parsed(text: str) -> Iterator[_Stack]:
                 yield stack
             stack = _Stack(is_task=header[1] == "Task")
         elif stack is not None and (found := _FRAME.fullmatch(line)):
-            stack.frames.append(_frame(found[1], int(found[2][:9]), found[3]))
+            stack.frames.append(_frame(found[1], int(found[2][:9]), found[3], own))
     if stack is not None:
         yield stack
 
 
-def _frame(file: str, line: int, function: str) -> Frame:
+def _frame(file: str, line: int, function: str, own: str) -> Frame:
+    path = _as_imported(file)
     return Frame(
-        path=_as_imported(file),
+        path=path,
         line=line,
         function=function[:200],
-        is_own=not _is_of_a_library(file),
+        is_own=is_own(file, path.removesuffix(".py").replace(os.sep, "."), own),
         place=(file, line),
         file=file,
     )
@@ -168,11 +171,6 @@ def _as_imported(file: str) -> str:
     roots = sorted((f"{root.rstrip(os.sep)}{os.sep}" for root in sys.path if root), key=len)
     found = next((root for root in reversed(roots) if file.startswith(root)), "")
     return file[len(found) :][-200:]
-
-
-def _is_of_a_library(file: str) -> bool:
-    is_installed = "site-packages" in file or "dist-packages" in file
-    return is_installed or file.startswith((_ENGINE, _STDLIB, "<"))
 
 
 def _text_of(heading: str, frames: list[Frame], redaction: Redaction, left: int) -> str:
