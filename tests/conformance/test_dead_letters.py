@@ -294,7 +294,10 @@ def common(value: Any) -> Any:
         return {key: one for key, one in kept.items() if one is not None}
     if isinstance(value, list | tuple):
         return [common(one) for one in value]
-    return re.sub(r"\b[\d.]+ s\b", "N s", value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        value = re.sub(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", value)
+        return re.sub(r"\b[\d.]+ s\b", "N s", value)
+    return value
 
 
 def _is_time(name: str) -> bool:

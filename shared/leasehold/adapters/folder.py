@@ -182,15 +182,17 @@ class FolderArtifacts:
             NotADirectoryError, FileNotFoundError: something else is in its place, or it held
                 something before: it was moved away, or is not mounted.
         """
+        was_there = self._was_there  # before the look: another thread may write the first file
         try:
             with os.scandir(self._root) as entries:
                 holds = next(entries, None) is not None
         except FileNotFoundError:
             holds = False
-        if not holds and self._was_there:
+        if not holds and was_there:
             problem = "the folder is gone or empty, and was not before"
             raise FileNotFoundError(errno.ENOENT, problem, str(self._root))
-        self._was_there = holds
+        if holds:
+            self._was_there = True
         return holds
 
     def _make_ready(self) -> None:

@@ -199,6 +199,25 @@ def put_a_file_there(root: Path) -> None:
     root.touch()
 
 
+def test_two_first_files_at_once_are_no_outage(
+    artifacts: FolderArtifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder that one writer has found empty holds the file of the other by then."""
+    scan = os.scandir
+
+    def look_before_the_other_writes(path: Path) -> Any:
+        monkeypatch.undo()
+        try:
+            return scan(path)  # raises: nobody has made it yet
+        finally:
+            artifacts.put("runs/r-1/other.txt", b"")
+
+    monkeypatch.setattr(os, "scandir", look_before_the_other_writes)
+    artifacts.put("runs/r-1/one.txt", b"")
+
+    assert artifacts.list("runs/r-1") == ["runs/r-1/one.txt", "runs/r-1/other.txt"]
+
+
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("happens", [move_away, unmount, put_a_file_there])
 def test_a_folder_that_is_gone_is_an_outage_and_is_not_made_again(
