@@ -3,54 +3,26 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.orphan_processes import running_processes
-from tests.bundle.conftest import ROOT, Api, settings
+from tests.bundle.conftest import Api
+from tests.server.servers import Begun, servers
 from tests.waiting import until
-
-Begun = tuple[subprocess.Popen[str], Api]
 
 #: The handler and its 20 children, some of them in the second generation.
 NOTED = 21
 
 
 @pytest.fixture
-def begin(tmp_path: Path) -> Iterator[Callable[[], Begun]]:
+def begin(tmp_path: Path) -> Iterator[Callable[..., Begun]]:
     """Starts servers on the test's own file; each is ready when it returns."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin() -> Begun:
-        port = free_port()
-        environ = {
-            "LEASEHOLD_STORE": f"sqlite:///{tmp_path / 'leasehold.db'}",
-            "LEASEHOLD_ARTIFACTS": f"file://{tmp_path / 'artifacts'}",
-            "LEASEHOLD_CATALOG": "tests.sandbox.long_steps",
-            "PIPELINE_LEASE_TTL_S": "600",  # nobody waits for the end of one
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "leasehold", "serve", "--port", str(port)],
-            env=settings(tmp_path) | environ,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        assert process.stdout is not None
-        assert process.stdout.readline() == f"ready http://127.0.0.1:{port}\n"
-        return process, Api(f"http://127.0.0.1:{port}")
-
-    yield begin
-    for process in started:
-        process.kill()
-        process.communicate()
+    with servers(tmp_path) as begin:
+        yield partial(begin, LEASEHOLD_CATALOG="tests.sandbox.long_steps")
 
 
 def test_what_a_server_ran_ends_with_it_and_is_run_again(

@@ -4,50 +4,22 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.orphan_processes import running_processes
-from tests.bundle.conftest import ROOT, Api, calls, settings
+from tests.bundle.conftest import calls
+from tests.server.servers import Begun, servers
 from tests.waiting import until
-
-Begun = tuple[subprocess.Popen[str], Api]
 
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Callable[..., Begun]]:
     """Starts servers on the test's own file; each is ready when it returns."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(**others: str) -> Begun:
-        port = free_port()
-        stores = {
-            "LEASEHOLD_STORE": f"sqlite:///{tmp_path / 'leasehold.db'}",
-            "LEASEHOLD_ARTIFACTS": f"file://{tmp_path / 'artifacts'}",
-            "PIPELINE_LEASE_TTL_S": "600",  # nobody waits for the end of one
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "leasehold", "serve", "--port", str(port)],
-            env=settings(tmp_path) | stores | others,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        assert process.stdout is not None
-        assert process.stdout.readline() == f"ready http://127.0.0.1:{port}\n"
-        return process, Api(f"http://127.0.0.1:{port}")
-
-    yield begin
-    for process in started:
-        process.kill()
-        process.communicate()
+    with servers(tmp_path) as begin:
+        yield begin
 
 
 def test_one_that_is_killed_is_replaced_and_one_that_is_stopped_drains(

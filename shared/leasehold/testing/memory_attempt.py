@@ -64,7 +64,7 @@ class MemoryAttempt:
     def end_at_deadline(
         self, stacks: str, origin: str | None, progress: Progress | None, *, within: float
     ) -> Committed[Change]:
-        """Do nothing: no keeper looks after the attempt."""
+        """Never called: no keeper looks after the attempt, so nobody ends it at a deadline."""
         raise NotImplementedError
 
     def publish(self, change: Change) -> None:
