@@ -56,6 +56,10 @@ EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
         _WORKER,
         "It was shut down and released the lease; the next attempt is dispatched at once.",
     ),
+    RunEvent.STEP_CONTINUED: (
+        _WORKER,
+        "It ends for the next attempt to go on from its checkpoint; that is dispatched at once.",
+    ),
     RunEvent.LEASE_EXPIRED: (
         _ENGINE,
         "The lease ran out, its worker is lost; the next attempt is dispatched at once.",
@@ -63,6 +67,10 @@ EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
     RunEvent.STEP_HANDED_OFF: (
         _WORKER,
         "Its output is recorded and the next step is dispatched, in one commit.",
+    ),
+    RunEvent.TRIAL_OPENED: (
+        f"{_WORKER}, or {_PERSON} who approves",
+        "The reviewer wants another trial; its author is dispatched, in the same commit.",
     ),
     RunEvent.LAST_STEP_DONE: (
         f"{_WORKER}, or {_PERSON} who approves",

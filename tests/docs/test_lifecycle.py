@@ -75,14 +75,17 @@ def test_the_drawing_has_each_move_of_workers() -> None:
         "[*] --> PENDING",
         "PENDING --> IN_PROGRESS: lease acquired",
         "ERROR --> IN_PROGRESS: lease acquired",
-        "IN_PROGRESS --> PENDING: lease released, lease expired, step handed off",
+        (
+            "IN_PROGRESS --> PENDING: lease released, step continued, lease expired, "
+            "step handed off, trial opened"
+        ),
         "IN_PROGRESS --> COMPLETED: last step done",
         "IN_PROGRESS --> ERROR: attempt failed",
         "IN_PROGRESS --> BLOCKED: gate failed",
         "PENDING --> BLOCKED: step unknown",
         "ERROR --> BLOCKED: step unknown",
         "ERROR --> PENDING: retried",
-        "BLOCKED --> PENDING: retried, approved",
+        "BLOCKED --> PENDING: retried, approved, trial opened",
         "BLOCKED --> COMPLETED: last step done",
         "COMPLETED --> [*]",
     ]

@@ -9,6 +9,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lifecycle.renewal import MAX_PHASES
 from leasehold.domain.manifest_parts import KeptValue, Progress
+from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome
 from leasehold.errors import (
     LeaseLostError,
@@ -186,7 +187,7 @@ class Workers(World):
             reason="agent_timeout_exceeded",
             error=ERROR,
             stacks="at line 7",
-            progress=Progress(fraction=0.5),
+            notes=Notes(Progress(fraction=0.5)),
         )
 
         change = self.settle(worker, exceed, self.after_failure(worker.run_id))

@@ -11,7 +11,8 @@ from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, ManifestUpdate
-from leasehold.domain.manifest_parts import Progress, Settlement, StepRecordUpdate
+from leasehold.domain.manifest_parts import CallCount, Settlement, StepRecordUpdate
+from leasehold.domain.notes import Notes
 from leasehold.domain.status import AttemptEnd, Outcome
 from leasehold.domain.stored import overwrite, trusted
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
@@ -58,10 +59,13 @@ class Draft:
         run = self.run
         self.set(steps=run.with_step(run.current_step, **update))
 
-    def note_progress(self, progress: Progress | None) -> None:
-        """Keep what the handler last said of its progress; None: nothing since it was kept."""
-        if progress is not None:
-            self.set_step(progress=progress)
+    def note(self, notes: Notes) -> None:
+        """Keep what the attempt has to say beside its result."""
+        if notes.progress is not None:
+            self.set_step(progress=notes.progress)
+        if notes.calls_spared is not None:
+            calls = self.run.steps[self.run.current_step].calls or CallCount()
+            self.set_step(calls=calls.with_(spared=notes.calls_spared))
 
     def count(self, end: AttemptEnd) -> None:
         """Count one more end of an attempt, for the step and in total."""

@@ -17,6 +17,7 @@ from leasehold.domain.document import Document, Ref, UnreadableDocument
 from leasehold.domain.manifest_parts import (
     Attempts,
     Block,
+    CallResult,
     Checkpoint,
     Dispatch,
     ErrorRecord,
@@ -26,6 +27,7 @@ from leasehold.domain.manifest_parts import (
     Settlement,
     StepRecord,
     StepRecordUpdate,
+    TrialRule,
     kept_value,
 )
 from leasehold.domain.status import DeadLetterReason, RunStatus
@@ -72,14 +74,18 @@ class ManifestUpdate(TypedDict, total=False):
     attempts: Attempts
     interruptions: int
     silences: int
+    continuations: int
     claimable: str | None
     last_settlement: Settlement | None
     checkpoint: Checkpoint | None
+    calls: tuple[CallResult, ...]
+    trials: TrialRule | None
     steps: Mapping[str, StepRecord]
     error: ErrorRecord | None
     recreated_from: str | None
     recreated_as: tuple[str, ...]
     operations: tuple[OperationRecord, ...]
+    owed: tuple[str, ...]
     traced: int
     purged_at: AwareDatetime | None
 
@@ -123,14 +129,18 @@ class Manifest(Stored):
     attempts: Attempts = Attempts()
     interruptions: int = 0  # of the current step, since its last progress
     silences: int = 0  # those after which nothing was heard for too long
+    continuations: int = 0  # of the current step, since its last progress
     claimable: str | None = None  # the step, while a remote worker may claim it
     last_settlement: Settlement | None = None
     checkpoint: Checkpoint | None = None
+    calls: tuple[CallResult, ...] = ()  # of the current step, and those that are kept
+    trials: TrialRule | None = None  # None: its pipeline has none
     steps: Mapping[str, StepRecord]
     error: ErrorRecord | None = None
     recreated_from: str | None = None
     recreated_as: tuple[str, ...] = ()
     operations: tuple[OperationRecord, ...] = ()  # what people did last, newest last
+    owed: tuple[str, ...] = ()  # folders of temporary files, to be deleted after their step
     traced: int = 0  # how many trace events are stored: the number of the next one
     purged_at: AwareDatetime | None = None  # nobody sees it any more, and it is being deleted
 

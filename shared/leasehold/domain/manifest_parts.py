@@ -188,6 +188,7 @@ class Checkpoint(Stored):
     """What an attempt can go on from: partial results as JSON text, or the artifact's name.
 
     `furthest` says how far the step ever was: what goes back and comes again is no progress.
+    `digest` is that of the text behind `ref`: an artifact of any other text is none of the step's.
     """
 
     step: str
@@ -196,6 +197,7 @@ class Checkpoint(Stored):
     iteration_count: int
     inline: str | None = None
     ref: str | None = None
+    digest: str | None = None  # None: it is inline, or a version before this one kept it
     saved_at: AwareDatetime
     fencing_token: int
     furthest: tuple[PhaseReached, ...] = ()
@@ -204,6 +206,71 @@ class Checkpoint(Stored):
     def partial_results(self) -> KeptValue:
         """The partial results."""
         return kept_value(text=self.inline, ref=self.ref)
+
+
+class CallResult(Stored):
+    """The result of a call that a handler had made once (`ctx.once`): its type, and the value.
+
+    `keep`: it outlasts its step.
+    """
+
+    step: str
+    trial: int
+    key: str
+    type: str
+    inline: str | None = None
+    ref: str | None = None
+    digest: str | None = None  # of the text behind `ref`
+    keep: bool = False
+
+    @property
+    def value(self) -> KeptValue:
+        """The result."""
+        return kept_value(text=self.inline, ref=self.ref)
+
+
+class CallCount(Stored):
+    """How many calls a step made once, and how many later ones their results spared."""
+
+    made: int = 0
+    spared: int = 0
+
+
+class TrialRule(Stored):
+    """The trials of a run, as its pipeline had them when it began."""
+
+    author: str
+    reviewer: str
+    max_trials: int
+
+
+class TrialVerdict(Stored):
+    """What a reviewer made of a trial. Its findings stand in its output."""
+
+    settled: bool
+    score: float
+
+
+class TrialRecord(Stored):
+    """What became of a step in one trial; `verdict`: of a reviewer."""
+
+    trial: int
+    output: str | None = None
+    output_ref: str | None = None
+    output_status: str | None = None
+    started_at: AwareDatetime | None = None
+    completed_at: AwareDatetime | None = None
+    handed_off_at: AwareDatetime | None = None
+    execution_seconds: float | None = None
+    attempts_ended: int = 0  # in this trial, without an output that counts
+    verdict: TrialVerdict | None = None
+
+    @property
+    def kept_output(self) -> KeptValue | None:
+        """The output, if there is one."""
+        if self.output is None and self.output_ref is None:
+            return None
+        return kept_value(text=self.output, ref=self.output_ref)
 
 
 class Progress(Stored):
@@ -226,10 +293,18 @@ class StepRecordUpdate(TypedDict, total=False):
     output_status: str | None
     progress: Progress | None
     attempts: Attempts
+    calls: CallCount | None
+    verdict: TrialVerdict | None
+    trial: int | None
+    trials: tuple[TrialRecord, ...] | None
 
 
 class StepRecord(Stored):
-    """What became of one step. `attempts` counts over all its attempts."""
+    """What became of one step. `attempts` counts over all its attempts.
+
+    Where there are trials, `trials` has those that are over, and `trial` says which one the output
+    is of.
+    """
 
     status: RunStatus
     started_at: AwareDatetime | None = None
@@ -241,6 +316,10 @@ class StepRecord(Stored):
     output_status: str | None = None
     progress: Progress | None = None
     attempts: Attempts = Attempts()
+    calls: CallCount | None = None
+    verdict: TrialVerdict | None = None
+    trial: int | None = None
+    trials: tuple[TrialRecord, ...] | None = None
 
     if TYPE_CHECKING:
 

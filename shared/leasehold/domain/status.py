@@ -26,8 +26,10 @@ class RunEvent(StrEnum):
     LEASE_TAKEN_OVER = "lease taken over"
     LEASE_RENEWED = "lease renewed"
     LEASE_RELEASED = "lease released"
+    STEP_CONTINUED = "step continued"
     LEASE_EXPIRED = "lease expired"
     STEP_HANDED_OFF = "step handed off"
+    TRIAL_OPENED = "trial opened"
     LAST_STEP_DONE = "last step done"
     ATTEMPT_FAILED = "attempt failed"
     GATE_FAILED = "gate failed"
@@ -49,8 +51,10 @@ NEXT: Final[Mapping[tuple[RunStatus, RunEvent], RunStatus]] = {
     (_IN_PROGRESS, RunEvent.LEASE_TAKEN_OVER): _IN_PROGRESS,
     (_IN_PROGRESS, RunEvent.LEASE_RENEWED): _IN_PROGRESS,
     (_IN_PROGRESS, RunEvent.LEASE_RELEASED): _PENDING,
+    (_IN_PROGRESS, RunEvent.STEP_CONTINUED): _PENDING,
     (_IN_PROGRESS, RunEvent.LEASE_EXPIRED): _PENDING,
     (_IN_PROGRESS, RunEvent.STEP_HANDED_OFF): _PENDING,
+    (_IN_PROGRESS, RunEvent.TRIAL_OPENED): _PENDING,
     (_IN_PROGRESS, RunEvent.LAST_STEP_DONE): _COMPLETED,
     (_IN_PROGRESS, RunEvent.ATTEMPT_FAILED): _ERROR,
     (_IN_PROGRESS, RunEvent.GATE_FAILED): _BLOCKED,
@@ -59,6 +63,7 @@ NEXT: Final[Mapping[tuple[RunStatus, RunEvent], RunStatus]] = {
     (_ERROR, RunEvent.RETRIED): _PENDING,
     (_BLOCKED, RunEvent.RETRIED): _PENDING,
     (_BLOCKED, RunEvent.APPROVED): _PENDING,
+    (_BLOCKED, RunEvent.TRIAL_OPENED): _PENDING,
     (_BLOCKED, RunEvent.LAST_STEP_DONE): _COMPLETED,
     (_PENDING, RunEvent.PAUSED): _PENDING,
     (_IN_PROGRESS, RunEvent.PAUSED): _IN_PROGRESS,
@@ -99,6 +104,7 @@ class Outcome(StrEnum):
     HANDED_OFF = "handed_off"
     COMPLETED = "completed"
     RELEASED = "released"
+    CONTINUED = "continued"
     BLOCKED = "blocked"
     RETRY_SCHEDULED = "retry_scheduled"
     DEAD_LETTERED = "dead_lettered"

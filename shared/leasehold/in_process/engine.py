@@ -231,9 +231,9 @@ class InProcessEngine:
         """Return the manifest, with the progress that running handlers made since."""
         manifest = get_run(self.engine, run_id)
         for held in self.held_runs():
-            if held.manifest.run_id == run_id and held.progress is not None:
+            if held.manifest.run_id == run_id and held.notes.progress is not None:
                 step = held.manifest.current_step
-                return manifest.with_(steps=manifest.with_step(step, progress=held.progress))
+                return manifest.with_(steps=manifest.with_step(step, progress=held.notes.progress))
         return manifest
 
     def held_runs(self) -> Sequence[HeldAttempt]:

@@ -13,7 +13,8 @@ from typing import Protocol, TypeVar
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import KeptValue, Progress
+from leasehold.domain.manifest_parts import KeptValue
+from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.status import Termination
 from leasehold.errors import LeaseLostError
 from leasehold.ports.documents import Committed
@@ -43,8 +44,8 @@ class LeasedAttempt(Protocol):
         """When the lease is over, unless it is renewed; in monotonic seconds."""
         ...
 
-    def renew(self, progress: Progress | None = None, *, within: float | None = None) -> object:
-        """Let the lease run on, and note the progress; give up after `within` seconds."""
+    def renew(self, notes: Notes = NO_NOTES, *, within: float | None = None) -> object:
+        """Let the lease run on, and keep the notes; give up after `within` seconds."""
         ...
 
     def look(self) -> None:
@@ -60,9 +61,9 @@ class LeasedAttempt(Protocol):
         iteration_count: int,
         phase: str,
         results: KeptValue,
-        progress: Progress | None = None,
+        notes: Notes = NO_NOTES,
     ) -> object:
-        """Record what the attempt has so far, note the progress, and renew the lease."""
+        """Record what the attempt has so far, keep the notes, and renew the lease."""
         ...
 
     def settle(self, ending: Transition) -> Committed[Change]:
@@ -70,14 +71,14 @@ class LeasedAttempt(Protocol):
         ...
 
     def end_at_deadline(
-        self, stacks: str, origin: str | None, progress: Progress | None, *, within: float
+        self, stacks: str, origin: str | None, notes: Notes, *, within: float
     ) -> Committed[Change]:
         """End the attempt, whose dispatch deadline is over, as failed; give up `within` seconds.
 
         Args:
             stacks: what it does, frame by frame.
             origin: where in the user's code that is.
-            progress: what its handler last said.
+            notes: what is kept with it.
             within: seconds.
         """
         ...
@@ -95,8 +96,8 @@ class RunningAttempt(Protocol):
     """An attempt as far as its result depends on it."""
 
     @property
-    def progress(self) -> Progress | None:
-        """What was last said of its progress, to be kept with its end; None: nothing."""
+    def notes(self) -> Notes:
+        """What is to be kept with its end."""
         ...
 
     @property

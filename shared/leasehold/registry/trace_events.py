@@ -43,7 +43,17 @@ TRACE_EVENTS: Final = Registry(
             "A worker found that its lease was no longer held; it changed nothing.",
         ),
         TraceEventEntry(
+            TraceType.STEP_CONTINUED,
+            False,
+            "An attempt ended to be continued by the next one; it uses up no retry.",
+        ),
+        TraceEventEntry(
             TraceType.CHECKPOINT_RESUMED, False, "An attempt goes on from what an earlier one kept."
+        ),
+        TraceEventEntry(
+            TraceType.CHECKPOINT_REJECTED,
+            False,
+            "A checkpoint could not be used; the step began at the beginning.",
         ),
         TraceEventEntry(
             TraceType.STEP_REDISPATCHED,
@@ -59,6 +69,17 @@ TRACE_EVENTS: Final = Registry(
             TraceType.STEP_UNKNOWN, False, "The deploy does not know the step; the run is blocked."
         ),
         TraceEventEntry(TraceType.GATE_BLOCKED, False, "A gate refused an output; it is kept."),
+        TraceEventEntry(
+            TraceType.AUTHOR_SLOT_OPENED, False, "The reviewer wants another trial; it begins."
+        ),
+        TraceEventEntry(
+            TraceType.AUTHOR_SLOT_REFUSED,
+            False,
+            "The reviewer wants another trial, and there is none; `reason` says why.",
+        ),
+        TraceEventEntry(
+            TraceType.TRIAL_CHOSEN, False, "The trials are over; `trial` is the one that counts."
+        ),
         TraceEventEntry(
             TraceType.STEP_DEAD_LETTERED, False, "The run was given up; `reason` says why."
         ),

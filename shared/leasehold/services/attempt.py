@@ -19,7 +19,8 @@ from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
 from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_lease
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import manifest_of, to_document
-from leasehold.domain.manifest_parts import ErrorRecord, KeptValue, Progress
+from leasehold.domain.manifest_parts import ErrorRecord, KeptValue
+from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.result import (
     Deferred,
     Failed,
@@ -70,7 +71,7 @@ class Attempt:
             so, and not because it is over as far as it is known here.
 
     Attributes:
-        progress: None: who holds it says with each write what there is.
+        notes: none: who holds it says with each write what there is.
         stop_detail: empty: nobody here asks a remote worker to stop.
         is_killed: False: nor can anybody here kill it.
         manifest: the run as it was last written or read here.
@@ -78,7 +79,7 @@ class Attempt:
         ends_at: when the lease is over, unless it is renewed; in monotonic seconds.
     """
 
-    progress: Progress | None = None
+    notes: Notes = NO_NOTES
     stop_detail = ""
     is_killed = False
 
@@ -102,15 +103,15 @@ class Attempt:
         """Return what a gate comes to; the worker's next renewal ends an attempt that is late."""
         return user_code()
 
-    def renew(self, progress: Progress | None = None, *, within: float | None = None) -> Change:
-        """Let the lease run on, and note the progress; give up after `within` seconds.
+    def renew(self, notes: Notes = NO_NOTES, *, within: float | None = None) -> Change:
+        """Let the lease run on, and keep the notes; give up after `within` seconds.
 
         Raises:
             LeaseLostError: the lease is not held any more, and nothing was written; or the
                 attempt was ended now, because its dispatch deadline is over.
         """
         rules = self._renewal_rules()
-        renew = partial(lifecycle.renew, rules=rules, fence=self.fence, progress=progress)
+        renew = partial(lifecycle.renew, rules=rules, fence=self.fence, notes=notes)
         return self._still_held(self._write(renew, within).answer)
 
     def look(self) -> None:
@@ -138,7 +139,7 @@ class Attempt:
         iteration_count: int,
         phase: str,
         results: KeptValue,
-        progress: Progress | None = None,
+        notes: Notes = NO_NOTES,
     ) -> Change:
         """Record what the attempt has so far, and renew the lease; raises as `renew`.
 
@@ -151,7 +152,7 @@ class Attempt:
             iteration_count=iteration_count,
             phase=phase,
             partial_results=results,
-            progress=progress,
+            notes=notes,
         )
         return self._still_held(self._write(save).answer, kept="The checkpoint is kept.")
 
@@ -167,14 +168,14 @@ class Attempt:
         return self._write(ending)
 
     def end_at_deadline(
-        self, stacks: str, origin: str | None, progress: Progress | None, *, within: float
+        self, stacks: str, origin: str | None, notes: Notes, *, within: float
     ) -> Committed[Change]:
         """End the attempt, whose dispatch deadline is over, as failed; raises as `settle`.
 
         Args:
             stacks: what it does, frame by frame.
             origin: where in the user's code that is, as `ErrorRecord` has it.
-            progress: what its handler last said.
+            notes: what is kept with it.
             within: give up after so many seconds.
         """
         ending = partial(
@@ -184,7 +185,7 @@ class Attempt:
             reason=Termination.DISPATCH_DEADLINE_EXCEEDED,
             error=deadline_error(self.manifest).with_(origin=origin),
             stacks=stacks,
-            progress=progress,
+            notes=notes,
         )
         return self._write(ending, within)
 
@@ -270,7 +271,7 @@ def ending_of(engine: Engine, attempt: RunningAttempt, result: Result) -> Transi
     facts: dict[str, Any] = {
         "rules": dispatch_rules(engine),
         "fence": attempt.fence,
-        "progress": attempt.progress,
+        "notes": attempt.notes,
     }
     match result:
         case Finished() | Refused():

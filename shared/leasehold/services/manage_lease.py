@@ -15,6 +15,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.settle import first_answer
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Progress
+from leasehold.domain.notes import Notes
 from leasehold.domain.result import Failed, Finished, Result, Stopped
 from leasehold.domain.status import Termination
 from leasehold.errors import InvalidOutputError, LeaseLostError
@@ -44,7 +45,7 @@ def renew_lease(
         LeaseLostError: nothing was changed; or the attempt was still at work at its dispatch
             deadline, and was ended as failed.
     """
-    return _attempt(engine, credentials).renew(progress)
+    return _attempt(engine, credentials).renew(Notes(progress))
 
 
 def save_checkpoint(

@@ -10,7 +10,8 @@ import pydantic_core
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import KeptValue, Progress
+from leasehold.domain.manifest_parts import KeptValue
+from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.errors import LeaseLostError
 from leasehold.ports.documents import Committed
 from leasehold.worker.context import IncrementalState
@@ -36,7 +37,7 @@ class MemoryAttempt:
         lease = self.manifest.lease
         return Fence("" if lease is None else lease.lease_id, self.manifest.fencing_token)
 
-    def renew(self, progress: Progress | None = None, *, within: float | None = None) -> None:
+    def renew(self, notes: Notes = NO_NOTES, *, within: float | None = None) -> None:
         """Do nothing: the lease outlasts the test."""
 
     def look(self) -> None:
@@ -51,7 +52,7 @@ class MemoryAttempt:
         iteration_count: int,
         phase: str,
         results: KeptValue,
-        progress: Progress | None = None,  # noqa: ARG002 - the test has it
+        notes: Notes = NO_NOTES,  # noqa: ARG002 - the test has it
     ) -> None:
         """Tell the test of a checkpoint, as the next attempt would find it."""
         found = pydantic_core.from_json(results.text or "null")
@@ -62,7 +63,7 @@ class MemoryAttempt:
         return Committed(ending(self.manifest, self.manifest.updated_at), None)
 
     def end_at_deadline(
-        self, stacks: str, origin: str | None, progress: Progress | None, *, within: float
+        self, stacks: str, origin: str | None, notes: Notes, *, within: float
     ) -> Committed[Change]:
         """Never called: no keeper looks after the attempt, so nobody ends it at a deadline."""
         raise NotImplementedError

@@ -13,6 +13,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.masks import masked
+from leasehold.domain.notes import Notes
 from leasehold.domain.result import Deferred, Result, Stopped
 from leasehold.domain.status import Termination
 from leasehold.errors import LeaseLostError, StoreUnavailableError
@@ -58,6 +59,7 @@ class HeldAttempt:
     Attributes:
         stop: given when the handler should end.
         progress: what the handler last said; stored with the next write.
+        calls_spared: how many calls of the step its records have spared, in total; likewise.
         fence: what each write shows.
         name: the attempt, as log lines name it.
         told_at: when the handler was asked to stop, in monotonic seconds; None: it was not.
@@ -74,6 +76,7 @@ class HeldAttempt:
         self.fence: Fence = attempt.fence
         self.stop = StopSignal(clock.skip)
         self.progress: Progress | None = None
+        self.calls_spared: int | None = None
         self._attempt = attempt
         self._clock = clock
         self._patience = patience
@@ -99,6 +102,11 @@ class HeldAttempt:
     def manifest(self) -> Manifest:
         """The run as it was last written or read under the lease."""
         return self._attempt.manifest
+
+    @property
+    def notes(self) -> Notes:
+        """What is to be kept with the next write."""
+        return Notes(self.progress, self.calls_spared)
 
     @property
     def answer_by(self) -> float:
@@ -187,7 +195,7 @@ class HeldAttempt:
             StoreUnavailableError: it could not be written while the lease was held.
         """
         kept = self.insist(partial(self._attempt.keep_results, results))
-        save = partial(self._attempt.checkpoint, iteration_count, phase, kept, self.progress)
+        save = partial(self._attempt.checkpoint, iteration_count, phase, kept, self.notes)
         self._persist(partial(self._write, save))
 
     def insist(self, call: Callable[[], T], *, patience: float | None = None) -> T:
@@ -230,7 +238,7 @@ class HeldAttempt:
             elif self.stop.reason is Termination.LEASE_EXPIRED:
                 self._attempt.look()
             elif self._clock.monotonic() < self._answer_by:
-                self._attempt.renew(self.progress, within=RENEWAL_S)
+                self._attempt.renew(self.notes, within=RENEWAL_S)
         except LeaseLostError as error:
             self._lost(error)
         except StoreUnavailableError:
@@ -279,7 +287,7 @@ class HeldAttempt:
         stack = stack_of(call.thread, call.path)
         try:
             self._settled = self._attempt.end_at_deadline(
-                stack.text, stack.origin, self.progress, within=RENEWAL_S
+                stack.text, stack.origin, self.notes, within=RENEWAL_S
             )
             self._unpublished = self._settled.answer
             self._ended.set()

@@ -12,6 +12,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.errors import LeaseLostError
 from tests.unit.domain.runs import At, Bound, Runs
@@ -197,7 +198,7 @@ def test_a_renewed_lease_runs_on_from_now_and_notes_the_progress(
     progress = Progress(fraction=0.5, message="page 3")
 
     change = lifecycle.renew(
-        runs.leased(), at(20), rules=rules, fence=Fence("lease-1", 1), progress=progress
+        runs.leased(), at(20), rules=rules, fence=Fence("lease-1", 1), notes=Notes(progress)
     )
 
     run = change.manifest

@@ -13,6 +13,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.termination import MAX_STACKS_BYTES
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, KeptValue, Progress, RetryRule
+from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome, RunStatus, Termination
 from tests.unit.domain.runs import At, Bound, Runs
 
@@ -161,7 +162,7 @@ def test_a_limit_long_stack_is_cut(runs: Runs, exceed: Bound, at: At) -> None:
 
 def _renewed(runs: Runs, run: Manifest, second: float) -> Change:
     fence = runs.fence(run)
-    return lifecycle.renew(run, runs.at(second), rules=runs.rules, fence=fence, progress=HALF)
+    return lifecycle.renew(run, runs.at(second), rules=runs.rules, fence=fence, notes=Notes(HALF))
 
 
 def _checkpointed(runs: Runs, run: Manifest, second: float) -> Change:
@@ -173,7 +174,7 @@ def _checkpointed(runs: Runs, run: Manifest, second: float) -> Change:
         iteration_count=7,
         phase="read",
         partial_results=KeptValue(text='["Dear"]'),
-        progress=HALF,
+        notes=Notes(HALF),
     )
 
 
@@ -254,7 +255,7 @@ def test_every_end_keeps_what_was_said_since_the_last_renewal(runs: Runs, at: At
             at(5),
             rules=runs.rules,
             fence=runs.fence(run),
-            progress=progress,
+            notes=Notes(progress),
             **facts[end],
         )
         return change.manifest

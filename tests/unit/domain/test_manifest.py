@@ -31,7 +31,9 @@ def test_fields_are_stored_in_lower_camel_case_and_without_nothings(runs: Runs) 
     assert sorted(document) == [
         "alarmAt",
         "attempts",
+        "calls",
         "cancelled",
+        "continuations",
         "createdAt",
         "currentStep",
         "deadLettered",
@@ -42,6 +44,7 @@ def test_fields_are_stored_in_lower_camel_case_and_without_nothings(runs: Runs) 
         "interruptions",
         "labels",
         "operations",
+        "owed",
         "paused",
         "pipeline",
         "plan",

@@ -14,8 +14,10 @@ lease_acquired    IN_PROGRESS  -            IN_PROGRESS  -          -
 lease_taken_over  -            IN_PROGRESS  -            -          -
 lease_renewed     -            IN_PROGRESS  -            -          -
 lease_released    -            PENDING      -            -          -
+step_continued    -            PENDING      -            -          -
 lease_expired     -            PENDING      -            -          -
 step_handed_off   -            PENDING      -            -          -
+trial_opened      -            PENDING      -            PENDING    -
 last_step_done    -            COMPLETED    -            COMPLETED  -
 attempt_failed    -            ERROR        -            -          -
 gate_failed       -            BLOCKED      -            -          -

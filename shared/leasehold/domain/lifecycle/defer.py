@@ -16,7 +16,7 @@ from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.settle import first_answer
 from leasehold.domain.lifecycle.termination import trace_termination
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 
 
@@ -28,7 +28,7 @@ def defer(
     fence: Fence,
     reason: Termination,
     detail: str,
-    progress: Progress | None = None,
+    notes: Notes = NO_NOTES,
 ) -> Change:
     """Release the lease of an attempt that met an outage; the next one waits for a backoff.
 
@@ -42,7 +42,7 @@ def defer(
         fence: the credentials of the worker.
         reason: what could not be had.
         detail: the problem, for people.
-        progress: what the handler last said.
+        notes: what is kept with it.
 
     Raises:
         LeaseLostError: the lease is not the one that is held.
@@ -52,7 +52,7 @@ def defer(
     lease = held_lease(manifest, now, fence)
     in_a_row = manifest.dispatch.deferred + 1
     draft = Draft(manifest, now, rules, fence)
-    draft.note_progress(progress)
+    draft.note(notes)
     trace_termination(draft, lease, reason, detail)
     draft.count(AttemptEnd.DEFERRED)
     draft.set_step(status=RunStatus.PENDING)

@@ -13,7 +13,8 @@ from leasehold.domain.lease import Fence, deadline_of, held_lease
 from leasehold.domain.lifecycle.lapse import lapse
 from leasehold.domain.lifecycle.settle import end_attempt
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Checkpoint, KeptValue, PhaseReached, Progress
+from leasehold.domain.manifest_parts import Checkpoint, KeptValue, PhaseReached
+from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.status import Outcome, RunEvent, after
 
 #: So many phases of a step count as progress; further ones are kept, and do not.
@@ -26,9 +27,9 @@ def renew(
     *,
     rules: Rules,
     fence: Fence,
-    progress: Progress | None = None,
+    notes: Notes = NO_NOTES,
 ) -> Change:
-    """Let the lease run on, at most to its cap, and note how far the handler says it is.
+    """Let the lease run on, at most to its cap, and keep the notes of the attempt.
 
     An attempt that is still at work at its dispatch deadline is ended in place of that: it failed.
     The lease is gone from the manifest then.
@@ -37,7 +38,7 @@ def renew(
         LeaseLostError: the lease is not the one that is held.
     """
     draft = Draft(manifest, now, rules)
-    draft.note_progress(progress)
+    draft.note(notes)
     return _renew(draft, fence, Outcome.RENEWED)
 
 
@@ -50,7 +51,7 @@ def checkpoint(
     iteration_count: int,
     phase: str,
     partial_results: KeptValue,
-    progress: Progress | None = None,
+    notes: Notes = NO_NOTES,
 ) -> Change:
     """Keep what the attempt has so far, in place of what was kept before; the lease is renewed.
 
@@ -63,7 +64,7 @@ def checkpoint(
         LeaseLostError: the lease is not the one that is held.
     """
     draft = Draft(manifest, now, rules)
-    draft.note_progress(progress)
+    draft.note(notes)
     known = () if manifest.checkpoint is None else manifest.checkpoint.furthest
     furthest = {reached.phase: reached.iteration_count for reached in known}
     if furthest.get(phase, -1) < iteration_count and _is_counted(phase, furthest):

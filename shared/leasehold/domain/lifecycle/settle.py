@@ -27,7 +27,8 @@ from leasehold.domain.lifecycle.termination import (
     trace_termination,
 )
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue, Lease, Progress
+from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue, Lease
+from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.retry import wait_after
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.trace import TraceType
@@ -48,14 +49,14 @@ def complete(
     fence: Fence,
     output: KeptValue,
     output_status: str = "SUCCESS",
-    progress: Progress | None = None,
+    notes: Notes = NO_NOTES,
 ) -> Change:
     """Record the output and hand off to the next step, in one commit."""
     if first := first_answer(manifest, fence):
         return first
     lease = held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
-    draft.note_progress(progress)
+    draft.note(notes)
     _keep_output(draft, lease, output, output_status)
     return hand_off(draft, RunEvent.STEP_HANDED_OFF)
 
@@ -69,14 +70,14 @@ def block(
     output: KeptValue,
     output_status: str,
     found: Block,
-    progress: Progress | None = None,
+    notes: Notes = NO_NOTES,
 ) -> Change:
     """Keep the output and let a person decide what becomes of it."""
     if first := first_answer(manifest, fence):
         return first
     lease = held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
-    draft.note_progress(progress)
+    draft.note(notes)
     draft.trace(
         TraceType.GATE_BLOCKED,
         reason=found.code,
@@ -104,14 +105,14 @@ def fail(
     fence: Fence,
     error: ErrorRecord,
     permanent: bool = False,
-    progress: Progress | None = None,
+    notes: Notes = NO_NOTES,
 ) -> Change:
     """Record the error; schedule the next attempt at its backoff, or give the run up."""
     if first := first_answer(manifest, fence):
         return first
     held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
-    draft.note_progress(progress)
+    draft.note(notes)
     draft.trace(
         TraceType.STEP_ERROR,
         reason=error.type,
@@ -137,7 +138,7 @@ def exceed_limit(
     reason: Termination,
     error: ErrorRecord,
     stacks: str = "",
-    progress: Progress | None = None,
+    notes: Notes = NO_NOTES,
 ) -> Change:
     """End an attempt that was still at work at one of its limits: it failed.
 
@@ -152,7 +153,7 @@ def exceed_limit(
         reason: the limit.
         error: what the run notes.
         stacks: what the attempt did, frame by frame; empty: not known.
-        progress: what the handler last said.
+        notes: what is kept with it.
 
     Raises:
         LeaseLostError: the lease is not the one that is held.
@@ -161,7 +162,7 @@ def exceed_limit(
         return first
     lease = held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
-    draft.note_progress(progress)
+    draft.note(notes)
     trace_termination(draft, lease, reason, error.message, stacks=stacks)
     note_error(draft, error.with_(traceback=error.traceback or bounded_stacks(stacks) or None))
     return end_attempt(draft, AttemptEnd.FAILED, Outcome.RETRY_SCHEDULED)
@@ -176,7 +177,7 @@ def release(
     reason: Termination,
     detail: str = "",
     killed: bool = False,
-    progress: Progress | None = None,
+    notes: Notes = NO_NOTES,
 ) -> Change:
     """Release the lease before its end; the next generation runs now, and no retry is used up.
 
@@ -191,13 +192,13 @@ def release(
         reason: why.
         detail: the same in a sentence; empty: what goes without saying of the reason.
         killed: whether the handler had to be killed for it.
-        progress: what the handler last said.
+        notes: what is kept with it.
     """
     if first := first_answer(manifest, fence):
         return first
     lease = held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
-    draft.note_progress(progress)
+    draft.note(notes)
     and_killed = f" {KILLED}" if killed else ""
     if reason == Termination.LEASE_EXPIRED:
         draft.set(heartbeat_at=now)

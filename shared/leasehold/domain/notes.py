@@ -1,0 +1,23 @@
+"""Notes: what an attempt has to say beside its result, kept with its next write."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from leasehold.domain.manifest_parts import Progress
+
+
+class Notes(NamedTuple):
+    """What is to be kept with the next write of an attempt.
+
+    Args:
+        progress: what the handler last said; None: nothing.
+        calls_spared: how many calls of the step its records have spared so far, over all attempts;
+            None: as the run has it. A total, so that to write it twice does no harm.
+    """
+
+    progress: Progress | None = None
+    calls_spared: int | None = None
+
+
+NO_NOTES: Final = Notes()
