@@ -127,6 +127,13 @@ class HandlerNotFoundError(LeaseholdError):
     text = "Handler {handler!r} of step {step!r} does not resolve: {problem}."
 
 
+class EntryActionNotFoundError(HandlerNotFoundError):
+    """The path of an entry action does not lead to a function that takes (ctx, given)."""
+
+    code = "entry_action_not_found"
+    text = "Entry action {action!r} of step {step!r} does not resolve: {problem}."
+
+
 # -- requests ----------------------------------------------------------------------------------
 
 

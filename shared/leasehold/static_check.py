@@ -18,6 +18,7 @@ from typing import Any, Final
 from leasehold.bootstrap import load_catalog
 from leasehold.errors import (
     CatalogError,
+    EntryActionNotFoundError,
     HandlerNotFoundError,
     InvalidEntryError,
     LeaseholdError,
@@ -30,6 +31,7 @@ from leasehold.registry.pipelines import Catalog, catalog_problems
 from leasehold.registry.registry import Registry
 from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.services.check_chain import broken_links
+from leasehold.worker.entry_actions import entry_action_at
 from leasehold.worker.handler_checks import ImportedHandlerChecks
 from leasehold.worker.handlers import handler_of, model_of
 
@@ -169,6 +171,11 @@ def _handler(entry: StepDispatchEntry, place: _Place) -> Iterator[Finding]:
             model_of(entry, entry.output)
     except HandlerNotFoundError as error:
         yield _finding(error, _place_in(error) or place)
+    for path in entry.entry_actions:
+        try:
+            entry_action_at(entry, path)
+        except EntryActionNotFoundError as error:
+            yield _finding(error, _place_in(error) or place)
 
 
 #: A file and a line of it, as far as they are known.

@@ -125,6 +125,32 @@ def test_findings_are_given_as_json(broken: Shell) -> None:
     assert answer["checked"] == {"steps": 6, "gates": 1, "pipelines": 1}
 
 
+def test_each_entry_action_that_does_not_resolve_is_found_and_no_run_is_started(
+    project: Shell,
+) -> None:
+    catalog = (project.folder / "catalog.py").read_text()
+    actions = (
+        'entry("read", "steps:read", entry_actions=("steps:nowhere", "steps:read", "torn:go"))'
+    )
+    (project.folder / "torn.py").write_text("x = 1\nimport no_such_library\n")
+    (project.folder / "catalog.py").write_text(
+        catalog.replace('entry("read", "steps:read")', actions)
+    )
+
+    done = project.run("check")
+    started = project.run("start", "pages", "--input", '{"title": "t"}', "--in-process")
+
+    assert done.returncode == 1
+    nowhere, torn = done.stdout.splitlines()
+    assert nowhere == (
+        "catalog.py:11: Entry action 'steps:nowhere' of step 'read' does not resolve: "
+        "'steps' has no 'nowhere'."
+    )
+    assert torn.startswith("torn.py:2: Entry action 'torn:go' of step 'read' does not resolve: ")
+    assert (started.returncode, started.stdout) == (2, "")
+    assert "Entry action 'steps:nowhere' of step 'read'" in only_line(started.stderr)
+
+
 @pytest.mark.parametrize(
     ("source", "where"),
     [

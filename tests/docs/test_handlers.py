@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from leasehold import StepContext, StepDispatchEntry
+from tests.cli.shell import Shell
 
 PAGE = (Path(__file__).parents[2] / "docs/handlers.md").read_text()
 
@@ -51,6 +52,15 @@ def test_the_pipeline_of_the_page_runs(steps: Path) -> None:
         "step=report attempt=1 digest: ",
     ):
         assert f"INFO run={run['runId']} {line}" in done.stderr
+
+
+def test_the_entry_action_of_the_page_writes_what_its_handler_reads(steps: Path) -> None:
+    shell = Shell(steps, {"LEASEHOLD_CATALOG": "steps"})
+
+    run = shell.json("start", "count", "--input", '{"topics": ["a", "b"]}', "--in-process")
+
+    assert run["output"] == {"topics": 2, "attempt": 1}
+    assert [each["name"] for each in shell.json("files", run["runId"])["files"]] == ["limits.toml"]
 
 
 def test_a_handler_of_the_page_that_runs_out_of_time_goes_on_from_its_checkpoint(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -31,10 +31,15 @@ class Step:
 
     handler: str
     step_type: str = "step"
+    entry_actions: Sequence[str] = ()
 
 
-def _step(handler: str) -> Step:
-    return Step(handler if ":" in handler else f"tests.sandbox.handlers:{handler}")
+def _step(handler: str, *entry_actions: str) -> Step:
+    return Step(_path(handler), entry_actions=tuple(map(_path, entry_actions)))
+
+
+def _path(name: str) -> str:
+    return name if ":" in name else f"tests.sandbox.handlers:{name}"
 
 
 @dataclass
@@ -74,17 +79,27 @@ class Attempts:
         attempt = MemoryAttempt(run, clock.monotonic() + lease, self.checkpoints.append)
         return HeldAttempt(attempt, clock, patience=0.0)
 
-    def run(self, handler: str, given: Any = None, held: HeldAttempt | None = None) -> Result:
+    def run(
+        self,
+        handler: str,
+        given: Any = None,
+        held: HeldAttempt | None = None,
+        *,
+        entry_actions: Sequence[str] = (),
+    ) -> Result:
         """Run an attempt to its end; `handler` is one of `tests/sandbox/handlers.py`."""
-        held, step = held or self.held(), _step(handler)
+        held, step = held or self.held(), _step(handler, *entry_actions)
         calls = HeldCalls(held, monotonic=system_clock().monotonic, **self._stores())
         return self.sandbox.run(held, step, pydantic_core.to_json(given).decode(), calls)
 
-    def run_inline(self, handler: str, given: Any = None) -> Result:
+    def run_inline(
+        self, handler: str, given: Any = None, *, entry_actions: Sequence[str] = ()
+    ) -> Result:
         """Run the same in this process."""
         stores = self._stores()
         runner = InlineRunner(clock=system_clock(), interrupts=Interrupts(), **stores)
-        return runner.run(self.held(), _step(handler), pydantic_core.to_json(given).decode())
+        step = _step(handler, *entry_actions)
+        return runner.run(self.held(), step, pydantic_core.to_json(given).decode())
 
     def _stores(self) -> dict[str, Any]:
         artifacts = folder_artifacts(self.folder, system_clock())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from leasehold.domain.manifest_parts import ErrorRecord
-from leasehold.ports.handler_runner import StepHandler
+from leasehold.ports.handler_runner import EnteredStep, StepHandler
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,14 @@ class HandlerChecks(Protocol):
 
         Raises:
             HandlerNotFoundError: its path does not lead to a function that takes (ctx, given).
+        """
+        ...
+
+    def check_entry_actions(self, step: EnteredStep) -> None:
+        """Resolve the entry actions.
+
+        Raises:
+            EntryActionNotFoundError: a path does not lead to a function that takes (ctx, given).
         """
         ...
 

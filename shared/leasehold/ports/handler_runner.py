@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from leasehold.domain.manifest import Manifest
@@ -23,11 +24,26 @@ class StepHandler(Protocol):
         ...
 
 
+class EnteredStep(StepHandler, Protocol):
+    """A step type whose handler is run."""
+
+    @property
+    def entry_actions(self) -> Sequence[str]:
+        """The paths of what is called before its handler: `module:function`."""
+        ...
+
+
 class HandlerRunner(Protocol[HeldT_contra]):
     """Runs the handlers of one kind of isolation."""
 
-    def run(self, held: HeldT_contra, step: StepHandler, given: str) -> Result:
-        """Call the handler with the JSON text `given` and judge what it does; never raises."""
+    def run(self, held: HeldT_contra, step: EnteredStep, given: str) -> Result:
+        """Call the entry actions and the handler of a step, and judge what they do; never raises.
+
+        Args:
+            held: the attempt.
+            step: the step.
+            given: what they are given, JSON text.
+        """
         ...
 
 

@@ -33,6 +33,9 @@ MIN_MEMORY_LIMIT: Final = 64 * 1024**2
 MAX_MEMORY_LIMIT: Final = 1024**4
 _MEMORY_WORDS: Final = "bytes, from 64 MiB (64 * 1024**2) to 1 TiB (1024**4), or None"
 
+_MODULE_WORDS: Final = "a module (a process of its own has another __main__), or isolation='inline'"
+_ACTIONS_WORDS: Final = "a tuple of 'module:function', each once"
+
 #: What a field must be before it can be looked at any closer.
 _CLASSES: Final[Mapping[str, tuple[type | UnionType, str]]] = {
     "step_type": (str, STEP_TYPE_WORDS),
@@ -47,6 +50,7 @@ _CLASSES: Final[Mapping[str, tuple[type | UnionType, str]]] = {
     "schedule_to_start": (timedelta, "a timedelta"),
     "output": (str, "'module:Model', or nothing"),
     "gates": (tuple | list, "a tuple of names of gates"),
+    "entry_actions": (tuple | list, _ACTIONS_WORDS),
     "queue": (str, _QUEUE_WORDS),
 }
 
@@ -89,6 +93,8 @@ class StepDispatchEntry:
         schedule_to_start: how long a remote step may wait to be claimed before the run is given
             up as NEVER_STARTED; whole seconds.
         gates: the gates that its output must pass, in order; names of the gate registry.
+        entry_actions: functions `(ctx, given)`, as `module:function`, that are called in this order
+            before the handler, in each attempt and under its limits.
         output: the model of a remote step's output, `module:Model`; other steps say it in their
             handler's annotation.
 
@@ -111,11 +117,13 @@ class StepDispatchEntry:
     schedule_to_start: timedelta = timedelta(hours=1)
     output: str = ""
     gates: tuple[str, ...] = ()
+    entry_actions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self._check_classes()
         object.__setattr__(self, "env_overrides", self._variables())
         object.__setattr__(self, "gates", tuple(self.gates))
+        object.__setattr__(self, "entry_actions", tuple(self.entry_actions))
         for usable, field, value, allowed in self._checks():
             if not usable:
                 self._refuse(field, value, allowed)
@@ -153,9 +161,7 @@ class StepDispatchEntry:
         of_queue = not self.queue or _QUEUE.fullmatch(self.queue) is not None
         yield _STEP_TYPE.fullmatch(name) is not None, "step_type", name, STEP_TYPE_WORDS
         yield of_handler, "handler", self.handler, "'module:function' or 'remote'"
-        is_of_program = self.isolation == "process" and self.handler.startswith("__main__:")
-        module = "a module (a process of its own has another __main__), or isolation='inline'"
-        yield not is_of_program, "handler", self.handler, module
+        yield not self._is_of_program(self.handler), "handler", self.handler, _MODULE_WORDS
         isolated = self.isolation in ("process", "inline")
         yield isolated, "isolation", self.isolation, "'process' or 'inline'"
         yield retries is None or retries >= 0, "max_retries", retries, "0 or more, or None"
@@ -173,6 +179,7 @@ class StepDispatchEntry:
         yield waits, "schedule_to_start", str(self.schedule_to_start), "1 s or more"
         of_output = not self.output or _HANDLER.fullmatch(self.output) is not None
         yield of_output, "output", self.output, "'module:Model', or nothing"
+        yield from self._entry_action_checks()
         if self.retry is not None:
             yield from self.retry.checks()
         for variable in self.env_overrides:
@@ -180,6 +187,20 @@ class StepDispatchEntry:
             yield variable not in ENGINE_VARIABLES, "step_type", name, allowed
         timeout_ms, deadline_s = self.env_overrides
         yield timeout_ms != deadline_s, "env_overrides", timeout_ms, "one variable for each limit"
+
+    def _entry_action_checks(self) -> Iterator[tuple[bool, str, object, str]]:
+        actions = self.entry_actions
+        for action in actions:
+            is_path = isinstance(action, str) and _HANDLER.fullmatch(action) is not None
+            yield is_path, "entry_actions", action, _ACTIONS_WORDS
+            yield actions.count(action) == 1, "entry_actions", action, _ACTIONS_WORDS
+            yield not self._is_of_program(action), "entry_actions", action, _MODULE_WORDS
+        is_here = self.handler != REMOTE or not actions
+        yield is_here, "entry_actions", actions, "(): a remote worker does all of its step itself"
+
+    def _is_of_program(self, path: str) -> bool:
+        """Return whether a function is in the program itself, which a new process cannot import."""
+        return self.isolation == "process" and path.startswith("__main__:")
 
     def _refuse(self, field: str, value: object, allowed: str) -> None:
         raise InvalidEntryError(

@@ -130,6 +130,7 @@ def checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
     local = [entry for entry in entries if entry.handler != REMOTE]
     for entry in local:
         engine.checks.check(entry)
+        engine.checks.check_entry_actions(entry)
     for entry in entries:
         for gate in engine.catalog.gates_of(entry.step_type):
             engine.checks.check(gate)

@@ -37,27 +37,29 @@ _RAISED: Final = "handler_raised"
 _LONGEST_WAIT_S: Final = MAX_RETRY_AFTER.total_seconds()
 
 
-def record_of(error: BaseException, handler: str = "") -> ErrorRecord:
+def record_of(error: BaseException, handler: str = "", what: str = "") -> ErrorRecord:
     """Return the error of a handler as it is kept, whatever its class does.
 
     Args:
         error: what was raised.
         handler: the path of the handler, `module:function`: its package is the user's own code.
+        what: what raised it, where that is no handler: its message begins with it.
     """
     try:
-        return _record_of(error, handler.partition(":")[0].partition(".")[0])
+        return _record_of(error, handler.partition(":")[0].partition(".")[0], what)
     except BaseException as failure:  # noqa: BLE001 - an error must never be lost to its own text
-        text = f"Its words raised {class_name(failure)}."
+        text = f"{what and f'{what}: '}Its words raised {class_name(failure)}."
         return ErrorRecord(type=cut(class_name(error), MAX_EXCERPT), code=_RAISED, message=text)
 
 
-def _record_of(error: BaseException, own: str) -> ErrorRecord:
+def _record_of(error: BaseException, own: str, what: str) -> ErrorRecord:
     redaction = Redaction()
     parts = parts_of(error, MAX_ERRORS)
     for part in parts:
         _learn(part.error, redaction)  # what one of them knows for a secret is cut from them all
     origin = origin_of(parts, own)
-    record = _words_of(error, redaction).with_(
+    words = _words_of(error, redaction)
+    record = (_headed(words, what) if what else words).with_(
         type=cut(class_name(error), MAX_EXCERPT),
         origin=None if origin is None else cut(origin, 2 * MAX_EXCERPT),
         retry_after_s=retry_after_of(error),
@@ -74,6 +76,16 @@ def _words_of(error: BaseException, redaction: Redaction) -> ErrorRecord:
     facts = _facts(_details(error), redaction)
     message = redaction.text(try_text(lambda: str(error)) or class_name(error))
     return ErrorRecord(type="", code=redaction.text(code), message=bounded(message), **facts)
+
+
+def _headed(words: ErrorRecord, what: str) -> ErrorRecord:
+    """Return the words of an error after those on what raised it."""
+    message = bounded(f"{cut(what, MAX_EXCERPT)}: {words.message}")
+    headed = words.with_(message=message, validation_issues=())
+    issues = fitting(
+        [dict(each) for each in words.validation_issues], beside=size(to_document(headed))
+    )
+    return headed.with_(validation_issues=issues)
 
 
 def record_of_report(

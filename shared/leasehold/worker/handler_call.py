@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from pydantic import ValidationError
 
@@ -11,8 +11,9 @@ from leasehold.domain.manifest_parts import RetryRule
 from leasehold.domain.result import Deferred, Failed, Result
 from leasehold.domain.status import Termination
 from leasehold.errors import StoreUnavailableError
-from leasehold.ports.handler_runner import StepHandler
+from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.worker.context import StepContext
+from leasehold.worker.entry_actions import EntryAction, enter, entry_actions_of
 from leasehold.worker.failures import record_of, safe_text
 from leasehold.worker.handlers import Handler, handler_of
 from leasehold.worker.misfits import record_of_misfit
@@ -23,25 +24,38 @@ from leasehold.worker.retry_hints import is_permanent
 _MAX_DETAIL: Final = 500
 
 
+class StepCode(NamedTuple):
+    """What is called for a step: its entry actions, then its handler."""
+
+    entry_actions: Sequence[EntryAction]
+    handler: Handler
+
+
+def code_of(step: EnteredStep) -> StepCode:
+    """Import what is called for a step, or raise HandlerNotFoundError."""
+    return StepCode(entry_actions_of(step), handler_of(step))
+
+
 def call_handler(
-    step: StepHandler,
+    step: EnteredStep,
     given: str,
     *,
     begin: Callable[[], StepContext | Result],
-    end_by: Callable[[BaseException], Result],
-    resolve: Callable[[StepHandler], Handler] = handler_of,
+    end_by: Callable[[BaseException, str], Result],
+    resolve: Callable[[EnteredStep], StepCode] = code_of,
 ) -> Result:
-    """Call the handler of a step and judge what it does.
+    """Call the entry actions and the handler of a step, and judge what they do.
 
     Args:
         step: the step.
         given: what it is given, JSON text.
         begin: makes its context, or returns how the attempt ends that must not begin.
-        end_by: returns how the attempt ends when the handler, or `begin`, has raised.
-        resolve: imports the handler.
+        end_by: returns how the attempt ends when what is at a path has raised; with the path of
+            the handler also when `begin` has.
+        resolve: imports what is called.
     """
     try:
-        handler = resolve(step)
+        actions, handler = resolve(step)
         value = handler.given.validate_json(given)
     except ValidationError as error:
         what = f"What step {step.step_type} is given"
@@ -52,9 +66,11 @@ def call_handler(
         context = begin()
         if not isinstance(context, StepContext):
             return context
+        if end := enter(actions, context, value, end_by=end_by):
+            return end
         answer = handler(context, value)
     except BaseException as error:  # noqa: BLE001 - a handler must not take the worker with it
-        return end_by(error)
+        return end_by(error, step.handler)
     return judged(handler, answer)
 
 
@@ -74,9 +90,12 @@ def deferred_in(error: BaseException) -> Deferred | None:
     return None if outage is None else _deferred_by(outage)
 
 
-def failed_by(error: BaseException, step: StepHandler, retry: RetryRule | None) -> Failed:
-    """Return how an attempt ends whose handler raised of itself."""
-    return Failed(record_of(error, step.handler), permanent=is_permanent(error, retry))
+def failed_by(
+    error: BaseException, path: str, step: StepHandler, retry: RetryRule | None
+) -> Failed:
+    """Return how an attempt ends whose handler, or an entry action at this path, has raised."""
+    what = "" if path == step.handler else f"Entry action {path!r}"
+    return Failed(record_of(error, path, what), permanent=is_permanent(error, retry))
 
 
 def _deferred_by(outage: StoreUnavailableError) -> Deferred:

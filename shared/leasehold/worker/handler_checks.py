@@ -10,9 +10,10 @@ from pydantic import TypeAdapter, ValidationError
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.errors import HandlerNotFoundError
 from leasehold.ports.handler_checks import BrokenLink, Misfit, StepOutput
-from leasehold.ports.handler_runner import StepHandler
+from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.registry.dispatch import REMOTE
 from leasehold.worker.chain import misfit
+from leasehold.worker.entry_actions import entry_actions_of
 from leasehold.worker.failures import record_of_report
 from leasehold.worker.handlers import handler_of, model_of
 from leasehold.worker.misfits import first_problem, issues_of, record_of_misfit
@@ -26,6 +27,10 @@ class ImportedHandlerChecks:
     def check(self, step: StepHandler) -> None:
         """Resolve the handler, or raise HandlerNotFoundError."""
         handler_of(step)
+
+    def check_entry_actions(self, step: EnteredStep) -> None:
+        """Resolve the entry actions, or raise EntryActionNotFoundError."""
+        entry_actions_of(step)
 
     def broken_link(self, step: StepOutput, following: StepHandler) -> BrokenLink | None:
         """Return why no output of the step fits the next one; None: some may fit."""

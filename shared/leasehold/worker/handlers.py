@@ -19,6 +19,9 @@ from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context import StepContext
 from leasehold.worker.stack_frames import frames_of
 
+_HANDLER: Final = "a handler is a function (ctx, given) that returns its output"
+_ACTION: Final = "an entry action is a function (ctx, given)"
+
 #: What no call of a handler may make, by how it is known.
 _REFUSED: Final = (
     (inspect.isclass, "a class"),
@@ -28,14 +31,10 @@ _REFUSED: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Handler:
-    """A function `(ctx, given) -> output`, with the models of what goes in and out."""
+class StepFunction:
+    """A function `(ctx, given)` of a user, sync or async."""
 
     function: Callable[[StepContext, Any], Any]
-    given: TypeAdapter[Any]
-    output: TypeAdapter[Any]
-    given_name: str
-    output_name: str
     is_async: bool
 
     def __call__(self, ctx: StepContext, given: Any) -> Any:
@@ -43,6 +42,16 @@ class Handler:
         if self.is_async:
             return asyncio.run(self.function(ctx, given))
         return self.function(ctx, given)
+
+
+@dataclass(frozen=True, slots=True)
+class Handler(StepFunction):
+    """A function `(ctx, given) -> output`, with the models of what goes in and out."""
+
+    given: TypeAdapter[Any]
+    output: TypeAdapter[Any]
+    given_name: str
+    output_name: str
 
 
 def handler_of(step: StepHandler) -> Handler:
@@ -53,7 +62,7 @@ def handler_of(step: StepHandler) -> Handler:
     """
     try:
         return _resolve(step.handler)
-    except _UnresolvedError as error:
+    except UnresolvedError as error:
         raise HandlerNotFoundError(
             handler=step.handler, step=step.step_type, problem=str(error)
         ) from error.__cause__
@@ -61,7 +70,7 @@ def handler_of(step: StepHandler) -> Handler:
 
 def resolve_early(handler: str) -> None:
     """Resolve a handler for the calls to come; what is wrong with it, those say."""
-    with contextlib.suppress(_UnresolvedError):
+    with contextlib.suppress(UnresolvedError):
         _resolve(handler)
 
 
@@ -73,29 +82,42 @@ def model_of(step: StepHandler, path: str) -> TypeAdapter[Any]:
     """
     try:
         return _resolve_model(path)
-    except _UnresolvedError as error:
+    except UnresolvedError as error:
         problem = f"as the model of its output, {error}"
         raise HandlerNotFoundError(
             handler=path, step=step.step_type, problem=problem
         ) from error.__cause__
 
 
-class _UnresolvedError(Exception):
+class UnresolvedError(Exception):
     """Why a path does not resolve, in words."""
+
+
+@functools.cache
+def action_at(path: str) -> StepFunction:
+    """Import the function that is an entry action; the hints of it are its own affair.
+
+    Raises:
+        UnresolvedError: the path leads to none.
+    """
+    function = _imported(path)
+    code = _code_of(function, _ACTION)
+    _second_argument(function)
+    return StepFunction(function, inspect.iscoroutinefunction(code))
 
 
 @functools.cache
 def _resolve(path: str) -> Handler:
     function = _imported(path)
-    code = _code_of(function)
+    code = _code_of(function, _HANDLER)
     given, output = _models(function, code)
     return Handler(
         function,
+        inspect.iscoroutinefunction(code),
         _adapter(given),
         _adapter(output),
         _name_of(given),
         _name_of(output),
-        inspect.iscoroutinefunction(code),
     )
 
 
@@ -103,7 +125,7 @@ def _resolve(path: str) -> Handler:
 def _resolve_model(path: str) -> TypeAdapter[Any]:
     model = _imported(path)
     if inspect.isroutine(model):
-        raise _UnresolvedError("it is a function; a model is a class or an annotation")
+        raise UnresolvedError("it is a function; a model is a class or an annotation")
     return _adapter(model)
 
 
@@ -120,10 +142,10 @@ def _imported(path: str) -> Any:
         from leasehold.worker.failures import words_of_import  # noqa: PLC0415 - when it is needed
 
         problem = f"importing {module_name!r} raised {words_of_import(error)}"
-        raise _UnresolvedError(f"{problem}{_where(error, module_name)}") from error
+        raise UnresolvedError(f"{problem}{_where(error, module_name)}") from error
     found = getattr(module, name, None)
     if found is None:
-        raise _UnresolvedError(f"{module_name!r} has no {name!r}")
+        raise UnresolvedError(f"{module_name!r} has no {name!r}")
     return found
 
 
@@ -135,20 +157,25 @@ def _where(error: BaseException, module: str) -> str:
     return f", at {own[-1].origin}" if own and not says_so_itself else ""
 
 
-def _code_of(function: Any) -> Callable[..., Any]:
-    """Return the function behind a partial or an object that can be called: it has the hints."""
+def _code_of(function: Any, wanted: str) -> Callable[..., Any]:
+    """Return the function behind a partial or an object that can be called: it has the hints.
+
+    Args:
+        function: what a path leads to.
+        wanted: what it should be, in words.
+    """
     while isinstance(function, functools.partial):
         function = function.func
     if not callable(function):
-        problem = f"it is of class {type(function).__name__}; a handler is a function (ctx, given)"
-        raise _UnresolvedError(problem)
+        short = wanted.partition(" that ")[0]
+        problem = f"it is of class {type(function).__name__}; {short}"
+        raise UnresolvedError(problem)
     code: Callable[..., Any] = function
     if not inspect.isroutine(function) and not inspect.isclass(function):
         code = function.__call__
     for is_such, what in _REFUSED:
         if is_such(code):
-            problem = f"it is {what}; a handler is a function (ctx, given) that returns its output"
-            raise _UnresolvedError(problem)
+            raise UnresolvedError(f"it is {what}; {wanted}")
     return code
 
 
@@ -158,7 +185,7 @@ def _models(function: Callable[..., Any], code: Callable[..., Any]) -> tuple[Any
     try:
         hints = get_type_hints(code, include_extras=True)
     except Exception as error:
-        raise _UnresolvedError(_unusable(error)) from error
+        raise UnresolvedError(_unusable(error)) from error
     output = hints.get("return", Any)
     if get_origin(output) is StepResult:
         (output,) = get_args(output)
@@ -172,9 +199,9 @@ def _second_argument(function: Callable[..., Any]) -> str:
     try:
         bound = inspect.signature(function).bind(None, None)
     except TypeError:
-        raise _UnresolvedError("it must take two arguments, (ctx, given)") from None
+        raise UnresolvedError("it must take two arguments, (ctx, given)") from None
     except ValueError:  # some of C do not say what they take
-        raise _UnresolvedError("it does not say which arguments it takes") from None
+        raise UnresolvedError("it does not say which arguments it takes") from None
     return tuple(bound.arguments)[-1]
 
 
@@ -184,7 +211,7 @@ def _adapter(model: Any) -> TypeAdapter[Any]:
         adapter = TypeAdapter(model)
         adapter.rebuild(raise_errors=True)
     except Exception as error:
-        raise _UnresolvedError(_unusable(error)) from error
+        raise UnresolvedError(_unusable(error)) from error
     return adapter
 
 

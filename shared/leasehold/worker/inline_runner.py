@@ -10,7 +10,7 @@ from leasehold.domain.status import Termination
 from leasehold.logs.attempt import lines_of
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
-from leasehold.ports.handler_runner import StepHandler
+from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.worker.context import StepContext
 from leasehold.worker.handler_call import call_handler, deferred_in, failed_by
 from leasehold.worker.held_attempt import HeldAttempt
@@ -40,7 +40,7 @@ class InlineRunner:
         self._clock = clock
         self._interrupts = interrupts
 
-    def run(self, held: HeldAttempt, step: StepHandler, given: str) -> Result:
+    def run(self, held: HeldAttempt, step: EnteredStep, given: str) -> Result:
         """Call the handler and judge what it does; do not begin what is to stop already."""
         if end := held.end_before_it_begins():
             return end
@@ -55,14 +55,16 @@ class InlineRunner:
         context = StepContext(calls)
         return held.end_before_it_begins() or context  # it may have waited for its checkpoint
 
-    def _end_by(self, held: HeldAttempt, step: StepHandler, error: BaseException) -> Result:
+    def _end_by(
+        self, held: HeldAttempt, step: StepHandler, error: BaseException, path: str
+    ) -> Result:
         if is_ctrl_c(error):
             return self._interrupts.stopped_by(error, held.stop.reason)
         if deferred := deferred_in(error):
             return deferred
         if _is_to_stop(error, held):
             return Stopped(held.stop.reason or Termination.INSTANCE_SHUTDOWN)
-        return failed_by(error, step, held.manifest.dispatch.retry)
+        return failed_by(error, path, step, held.manifest.dispatch.retry)
 
 
 def _is_to_stop(error: BaseException, held: HeldAttempt) -> bool:

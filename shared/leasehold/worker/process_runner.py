@@ -12,7 +12,7 @@ from leasehold.errors import ForkServerError
 from leasehold.logs.attempt import lines_of
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
-from leasehold.ports.handler_runner import StepHandler
+from leasehold.ports.handler_runner import EnteredStep
 from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.held_calls import HeldCalls, Load
 from leasehold.worker.interrupts import Interrupts, is_ctrl_c
@@ -48,7 +48,7 @@ class ProcessRunner:
         self._opening = threading.Lock()
         self._sandbox: Sandbox | None = None
 
-    def run(self, held: HeldAttempt, step: StepHandler, given: str) -> Result:
+    def run(self, held: HeldAttempt, step: EnteredStep, given: str) -> Result:
         """Have a child call the handler, and judge what it does."""
         if end := held.end_before_it_begins():
             return end

@@ -213,6 +213,39 @@ def test_a_handler_of_the_program_itself_runs_inline_alone(entry: Entry) -> None
         entry(handler="__main__:f")
 
 
+@pytest.mark.parametrize(
+    ("actions", "allowed"),
+    [
+        ("shop:tidy", "a tuple of 'module:function', each once"),
+        (None, "a tuple of 'module:function', each once"),
+        ({"shop:tidy"}, "a tuple of 'module:function', each once"),
+        ((5,), "a tuple of 'module:function', each once"),
+        (("tidy",), "a tuple of 'module:function', each once"),
+        (("remote",), "a tuple of 'module:function', each once"),
+        (("shop:tidy", "shop:fill", "shop:tidy"), "a tuple of 'module:function', each once"),
+        (("__main__:tidy",), "a module (a process of its own has another __main__)"),
+    ],
+)
+def test_entry_actions_are_paths_each_once(entry: Entry, actions: object, allowed: str) -> None:
+    with pytest.raises(InvalidEntryError) as refused:
+        entry(entry_actions=actions)
+
+    assert refused.value.details["field"] == "entry_actions"
+    assert refused.value.details["allowed"].startswith(allowed)
+
+
+def test_a_remote_step_has_no_entry_actions(entry: Entry) -> None:
+    with pytest.raises(InvalidEntryError, match="a remote worker does all of its step itself"):
+        entry(handler="remote", entry_actions=["shop:tidy"])
+
+
+def test_entry_actions_are_kept_in_their_order(entry: Entry) -> None:
+    taken = entry(entry_actions=["shop:tidy", "shop:fill"])
+
+    assert taken.entry_actions == ("shop:tidy", "shop:fill")
+    assert entry(isolation="inline", entry_actions=["__main__:tidy"]).entry_actions
+
+
 def test_stuck_is_no_step_type(entry: Entry) -> None:
     """Its variable would be PIPELINE_STUCK_TIMEOUT_MS, the engine's threshold for all steps."""
     with pytest.raises(InvalidEntryError) as refused:

@@ -16,10 +16,11 @@ from leasehold.domain.result import Deferred, Failed, Finished, Result
 from leasehold.domain.status import Termination
 from leasehold.errors import TooLargeError
 from leasehold.logs.attempt import lines_of, name_attempts_in_records
-from leasehold.ports.handler_runner import StepHandler
+from leasehold.ports.handler_runner import EnteredStep
 from leasehold.worker.context import StepContext
-from leasehold.worker.handler_call import call_handler, deferred_in, failed_by
-from leasehold.worker.handlers import Handler, handler_of, resolve_early
+from leasehold.worker.entry_actions import entry_actions_of
+from leasehold.worker.handler_call import StepCode, call_handler, deferred_in, failed_by
+from leasehold.worker.handlers import handler_of, resolve_early
 from leasehold.worker.outage import lacked_memory
 from leasehold.worker.sandbox.breakpoints import breakpoint_without_terminal
 from leasehold.worker.sandbox.child_calls import ChildCalls
@@ -114,10 +115,11 @@ class HandlerProcess:
             self._calls.stop.await_callbacks(_CALLBACKS_S)
         return self._word_for(result)
 
-    def _imported(self, step: StepHandler) -> Handler:
+    def _imported(self, step: EnteredStep) -> StepCode:
         handler = handler_of(step)
         self._link.say(Imported(is_fit=is_fit_for_forking()))
-        return self._soft.within(handler)
+        actions = [self._soft.within(action) for action in entry_actions_of(step)]
+        return StepCode(actions, self._soft.within(handler))
 
     def _begin(self) -> StepContext | Result:
         try:
@@ -136,13 +138,13 @@ class HandlerProcess:
                 self._calls.stop.request(Termination.AGENT_TIMEOUT_EXCEEDED)
                 self._soft.give()
 
-    def _end_by(self, error: BaseException) -> Result:
+    def _end_by(self, error: BaseException, path: str) -> Result:
         if deferred := deferred_in(error):
             return deferred
         self._raised = error
         names = self._job.non_retryable
         rule = RetryRule(first_s=0, factor=1, max_s=0, non_retryable=names)
-        return failed_by(error, self._job, rule)
+        return failed_by(error, path, self._job, rule)
 
     def _word_for(self, result: Result) -> LastWord:
         match result:

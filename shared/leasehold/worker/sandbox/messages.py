@@ -50,6 +50,7 @@ class Job(Message):
     run_id: str
     step_type: str
     handler: str
+    entry_actions: tuple[str, ...]
     attempt: int
     trial: int
     non_retryable: tuple[str, ...]

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.domain.result import Result
-from leasehold.ports.handler_runner import StepHandler
+from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.worker.attempt_calls import AttemptCalls
 from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.sandbox.child import Child
@@ -45,7 +45,7 @@ class Sandbox:
         self._children = Children(handlers=handlers)
         self._lost: Counter[tuple[str, str]] = Counter()
 
-    def run(self, held: HeldAttempt, step: StepHandler, given: str, calls: AttemptCalls) -> Result:
+    def run(self, held: HeldAttempt, step: EnteredStep, given: str, calls: AttemptCalls) -> Result:
         """Have a child call the handler, and judge what it does.
 
         Raises:
@@ -116,13 +116,14 @@ def _stacks_pipe(step: StepHandler) -> Iterator[tuple[Stacks, int]]:
         os.close(far)
 
 
-def _job(held: HeldAttempt, step: StepHandler, limits: Limits) -> Job:
+def _job(held: HeldAttempt, step: EnteredStep, limits: Limits) -> Job:
     run = held.manifest
     retry = run.dispatch.retry
     return Job(
         run_id=run.run_id,
         step_type=run.current_step,
         handler=step.handler,
+        entry_actions=tuple(step.entry_actions),
         attempt=run.attempt,
         trial=run.trial,
         non_retryable=() if retry is None else retry.non_retryable,

@@ -1,4 +1,7 @@
-"""The soft limit, in the child: SoftTimeoutError is raised where the handler's main thread is."""
+"""The soft limit, in the child: SoftTimeoutError is raised where the handler's main thread is.
+
+What is said here of a handler holds for its entry actions as well: they are called before it.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,14 @@ from collections.abc import Callable, Coroutine, Generator
 from dataclasses import replace
 from functools import partial
 from types import CodeType, FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from leasehold.errors import SoftTimeoutError
 from leasehold.worker.context import StepContext
-from leasehold.worker.handlers import Handler
+from leasehold.worker.handlers import StepFunction
 from leasehold.worker.threads import start_thread
+
+F = TypeVar("F", bound=StepFunction)
 
 #: What wakes the main thread. SIGALRM, SIGUSR1 and SIGUSR2 are the handler's.
 _SIGNAL: Final[int] = getattr(signal, "SIGRTMAX", signal.SIGUSR2) - 1
@@ -43,11 +48,14 @@ class SoftLimit:
         self._is_cancelling = False
         self._interrupted: list[asyncio.Task[Any]] = []
 
-    def within(self, handler: Handler) -> Handler:
-        """Return the handler as the limit reaches it; in the main thread, which will call it."""
+    def within(self, function: F) -> F:
+        """Return a handler or an entry action as the limit reaches it.
+
+        In the main thread, which will call one after the other.
+        """
         signal.signal(_SIGNAL, self._on_signal)
-        call = self._call_async if handler.is_async else self._call
-        return replace(handler, function=partial(call, handler.function))
+        call = self._call_async if function.is_async else self._call
+        return replace(function, function=partial(call, function.function))
 
     def give(self) -> None:
         """Give the limit, in any other thread."""
@@ -65,6 +73,7 @@ class SoftLimit:
         signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
 
     def _call(self, function: Callable[..., Any], ctx: StepContext, given: Any) -> Any:
+        self._begin()
         try:
             self._raise_if_given()
             return function(ctx, given)
@@ -72,6 +81,7 @@ class SoftLimit:
             self._is_over = True
 
     async def _call_async(self, function: Callable[..., Any], ctx: StepContext, given: Any) -> Any:
+        self._begin()
         try:
             self._raise_if_given()
             self.coroutine = function(ctx, given)
@@ -79,6 +89,11 @@ class SoftLimit:
             return await _Driven(self.coroutine, self._in_place_of)
         finally:
             self._is_over = True
+
+    def _begin(self) -> None:
+        """Forget the call before this one, which has ended."""
+        self.task = self.coroutine = None
+        self._is_over = self._is_cancelling = False
 
     def _raise_if_given(self) -> None:
         if self._is_given and not self._is_raised:
