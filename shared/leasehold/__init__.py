@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from leasehold.registry.pipelines import PipelineEntry
     from leasehold.registry.registry import Registry
     from leasehold.registry.retry_policy import RetryPolicy
+    from leasehold.registry.trial_policy import TrialPolicy
     from leasehold.worker.context import IncrementalState, StepContext
     from leasehold.worker.gates import GateContext
     from leasehold.worker.shutdown import ShutdownCoordinator
@@ -51,6 +52,7 @@ __all__ = [
     "StepResult",
     "Summary",
     "TraceEvent",
+    "TrialPolicy",
 ]
 
 #: The module of this package that each name is defined in.
@@ -76,6 +78,7 @@ _MODULES: Final = {
     "StepResult": "domain.result",
     "Summary": "domain.summary",
     "TraceEvent": "domain.trace",
+    "TrialPolicy": "registry.trial_policy",
 }
 
 

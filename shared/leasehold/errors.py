@@ -120,6 +120,16 @@ class ChainError(LeaseholdError):
     )
 
 
+class ReviewerModelError(LeaseholdError):
+    """The reviewer of a pipeline's trials can never give a verdict."""
+
+    code = "reviewer_model"
+    text = (
+        "Pipeline {pipeline!r}: step {step!r} reviews its trials, and gives {output}: {problem}. "
+        "A verdict has settled (true or false), score (a number) and findings (a list)."
+    )
+
+
 class HandlerNotFoundError(LeaseholdError):
     """A handler path does not lead to a function that takes (ctx, given)."""
 
@@ -252,6 +262,17 @@ class StateChangedError(LeaseholdError):
     )
 
 
+class PartialOutputError(LeaseholdError):
+    """A run is to be recreated behind a step whose output is PARTIAL, which is not kept."""
+
+    code = "partial_output"
+    text = (
+        "Cannot recreate run {run_id} from step {from_step}: the output of step {step} is PARTIAL, "
+        "and only outputs of status SUCCESS are kept. Begin at step {step} (--from-step {step}), "
+        "or keep it all the same (--keep-partial; keepPartial over HTTP)."
+    )
+
+
 class AlreadyRecreatedError(LeaseholdError):
     """The run was recreated before, and must be recreated only once."""
 
@@ -353,6 +374,14 @@ class ForkServerError(LeaseholdError):
     code = "no_process"
     text = "There is no process for handler {handler}: {problem}."
     retryable = True
+
+
+class InvalidVerdictError(LeaseholdError):
+    """The output of a reviewer has no verdict that can be used."""
+
+    code = "invalid_verdict"
+    text = "The output of reviewer {step} has no verdict: {problem}."
+    retryable = True  # the next attempt may give another answer
 
 
 class InvalidOutputError(LeaseholdError):

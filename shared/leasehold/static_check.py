@@ -30,7 +30,7 @@ from leasehold.registry.gates import NO_GATES, GateEntry
 from leasehold.registry.pipelines import Catalog, catalog_problems
 from leasehold.registry.registry import Registry
 from leasehold.registry.settings import SETTINGS, read_settings
-from leasehold.services.check_chain import broken_links
+from leasehold.services.check_chain import broken_links, misfit_reviewer
 from leasehold.worker.entry_actions import entry_action_at
 from leasehold.worker.handler_checks import ImportedHandlerChecks
 from leasehold.worker.handlers import handler_of, model_of
@@ -161,6 +161,13 @@ def _chains(catalog: Catalog) -> Iterator[Finding]:
         for broken in broken_links(catalog, ImportedHandlerChecks(), pipeline):
             following = catalog.steps[broken.details["following"]]
             yield _finding(broken, _place_of(handler_of(following).function))
+        if misfit := misfit_reviewer(catalog, ImportedHandlerChecks(), pipeline):
+            yield _finding(misfit, _place_of_step(catalog.steps[misfit.details["step"]]))
+
+
+def _place_of_step(entry: StepDispatchEntry) -> _Place:
+    """Return where the handler of a step is defined; a remote one is defined nowhere here."""
+    return _NOWHERE if entry.handler == REMOTE else _place_of(handler_of(entry).function)
 
 
 def _handler(entry: StepDispatchEntry, place: _Place) -> Iterator[Finding]:

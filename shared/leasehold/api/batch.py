@@ -28,10 +28,12 @@ class BatchBody(RequestModel):
     reason: Annotated[str, rules.printable(MAX_REASON, least=0)] = ""
     step: Annotated[str, rules.printable()] | None = None
     from_step: Annotated[str, rules.printable()] | None = None
+    keep_partial: Annotated[bool, rules.flag()] = False
 
     @classmethod
     def of(cls, request: OperationRequest, wanted: RunFilter, *, limit: int, dry_run: bool) -> Self:
         """Return a batch as a client sends it."""
+        more = {"keep_partial": True} if request.keep_partial else {}  # as `RecreateBody` has it
         return cls(
             action=request.operation,
             filter=FilterPart.of(wanted),
@@ -40,19 +42,28 @@ class BatchBody(RequestModel):
             reason=request.reason,
             step=request.step,
             from_step=request.from_step,
+            **more,
         )
 
     def to_request(self, actor: str) -> OperationRequest:
         """Return the request as the service takes it.
 
         Raises:
-            InvalidRequestError: `fromStep` is for recreate alone.
+            InvalidRequestError: `fromStep` and `keepPartial` are for recreate alone.
         """
-        if self.from_step is not None and self.action is not Operation.RECREATE:
+        if self.action is not Operation.RECREATE:
             allowed = "none, but for the action recreate"
-            raise InvalidRequestError(field="fromStep", value=self.from_step, allowed=allowed)
+            if self.from_step is not None:
+                raise InvalidRequestError(field="fromStep", value=self.from_step, allowed=allowed)
+            if self.keep_partial:
+                raise InvalidRequestError(field="keepPartial", value=True, allowed=allowed)
         return OperationRequest(
-            self.action, actor, self.reason, from_step=self.from_step, step=self.step
+            self.action,
+            actor,
+            self.reason,
+            from_step=self.from_step,
+            keep_partial=self.keep_partial,
+            step=self.step,
         )
 
 

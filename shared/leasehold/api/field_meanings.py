@@ -46,6 +46,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "reason": "why, for the trace",
     "step": "only while the run is at this step; at another one it is a 409",
     "fromStep": "where the new run begins; the outputs before it are kept",
+    "keepPartial": "keep outputs of status PARTIAL, too; else only those of SUCCESS",
     "action": "what is done to each run",
     "filter": "which runs",
     "dryRun": "only count what would be done",

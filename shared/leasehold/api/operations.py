@@ -38,6 +38,7 @@ class RecreateBody(OperationBody):
     from_step: Annotated[str, rules.printable()] | None = None
     input: Annotated[Any, rules.any_value()] = None
     labels: Annotated[Mapping[str, str], rules.labels()] | None = None
+    keep_partial: Annotated[bool, rules.flag()] = False
 
     def to_request(self, operation: Operation, actor: str) -> OperationRequest:
         """Return the request as the service takes it; what is left out is as in the old run."""
@@ -48,6 +49,7 @@ class RecreateBody(OperationBody):
             from_step=self.from_step,
             input=self.input if "input" in self.model_fields_set else AS_BEFORE,
             labels=self.labels,
+            keep_partial=self.keep_partial,
             generation=self.generation,
             step=self.step,
         )
@@ -59,6 +61,8 @@ def body_of(request: OperationRequest) -> OperationBody:
     if request.operation is not Operation.RECREATE:
         return OperationBody(reason=request.reason, **bound)
     given = {} if request.input is AS_BEFORE else {"input": request.input}
+    if request.keep_partial:  # a server of a version before this one does not know the field
+        given["keep_partial"] = True
     return RecreateBody(
         reason=request.reason,
         from_step=request.from_step,

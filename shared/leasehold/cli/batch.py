@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final, cast
 
@@ -14,6 +15,7 @@ from leasehold.cli.options import (
     filter_options,
     from_step_option,
     json_option,
+    keep_partial_option,
     limit_option,
     reason_option,
     step_option,
@@ -37,6 +39,7 @@ _MOVING: Final = frozenset(
 @filter_options
 @step_option
 @from_step_option
+@keep_partial_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @reason_option
 @url_option
@@ -63,7 +66,7 @@ def batch(
       leasehold batch approve --status BLOCKED --step synthesis --limit 20
     """  # noqa: D301
     operation = Operation(action)
-    _check(operation, words["from_step"], wanted)
+    _check(operation, words, wanted)
     with client_at(url) as client:
         fits = cast("Filters", asdict(wanted))
         done = client.batch(operation, fits, limit=limit, dry_run=dry_run, **words)
@@ -76,9 +79,13 @@ def batch(
         hint_for_runs()
 
 
-def _check(operation: Operation, from_step: str | None, wanted: RunFilter) -> None:
-    if from_step is not None and operation is not Operation.RECREATE:
-        raise click.UsageError(f"--from-step is for recreate, not for {operation}.")
+def _check(operation: Operation, words: Mapping[str, Any], wanted: RunFilter) -> None:
+    for option, is_given in (
+        ("--from-step", words["from_step"] is not None),
+        ("--keep-partial", words["keep_partial"]),
+    ):
+        if is_given and operation is not Operation.RECREATE:
+            raise click.UsageError(f"{option} is for recreate, not for {operation}.")
     if wanted == RunFilter():
         raise click.UsageError(
             "no runs are named; allowed: at least one of --status, --paused, --cancelled, "

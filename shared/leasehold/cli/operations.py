@@ -16,6 +16,7 @@ from leasehold.cli.options import (
     generation_option,
     input_option,
     json_option,
+    keep_partial_option,
     labels_option,
     reason_option,
     run_argument,
@@ -62,6 +63,7 @@ approve = _operation(Operation.APPROVE, "looked at it")
 @click.command()
 @run_argument
 @from_step_option
+@keep_partial_option
 @input_option("Another input: JSON, @FILE, or @- for stdin.  [default: as before]")
 @labels_option("In place of the labels of RUN; may be given up to 16 times.")
 @generation_option

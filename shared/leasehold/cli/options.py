@@ -154,6 +154,9 @@ step_option = click.option("--step", metavar="STEP", help="Only while the run is
 from_step_option = click.option(
     "--from-step", metavar="STEP", help="Begin here; earlier outputs are kept.  [default: first]"
 )
+keep_partial_option = click.option(
+    "--keep-partial", is_flag=True, help="Keep earlier outputs of status PARTIAL, too."
+)
 
 
 def input_option(help: str, default: str | None = None) -> Callable[[F], F]:  # noqa: A002 - click's

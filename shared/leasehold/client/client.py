@@ -293,6 +293,7 @@ class Client(OverrideCalls):
         from_step: str | None = None,
         input: Any = AS_BEFORE,  # noqa: A002 - the word of the API
         labels: Mapping[str, str] | None = None,
+        keep_partial: bool = False,
         **decision: Unpack[Decision],
     ) -> Summary:
         """Make a new run of one that is over, and return the new one; raises as `pause`.
@@ -303,9 +304,14 @@ class Client(OverrideCalls):
                 step.
             input: in place of the old run's.
             labels: in place of the old run's.
+            keep_partial: keep outputs of status PARTIAL, too.
             decision: see `Decision`.
+
+        Raises:
+            PartialOutputError: an output before `from_step` is PARTIAL; nothing was changed.
         """
-        given = {} if input is AS_BEFORE else {"input": plain_input(input)}
+        given: dict[str, Any] = {} if input is AS_BEFORE else {"input": plain_input(input)}
+        given["keep_partial"] = keep_partial
         body = RecreateBody(from_step=from_step, labels=labels, **given, **decision)
         return self._operate(run, Operation.RECREATE, body)
 
@@ -319,6 +325,7 @@ class Client(OverrideCalls):
         reason: str = "",
         step: str | None = None,
         from_step: str | None = None,
+        keep_partial: bool = False,
     ) -> BatchResult:
         """Do an operation on the runs that fit, newest first: each is a commit of its own.
 
@@ -330,6 +337,7 @@ class Client(OverrideCalls):
             reason: kept in the trace of each run.
             step: refuse the runs that are at another step.
             from_step: of recreate: where the new runs begin.
+            keep_partial: of recreate: keep outputs of status PARTIAL, too.
         """
         given = {
             "action": operation,
@@ -339,6 +347,7 @@ class Client(OverrideCalls):
             "reason": reason,
             "step": step,
             "from_step": from_step,
+            "keep_partial": keep_partial,
         }
         body = BatchBody.model_validate(given)
         request, fits = body.to_request(self.actor), body.filter.to_filter()

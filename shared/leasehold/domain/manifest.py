@@ -34,6 +34,9 @@ from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.stored import Stored, StoredDocument
 from leasehold.errors import UnreadableRunError
 
+#: What one step leaves of one trial beside its output takes no more: times, and names.
+TRIAL_BYTES: Final = 512
+
 _MAX_SHOWN: Final = 128
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
@@ -204,10 +207,16 @@ class Manifest(Stored):
 
     @property
     def text_bytes(self) -> int:
-        """How many bytes the texts of input, outputs and checkpoint take."""
+        """How many bytes the texts of input, outputs and checkpoint take.
+
+        What is kept of trials takes room by itself: it grows with each of them.
+        """
+        trials = [one for record in self.steps.values() for one in record.trials or ()]
         texts = [self.input, *(record.output for record in self.steps.values())]
+        texts += [one.output for one in trials]
         texts.append(None if self.checkpoint is None else self.checkpoint.inline)
-        return sum(len(text.encode()) for text in texts if text is not None)
+        size = sum(len(text.encode()) for text in texts if text is not None)
+        return size + TRIAL_BYTES * len(trials)
 
     def with_step(self, step: str, **update: Unpack[StepRecordUpdate]) -> Mapping[str, StepRecord]:
         """Return `steps` with these fields of one step replaced."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import StepRecord
+from leasehold.domain.manifest_parts import StepRecord, TrialRecord
 from leasehold.domain.trace import TraceEvent, TraceType
+from leasehold.domain.trials import looped_steps, trials_of
 
 #: What an attempt without an output leaves. It comes after the start of its step, and before the
 #: output of a later attempt, whatever the clock was.
@@ -16,6 +17,14 @@ _OF_ATTEMPTS: Final = (
     TraceType.STEP_ERROR,
     TraceType.STEP_TERMINATED,
     TraceType.CHECKPOINT_RESUMED,
+)
+
+
+#: What a reviewer leaves once the trials are over, whichever of them it names.
+_AFTER_TRIALS: Final = (
+    TraceType.AUTHOR_SLOT_REFUSED,
+    TraceType.TRIAL_CHOSEN,
+    TraceType.STEP_HANDED_OFF,
 )
 
 
@@ -43,18 +52,25 @@ def _merged(manifest: Manifest, numbered: list[TraceEvent]) -> Iterator[TraceEve
     """Yield what was planned and what was stored; each of them keeps its own order."""
     planned = deque(_planned(manifest))
     for event in numbered:
-        while planned and _is_before(planned[0], event, manifest.plan):
+        while planned and _is_before(planned[0], event, manifest):
             yield planned.popleft()
         yield event
     yield from planned
 
 
-def _is_before(planned: TraceEvent, stored: TraceEvent, plan: tuple[str, ...]) -> bool:
+def _is_before(planned: TraceEvent, stored: TraceEvent, run: Manifest) -> bool:
     """Return whether the planned event happened first; at one moment it did."""
     if planned.type is TraceType.RUN_STARTED:
         return True
-    if planned.step != stored.step and planned.step in plan and stored.step in plan:
-        return plan.index(planned.step) < plan.index(stored.step)
+    place, other = _place(planned, run), _place(stored, run)
+    if place and other and place != other:
+        return place < other
+    return _is_before_in_step(planned, stored)
+
+
+def _is_before_in_step(planned: TraceEvent, stored: TraceEvent) -> bool:
+    if stored.type is TraceType.AUTHOR_SLOT_OPENED:  # it began the trial
+        return False
     if planned.type in (TraceType.STEP_HANDED_OFF, TraceType.RUN_COMPLETED):  # ends that step
         return stored.type is TraceType.RUN_RECREATED
     if stored.type in _OF_ATTEMPTS:
@@ -64,9 +80,26 @@ def _is_before(planned: TraceEvent, stored: TraceEvent, plan: tuple[str, ...]) -
     return planned.at <= stored.at
 
 
+def _place(event: TraceEvent, run: Manifest) -> tuple[int, ...]:
+    """Return where in a run an event belongs, whatever the clock was; empty: its time says."""
+    if event.step not in run.plan:
+        return ()
+    looped, place = looped_steps(run), run.plan.index(event.step)
+    if event.step not in looped:
+        return (place,)
+    first, is_reviewer = run.plan.index(looped[0]), event.step == looped[-1]
+    if is_reviewer and event.type in _AFTER_TRIALS:
+        return (first, _last_trial(run) + 1, place)
+    return (first, event.trial or 1, place)
+
+
+def _last_trial(run: Manifest) -> int:
+    return max(one.trial for step in looped_steps(run) for one in trials_of(run.steps[step]))
+
+
 def _planned(manifest: Manifest) -> Iterator[TraceEvent]:
     """Yield what went as planned; a recreated run took along what was done before it began."""
-    steps = [event for step in manifest.plan for event in _planned_of(step, manifest.steps[step])]
+    steps = [*_planned_steps(manifest)]
     is_new = manifest.recreated_from is None
     kept = 0 if is_new else sum(event.at < manifest.created_at for event in steps)
     yield from steps[:kept]
@@ -76,15 +109,53 @@ def _planned(manifest: Manifest) -> Iterator[TraceEvent]:
         yield TraceEvent(type=TraceType.RUN_COMPLETED, at=manifest.completed_at)
 
 
-def _planned_of(step: str, record: StepRecord) -> Iterator[TraceEvent]:
-    for type_, at in (
-        (TraceType.STEP_STARTED, record.started_at),
-        (TraceType.STEP_COMPLETED, record.completed_at),
-        (TraceType.STEP_HANDED_OFF, record.handed_off_at),
+def _planned_steps(manifest: Manifest) -> Iterator[TraceEvent]:
+    looped = looped_steps(manifest)
+    for step in manifest.plan:
+        record = manifest.steps[step]
+        if step not in looped:
+            yield from _planned_of(step, record, record.attempts.ended)
+        elif step == looped[0]:
+            yield from _planned_trials(manifest, looped)
+
+
+def _planned_trials(manifest: Manifest, looped: tuple[str, ...]) -> Iterator[TraceEvent]:
+    """Yield what went as planned in each trial; the reviewer hands off once all are over."""
+    trials = {step: trials_of(manifest.steps[step]) for step in looped}
+    handed_off = []
+    for number in range(1, _last_trial(manifest) + 1):
+        for step in looped:
+            for record in (one for one in trials[step] if one.trial == number):
+                for event in _planned_of(step, record, record.attempts_ended, number):
+                    is_last = step == looped[-1] and event.type is TraceType.STEP_HANDED_OFF
+                    if is_last:
+                        handed_off.append(event)
+                    else:
+                        yield event
+    yield from handed_off
+
+
+def _planned_of(
+    step: str, record: StepRecord | TrialRecord, ended: int, trial: int = 1
+) -> Iterator[TraceEvent]:
+    """Yield what went as planned of a step.
+
+    Args:
+        step: the step.
+        record: what became of it.
+        ended: how many attempts ended without an output that counts.
+        trial: in which trial.
+    """
+    facts: dict[str, Any] = {"step": step, "trial": trial}
+    for type_, at, attempt in (
+        (TraceType.STEP_STARTED, record.started_at, 1),
+        (TraceType.STEP_COMPLETED, record.completed_at, ended + 1),
+        (TraceType.STEP_HANDED_OFF, record.handed_off_at, ended + 1),
     ):
-        if at is not None:
-            yield TraceEvent(type=type_, at=at, step=step, attempt=_attempt(type_, record))
-
-
-def _attempt(type_: TraceType, record: StepRecord) -> int:
-    return 1 if type_ is TraceType.STEP_STARTED else record.attempts.ended + 1
+        if at is None:
+            continue
+        status = record.output_status if type_ is TraceType.STEP_COMPLETED else None
+        further = {} if status is None else {"outputStatus": status}
+        yield TraceEvent.model_validate(
+            {"type": type_, "at": at, "attempt": attempt, **facts, **further}
+        )

@@ -50,6 +50,18 @@ class BrokenLink(NamedTuple):
     problem: str
 
 
+class MisfitVerdict(NamedTuple):
+    """Why a reviewer can never give a verdict.
+
+    Args:
+        output: the model of what it gives.
+        problem: what surely lacks or is something else, in words.
+    """
+
+    output: str
+    problem: str
+
+
 class HandlerChecks(Protocol):
     """Knows the handlers' models."""
 
@@ -73,6 +85,13 @@ class HandlerChecks(Protocol):
         """Return why no output of the step fits the next one; None: some may fit.
 
         A handler or a model that does not resolve breaks nothing here.
+        """
+        ...
+
+    def misfit_verdict(self, reviewer: StepOutput) -> MisfitVerdict | None:
+        """Return why no output of the reviewer is a verdict; None: some may be.
+
+        A handler or a model that does not resolve is no misfit here.
         """
         ...
 

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from leasehold.domain.manifest_parts import TrialRule
 from leasehold.errors import InvalidEntryError, UnknownPipelineError
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry
 from leasehold.registry.registry import Registry
+from leasehold.registry.trial_policy import TrialPolicy
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,63}")
 
@@ -22,12 +24,19 @@ _MAX_QUOTED: Final = 200
 class PipelineEntry:
     """A pipeline: step types in the order they run, each at most once.
 
+    Args:
+        name: what it is started by.
+        steps: the step types, in order.
+        trials: which of its steps run again until a reviewer is content; None: none.
+
     Raises:
-        InvalidEntryError: a name that is not plain, no steps, or a step that is there twice.
+        InvalidEntryError: a name that is not plain, no steps, a step that is there twice, or
+            trials that do not go with the steps.
     """
 
     name: str
     steps: tuple[str, ...]
+    trials: TrialPolicy | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -43,11 +52,25 @@ class PipelineEntry:
         twice = [step for place, step in enumerate(self.steps) if step in self.steps[:place]]
         if twice:
             self._refuse("steps", self.steps, f"each step once; {twice[0]!r} makes a cycle")
+        self._check_trials()
 
     @property
     def key(self) -> str:
         """The name the row is found by."""
         return self.name
+
+    @property
+    def trial_rule(self) -> TrialRule | None:
+        """Its trials as a run keeps them."""
+        return None if self.trials is None else self.trials.as_rule()
+
+    def _check_trials(self) -> None:
+        if self.trials is None:
+            return
+        if not isinstance(self.trials, TrialPolicy):
+            self._refuse("trials", self.trials, "a TrialPolicy, or None")
+        for problem in self.trials.problems(self.steps):
+            self._refuse(*problem)
 
     def _refuse(self, field: str, value: object, allowed: str) -> None:
         raise InvalidEntryError(

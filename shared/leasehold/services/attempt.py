@@ -32,8 +32,10 @@ from leasehold.domain.result import (
 )
 from leasehold.domain.status import Termination
 from leasehold.domain.trace import TraceType, event_of, loss_ref
+from leasehold.domain.trial_verdict import verdict_in
 from leasehold.errors import (
     DocumentExistsError,
+    InvalidVerdictError,
     LeaseholdError,
     LeaseLostError,
     StoreUnavailableError,
@@ -295,10 +297,13 @@ def _with_output(
     engine: Engine, attempt: RunningAttempt, result: Finished | Refused, facts: dict[str, Any]
 ) -> Transition:
     try:
+        verdict = verdict_in(attempt.manifest, result.output)
         kept = _keep_output(engine, attempt, result.output)
+    except InvalidVerdictError as error:
+        return partial(lifecycle.fail, **facts, error=ErrorRecord.of(error))
     except TooLargeError as error:
         return partial(lifecycle.fail, **facts, error=ErrorRecord.of(error), permanent=True)
-    facts |= {"output": kept, "output_status": result.status}
+    facts |= {"output": kept, "output_status": result.status, "verdict": verdict}
     if isinstance(result, Refused):
         return partial(lifecycle.block, **facts, found=result.found)
     return partial(lifecycle.complete, **facts)

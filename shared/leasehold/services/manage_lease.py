@@ -18,7 +18,8 @@ from leasehold.domain.manifest_parts import ErrorRecord, Progress
 from leasehold.domain.notes import Notes
 from leasehold.domain.result import Failed, Finished, Result, Stopped
 from leasehold.domain.status import Termination
-from leasehold.errors import InvalidOutputError, LeaseLostError
+from leasehold.domain.trial_verdict import verdict_in
+from leasehold.errors import InvalidOutputError, InvalidVerdictError, LeaseLostError
 from leasehold.registry.dispatch import REMOTE
 from leasehold.services.attempt import Attempt, ending_of
 from leasehold.services.engine import Engine, find_run, publish_owed
@@ -73,7 +74,8 @@ def complete_step(
     """Record the output, JSON text, and hand off to the next step.
 
     Raises:
-        InvalidOutputError: it does not fit the step's model, or what the next step is given.
+        InvalidOutputError: it does not fit the step's model, or what the next step is given; or
+            it is a reviewer's and has no verdict.
         HandlerNotFoundError: the model does not resolve.
         TooLargeError, and as `renew_lease`: nothing was changed; an output that could not be
             stored may be sent again.
@@ -145,3 +147,9 @@ def _check_output(engine: Engine, run: Manifest, output: str) -> None:
             issues=misfit.validation_issues,
             issue_count=misfit.validation_issue_count,
         )
+    try:
+        verdict_in(run, output)
+    except InvalidVerdictError as error:
+        raise InvalidOutputError(
+            problem=error.message, step=step.step_type, issues=(), issue_count=0
+        ) from None

@@ -37,6 +37,7 @@ class OperationRequest:
             first step.
         input: of recreate: in place of the old run's.
         labels: of recreate: in place of the old run's.
+        keep_partial: of recreate: keep outputs of status PARTIAL, too.
         once: of recreate: refuse a run that was recreated before.
         generation: the generation of the run that was looked at; None: the actor does not say.
         step: the step that it is meant for; None: the actor does not say.
@@ -48,6 +49,7 @@ class OperationRequest:
     from_step: str | None = None
     input: Any = AS_BEFORE
     labels: Mapping[str, str] | None = None
+    keep_partial: bool = False
     once: bool = False
     generation: int | None = None
     step: str | None = None
@@ -63,6 +65,7 @@ def operate(engine: Engine, run_id: str, request: OperationRequest) -> Change:
     Raises:
         UnknownRunError: there is no such run.
         NotAllowedError: the run's state forbids it.
+        PartialOutputError: an output that a new run would keep is PARTIAL.
         StateChangedError: the run is not, or may not be, what the caller looked at.
         InvalidRequestError, InvalidInputError, TooLargeError, UnknownPipelineError: the texts of
             the request cannot be used. In each case nothing was written.
@@ -110,7 +113,11 @@ def _transition(
         return lifecycle.on_request(bound, partial(_PLAIN[request.operation], **facts))
     new = _new_run(engine, manifest, request)
     recreate = partial(
-        lifecycle.recreate, **facts, from_step=request.from_step or new.plan[0], new=new
+        lifecycle.recreate,
+        **facts,
+        from_step=request.from_step or new.plan[0],
+        new=new,
+        keep_partial=request.keep_partial,
     )
     return lifecycle.on_request(bound, _once(recreate) if request.once else recreate)
 
@@ -132,8 +139,10 @@ def _request(engine: Engine, manifest: Manifest, request: OperationRequest) -> B
 
 def _options(request: OperationRequest) -> str:
     """Return what tells this recreation from any other, as text."""
-    options = {"fromStep": request.from_step, "labels": request.labels}
+    options: dict[str, Any] = {"fromStep": request.from_step, "labels": request.labels}
     given = {name: value for name, value in options.items() if value is not None}
+    if request.keep_partial:
+        given["keepPartial"] = True
     if request.input is not AS_BEFORE:
         given["input"] = request.input
     try:
@@ -162,6 +171,7 @@ def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> N
         nonce=engine.clock.new_id(),
         labels=labels,
         max_retries=manifest.max_retries,
+        trials=pipeline.trial_rule,
     )
     if request.input is AS_BEFORE:
         return new

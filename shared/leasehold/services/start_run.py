@@ -60,8 +60,8 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         eager: take the lease of the first step in the same commit: the caller runs it at once.
 
     Raises:
-        UnknownPipelineError, HandlerNotFoundError, ChainError, InvalidRequestError,
-        InvalidInputError, TooLargeError: nothing was written.
+        UnknownPipelineError, HandlerNotFoundError, ChainError, ReviewerModelError,
+        InvalidRequestError, InvalidInputError, TooLargeError: nothing was written.
         IdempotencyKeyReusedError: the key started something else.
         StoreUnavailableError: the run may be there or not; start it again with the same key.
     """
@@ -79,6 +79,7 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         labels=labels,
         idempotency_key=request.idempotency_key,
         max_retries=checked_retries(request.max_retries),
+        trials=pipeline.trial_rule,
     )
     was_there = _check_large(engine, new, text)
     new = replace(new, input=_kept(engine, new, text))
@@ -123,8 +124,8 @@ def checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
     """Return the JSON text of an input that fits the pipeline's first step.
 
     Raises:
-        HandlerNotFoundError, ChainError, InvalidInputError, TooLargeError: nothing can be started
-            with it.
+        HandlerNotFoundError, ChainError, ReviewerModelError, InvalidInputError, TooLargeError:
+            nothing can be started with it.
     """
     entries = [engine.catalog.steps[step] for step in pipeline.steps]
     local = [entry for entry in entries if entry.handler != REMOTE]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -30,7 +30,13 @@ from leasehold.testing.arguments import (
     refuse,
 )
 from leasehold.testing.clock import FrozenClock
-from leasehold.testing.given_run import LEASE, checkpoint_of, run_at_work
+from leasehold.testing.given_run import (
+    LEASE,
+    after_review,
+    checkpoint_of,
+    run_at_work,
+    with_statuses,
+)
 from leasehold.testing.memory_attempt import MemoryAttempt
 from leasehold.worker.context import IncrementalState, StepContext
 from leasehold.worker.gates import GateContext
@@ -110,6 +116,8 @@ def step_context(
     trial: int = 1,
     resume: IncrementalState | None = None,
     outputs: Mapping[str, Any] | None = None,
+    statuses: Mapping[str, str] | None = None,
+    findings: Sequence[Any] = (),
     files: Mapping[str, bytes] | None = None,
     time_left: timedelta | float = timedelta(minutes=10),
     stop_at_checkpoint: int | None = None,
@@ -126,6 +134,8 @@ def step_context(
         trial: the number of the trial, from 1.
         resume: what an earlier attempt kept; None: it begins at the beginning.
         outputs: of earlier steps, for `ctx.output_of`; JSON values or pydantic models.
+        statuses: of those outputs that are PARTIAL, for `ctx.status_of`: `{"draft": "PARTIAL"}`.
+        findings: what the reviewer of the trial before found; only where `trial` is 2 or more.
         files: of the run.
         time_left: a timedelta, or seconds.
         stop_at_checkpoint: ask the handler to end as it keeps its n-th checkpoint; at any other
@@ -140,11 +150,13 @@ def step_context(
     if stop_at_checkpoint is not None:
         checked_number("stop_at_checkpoint", stop_at_checkpoint)
     manifest = run_at_work(clock, run_id, step_type, _outputs(outputs), left)
+    manifest = with_statuses(manifest, statuses or {})
     failed = Attempts(failed=checked_number("attempt", attempt) - 1)
     kept = None if resume is None else checkpoint_of(clock, step_type, resume)
     manifest = manifest.with_(
         attempts=failed, trial=checked_number("trial", trial), checkpoint=kept
     )
+    manifest = after_review(manifest, findings)
     with contextlib.ExitStack() as stack:
         if isinstance(clock, FrozenClock):
             stack.enter_context(clock.watched_by(lambda: None))

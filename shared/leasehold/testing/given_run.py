@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Checkpoint, KeptValue, Lease, StepRecord
+from leasehold.domain.manifest_parts import (
+    Checkpoint,
+    KeptValue,
+    Lease,
+    StepRecord,
+    TrialRecord,
+    TrialRule,
+)
 from leasehold.domain.status import RunStatus
 from leasehold.ports.clock import Clock
-from leasehold.testing.arguments import checked_run_id, json_text, refuse
+from leasehold.testing.arguments import checked_mapping, checked_run_id, json_text, refuse
 from leasehold.worker.context import IncrementalState
 
 #: Of the lease of such a run: nothing ends it.
 LEASE: Final = timedelta(days=365)
+
+#: A step whose output is an ERROR has none that is kept.
+_KEPT: Final = ("SUCCESS", "PARTIAL")
 
 
 def run_at_work(
@@ -67,6 +77,37 @@ def checkpoint_of(clock: Clock, step_type: str, resume: IncrementalState) -> Che
         inline=json_text("resume", resume.partial_results),
         saved_at=clock.now(),
         fencing_token=1,
+    )
+
+
+def with_statuses(run: Manifest, statuses: Mapping[str, str]) -> Manifest:
+    """Return the run with these statuses of the outputs that it has."""
+    known = [step for step, record in run.steps.items() if record.kept_output is not None]
+    for step, status in checked_mapping("statuses", statuses, str, "texts").items():
+        if step not in known:
+            refuse("statuses", step, ", ".join(known) or "none: no outputs are given")
+        if status not in _KEPT:
+            refuse(f"statuses[{step!r}]", status, ", ".join(_KEPT))
+        run = run.with_(steps=run.with_step(step, output_status=status))
+    return run
+
+
+def after_review(run: Manifest, findings: Sequence[Any]) -> Manifest:
+    """Return the run in the trial after one whose reviewer found that."""
+    if not isinstance(findings, list | tuple):
+        refuse("findings", findings, "a list of JSON values")
+    if not findings:
+        return run
+    if run.trial == 1:
+        refuse("findings", [*findings], "none in the first trial; give trial=2 as well")
+    text = json_text("findings", {"findings": [*findings]})
+    review = TrialRecord(trial=run.trial - 1, output=text, output_status="SUCCESS")
+    reviewer = f"review of {run.current_step}"
+    record = StepRecord(status=RunStatus.PENDING, trials=(review,))
+    return run.with_(
+        plan=(*run.plan, reviewer),
+        steps={**run.steps, reviewer: record},
+        trials=TrialRule(author=run.current_step, reviewer=reviewer, max_trials=run.trial),
     )
 
 

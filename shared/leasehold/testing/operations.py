@@ -77,10 +77,12 @@ class Operations:
         from_step: str | None = None,
         input: Any = AS_BEFORE,  # noqa: A002 - the word of the API
         labels: Mapping[str, str] | None = None,
+        keep_partial: bool = False,
         **decision: Unpack[Decision],
     ) -> Manifest:
-        """Make a new run of one that is over, and return the new one."""
-        given = {} if input is AS_BEFORE else {"input": plain(input)}
+        """Make a new run of one that is over, and return the new one; see `Client.recreate`."""
+        given: dict[str, Any] = {} if input is AS_BEFORE else {"input": plain(input)}
+        given["keep_partial"] = keep_partial
         body = RecreateBody(from_step=from_step, labels=labels, **given, **decision)
         return _operate(self, run_id, Operation.RECREATE, body)
 
@@ -94,6 +96,7 @@ class Operations:
         reason: str = "",
         step: str | None = None,
         from_step: str | None = None,
+        keep_partial: bool = False,
     ) -> BatchResult:
         """Do an operation on the runs that fit, newest first; see `Client.batch`."""
         given = {
@@ -104,6 +107,7 @@ class Operations:
             "reason": reason,
             "step": step,
             "from_step": from_step,
+            "keep_partial": keep_partial,
         }
         body = BatchBody.model_validate(given)
         request, fits = body.to_request(ACTOR), body.filter.to_filter()

@@ -141,6 +141,7 @@ _START_ERRORS: Final = (
     errors.InvalidInputError,
     errors.HandlerNotFoundError,
     errors.ChainError,
+    errors.ReviewerModelError,
     errors.TooLargeError,
     errors.IdempotencyKeyReusedError,
     errors.RunBeingPurgedError,
@@ -167,6 +168,8 @@ _RECREATE_ERRORS: Final = (
     errors.InvalidInputError,
     errors.HandlerNotFoundError,
     errors.ChainError,
+    errors.ReviewerModelError,
+    errors.PartialOutputError,
     errors.TooLargeError,
 )
 

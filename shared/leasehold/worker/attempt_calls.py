@@ -107,3 +107,11 @@ class AttemptCalls(Protocol):
     def output_of(self, step_type: str) -> str:
         """Return the output of an earlier step, JSON text."""
         ...
+
+    def status_of(self, step_type: str) -> str:
+        """Return the status of the output of an earlier step."""
+        ...
+
+    def findings(self) -> str:
+        """Return what the reviewer of the trial before this one found: a list, JSON text."""
+        ...

@@ -15,6 +15,8 @@ _TAKES: Final = {
     "string": {"string", "scalar"},
     "scalar": {"string", "number", "boolean", "scalar"},
     "null": {"null", "number", "scalar"},  # a number that JSON does not have is written as null
+    "number": {"number", "scalar"},
+    "boolean": {"boolean", "scalar"},
 }
 
 _ARTICLES: Final = {
@@ -25,14 +27,40 @@ _ARTICLES: Final = {
 }
 _MAX_PROBLEMS: Final = 5
 
+#: A schema of another pydantic raises one of these when it is read: nothing of it is sure.
+_OTHER_SCHEMA: Final = (KeyError, TypeError, AttributeError)
+
+#: What `domain/trial_verdict.py` reads.
+_VERDICT: Final = Shape(
+    "object",
+    fields=tuple(
+        Field((name,), Shape(kind), is_certain=True)
+        for name, kind in (("settled", "boolean"), ("score", "number"), ("findings", "array"))
+    ),
+)
+
 
 @functools.cache
 def misfit(output: TypeAdapter[Any], given: TypeAdapter[Any]) -> str | None:
     """Return why no output fits what is given, in words; None: some may fit."""
     try:
         gives, takes = written(output.core_schema), read(given.core_schema)
-    except (KeyError, TypeError, AttributeError):  # a schema of another pydantic: nothing is sure
+    except _OTHER_SCHEMA:
         return None
+    return _words(gives, takes)
+
+
+@functools.cache
+def no_verdict(output: TypeAdapter[Any]) -> str | None:
+    """Return why no output is a verdict of a reviewer, in words; None: some may be."""
+    try:
+        gives = written(output.core_schema)
+    except _OTHER_SCHEMA:
+        return None
+    return _words(gives, _VERDICT)
+
+
+def _words(gives: Shape, takes: Shape) -> str | None:
     problems = [*_problems(gives, takes, "")]
     shown = problems[:_MAX_PROBLEMS]
     if left := len(problems) - len(shown):

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pydantic_core
 
 from leasehold.domain.json_text import OUTPUT_BYTES, check_depth, check_size
 from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.result import OutputStatus
 from leasehold.errors import ArtifactNotFoundError, InvalidRequestError
 from leasehold.logs.attempt import STEP_LOG
 from leasehold.worker.attempt_calls import AttemptCalls
@@ -50,6 +51,7 @@ class StepContext:
         attempt: the number of this attempt, from 1.
         trial: the number of this trial, from 1.
         resume: what an earlier attempt kept with `checkpoint`; None: begin at the beginning.
+        findings: what the reviewer of the trial before found; empty in the first trial.
         artifacts: files of this run.
         log: a logger that names run and step in each line.
     """
@@ -65,6 +67,7 @@ class StepContext:
         self.log = logging.LoggerAdapter(_LOG, facts)
         self._calls = calls
         self.resume = self._kept()
+        self.findings: list[Any] = pydantic_core.from_json(calls.findings())
 
     def time_left(self) -> timedelta:
         """Return how long the attempt may still run; never below zero."""
@@ -138,11 +141,22 @@ class StepContext:
     def output_of(self, step_type: str) -> Any:
         """Return the output of an earlier step of this run, as plain JSON values.
 
+        Where there are trials it is that of this trial, else that of the one before; behind the
+        reviewer it is that of the trial that counts.
+
         Raises:
             InvalidRequestError: no earlier step of that name has an output.
             StoreUnavailableError: it could not be read. Let it pass: the attempt is deferred.
         """
         return pydantic_core.from_json(self._calls.output_of(step_type))
+
+    def status_of(self, step_type: str) -> OutputStatus:
+        """Return the status of what `output_of` returns: SUCCESS, or PARTIAL.
+
+        Raises:
+            InvalidRequestError: no earlier step of that name has an output.
+        """
+        return cast(OutputStatus, self._calls.status_of(step_type))
 
     def _kept(self) -> IncrementalState | None:
         try:

@@ -9,10 +9,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.errors import HandlerNotFoundError
-from leasehold.ports.handler_checks import BrokenLink, Misfit, StepOutput
+from leasehold.ports.handler_checks import BrokenLink, Misfit, MisfitVerdict, StepOutput
 from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.registry.dispatch import REMOTE
-from leasehold.worker.chain import misfit
+from leasehold.worker.chain import misfit, no_verdict
 from leasehold.worker.entry_actions import entry_actions_of
 from leasehold.worker.failures import record_of_report
 from leasehold.worker.handlers import handler_of, model_of
@@ -37,12 +37,20 @@ class ImportedHandlerChecks:
         if following.handler == REMOTE:
             return None
         try:
-            output, taken = _output_of(step), handler_of(following)
-            name = step.output if step.handler == REMOTE else handler_of(step).output_name
+            output, taken, name = _output_of(step), handler_of(following), _output_name_of(step)
         except HandlerNotFoundError:
             return None
         problem = None if output is None else misfit(output, taken.given)
         return None if problem is None else BrokenLink(name, taken.given_name, problem)
+
+    def misfit_verdict(self, reviewer: StepOutput) -> MisfitVerdict | None:
+        """Return why no output of the reviewer is a verdict; None: some may be."""
+        try:
+            output, name = _output_of(reviewer), _output_name_of(reviewer)
+        except HandlerNotFoundError:
+            return None
+        problem = None if output is None else no_verdict(output)
+        return None if problem is None else MisfitVerdict(name, problem)
 
     def problem_with(self, step: StepHandler, given: str) -> Misfit | None:
         """Return why this JSON text does not fit the handler's model; or None."""
@@ -83,6 +91,10 @@ def _output_of(step: StepOutput) -> TypeAdapter[Any] | None:
     if step.handler != REMOTE:
         return handler_of(step).output
     return model_of(step, step.output) if step.output else None
+
+
+def _output_name_of(step: StepOutput) -> str:
+    return step.output if step.handler == REMOTE else handler_of(step).output_name
 
 
 def _misfit(model: TypeAdapter[Any], text: str, what: str) -> ErrorRecord | None:

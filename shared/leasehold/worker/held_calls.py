@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import pydantic_core
+
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import KeptValue, Progress
+from leasehold.domain.manifest_parts import KeptValue, Progress, StepRecord, TrialRecord
+from leasehold.domain.trial_verdict import findings_in
+from leasehold.domain.trials import last_review, record_with_output
 from leasehold.errors import InvalidRequestError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.worker.attempt_calls import AttemptFacts, KeptCheckpoint
@@ -69,13 +73,30 @@ class HeldCalls:
         """Return the output of an earlier step, JSON text."""
         return self._held.fetch(partial(output_text_of, self._manifest, self._load, step_type))
 
+    def status_of(self, step_type: str) -> str:
+        """Return the status of the output of an earlier step."""
+        return _output_record(self._manifest, step_type).output_status or "SUCCESS"
+
+    def findings(self) -> str:
+        """Return what the reviewer of the trial before this one found: a list, JSON text."""
+        review = last_review(self._manifest)
+        if review is None:
+            return "[]"
+        text = self._held.fetch(partial(self._load, review))
+        return pydantic_core.to_json(findings_in(text)).decode()
+
 
 def output_text_of(manifest: Manifest, load: Load, step_type: str) -> str:
     """Return the output of an earlier step, JSON text, or raise InvalidRequestError."""
-    record = manifest.steps.get(step_type)
-    kept = None if record is None else record.kept_output
-    if kept is None:
-        done = [name for name, step in manifest.steps.items() if step.kept_output]
+    kept = _output_record(manifest, step_type).kept_output
+    assert kept is not None  # noqa: S101 - its record has it
+    return load(kept)
+
+
+def _output_record(manifest: Manifest, step_type: str) -> StepRecord | TrialRecord:
+    record = record_with_output(manifest, step_type)
+    if record is None:
+        done = [name for name in manifest.steps if record_with_output(manifest, name)]
         allowed = ", ".join(done) or "none yet"
         raise InvalidRequestError(field="step_type", value=step_type, allowed=allowed)
-    return load(kept)
+    return record

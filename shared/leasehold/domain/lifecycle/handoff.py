@@ -8,9 +8,11 @@ from typing import Final
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import dispatch_of
 from leasehold.domain.draft import Draft
+from leasehold.domain.lifecycle.trial_end import end_trial, opening_words
 from leasehold.domain.manifest_parts import Attempts, Block, Dispatch
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
 from leasehold.domain.trace import TraceType
+from leasehold.domain.trials import looped_steps, trial_at, with_trial_filed
 
 _NOW: Final = timedelta()
 _NONE_ENDED: Final = Attempts()
@@ -86,7 +88,9 @@ def block_unknown_step(draft: Draft) -> Change:
 
 
 def hand_off(draft: Draft, event: RunEvent) -> Change:
-    """Move to the step after the current one and dispatch it, or complete the run."""
+    """Move on from the current step: to the next one, to another trial, or to the end."""
+    if end_trial(draft):
+        return _open_trial(draft)
     run, now = draft.run, draft.now
     following = run.next_step
     if following is None:
@@ -102,20 +106,35 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
             completed_at=now,
         )
         return draft.commit(Outcome.COMPLETED)
+    draft.set_step(status=RunStatus.COMPLETED, handed_off_at=now)
+    _go_to(draft, event, following)
+    return dispatch_next(draft, Outcome.HANDED_OFF)
+
+
+def _open_trial(draft: Draft) -> Change:
+    """Begin another trial: its author is dispatched."""
+    author, *_ = looped_steps(draft.run)
+    draft.set(steps=with_trial_filed(draft.run))
+    _go_to(draft, RunEvent.TRIAL_OPENED, author)
+    draft.trace_next(TraceType.AUTHOR_SLOT_OPENED, detail=opening_words(draft.run))
+    return dispatch_next(draft, Outcome.HANDED_OFF)
+
+
+def _go_to(draft: Draft, event: RunEvent, step: str) -> None:
+    """Leave the current step for another one, which has had no attempt yet."""
+    run = draft.run
     draft.set(
         status=after(run.status, event),
-        steps=run.with_step(run.current_step, status=RunStatus.COMPLETED, handed_off_at=now),
         lease=None,
         error=None,
         error_at=None,
         block=None,
         checkpoint=None,
-        current_step=following,
-        trial=1,
+        current_step=step,
+        trial=trial_at(run, step),
         step_started_at=None,
         heartbeat_at=None,
         attempts=_NONE_ENDED,
         interruptions=0,
         silences=0,
     )
-    return dispatch_next(draft, Outcome.HANDED_OFF)

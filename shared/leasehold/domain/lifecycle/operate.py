@@ -13,15 +13,15 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off
+from leasehold.domain.lifecycle.kept_steps import kept_steps
 from leasehold.domain.lifecycle.lapse import lapse
 from leasehold.domain.lifecycle.settle import end_attempt
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.lifecycle.termination import cancelled, trace_termination
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import StepRecord
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.trace import TraceType
-from leasehold.errors import InvalidRequestError, NotAllowedError
+from leasehold.errors import NotAllowedError
 
 
 class Operation(StrEnum):
@@ -125,6 +125,7 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
         output=None,
         output_ref=None,
         output_status=None,
+        verdict=None,
     )
     draft.set(
         status=after(manifest.status, RunEvent.RETRIED),
@@ -157,6 +158,7 @@ def recreate(
     new: NewRun,
     actor: str,
     reason: str,
+    keep_partial: bool = False,
 ) -> Change:
     """Begin a new run at `from_step`; outputs before it are kept. Both know the other.
 
@@ -164,9 +166,10 @@ def recreate(
         UnknownKeyError: this deploy does not know the step.
         NotAllowedError: the run is still live.
         InvalidRequestError: the plan has no such step, or an output before it is missing.
+        PartialOutputError: an output before it is PARTIAL, and `keep_partial` is not said.
     """
     check_allowed(manifest, Operation.RECREATE)
-    steps = _kept_steps(manifest, new.plan, from_step)
+    steps = kept_steps(manifest, new, from_step, keep_partial=keep_partial)
     settings = rules.known_settings(from_step)
     new = replace(new, recreated_from=manifest.run_id)
     created = new_manifest(now, rules=rules, settings=settings, new=new, steps=steps)
@@ -174,20 +177,6 @@ def recreate(
     draft.trace(TraceType.RUN_RECREATED, actor=actor, reason=reason, recreated_as=new.run_id)
     draft.set(recreated_as=(*manifest.recreated_as, new.run_id))
     return draft.commit(Outcome.RECREATED, created)
-
-
-def _kept_steps(manifest: Manifest, plan: tuple[str, ...], from_step: str) -> dict[str, StepRecord]:
-    fresh = StepRecord(status=RunStatus.PENDING)
-    earlier = plan[: plan.index(from_step)] if from_step in plan else plan
-    done = {
-        step: record
-        for step, record in manifest.steps.items()
-        if record.status is RunStatus.COMPLETED  # not one whose output a gate refused
-    }
-    if from_step not in plan or any(step not in done for step in earlier):
-        possible = [s for i, s in enumerate(plan) if all(e in done for e in plan[:i])]
-        raise InvalidRequestError(field="fromStep", value=from_step, allowed=", ".join(possible))
-    return {step: done[step] if step in earlier else fresh for step in plan}
 
 
 def is_allowed(manifest: Manifest, operation: Operation) -> bool:

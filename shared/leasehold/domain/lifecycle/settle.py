@@ -27,7 +27,7 @@ from leasehold.domain.lifecycle.termination import (
     trace_termination,
 )
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue, Lease
+from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue, Lease, TrialVerdict
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.retry import wait_after
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
@@ -49,15 +49,19 @@ def complete(
     fence: Fence,
     output: KeptValue,
     output_status: str = "SUCCESS",
+    verdict: TrialVerdict | None = None,
     notes: Notes = NO_NOTES,
 ) -> Change:
-    """Record the output and hand off to the next step, in one commit."""
+    """Record the output and hand off to the next step, in one commit.
+
+    A reviewer's verdict decides whether that is the author of another trial.
+    """
     if first := first_answer(manifest, fence):
         return first
     lease = held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
-    _keep_output(draft, lease, output, output_status)
+    _keep_output(draft, lease, output, output_status, verdict)
     return hand_off(draft, RunEvent.STEP_HANDED_OFF)
 
 
@@ -70,9 +74,10 @@ def block(
     output: KeptValue,
     output_status: str,
     found: Block,
+    verdict: TrialVerdict | None = None,
     notes: Notes = NO_NOTES,
 ) -> Change:
-    """Keep the output and let a person decide what becomes of it."""
+    """Keep the output and let a person decide what becomes of it; a verdict counts only then."""
     if first := first_answer(manifest, fence):
         return first
     lease = held_lease(manifest, now, fence)
@@ -86,7 +91,7 @@ def block(
         finding=found.finding,
         remediation=found.remediation,
     )
-    _keep_output(draft, lease, output, output_status)
+    _keep_output(draft, lease, output, output_status, verdict)
     draft.set_step(status=RunStatus.BLOCKED)
     draft.set(
         status=after(manifest.status, RunEvent.GATE_FAILED),
@@ -273,7 +278,13 @@ def first_answer(manifest: Manifest, fence: Fence) -> Change | None:
     return unchanged(manifest, last.outcome)
 
 
-def _keep_output(draft: Draft, lease: Lease, output: KeptValue, output_status: str) -> None:
+def _keep_output(
+    draft: Draft,
+    lease: Lease,
+    output: KeptValue,
+    output_status: str,
+    verdict: TrialVerdict | None,
+) -> None:
     draft.set_step(
         status=RunStatus.COMPLETED,
         completed_at=draft.now,
@@ -281,4 +292,5 @@ def _keep_output(draft: Draft, lease: Lease, output: KeptValue, output_status: s
         output=output.text,
         output_ref=output.ref,
         output_status=output_status,
+        verdict=verdict,
     )

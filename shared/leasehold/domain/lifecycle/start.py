@@ -10,7 +10,7 @@ from typing import Final
 from leasehold.domain.change import Change, unchanged, with_index_fields
 from leasehold.domain.dispatch import Rules, StepSettings, dispatch_of
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import KeptValue, StepRecord
+from leasehold.domain.manifest_parts import KeptValue, StepRecord, TrialRule
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import trusted
 from leasehold.errors import DocumentExistsError, IdempotencyKeyReusedError, RunBeingPurgedError
@@ -26,8 +26,8 @@ _record: Final = trusted(StepRecord)
 class NewRun:
     """What a run is started with.
 
-    `plan` is pinned: a later deploy does not change it. `max_retries` holds for each of its steps;
-    None: what the steps say.
+    `plan` and `trials` are pinned: a later deploy does not change them. `max_retries` holds for
+    each of its steps; None: what the steps say.
     """
 
     run_id: str
@@ -40,6 +40,7 @@ class NewRun:
     idempotency_key: str | None = None
     recreated_from: str | None = None
     max_retries: int | None = None
+    trials: TrialRule | None = None
 
 
 def start(current: Manifest | None, now: datetime, *, rules: Rules, new: NewRun) -> Change:
@@ -93,6 +94,7 @@ def new_manifest(
         steps=steps,
         recreated_from=new.recreated_from,
         max_retries=new.max_retries,
+        trials=new.trials,
     )
     return with_index_fields(manifest, rules.grace)
 

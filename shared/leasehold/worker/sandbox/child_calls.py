@@ -17,6 +17,7 @@ from leasehold.worker.sandbox.messages import (
     Answer,
     CheckpointCall,
     ExistsCall,
+    FindingsCall,
     GetCall,
     Job,
     KeptCheckpointCall,
@@ -24,6 +25,7 @@ from leasehold.worker.sandbox.messages import (
     OutputCall,
     ProgressNote,
     PutCall,
+    StatusCall,
 )
 from leasehold.worker.stop import StopSignal
 
@@ -69,9 +71,19 @@ class ChildCalls:
 
     def output_of(self, step_type: str) -> str:
         """Return the output of an earlier step, JSON text."""
-        return self._link.ask(
-            OutputCall(step_type=cut(str(step_type), _LONGEST_NAME))
-        ).body.decode()
+        call = OutputCall(step_type=cut(str(step_type), _LONGEST_NAME))
+        return self._link.ask(call).body.decode()
+
+    def status_of(self, step_type: str) -> str:
+        """Return the status of the output of an earlier step."""
+        call = StatusCall(step_type=cut(str(step_type), _LONGEST_NAME))
+        return str(_value(self._link.ask(call).message))
+
+    def findings(self) -> str:
+        """Return what the reviewer of the trial before this one found: a list, JSON text."""
+        if self.facts.trial == 1:
+            return "[]"
+        return self._link.ask(FindingsCall()).body.decode()
 
 
 class ChildFiles:

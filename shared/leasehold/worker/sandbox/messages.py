@@ -130,6 +130,19 @@ class OutputCall(Call):
     step_type: _Name
 
 
+class StatusCall(Call):
+    """What is the status of that?"""
+
+    kind: Literal["status_of"] = "status_of"
+    step_type: _Name
+
+
+class FindingsCall(Call):
+    """What did the reviewer of the trial before find?"""
+
+    kind: Literal["findings"] = "findings"
+
+
 class PutCall(Call):
     """Store a file: the body."""
 
@@ -213,7 +226,15 @@ class DeferredNote(Message):
 
 FromWorker = Job | Stop | SoftLimitNote | Answer | Refusal
 AnyCall = (
-    KeptCheckpointCall | CheckpointCall | OutputCall | PutCall | GetCall | ExistsCall | ListCall
+    KeptCheckpointCall
+    | CheckpointCall
+    | OutputCall
+    | StatusCall
+    | FindingsCall
+    | PutCall
+    | GetCall
+    | ExistsCall
+    | ListCall
 )
 Note = Imported | ProgressNote | LogLine
 Ending = FinishedNote | FailedNote | DeferredNote

@@ -1,0 +1,55 @@
+"""The end of a trial: another one begins, or the best of them is put in place."""
+
+from __future__ import annotations
+
+from leasehold.domain.draft import Draft
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import TrialRecord
+from leasehold.domain.trace import TraceType, event_of
+from leasehold.domain.trials import TrialsEnd, ends_trials, reviewed_step, with_best_trial
+
+
+def end_trial(draft: Draft) -> bool:
+    """Return whether another trial is to begin, where a reviewer's output is handed off.
+
+    If none is, the best trial has its place in the records of the steps by then.
+    """
+    run = draft.run
+    author = reviewed_step(run)
+    if author is None or run.steps[run.current_step].verdict is None:
+        return False  # a version before this one kept no verdict
+    end = ends_trials(run)
+    if end is None:
+        return True
+    if end is TrialsEnd.REFUSED:
+        status = run.steps[author].output_status
+        detail = f"The output of step {author} is {status}: no further trial begins."
+        draft.trace(TraceType.AUTHOR_SLOT_REFUSED, reason=end.value, detail=detail)
+    steps, best = with_best_trial(run)
+    draft.set(steps=steps)
+    _trace_choice(draft, end, best)
+    return False
+
+
+def opening_words(run: Manifest) -> str:
+    """Say which trial begins, and why."""
+    reviewer, most = (run.trials.reviewer, run.trials.max_trials) if run.trials else ("", 0)
+    before = run.steps[reviewer].trials or ()
+    score = f", score {before[-1].verdict.score:g}" if before and before[-1].verdict else ""
+    return f"Trial {run.trial} of {most}: step {reviewer} did not settle for the last one{score}."
+
+
+def _trace_choice(draft: Draft, end: TrialsEnd, best: TrialRecord) -> None:
+    """Trace which trial counts, as an event of that trial."""
+    run, verdict = draft.before, best.verdict
+    assert run.trials is not None  # noqa: S101 - it had trials
+    assert verdict is not None  # noqa: S101 - by which it was chosen
+    event = event_of(
+        run.with_(trial=best.trial),
+        TraceType.TRIAL_CHOSEN,
+        draft.now,
+        reason=end.value,
+        detail=f"Trial {best.trial} of {run.trials.max_trials} counts, score {verdict.score:g}.",
+        score=verdict.score,
+    )
+    draft.events += (event,)

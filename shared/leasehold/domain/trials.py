@@ -1,0 +1,167 @@
+"""Trials: the steps from an author to its reviewer run again until the reviewer is content.
+
+The trial that is under way stands in the records of the steps; those that are over stand in their
+`trials`. Once there will be no further one, the best of them takes the place in the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from operator import attrgetter
+from typing import Any, Final
+
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import KeptValue, StepRecord, TrialRecord
+from leasehold.domain.status import RunStatus
+
+#: What a record says of one trial alone; all else it says of the step.
+_OF_TRIAL: Final = (
+    "output",
+    "output_ref",
+    "output_status",
+    "started_at",
+    "completed_at",
+    "handed_off_at",
+    "execution_seconds",
+    "verdict",
+)
+_BLANK: Final[Mapping[str, Any]] = dict.fromkeys(_OF_TRIAL)
+
+
+class TrialsEnd(StrEnum):
+    """Why there is no further trial."""
+
+    SETTLED = "settled"
+    USED_UP = "trials_used_up"
+    REFUSED = "author_output_partial"  # what is not whole is not worth another trial
+
+
+def looped_steps(run: Manifest) -> tuple[str, ...]:
+    """Return the steps that each trial runs, from the author to the reviewer; none: no trials."""
+    rule, plan = run.trials, run.plan
+    if rule is None or rule.author not in plan or rule.reviewer not in plan:
+        return ()
+    return plan[plan.index(rule.author) : plan.index(rule.reviewer) + 1]
+
+
+def trial_at(run: Manifest, step: str) -> int:
+    """Return the number of the trial that the step is in, or comes to next; without trials 1.
+
+    It is counted, and not read from `trial`: a version before this one sets that to 1.
+    """
+    return _next_number(run.steps[step]) if step in looped_steps(run) else 1
+
+
+def reviewed_step(run: Manifest) -> str | None:
+    """Return the author, where the current step is its reviewer; else None."""
+    looped = looped_steps(run)
+    return looped[0] if looped and run.current_step == looped[-1] else None
+
+
+def last_review(run: Manifest) -> KeptValue | None:
+    """Return the reviewer's output of the trial before the current one; None: it is the first."""
+    looped = looped_steps(run)
+    if run.current_step not in looped:
+        return None
+    before = run.steps[looped[-1]].trials
+    return before[-1].kept_output if before else None
+
+
+def record_with_output(run: Manifest, step: str) -> StepRecord | TrialRecord | None:
+    """Return the record that has the output of a step; None: there is none.
+
+    That of this trial counts, else that of the trial before; once the trials are over, the best.
+    """
+    record = run.steps.get(step)
+    if record is None or record.kept_output is not None:
+        return record
+    before = [one for one in record.trials or () if one.kept_output is not None]
+    return before[-1] if before else None
+
+
+def ends_trials(run: Manifest) -> TrialsEnd | None:
+    """Return why no further trial begins after the current step; None: one does.
+
+    Only of a run whose current step is a reviewer with a verdict.
+    """
+    rule, verdict = run.trials, run.steps[run.current_step].verdict
+    assert rule is not None  # noqa: S101 - it has a reviewer
+    assert verdict is not None  # noqa: S101 - the caller says so
+    if verdict.settled:
+        return TrialsEnd.SETTLED
+    if trial_at(run, run.current_step) >= rule.max_trials:
+        return TrialsEnd.USED_UP
+    is_whole = run.steps[rule.author].output_status == "SUCCESS"
+    return None if is_whole else TrialsEnd.REFUSED
+
+
+def with_trial_filed(run: Manifest) -> Mapping[str, StepRecord]:
+    """Return the records of all steps as the next trial finds them."""
+    filed = {
+        step: record.with_(
+            **_BLANK,
+            status=RunStatus.PENDING,
+            progress=None,
+            trials=tuple(trials_of(record)),
+        )
+        for step, record in run.steps.items()
+        if step in looped_steps(run)
+    }
+    return {**run.steps, **filed}
+
+
+def with_best_trial(run: Manifest) -> tuple[Mapping[str, StepRecord], TrialRecord]:
+    """Return the records of all steps with the best trial in place, and the reviewer's of it."""
+    best = best_of(trials_of(run.steps[run.current_step]))
+    chosen = {step: _with_trial(run.steps[step], best.trial) for step in looped_steps(run)}
+    return {**run.steps, **chosen}, best
+
+
+def with_finished_trial(run: Manifest) -> Mapping[str, StepRecord]:
+    """Return the records of all steps, with the best trial that is over where one is under way."""
+    looped = looped_steps(run)
+    reviewer = run.steps[looped[-1]]
+    if not reviewer.trials or reviewer.kept_output is not None:
+        return run.steps
+    best = best_of(reviewer.trials).trial
+    finished = {
+        step: _with_trial(run.steps[step], best).with_(status=RunStatus.COMPLETED)
+        for step in looped
+    }
+    return {**run.steps, **finished}
+
+
+def best_of(reviews: Iterable[TrialRecord]) -> TrialRecord:
+    """Return the trial that counts: one that settled, else the highest score; of equals the last.
+
+    Args:
+        reviews: the reviewer's records, of which one at least has a verdict.
+    """
+    judged = [review for review in reviews if review.verdict is not None]
+    return max(judged, key=attrgetter("verdict.settled", "verdict.score", "trial"))
+
+
+def trials_of(record: StepRecord) -> list[TrialRecord]:
+    """Return all trials of a step in their order, the one that stands in the record among them."""
+    filed = record.trials or ()
+    ended = record.attempts.ended - sum(one.attempts_ended for one in filed)
+    facts = {name: getattr(record, name) for name in _OF_TRIAL}
+    trial = _next_number(record) if record.trial is None else record.trial
+    own = TrialRecord(trial=trial, attempts_ended=max(0, ended), **facts)
+    return sorted((*filed, own), key=attrgetter("trial"))
+
+
+def _with_trial(record: StepRecord, trial: int) -> StepRecord:
+    """Return the record with that trial in place, and the others filed."""
+    trials = trials_of(record)
+    chosen = [one for one in trials if one.trial == trial]
+    if not chosen:
+        return record
+    facts = {name: getattr(chosen[0], name) for name in _OF_TRIAL}
+    others = tuple(one for one in trials if one.trial != trial)
+    return record.with_(**facts, trial=trial, trials=others or None)
+
+
+def _next_number(record: StepRecord) -> int:
+    return 1 + max((one.trial for one in record.trials or ()), default=0)
