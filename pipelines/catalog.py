@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
-from leasehold import GateEntry, PipelineEntry, Registry, StepDispatchEntry
+from leasehold import GateEntry, PipelineEntry, Registry, StepDispatchEntry, TrialPolicy
 
 GATES: Final = Registry(
     "gates",
@@ -28,6 +28,7 @@ STEPS: Final = Registry(
             agent_timeout=timedelta(minutes=25),
             dispatch_deadline=timedelta(minutes=30),
             gates=("format_compliance", "citation_coverage"),
+            entry_actions=("pipelines.review.task_config:rewrite",),
         ),
         StepDispatchEntry(
             step_type="review",
@@ -46,5 +47,11 @@ STEPS: Final = Registry(
 
 PIPELINES: Final = Registry(
     "pipelines",
-    [PipelineEntry(name="review", steps=("extraction", "synthesis", "review", "publish"))],
+    [
+        PipelineEntry(
+            name="review",
+            steps=("extraction", "synthesis", "review", "publish"),
+            trials=TrialPolicy(author="synthesis", reviewer="review", max_trials=3),
+        )
+    ],
 )

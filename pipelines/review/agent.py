@@ -14,6 +14,8 @@ from pipelines.review.questions import (
     DraftPoint,
     Excerpt,
     FolderClaims,
+    Inspection,
+    Objection,
     Pick,
 )
 
@@ -43,6 +45,10 @@ class Agent(Protocol):
 
     def digest(self, given: FolderClaims) -> DigestDraft:
         """Say what matters most over all documents; near-identical claims become one point."""
+        ...
+
+    def objections(self, given: Inspection) -> Sequence[Objection]:
+        """Say which points of a digest are wrong under one aspect, in any order, each once."""
         ...
 
 

@@ -15,6 +15,8 @@ from pipelines.review.questions import (
     DraftPoint,
     Excerpt,
     FolderClaims,
+    Inspection,
+    Objection,
     Pick,
 )
 
@@ -24,6 +26,9 @@ A = TypeVar("A")
 PICKS: Final[TypeAdapter[Sequence[Pick]]] = TypeAdapter(tuple[Pick, ...])
 POINTS: Final[TypeAdapter[Sequence[DraftPoint]]] = TypeAdapter(tuple[DraftPoint, ...])
 DRAFT: Final[TypeAdapter[DigestDraft]] = TypeAdapter(DigestDraft)
+
+#: That of the checkpoints with answers; a step that asks through here keeps no other.
+PHASE: Final = "answers"
 
 #: A checkpoint holds all answers, so one is written for each such share of them that is new.
 NEW_SHARE: Final = 8
@@ -43,7 +48,8 @@ class CachedAgent:
     def __init__(self, ctx: StepContext, agent: Agent) -> None:
         self._ctx = ctx
         self._agent = agent
-        self._kept: dict[str, Any] = dict(ctx.resume.partial_results) if ctx.resume else {}
+        kept = ctx.resume if ctx.resume and ctx.resume.phase == PHASE else None
+        self._kept: dict[str, Any] = dict(kept.partial_results) if kept else {}
         self._stored = len(self._kept)
         self._pending: dict[str, Any] = {}
         self._about: str | None = None  # what the pending answers are about
@@ -64,6 +70,10 @@ class CachedAgent:
     def digest(self, given: FolderClaims) -> DigestDraft:
         """Have the agent say what matters most, unless it did."""
         return self._once("", given, self._agent.digest, DRAFT)
+
+    def objections(self, given: Inspection) -> Sequence[Objection]:
+        """Have the agent look at a digest; the step keeps each answer itself."""
+        return self._agent.objections(given)
 
     def _once(self, about: str, question: Q, ask: Callable[[Q], A], answers: TypeAdapter[A]) -> A:
         if about != self._about:
@@ -92,5 +102,5 @@ class CachedAgent:
 
     def _store(self) -> None:
         if len(self._kept) > self._stored:
-            self._ctx.checkpoint(len(self._kept), self._kept, "answers")
+            self._ctx.checkpoint(len(self._kept), self._kept, PHASE)
             self._stored = len(self._kept)

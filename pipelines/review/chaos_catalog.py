@@ -1,18 +1,18 @@
-"""What `make demo CHAOS=1` runs: the steps of the bundle, the last of which hangs once."""
+"""What `make demo CHAOS=1` runs: the steps of the demo, the last of which hangs once."""
 
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from leasehold import Registry, RetryPolicy
-from pipelines import catalog
+from pipelines.review import demo_catalog
 from pipelines.review.hanging_publish import LIMIT
 
 #: The step that hangs: it asks no agent, so its limit can be short, however large the folder is.
 HANGING: Final = "publish"
 
-GATES: Final = catalog.GATES
-PIPELINES: Final = catalog.PIPELINES
+GATES: Final = demo_catalog.GATES
+PIPELINES: Final = demo_catalog.PIPELINES
 STEPS: Final = Registry(
     "dispatch",
     [
@@ -25,6 +25,6 @@ STEPS: Final = Registry(
         )
         if step.step_type == HANGING
         else step
-        for step in catalog.STEPS
+        for step in demo_catalog.STEPS
     ],
 )

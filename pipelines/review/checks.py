@@ -37,9 +37,11 @@ def check_digest(digest: Digest, extraction: Extraction) -> Iterator[Finding]:
     lines = {document.path: document.lines for document in extraction.documents}
     for point in all_points(digest):
         if not point.citations:
-            yield finding("point_uncited", f"A point of the digest cites nothing: “{point.text}”")
+            message = f"A point of the digest cites nothing: “{point.text}”"
+            yield finding("point_uncited", message, point=point.text)
         for citation in point.citations:
-            yield from _check_citation(citation, known.get(citation.claim), lines)
+            for found in _check_citation(citation, known.get(citation.claim), lines):
+                yield found.model_copy(update={"point": point.text})
         yield from _check_numbers(point)
     yield from _check_summaries(digest)
     yield from _check_coverage(digest, extraction)
@@ -124,6 +126,7 @@ def _check_numbers(point: Point) -> Iterator[Finding]:
             f"“{point.text}”",
             document=point.citations[0].document if point.citations else None,
             line=point.citations[0].line if point.citations else None,
+            point=point.text,
         )
 
 
@@ -136,6 +139,7 @@ def _check_summaries(digest: Digest) -> Iterator[Finding]:
                     "summary_elsewhere",
                     f"The summary of {summary.document} cites only other documents: “{point.text}”",
                     document=summary.document,
+                    point=point.text,
                 )
 
 

@@ -2,8 +2,9 @@
 
 Usage: INPUT=folder CHAOS=1 python -m pipelines.review.demo
 
-CHAOS=1 kills workers in the middle of steps, and has one step hang. A demo that was killed is
-continued by the next one on the same folder.
+The worker that supervises the digest is killed in its middle, and the next one goes on from there.
+CHAOS=1 kills workers in the middle of other steps as well, and has one step hang. A demo that was
+killed is continued by the next one on the same folder.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
 from leasehold.presentation.run_state import result_of
+from pipelines.review import kill_in_supervision
 from pipelines.review.agent import PACE, pace_of
 from pipelines.review.chaos import Chaos, account, pace_for
+from pipelines.review.kill_in_supervision import KillInSupervision
 from pipelines.review.markdown_escapes import escape_controls
 from pipelines.review.markdown_files import find_markdown
-from pipelines.review.models import ReviewInput
+from pipelines.review.models import Review, ReviewInput
 
 LEASEHOLD: Final = Path(sys.executable).parent / "leasehold"
+CATALOG: Final = "pipelines.review.demo_catalog"
 CHAOS_CATALOG: Final = "pipelines.review.chaos_catalog"
 
 
@@ -46,7 +50,7 @@ def main() -> int:
     except PermanentError as error:
         say(f"error: {'' if error.code == 'bad_setting' else 'INPUT: '}{error}")
         return 2
-    environ = dict(os.environ)
+    environ = os.environ | {"LEASEHOLD_CATALOG": CATALOG}
     if wanted:
         environ = {PACE: pace_for(documents), **environ, "LEASEHOLD_CATALOG": CHAOS_CATALOG}
     server = None
@@ -72,14 +76,23 @@ def review(folder: Path, client: Client, *, chaotic: bool) -> int:
     key = unfinished(client, f"demo:{digest}") or f"demo-{secrets.token_hex(4)}"
     given = {"folder": str(folder)}
     started = client.start("review", given, idempotency_key=key, labels={"demo": digest})
-    with Chaos(client, started.run_id, say) if chaotic else nullcontext() as chaos:
+    with (
+        KillInSupervision(client, started.run_id, say) as kill,
+        Chaos(client, started.run_id, say) if chaotic else nullcontext() as chaos,
+    ):
         run = wait_for(client, started.run_id, quiet=False)
-    survived = True
+    accounts = {}
     if chaos is not None:
-        survived, lines = account(chaos.hits, run, client.trace(run))
-        print(escape_controls("\nThe chaos:    " + "\n              ".join(lines)))
+        accounts["The chaos"] = account(chaos.hits, run, client.trace(run))
+    if kill.hits and run.completed_at:
+        review = Review.model_validate(client.output(run, kill.hits[0].step))
+        accounts["The kill"] = kill_in_supervision.account(
+            kill.hits[0], review.supervision, client.trace(run)
+        )
+    for name, (_, lines) in accounts.items():
+        print(escape_controls(f"\n{name + ':':14}" + "\n              ".join(lines)))
     tell(run)
-    return 0 if run.completed_at and survived else 1
+    return 0 if run.completed_at and all(survived for survived, _ in accounts.values()) else 1
 
 
 def unfinished(client: Client, label: str) -> str | None:
@@ -113,7 +126,7 @@ condensed them to {done["points"]} key points
 Try next:     {program} trace {run.run_id}    everything that happened
               {program} show {run.run_id}     the run's one document
               make demo INPUT=path/to/folder     your own Markdown
-              make demo CHAOS=1     the same, while workers are killed and a step hangs
+              make demo CHAOS=1     the same, while more workers are killed and a step hangs
               kill -9 it in the middle, then make demo again: it continues where it was""")
     )
 

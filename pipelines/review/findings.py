@@ -21,6 +21,11 @@ RULES: Final[Mapping[str, Rule]] = {
     "summary_elsewhere": Rule("high", "Run synthesis again; if it stays, look at the agent."),
     "number_unfounded": Rule("high", "Check the number at the places cited; do not pass it on."),
     "coverage_low": Rule("high", "Run synthesis again, or review fewer documents at a time."),
+    "point_unsupported": Rule("high", "Read it beside what it quotes; do not pass it on."),
+    "point_overstated": Rule("high", "Read it beside what it quotes; do not pass it on."),
+    "point_reversed": Rule("high", "Read it beside what it quotes; do not pass it on."),
+    "point_repeated": Rule("medium", "Read one of the two."),
+    "points_contradict": Rule("medium", "Look up which of the two holds."),
     "not_utf8": Rule("medium", "Save the file as UTF-8."),
     "unreadable": Rule("medium", "Check that the file exists and may be read."),
     "linked": Rule("medium", "Put the file itself there, or review the folder that it lies in."),
@@ -45,6 +50,7 @@ def finding(
     *,
     document: str | None = None,
     line: int | None = None,
+    point: str | None = None,
     remediation: str | None = None,
 ) -> Finding:
     """Make a finding of a known code; `remediation` replaces the one of its rule."""
@@ -54,6 +60,7 @@ def finding(
         code=code,
         document=document,
         line=line,
+        point=point,
         message=message,
         remediation=remediation or rule.remediation,
     )

@@ -14,9 +14,12 @@ from pydantic import BaseModel, Field, ValidationError
 from leasehold import AgentClientError, StepContext
 from pipelines.review.llm_failures import failure_of, is_about_the_schema, misfit, timed_out
 from pipelines.review.llm_prompts import (
+    ASPECTS,
     CLAIMS,
     DIGEST,
+    INSPECTION,
     SUMMARY,
+    Objections,
     Picks,
     Points,
     instructions,
@@ -29,6 +32,8 @@ from pipelines.review.questions import (
     DraftPoint,
     Excerpt,
     FolderClaims,
+    Inspection,
+    Objection,
     Pick,
 )
 
@@ -86,6 +91,10 @@ class OpenAIAgent:
     def digest(self, given: FolderClaims) -> DigestDraft:
         """Have the model say what matters most over all documents."""
         return self._ask(DIGEST, given, DigestDraft)
+
+    def objections(self, given: Inspection) -> Sequence[Objection]:
+        """Have the model say which points are wrong under one aspect."""
+        return self._ask(INSPECTION + ASPECTS[given.aspect], given, Objections).objections
 
     def _ask(self, task: str, question: BaseModel, answer: type[A]) -> A:
         """Return the model's answer, or raise what the engine can judge."""

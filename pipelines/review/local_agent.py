@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pipelines.review.cues import cue, lead
+from pipelines.review.local_objections import local_objections
 from pipelines.review.models import Claim
 from pipelines.review.questions import (
     DigestDraft,
@@ -15,6 +16,8 @@ from pipelines.review.questions import (
     DraftPoint,
     Excerpt,
     FolderClaims,
+    Inspection,
+    Objection,
     Pick,
 )
 from pipelines.review.salience import centrality, fold, pick_diverse, vectors
@@ -56,7 +59,7 @@ class LocalAgent:
     def summary(self, given: DocumentClaims) -> Sequence[DraftPoint]:
         """Return the document's most central and weighty claims, in its own order."""
         self._think(1)
-        groups = _fold(given.claims)
+        groups = _fold(given.claims, given.avoid)
         texts = [group[0].text for group in groups]
         every_vector = vectors(texts)
         scores = [
@@ -69,7 +72,7 @@ class LocalAgent:
     def digest(self, given: FolderClaims) -> DigestDraft:
         """Return the claims that are central, weighty, in many documents, and unlike each other."""
         self._think(DIGEST_ANSWERS)
-        groups = _fold(given.claims)
+        groups = _fold(given.claims, given.avoid)
         texts = [group[0].text for group in groups]
         every_vector = vectors(texts)
         scores = [
@@ -83,9 +86,16 @@ class LocalAgent:
             terms=tuple(notable(texts, TERMS)),
         )
 
+    def objections(self, given: Inspection) -> Sequence[Objection]:
+        """Return what the words of the points and of their quotations give away."""
+        self._think(1)
+        return local_objections(given)
 
-def _fold(claims: Sequence[Claim]) -> list[list[Claim]]:
-    return [[claims[index] for index in group] for group in fold([claim.text for claim in claims])]
+
+def _fold(claims: Sequence[Claim], avoid: Sequence[str]) -> list[list[Claim]]:
+    """Group the claims that say the same, without those that are to be avoided."""
+    said = [claim for claim in claims if claim.text not in avoid]
+    return [[said[index] for index in group] for group in fold([claim.text for claim in said])]
 
 
 def _spread(group: Sequence[Claim]) -> float:

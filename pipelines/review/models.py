@@ -40,12 +40,16 @@ class ReviewInput(Record):
 
 
 class Finding(Record):
-    """One thing that a person should look at, where it is, and what to do about it."""
+    """One thing that a person should look at, where it is, and what to do about it.
+
+    `point` is the text of the digest's point that it is about.
+    """
 
     severity: Severity
     code: str
     document: str | None = None
     line: int | None = None
+    point: str | None = None
     message: str
     remediation: str
 
@@ -151,13 +155,32 @@ class Digest(Record):
     terms: tuple[Term, ...]
 
 
+class Supervision(Record):
+    """How the digest was supervised: in which trial, and what that took over all attempts.
+
+    Each iteration is one call to the agent; `calls_spared` of them had been made by an attempt
+    before the last one, and were not made again.
+    """
+
+    trial: int
+    attempts: int
+    iterations: int
+    calls: int
+    calls_spared: int
+
+
 class Review(Record):
     """What supervision found: `fail` when the digest cannot be trusted.
 
-    `documents_citable` have claims to cite; `documents_cited` are cited by the digest.
+    `settled`: no other digest would repair what is grave. `score`, 0 to 1, is the share of the
+    points that nothing grave was found of. `documents_citable` have claims to cite;
+    `documents_cited` are cited by the digest.
     """
 
     verdict: Verdict
+    settled: bool
+    score: float
+    supervision: Supervision
     citations_checked: int
     documents_citable: int
     documents_cited: int

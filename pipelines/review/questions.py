@@ -4,7 +4,7 @@ An agent names sentences and claims by number and id instead of quoting them, so
 cited is word for word what the document says.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -36,19 +36,27 @@ class Pick(Record):
 
 
 class DocumentClaims(Record):
-    """The claims of one document: what does it say, in at most `points` points?"""
+    """The claims of one document: what does it say, in at most `points` points?
+
+    What `avoid` says was refused before, and is not to be said again.
+    """
 
     document: str
     title: str
     claims: tuple[Claim, ...]
     points: int
+    avoid: tuple[str, ...] = ()
 
 
 class FolderClaims(Record):
-    """The weightiest claims of all documents: what matters most, in at most `points` points?"""
+    """The weightiest claims of all documents: what matters most, in at most `points` points?
+
+    What `avoid` says was refused before, and is not to be said again.
+    """
 
     claims: tuple[Claim, ...]
     points: int
+    avoid: tuple[str, ...] = ()
 
 
 def _on_one_line(text: Any) -> Any:
@@ -67,3 +75,32 @@ class DigestDraft(Record):
 
     points: tuple[DraftPoint, ...]
     terms: tuple[str, ...]
+
+
+Aspect = Literal["support", "strength", "sense", "repetition", "contradiction"]
+
+
+class QuotedPoint(Record):
+    """A key point of a digest, its number, and what it quotes."""
+
+    number: int
+    text: str
+    quotes: tuple[str, ...]
+
+
+class Inspection(Record):
+    """The key points of a digest: which of them are wrong under this one aspect?
+
+    `support`: its quotations do not say it. `strength`: it says more than they do. `sense`: it says
+    the opposite. `repetition`, `contradiction`: of another point.
+    """
+
+    aspect: Aspect
+    points: tuple[QuotedPoint, ...]
+
+
+class Objection(Record):
+    """What is wrong with a point, by its number."""
+
+    point: int
+    reason: Annotated[str, BeforeValidator(_on_one_line)]

@@ -115,6 +115,7 @@ class _Report:
             "Citations": f"{review.citations_checked} checked; {review.documents_cited} of "
             f"{_count(review.documents_citable, 'document')} with claims "
             f"{'is' if review.documents_citable == 1 else 'are'} cited",
+            "Supervision": _supervision(review),
             "Links": _links(Counter(link.state for link in links)),
             "Not looked into": _some(self._extraction.skipped_folders),
             "Folder": code(self._extraction.folder),
@@ -206,6 +207,20 @@ class _Report:
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
     rule = ["---:" if column in right else "---" for column in range(len(head))]
     return "\n".join([row(head), row(rule), *(row(cells) for cells in rows)])
+
+
+def _supervision(review: Review) -> str:
+    """Return what the supervision took, and what was spared where it was begun again."""
+    done = review.supervision
+    text = f"{_count(done.iterations, 'iteration')}, {_count(done.calls, 'call')} to the agent"
+    if done.attempts > 1:
+        text += (
+            f" in {_count(done.attempts, 'attempt')}; {done.calls_spared} of them made before the "
+            "last attempt, and not again"
+        )
+    if done.trial > 1:
+        text += f"; trial {done.trial} of the digest counts, with the score {review.score:g}"
+    return text
 
 
 def _some(names: Sequence[str]) -> str:

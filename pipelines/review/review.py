@@ -1,12 +1,16 @@
-"""Step review: supervision of the digest, independent of the agent that made it.
+"""Step review: supervision of the digest, independent of the attempt that made it.
 
 Given:   Digest, and the output of extraction.
-Gives:   Review: a verdict and its findings, the gravest first.
+Gives:   Review: a verdict and its findings, the gravest first; whether the digest is settled, and
+         its score, by which the best of several trials is chosen.
+Fails:   AgentClientError from the agent, or when it objects to a point that there is not.
 """
 
+from collections.abc import Sequence
 from typing import Final, get_args
 
 from leasehold import StepContext
+from pipelines.review.agent import chosen_agent
 from pipelines.review.checks import (
     all_points,
     check_agreement,
@@ -14,25 +18,42 @@ from pipelines.review.checks import (
     check_document,
     documents_cited,
 )
-from pipelines.review.models import Digest, Extraction, Finding, Review, Severity, Verdict
+from pipelines.review.gates import CITATION_CODES
+from pipelines.review.models import (
+    Digest,
+    Extraction,
+    Finding,
+    Review,
+    Severity,
+    Supervision,
+    Verdict,
+)
+from pipelines.review.supervision import Inspector, Look, account, looks_at, objected
 
 GRAVITY: Final = {severity: rank for rank, severity in enumerate(get_args(Severity))}
 
 
 def supervise(ctx: StepContext, given: Digest) -> Review:
-    """Check the digest against the extraction, and the documents themselves."""
+    """Check the digest against its sources, have the agent look at it, and check the documents."""
+    return supervised(ctx, given, chosen_agent(ctx))
+
+
+def supervised(ctx: StepContext, digest: Digest, agent: Inspector) -> Review:
+    """Do so with this agent."""
     extraction = Extraction.model_validate(ctx.output_of("extraction"))
-    reviewed = review(given, extraction)
-    ctx.progress(1.0, f"{len(reviewed.findings)} findings: {reviewed.verdict}")
-    return reviewed
+    looks = looks_at(ctx, agent, digest)
+    return review(digest, extraction, looks, account(ctx, looks))
 
 
-def review(digest: Digest, extraction: Extraction) -> Review:
-    """Return the findings of all checks, and the verdict that follows from them."""
+def review(
+    digest: Digest, extraction: Extraction, looks: Sequence[Look], supervision: Supervision
+) -> Review:
+    """Return the findings of all checks, and what follows from them."""
     findings = sorted(
         [
             *extraction.findings,
             *check_digest(digest, extraction),
+            *objected(looks, digest),
             *(each for document in extraction.documents for each in check_document(document)),
             *check_agreement(extraction),
         ],
@@ -41,6 +62,9 @@ def review(digest: Digest, extraction: Extraction) -> Review:
     citable = {document.path for document in extraction.documents if document.claims}
     return Review(
         verdict=verdict(findings),
+        settled=is_settled(findings),
+        score=score(digest, findings),
+        supervision=supervision,
         citations_checked=sum(len(point.citations) for point in all_points(digest)),
         documents_citable=len(citable),
         documents_cited=len(citable & documents_cited(digest)),
@@ -48,8 +72,27 @@ def review(digest: Digest, extraction: Extraction) -> Review:
     )
 
 
-def verdict(findings: list[Finding]) -> Verdict:
+def verdict(findings: Sequence[Finding]) -> Verdict:
     """Return `fail` when anything is grave: then the digest cannot be trusted."""
     if any(each.severity == "high" for each in findings):
         return "fail"
     return "pass_with_findings" if findings else "pass"
+
+
+def is_settled(findings: Sequence[Finding]) -> bool:
+    """Return whether no other digest is wanted: nothing is grave, or it is a person's decision.
+
+    What the gates look for has been before a person by now, who let the digest pass as it is.
+    """
+    is_grave = any(each.severity == "high" for each in findings)
+    return not is_grave or any(each.code in CITATION_CODES for each in findings)
+
+
+def score(digest: Digest, findings: Sequence[Finding]) -> float:
+    """Return the share of the points that nothing grave was found of; without points, 0 or 1."""
+    grave = [each for each in findings if each.severity == "high"]
+    points = [point.text for point in all_points(digest)]
+    if not points:
+        return 0.0 if grave else 1.0
+    named = {each.point for each in grave}
+    return round(sum(text not in named for text in points) / len(points), 4)

@@ -59,7 +59,7 @@ class Call(BaseHTTPRequestHandler):
         """The name of the answer that is asked for."""
         return next(
             name
-            for name in ("picks", "terms", "points")  # a digest has points as well
+            for name in ("picks", "terms", "objections", "points")  # a digest has points as well
             if f'"{name}":' in self.question["messages"][0]["content"]
         )
 
@@ -91,6 +91,8 @@ def good(call: Call) -> None:
             value: Any = {
                 "picks": [{"number": each, "kind": "rule", "weight": 0.5} for each in numbers]
             }
+        case "objections":
+            value = {"objections": []}
         case "points":
             value = {"points": _points(given["claims"][:1])}
         case _:

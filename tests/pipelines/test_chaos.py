@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,45 +11,17 @@ import pytest
 from leasehold.domain import lifecycle
 from pipelines.review.chaos import account, pace_for
 from tests.builders import new_run, rules_of, step_settings
+from tests.pipelines.demos import ROOT, demo
 
-ROOT = Path(__file__).parents[2]
 LOOP = ROOT / "pipelines/review/hanging_publish.py"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def demo(docs: Path, data: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    outside = {name: value for name, value in os.environ.items() if "LEASEHOLD" not in name}
-    stores = {
-        "LEASEHOLD_STORE": f"sqlite:///{data}/leasehold.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{data}/artifacts",
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "pipelines.review.demo"],
-        cwd=ROOT,
-        env=outside | stores | {"INPUT": str(docs)} | environ,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
-
-
-@pytest.fixture
-def docs(tmp_path: Path) -> Path:
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    for name in ("one", "two"):
-        (folder / f"{name}.md").write_text(
-            f"# {name}\n\nA worker must renew its lease every 10 seconds, says {name}.\n"
-        )
-    return folder
-
-
 def test_killed_and_stopped_workers_and_a_hung_step_cost_an_attempt_each_and_no_output(
-    docs: Path, tmp_path: Path
+    two_docs: Path, tmp_path: Path
 ) -> None:
     """What is said while it goes on is for people; the account is what the trace says."""
-    done = demo(docs, tmp_path / "data", CHAOS="1")
+    done = demo(two_docs, tmp_path / "data", CHAOS="1")
 
     assert done.returncode == 0, done.stderr
     report = [re.sub(r"\d+(\.\d)?", "N", line) for line in done.stderr.splitlines()]
@@ -62,10 +31,12 @@ def test_killed_and_stopped_workers_and_a_hung_step_cost_an_attempt_each_and_no_
         "extraction runs again, N s later",
         "asking the worker that runs synthesis to stop (SIGTERM, pid N)",
         "synthesis runs again, N s later",
+        "killing the worker that runs review, iteration N of N is kept (SIGKILL, pid N)",
+        "review runs again, N s later",
         "publish hangs, and hears nobody; its limit is N s",
         "publish was ended at its limit, and runs again",
     ]
-    account, report = done.stdout.split("\n\n")[:2]
+    account, kill, report = done.stdout.split("\n\n")[:3]
     told = [re.sub(r"pid \d+", "pid N", line.strip()) for line in account.strip().splitlines()]
     begins = (
         (
@@ -77,7 +48,7 @@ def test_killed_and_stopped_workers_and_a_hung_step_cost_an_attempt_each_and_no_
             "SIGTERM: the instance was shut down; the lease was released."
         ),
         "publish, attempt 1: agent_timeout_exceeded; it hung at ",
-        "each step handed off once; 7 leases for 4 steps",
+        "each step handed off once; 8 leases for 4 steps",
     )
     assert [line[: len(begin)] for line, begin in zip(told, begins, strict=True)] == list(begins)
     loop = LOOP.read_text().partition("def wait_for_what_never_comes")
@@ -85,15 +56,16 @@ def test_killed_and_stopped_workers_and_a_hung_step_cost_an_attempt_each_and_no_
     assert re.search(r"hanging_publish\.py\D+(\d+)", told[2])
     assert int(re.findall(r"hanging_publish\.py\D+(\d+)", told[2])[0]) in lines
     assert "The report: " in report
+    assert "4 of 5 calls to the agent were not made again" in kill
     assert "read 2 documents" in done.stdout
 
 
-def test_a_chaos_that_found_no_step_to_strike_is_no_success(docs: Path, tmp_path: Path) -> None:
+def test_a_chaos_that_found_no_step_to_strike_is_no_success(two_docs: Path, tmp_path: Path) -> None:
     """Steps that take milliseconds end before they can be struck; the review is done anyway.
 
     On a machine that is busy they may take long enough for both strikes.
     """
-    done = demo(docs, tmp_path / "data", CHAOS="1", REVIEW_AGENT_PACE_MS="0")
+    done = demo(two_docs, tmp_path / "data", CHAOS="1", REVIEW_AGENT_PACE_MS="0")
 
     assert (done.returncode == 1) == ("not done: " in done.stdout), done.stdout
     assert done.returncode in (0, 1)
@@ -124,9 +96,9 @@ def test_the_account_names_each_strike_that_was_not_done() -> None:
     ],
 )
 def test_what_cannot_be_set_is_said_in_one_line(
-    docs: Path, tmp_path: Path, environ: dict[str, str], line: str
+    two_docs: Path, tmp_path: Path, environ: dict[str, str], line: str
 ) -> None:
-    done = demo(docs, tmp_path / "data", **environ)
+    done = demo(two_docs, tmp_path / "data", **environ)
 
     assert (done.returncode, done.stderr) == (2, line)
     assert not (tmp_path / "data").exists()

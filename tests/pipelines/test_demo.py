@@ -1,6 +1,20 @@
+from __future__ import annotations
+
+import re
+import signal
+from datetime import UTC, datetime
+from pathlib import Path
+
 import pytest
 
+from leasehold.domain.trace import TraceEvent, TraceType
 from pipelines.review import demo
+from pipelines.review.kill_in_supervision import account
+from pipelines.review.models import Supervision
+from pipelines.review.strikes import Hit
+from tests.pipelines import demos
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_the_terminal_obeys_no_folder_and_no_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -9,3 +23,36 @@ def test_the_terminal_obeys_no_folder_and_no_error(capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == (
         "error: INPUT: Folder '/srv/\\u001b]0;x\\u0007\\u009b2J\\u202e' does not exist\nnext: x\n"
     )
+
+
+def test_the_worker_that_supervises_is_killed_and_the_next_one_goes_on(
+    two_docs: Path, tmp_path: Path
+) -> None:
+    """The killed step waits for it, so that the kill comes at this moment on any machine."""
+    done = demos.demo(two_docs, tmp_path / "data")
+
+    assert done.returncode == 0, done.stderr
+    told = [re.sub(r"pid \d+", "pid N", line.strip()) for line in done.stdout.splitlines()]
+    assert told[1:4] == [
+        "The kill:     review was killed with iteration 4 of 5 kept (SIGKILL, pid N)",
+        "it went on with iteration 5: the trace says checkpoint_resumed",
+        "4 of 5 calls to the agent were not made again",
+    ]
+    (report,) = tmp_path.rglob("report.md")
+    assert "| Supervision | 5 iterations, 5 calls to the agent in 2 attempts; 4 of them made " in (
+        report.read_text()
+    )
+
+
+@pytest.mark.parametrize(("kept", "spared"), [(None, 0), (3, 3), (4, 3)])
+def test_a_supervision_that_did_not_go_on_where_it_was_is_no_success(
+    kept: int | None, spared: int
+) -> None:
+    hit = Hit(signal.SIGKILL, 7, NOW, "review", 1, 3)
+    made = Supervision(trial=1, attempts=2, iterations=5, calls=5, calls_spared=spared)
+    facts = {"step": "review", "attempt": 2, "iterationCount": kept}
+    resumed = [TraceEvent(type=TraceType.CHECKPOINT_RESUMED, at=NOW, **facts)]
+
+    survived, _ = account(hit, made, [] if kept is None else resumed)
+
+    assert not survived

@@ -246,6 +246,7 @@ def test_what_is_approved_goes_on_as_it_is_and_the_report_fails_it(
     assert run.block is None
     published = json.loads(run.steps["publish"].output or "")
     assert published["verdict"] == "fail"
+    assert run.steps["synthesis"].trial == 1  # nobody asks the person again
     assert "Trust me." in Path(published["report"]).read_text()
 
 

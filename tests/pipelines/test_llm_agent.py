@@ -19,6 +19,7 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.testing import FrozenClock, InProcessEngine
+from pipelines.review.supervision import ASPECTS
 from tests.builders import environ_of
 from tests.pipelines.model_server import (
     Call,
@@ -129,7 +130,7 @@ def test_the_model_is_told_the_task_the_material_and_the_shape_of_the_answer(
 
     question = server.questions[0]
     shape = question["response_format"]["json_schema"]
-    assert server.keys == [f"Bearer {KEY}"] * 3
+    assert server.keys == [f"Bearer {KEY}"] * 8
     assert question["model"] == "small-1"
     assert json.loads(question["messages"][1]["content"]) == {
         "document": "a.md",
@@ -298,6 +299,43 @@ def test_what_no_retry_mends_ends_the_run_at_once(
     assert KEY not in text_of(engine, run)
 
 
+def test_what_a_reviewer_refused_is_not_said_again_whatever_the_model_says(
+    server: ModelServer, docs: Path, reviewed: Callable[[], Manifest]
+) -> None:
+    """Nor are the summaries that nobody objected to asked for again."""
+    other = "It is given up after 5 attempts at most."
+    (docs / "b.md").write_text(f"# B\n\n{other}\n")
+    server.always = objecting
+
+    run = reviewed()
+
+    published = json.loads(run.steps["publish"].output or "")
+    digest = json.loads(run.steps["synthesis"].output or "")
+    given = [json.loads(each["messages"][1]["content"]) for each in server.questions]
+    assert (run.status, published["verdict"]) == ("COMPLETED", "pass_with_findings")
+    assert run.steps["synthesis"].trial == 2
+    assert [point["text"] for point in digest["points"]] == [other]
+    assert [each["avoid"] for each in given if "terms" not in each and "avoid" in each] == [
+        *([], [], []),
+        *([CLAIM], [CLAIM]),
+    ]
+    assert [each["aspect"] for each in given if "aspect" in each] == [*ASPECTS, *ASPECTS]
+
+
+def objecting(call: Call) -> None:
+    """Object to whatever says what the test is about, and go on saying it."""
+    wrong = (
+        [each["number"] for each in call.given.get("points", ()) if each["text"] == CLAIM]
+        if call.task == "objections" and call.given["aspect"] == "support"
+        else []
+    )
+    if wrong:
+        found = {"objections": [{"point": each, "reason": "It is not so."} for each in wrong]}
+        saying(json.dumps(found))(call)
+    else:
+        good(call)
+
+
 def test_after_one_429_the_engine_asks_again_and_completes(
     server: ModelServer, engine: InProcessEngine, reviewed: Callable[[], Manifest]
 ) -> None:
@@ -308,7 +346,7 @@ def test_after_one_429_the_engine_asks_again_and_completes(
     assert run.status == "COMPLETED"
     errors = [each for each in engine.trace(run.run_id) if each.type == "step_error"]
     assert [(each.step, each.attempt) for each in errors] == [("extraction", 1)]
-    assert len(server.questions) == 4
+    assert len(server.questions) == 9
 
 
 def test_what_was_answered_before_a_failure_is_not_asked_again(
@@ -328,6 +366,29 @@ def test_what_was_answered_before_a_failure_is_not_asked_again(
     assert times == {"a.md": 2, "b.md": 3, "c.md": 3, "d.md": 4, "all": 1}
 
 
+def test_each_look_of_the_supervision_is_asked_for_once_however_often_it_fails(
+    server: ModelServer, engine: InProcessEngine, reviewed: Callable[[], Manifest]
+) -> None:
+    busy, unknown = (
+        refusing(429, "Slow down"),
+        saying('{"objections": [{"point": 9, "reason": ""}]}'),
+    )
+    server.replies = [good, good, good, good, good, busy, good, unknown]
+
+    run = reviewed()
+
+    asked = Counter(
+        json.loads(each["messages"][1]["content"]).get("aspect") for each in server.questions
+    )
+    errors = [each for each in engine.trace(run.run_id) if each.type == "step_error"]
+    assert run.status == "COMPLETED"
+    assert [asked[aspect] for aspect in ASPECTS] == [1, 1, 2, 2, 1]
+    codes = [(each.model_extra or {}).get("errorCode") for each in errors]
+    assert codes == ["rate_limited", "bad_objections"]
+    report = Path(json.loads(run.steps["publish"].output or "")["report"]).read_text()
+    assert "5 calls to the agent in 3 attempts; 3 of them made before the last" in report
+
+
 def test_an_answer_that_the_step_refuses_is_asked_for_again(
     server: ModelServer, reviewed: Callable[[], Manifest]
 ) -> None:
@@ -336,7 +397,7 @@ def test_an_answer_that_the_step_refuses_is_asked_for_again(
     run = reviewed()
 
     assert run.status == "COMPLETED"
-    assert len(server.questions) == 4
+    assert len(server.questions) == 9
 
 
 def test_an_endpoint_without_schemas_is_asked_without(
@@ -356,6 +417,7 @@ def test_an_endpoint_without_schemas_is_asked_without(
     assert ["response_format" in each for each in server.questions] == [
         *(True, False),  # extraction
         *(True, False, False),  # synthesis: learnt once in each step
+        *(True, False, False, False, False, False),  # review
     ]
 
 

@@ -14,6 +14,7 @@ from pipelines.review.models import (
     Point,
     Review,
     Summary,
+    Supervision,
     Term,
 )
 from pipelines.review.publish import folder_of
@@ -52,6 +53,7 @@ EXTRACTION = Extraction(
     skipped_folders=("node_modules/",),
     findings=(),
 )
+SUPERVISION = Supervision(trial=1, attempts=1, iterations=5, calls=5, calls_spared=0)
 DIGEST = Digest(
     agent="local",
     points=(POINT,),
@@ -76,6 +78,7 @@ the findings below are about the documents. 1 document read, 1 key point, 1 find
 | Documents | 1, with 1,200 words in 0 sections |
 | Claims | 2 found, the weightiest 1 kept |
 | Citations | 2 checked; 1 of 1 document with claims is cited |
+| Supervision | 5 iterations, 5 calls to the agent |
 | Links | 1 within the folder checked, 1 of them broken; 0 lead outside and were not followed |
 | Not looked into | `node_modules/` |
 | Folder | `/srv/my docs` |
@@ -114,9 +117,12 @@ Terms they turn on, with the number of claims that mention them: lease (1).
 """
 
 
-def reviewed(*findings: Finding) -> Review:
+def reviewed(*findings: Finding, supervision: Supervision | None = None) -> Review:
     return Review(
         verdict="pass_with_findings" if findings else "pass",
+        settled=True,
+        score=1.0,
+        supervision=supervision or SUPERVISION,
         citations_checked=2,
         documents_citable=1,
         documents_cited=1,
@@ -147,7 +153,7 @@ def test_each_place_in_the_report_is_a_link_to_the_line() -> None:
     )
 
     assert html.count('href="../docs/%5Ba%5D%20b.md#L3"') == 2
-    assert html.count("<td") == 27
+    assert html.count("<td") == 29
     assert "[docs/" not in html
 
 
@@ -218,3 +224,14 @@ def test_the_folder_of_an_address_is_known_on_this_machine(
     address: str, folder: Path | None
 ) -> None:
     assert folder_of(address) == folder
+
+
+def test_the_report_says_what_a_supervision_took_that_was_begun_again() -> None:
+    again = Supervision(trial=2, attempts=3, iterations=5, calls=5, calls_spared=4)
+
+    text = report("run-7", EXTRACTION, DIGEST, reviewed(supervision=again))
+
+    assert (
+        "| Supervision | 5 iterations, 5 calls to the agent in 3 attempts; 4 of them made before "
+        "the last attempt, and not again; trial 2 of the digest counts, with the score 1 |"
+    ) in text

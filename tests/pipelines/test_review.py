@@ -1,3 +1,5 @@
+import pytest
+
 from pipelines.review.models import (
     Citation,
     Claim,
@@ -8,9 +10,13 @@ from pipelines.review.models import (
     Link,
     LinkState,
     Point,
+    Review,
     Section,
+    Supervision,
 )
+from pipelines.review.questions import Aspect, Objection
 from pipelines.review.review import review
+from pipelines.review.supervision import Look
 
 RENEW = "A worker must renew `lease_ttl` every 10 seconds or so."
 
@@ -81,6 +87,11 @@ def section(line: int, level: int, name: str, *, empty: bool = False) -> Section
     return Section(path=(name,), level=level, line=line, anchor=name.lower(), empty=empty)
 
 
+def reviewed(digest: Digest, extraction: Extraction, *looks: Look) -> Review:
+    supervision = Supervision(trial=1, attempts=1, iterations=5, calls=5, calls_spared=0)
+    return review(digest, extraction, looks, supervision)
+
+
 def codes_and_places(findings: tuple[Finding, ...]) -> list[tuple[str, str | None, int | None]]:
     return [(finding.code, finding.document, finding.line) for finding in findings]
 
@@ -88,9 +99,10 @@ def codes_and_places(findings: tuple[Finding, ...]) -> list[tuple[str, str | Non
 def test_a_digest_that_quotes_its_sources_passes() -> None:
     renew = claim("a.md:3", RENEW)
 
-    result = review(digest(point(RENEW, renew)), extraction(document("a.md", renew)))
+    result = reviewed(digest(point(RENEW, renew)), extraction(document("a.md", renew)))
 
     assert result.verdict == "pass"
+    assert (result.settled, result.score) == (True, 1.0)
     assert result.findings == ()
     assert (result.citations_checked, result.documents_citable, result.documents_cited) == (1, 1, 1)
 
@@ -98,7 +110,7 @@ def test_a_digest_that_quotes_its_sources_passes() -> None:
 def test_a_citation_of_nothing_fails_the_digest() -> None:
     renew, invented = claim("a.md:3", RENEW), claim("a.md:40", "All is well.")
 
-    result = review(
+    result = reviewed(
         digest(point(RENEW, renew), point("All is well.", invented)),
         extraction(document("a.md", renew)),
     )
@@ -111,7 +123,7 @@ def test_a_quotation_that_does_not_stand_at_its_place_fails_the_digest() -> None
     renew = claim("a.md:3", RENEW)
     altered = claim("a.md:3", "A worker may renew `lease_ttl` every 10 seconds or so.")
 
-    result = review(digest(point("It renews.", altered)), extraction(document("a.md", renew)))
+    result = reviewed(digest(point("It renews.", altered)), extraction(document("a.md", renew)))
 
     assert result.verdict == "fail"
     assert codes_and_places(result.findings) == [("citation_altered", "a.md", 3)]
@@ -120,7 +132,7 @@ def test_a_quotation_that_does_not_stand_at_its_place_fails_the_digest() -> None
 def test_a_point_without_a_citation_fails_the_digest() -> None:
     renew = claim("a.md:3", RENEW)
 
-    result = review(
+    result = reviewed(
         digest(point(RENEW, renew), point("Trust me.")), extraction(document("a.md", renew))
     )
 
@@ -130,7 +142,7 @@ def test_a_point_without_a_citation_fails_the_digest() -> None:
 def test_a_number_that_no_citation_has_fails_the_digest() -> None:
     renew = claim("a.md:3", RENEW)
 
-    result = review(
+    result = reviewed(
         digest(point("Leases are renewed every 15 seconds.", renew)),
         extraction(document("a.md", renew)),
     )
@@ -148,7 +160,7 @@ def test_a_digest_of_less_than_half_of_the_documents_fails() -> None:
     renew = claim("a.md:3", RENEW)
     others = [claim("b.md:1", "B is a file."), claim("c.md:1", "C is a file.")]
 
-    result = review(
+    result = reviewed(
         digest(point(RENEW, renew)),
         extraction(
             document("a.md", renew),
@@ -176,7 +188,7 @@ def test_broken_links_are_told_once_for_each_target_with_all_lines() -> None:
         link(8, "https://example.org", "unchecked"),
     )
 
-    result = review(digest(), extraction(document("a.md", links=broken)))
+    result = reviewed(digest(), extraction(document("a.md", links=broken)))
 
     assert result.verdict == "pass_with_findings"
     assert [(each.line, each.message, each.remediation) for each in result.findings] == [
@@ -202,7 +214,7 @@ def test_the_outline_of_each_document_is_checked() -> None:
         section(7, 2, "[Unreleased]", empty=True),
     )
 
-    result = review(
+    result = reviewed(
         digest(),
         extraction(
             document("a.md", sections=sections),
@@ -229,7 +241,7 @@ def test_documents_that_give_the_same_thing_different_numbers_are_compared() -> 
         claim("b.md:9", "The method returns at most 20 items of the page."),
     ]
 
-    result = review(
+    result = reviewed(
         digest(point(RENEW, ten, twelve, changed)),
         extraction(
             document("a.md", ten, vague[0]),
@@ -246,7 +258,7 @@ def test_what_extraction_left_out_is_a_finding_of_the_review_and_the_gravest_sta
         severity="medium", code="not_utf8", document="z.md", message="No.", remediation="Do."
     )
 
-    result = review(
+    result = reviewed(
         digest(point("Trust me.")),
         extraction(document("a.md", title=None), findings=(left_out,)),
     )
@@ -256,3 +268,55 @@ def test_what_extraction_left_out_is_a_finding_of_the_review_and_the_gravest_sta
         "not_utf8",
         "no_title",
     ]
+
+
+@pytest.mark.parametrize(
+    ("aspect", "code", "settled"),
+    [
+        ("support", "point_unsupported", False),
+        ("strength", "point_overstated", False),
+        ("sense", "point_reversed", False),
+        ("repetition", "point_repeated", True),
+        ("contradiction", "points_contradict", True),
+    ],
+)
+def test_what_the_agent_objects_to_is_a_finding_that_names_its_point(
+    aspect: Aspect, code: str, settled: bool
+) -> None:
+    renew, end = claim("a.md:3", RENEW), claim("a.md:9", "Each lease has an end.")
+    look = Look(aspect=aspect, attempt=1, objections=(Objection(point=2, reason="No."),))
+
+    result = reviewed(
+        digest(point(RENEW, renew), point("Leases end.", end)),
+        extraction(document("a.md", renew, end)),
+        look,
+    )
+
+    (found,) = result.findings
+    assert (found.code, found.point, found.document, found.line) == (
+        code,
+        "Leases end.",
+        "a.md",
+        9,
+    )
+    assert found.message == "The digest says “Leases end.”. No."
+    assert (result.settled, result.score) == (settled, 1.0 if settled else 0.5)
+
+
+def test_what_a_person_let_pass_at_a_gate_asks_for_no_other_digest() -> None:
+    """The report says that the digest fails, and the person is not asked again."""
+    renew = claim("a.md:3", RENEW)
+
+    result = reviewed(
+        digest(point(RENEW, renew), point("Trust me.")), extraction(document("a.md", renew))
+    )
+
+    assert (result.verdict, result.settled, result.score) == ("fail", True, 0.5)
+
+
+def test_a_digest_of_nothing_scores_by_whether_that_is_grave() -> None:
+    nothing = extraction(document("a.md"))
+    something = extraction(document("a.md", claim("a.md:3", RENEW)))
+
+    assert reviewed(digest(), nothing).score == 1.0
+    assert reviewed(digest(), something).score == 0.0
