@@ -7,15 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pydantic_core
 
 from leasehold.domain.json_text import OUTPUT_BYTES, check_depth, check_size
 from leasehold.domain.manifest_parts import Progress
-from leasehold.errors import ArtifactNotFoundError, InvalidRequestError
+from leasehold.errors import ArtifactNotFoundError, ContinuedError, InvalidRequestError
 from leasehold.logs.attempt import STEP_LOG
 from leasehold.worker.attempt_calls import AttemptCalls
+from leasehold.worker.pace import Pace
 from leasehold.worker.threads import in_thread
 
 _LOG: Final = logging.getLogger(STEP_LOG)
@@ -49,7 +50,6 @@ class StepContext:
         step_type: the step.
         attempt: the number of this attempt, from 1.
         trial: the number of this trial, from 1.
-        resume: what an earlier attempt kept with `checkpoint`; None: begin at the beginning.
         artifacts: files of this run.
         log: a logger that names run and step in each line.
     """
@@ -64,7 +64,14 @@ class StepContext:
         facts = {"run_id": self.run_id, "step": self.step_type, "attempt": self.attempt}
         self.log = logging.LoggerAdapter(_LOG, facts)
         self._calls = calls
-        self.resume = self._kept()
+        self._resume = self._kept()
+        self._pace = Pace(attempt, calls.time_left)
+
+    @property
+    def resume(self) -> IncrementalState | None:
+        """What an earlier attempt kept with `checkpoint`; None: begin at the beginning."""
+        self._pace.looks_back = True
+        return self._resume
 
     def time_left(self) -> timedelta:
         """Return how long the attempt may still run; never below zero."""
@@ -96,6 +103,11 @@ class StepContext:
     def checkpoint(self, iteration_count: int, partial_results: Any, phase: str = "") -> None:
         """Keep what there is so far; the next attempt finds it in `resume`. Renews the lease.
 
+        Where it brings the step further than it ever was and the time to the soft limit is short,
+        the attempt ends here, and the next one goes on: see `continue_later`. Not where the
+        handler has never looked at `resume`, has been asked to stop, or calls it in a thread of
+        its own.
+
         Args:
             iteration_count: how many iterations are done.
             partial_results: JSON values or pydantic models.
@@ -106,7 +118,34 @@ class StepContext:
             LeaseLostError: the run is another worker's now. Let it pass: the attempt is over.
             StoreUnavailableError: it could not be stored while the lease was held. Let it pass:
                 the attempt is deferred, which is no failure.
+            ContinuedError: it is kept, and the attempt ends here. Let it pass.
         """
+        self._end_if_short(self._keep(iteration_count, partial_results, phase))
+
+    async def acheckpoint(
+        self, iteration_count: int, partial_results: Any, phase: str = ""
+    ) -> None:
+        """Do what `checkpoint` does, without blocking the handler's loop.
+
+        Where the system has no thread for that, it blocks: to lose the work would be worse.
+        """
+        save = partial(self._keep, iteration_count, partial_results, phase)
+        self._end_if_short(await in_thread(save))
+
+    def continue_later(self) -> NoReturn:
+        """End the attempt here; the next one begins at once, from the last checkpoint.
+
+        For a step that takes longer than an attempt may. It uses up no retry; the third attempt in
+        a row that ends so without a new iteration (`checkpoint`) has failed. Where the attempt is
+        to stop anyway, it is stopped.
+
+        Raises:
+            ContinuedError: always. Let it pass: what the handler returns in its place counts.
+        """
+        raise ContinuedError
+
+    def _keep(self, iteration_count: int, partial_results: Any, phase: str) -> bool:
+        """Keep a checkpoint; return whether the step was never as far."""
         _check_place(iteration_count, phase)
         try:
             text = pydantic_core.to_json(partial_results, inf_nan_mode="constants").decode()
@@ -118,16 +157,12 @@ class StepContext:
             ) from None
         check_size("partial_results", text, OUTPUT_BYTES)
         self._calls.checkpoint(iteration_count, phase, text)
+        return self._pace.note(iteration_count, phase)
 
-    async def acheckpoint(
-        self, iteration_count: int, partial_results: Any, phase: str = ""
-    ) -> None:
-        """Do what `checkpoint` does, without blocking the handler's loop.
-
-        Where the system has no thread for that, it blocks: to lose the work would be worse.
-        """
-        save = partial(self.checkpoint, iteration_count, partial_results, phase)
-        await in_thread(save)
+    def _end_if_short(self, is_further: bool) -> None:
+        self._pace.beat()
+        if is_further and self._pace.is_short() and not self.shutdown_requested:
+            raise ContinuedError(at_checkpoint=True)
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Record how far the work is: a share of 1, and a short message."""

@@ -39,7 +39,15 @@ class ChildCalls:
     """
 
     def __init__(self, link: Link, job: Job) -> None:
-        self.facts = AttemptFacts(job.run_id, job.step_type, job.attempt, job.trial)
+        self.facts = AttemptFacts(
+            job.run_id,
+            job.step_type,
+            job.attempt,
+            job.trial,
+            hard_s=job.hard_s,
+            cleanup_s=job.hard_at - job.soft_at,
+            furthest=job.furthest,
+        )
         self.stop = StopSignal()
         self.files = ChildFiles(link, job.run_id)
         self._link = link
