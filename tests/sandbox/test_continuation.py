@@ -27,14 +27,13 @@ def test_a_handler_asks_for_it_at_its_soft_limit(attempts: Attempts) -> None:
     assert held.progress is not None
 
 
-@pytest.mark.parametrize("handler", ["keeps_when_time_is_short", "keeps_later_when_time_is_short"])
-def test_a_checkpoint_ends_an_attempt_whose_time_is_short(attempts: Attempts, handler: str) -> None:
-    held = attempts.held(timeout=4, cleanup=1, resume=IncrementalState("", 7, 7))
+def test_a_checkpoint_ends_an_attempt_whose_time_is_short(attempts: Attempts) -> None:
+    held = attempts.held(timeout=10, cleanup=5, resume=IncrementalState("", 7, 7))
 
-    result = attempts.run(handler, held=held)
+    result = attempts.run("keeps_when_time_is_short", held=held)
 
     assert result == Continued(at_checkpoint=True)
-    assert [kept.iteration_count for kept in attempts.checkpoints][:1] == [8]
+    assert [kept.iteration_count for kept in attempts.checkpoints] == [8]
 
 
 @pytest.mark.parametrize(
