@@ -131,6 +131,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "partialResults": "what there is so far: any JSON value",
     "output": "what the step gives: any JSON value",
     "outcome": "what became of the attempt",
+    "exact": "`outcome` in a word that only later versions know; null: it is that itself",
     "error": "why it failed",
     "permanent": "no retry can repair it",
     "retryAfterS": "not again before so many seconds have passed",
@@ -151,6 +152,9 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
     "WhyResponse.until": "until when; null: no time moves it",
     "WhyResponse.generation": "what a decision about it, as it is here, is bound to",
     "BreachReport.code": "what is wrong, for programs",
+    "ReleaseBody.continued": (
+        "true: it is to be continued from its checkpoint, as more than one attempt can do"
+    ),
     "AuditedRun.outcome": "what its repair came to; null without one",
     "SweepResponse.deadLettered": "runs that were given up",
     "RunsQuery.pipeline": "runs of this pipeline",
