@@ -35,7 +35,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "failed": "its handler failed: uses up a retry",
     "interrupted": "its worker was shut down",
     "expired": "its worker went silent",
-    "continued": "it asked for another attempt itself",
+    "continued": "the next attempt goes on where it ended",
     "repeated": "its output was refused, and somebody had the step run again",
     "deferred": "it met an outage",
     "stepsDone": "steps that are completed",

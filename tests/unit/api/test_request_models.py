@@ -23,6 +23,7 @@ from leasehold.api.leases import (
     LeaseBody,
     ListFilesBody,
     PutFileBody,
+    ReleaseBody,
     RenewBody,
 )
 from leasehold.api.operations import OperationBody, RecreateBody, body_of
@@ -49,6 +50,7 @@ RIGHT: dict[type[RequestModel], dict[str, Any]] = {
     ClaimBody: {"stepType": "count", "holder": "vm-1"},
     AcquireBody: {"runId": "r-1", "holder": "vm-1"},
     LeaseBody: LEASE,
+    ReleaseBody: LEASE,
     RenewBody: LEASE,
     CheckpointBody: LEASE | {"iterationCount": 0, "partialResults": None},
     CompleteBody: LEASE | {"output": None},
