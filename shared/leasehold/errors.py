@@ -186,6 +186,13 @@ class InvalidRequestError(LeaseholdError):
     text = "{field} is {value!r}; allowed: {allowed}."
 
 
+class CheckpointMisusedError(LeaseholdError):
+    """A handler keeps checkpoints in a way in which they would replace each other."""
+
+    code = "checkpoint_misused"
+    text = "{problem}. {remedy}."
+
+
 class TooLargeError(LeaseholdError):
     """A value is larger than Leasehold keeps."""
 

@@ -288,9 +288,15 @@ async def blocks_in_a_task(ctx: StepContext, given: Any) -> str:
     return "awaited"
 
 
-async def acheckpoints(ctx: StepContext, given: Any) -> str:
+async def all_calls_of_coroutines(ctx: StepContext, given: Any) -> Any:
     await ctx.acheckpoint(1, ["one"])
-    return "kept"
+    await ctx.artifacts.aput("a.txt", b"a")
+    return {
+        "output": await ctx.aoutput_of("before"),
+        "file": (await ctx.artifacts.aget("a.txt")).decode(),
+        "exists": [await ctx.artifacts.aexists(name) for name in ("a.txt", "b.txt")],
+        "list": list(await ctx.artifacts.alist()),
+    }
 
 
 def stops(ctx: StepContext, given: Any) -> str:

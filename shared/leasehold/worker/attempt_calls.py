@@ -81,6 +81,22 @@ class RunFiles(Protocol):
         """Return the names of the run's files, sorted."""
         ...
 
+    async def aput(self, name: str, data: bytes) -> str:
+        """Do what `put` does, without blocking the handler's loop."""
+        ...
+
+    async def aget(self, name: str) -> bytes:
+        """Do what `get` does, without blocking the handler's loop."""
+        ...
+
+    async def aexists(self, name: str) -> bool:
+        """Do what `exists` does, without blocking the handler's loop."""
+        ...
+
+    async def alist(self) -> Sequence[str]:
+        """Do what `list` does, without blocking the handler's loop."""
+        ...
+
 
 class AttemptCalls(Protocol):
     """The calls of one attempt. What each of them raises, `StepContext` says."""

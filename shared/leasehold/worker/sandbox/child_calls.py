@@ -9,6 +9,7 @@ from typing import Any, Final
 from leasehold.domain.artifact_name import check_artifact_name, files_folder
 from leasehold.domain.manifest_parts import Progress
 from leasehold.errors import TooLargeError
+from leasehold.worker.async_files import AsyncFiles
 from leasehold.worker.attempt_calls import AttemptFacts, KeptCheckpoint
 from leasehold.worker.kept_text import cut
 from leasehold.worker.sandbox.link import Link
@@ -82,7 +83,7 @@ class ChildCalls:
         ).body.decode()
 
 
-class ChildFiles:
+class ChildFiles(AsyncFiles):
     """The files of a run (`attempt_calls.RunFiles`), over a link."""
 
     def __init__(self, link: Link, run_id: str) -> None:
