@@ -16,6 +16,7 @@ from leasehold.domain.trials import looped_steps, trials_of
 _OF_ATTEMPTS: Final = (
     TraceType.STEP_ERROR,
     TraceType.STEP_TERMINATED,
+    TraceType.STEP_CONTINUED,
     TraceType.CHECKPOINT_RESUMED,
 )
 

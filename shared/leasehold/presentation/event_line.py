@@ -16,6 +16,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     TraceType.STEP_COMPLETED: "step {step} completed",
     TraceType.STEP_ERROR: "step {step} failed, attempt {attempt}",
     TraceType.STEP_TERMINATED: "step {step} ended without an output, attempt {attempt}",
+    TraceType.STEP_CONTINUED: "step {step} to be continued, attempt {attempt}",
     TraceType.STEP_UNKNOWN: "step {step} is not known here",
     TraceType.GATE_BLOCKED: "step {step} blocked by a gate",
     TraceType.STEP_DEAD_LETTERED: "run given up at step {step}",

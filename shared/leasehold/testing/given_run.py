@@ -13,6 +13,7 @@ from leasehold.domain.manifest_parts import (
     Checkpoint,
     KeptValue,
     Lease,
+    PhaseReached,
     StepRecord,
     TrialRecord,
     TrialRule,
@@ -77,6 +78,7 @@ def checkpoint_of(clock: Clock, step_type: str, resume: IncrementalState) -> Che
         inline=json_text("resume", resume.partial_results),
         saved_at=clock.now(),
         fencing_token=1,
+        furthest=(PhaseReached(phase=resume.phase, iteration_count=resume.iteration_count),),
     )
 
 

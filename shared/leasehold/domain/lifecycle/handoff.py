@@ -137,4 +137,5 @@ def _go_to(draft: Draft, event: RunEvent, step: str) -> None:
         attempts=_NONE_ENDED,
         interruptions=0,
         silences=0,
+        continuations=0,
     )

@@ -12,14 +12,20 @@ from typing import Final, NamedTuple
 
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
 from leasehold.domain.manifest_parts import ErrorRecord, RetryRule
-from leasehold.domain.result import Deferred, Failed, Finished, Result
+from leasehold.domain.result import Continued, Deferred, Failed, Finished, Result
 from leasehold.domain.status import Termination
 from leasehold.errors import TooLargeError
 from leasehold.logs.attempt import lines_of, name_attempts_in_records
 from leasehold.ports.handler_runner import EnteredStep
 from leasehold.worker.context import StepContext
 from leasehold.worker.entry_actions import entry_actions_of
-from leasehold.worker.handler_call import StepCode, call_handler, deferred_in, failed_by
+from leasehold.worker.handler_call import (
+    StepCode,
+    call_handler,
+    continued_in,
+    deferred_in,
+    failed_by,
+)
 from leasehold.worker.handlers import handler_of, resolve_early
 from leasehold.worker.outage import lacked_memory
 from leasehold.worker.sandbox.breakpoints import breakpoint_without_terminal
@@ -30,6 +36,7 @@ from leasehold.worker.sandbox.fitness import is_fit_for_forking
 from leasehold.worker.sandbox.frames import Frame
 from leasehold.worker.sandbox.link import Link
 from leasehold.worker.sandbox.messages import (
+    ContinuedNote,
     DeferredNote,
     FailedNote,
     FinishedNote,
@@ -139,8 +146,8 @@ class HandlerProcess:
                 self._soft.give()
 
     def _end_by(self, error: BaseException, path: str) -> Result:
-        if deferred := deferred_in(error):
-            return deferred
+        if known := deferred_in(error) or continued_in(error):
+            return known
         self._raised = error
         names = self._job.non_retryable
         rule = RetryRule(first_s=0, factor=1, max_s=0, non_retryable=names)
@@ -158,6 +165,8 @@ class HandlerProcess:
                 return self._failed(record, permanent=permanent)
             case Deferred(reason, detail):
                 return LastWord(DeferredNote.model_validate({"reason": reason, "detail": detail}))
+            case Continued(at_checkpoint):
+                return LastWord(ContinuedNote(at_checkpoint=at_checkpoint))
         raise AssertionError(result)
 
     def _failed(self, record: ErrorRecord, *, permanent: bool) -> LastWord:

@@ -56,6 +56,8 @@ class Job(Message):
     non_retryable: tuple[str, ...]
     soft_at: float
     hard_at: float
+    hard_s: float
+    furthest: Mapping[str, int]
     levels: Mapping[str, int]
 
 
@@ -224,6 +226,13 @@ class DeferredNote(Message):
     detail: Annotated[str, Field(max_length=1000)]
 
 
+class ContinuedNote(Message):
+    """The attempt is to be continued by the next one."""
+
+    kind: Literal["continued"] = "continued"
+    at_checkpoint: bool
+
+
 FromWorker = Job | Stop | SoftLimitNote | Answer | Refusal
 AnyCall = (
     KeptCheckpointCall
@@ -237,7 +246,7 @@ AnyCall = (
     | ListCall
 )
 Note = Imported | ProgressNote | LogLine
-Ending = FinishedNote | FailedNote | DeferredNote
+Ending = FinishedNote | FailedNote | DeferredNote | ContinuedNote
 FromChild = AnyCall | Note | Ending
 
 
