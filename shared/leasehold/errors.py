@@ -453,6 +453,13 @@ class ArtifactNotFoundError(LeaseholdError):
     text = "Artifact {name!r} is not in {store}."
 
 
+class DamagedFileError(LeaseholdError):
+    """A temporary file of a step is not what was stored: it is cut off, changed or another's."""
+
+    code = "damaged_file"
+    text = "File {name!r} is not what was stored: {problem}."
+
+
 class OutputGoneError(LeaseholdError):
     """An output that is recorded is not in the artifact store any more."""
 

@@ -7,6 +7,7 @@ from typing import Final
 from leasehold.domain.manifest_parts import KeptValue, kept_value
 from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
 from leasehold.ports.artifacts import Artifacts
+from leasehold.services import temporary_files
 
 #: Larger texts go to the artifact store, by reference.
 INLINE_BYTES: Final = 32 * 1024
@@ -51,11 +52,14 @@ def load(artifacts: Artifacts, kept: KeptValue) -> str:
 
     Raises:
         ArtifactNotFoundError: it is lost.
+        DamagedFileError: it is a temporary file (`services/temporary_files.py`), and damaged.
         StoreUnavailableError: it could not be read, or the store holds nothing at all of what lay
             beside it: it was moved away, or is not mounted, and a new one may have been begun.
     """
     if kept.ref is None:
         return kept.text if kept.text is not None else "null"
+    if kept.ref.endswith(temporary_files.GZIP):
+        return temporary_files.load(artifacts, kept.ref, kept.digest)
     try:
         return artifacts.get(kept.ref).decode()
     except ArtifactNotFoundError as error:
