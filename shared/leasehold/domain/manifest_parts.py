@@ -215,7 +215,7 @@ class Checkpoint(Stored):
 class CallResult(Stored):
     """The result of a call that a handler had made once (`ctx.once`): its type, and the value.
 
-    `keep`: it outlasts its step.
+    An empty `type` is not known, and any type goes with it. `keep`: it outlasts its step.
     """
 
     step: str
@@ -231,6 +231,11 @@ class CallResult(Stored):
     def value(self) -> KeptValue:
         """The result."""
         return kept_value(text=self.inline, ref=self.ref, digest=self.digest)
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes in a manifest, in JSON."""
+        return len(self.model_dump_json(exclude_none=True).encode())
 
 
 class CallCount(Stored):

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from leasehold.domain.calls import check_call_key
 from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Checkpoint, KeptValue, Lease, StepRecord
+from leasehold.domain.manifest_parts import CallResult, Checkpoint, KeptValue, Lease, StepRecord
 from leasehold.domain.status import RunStatus
 from leasehold.ports.clock import Clock
 from leasehold.testing.arguments import checked_run_id, json_text, refuse
@@ -67,6 +68,22 @@ def checkpoint_of(clock: Clock, step_type: str, resume: IncrementalState) -> Che
         inline=json_text("resume", resume.partial_results),
         saved_at=clock.now(),
         fencing_token=1,
+    )
+
+
+def results_of(step_type: str, trial: int, calls: Mapping[str, Any]) -> tuple[CallResult, ...]:
+    """Return the results of calls made once by earlier attempts, as a run has them."""
+    for key in calls:
+        check_call_key(key)
+    return tuple(
+        CallResult(
+            step=step_type,
+            trial=trial,
+            key=key,
+            type="",  # as the handler reads it
+            inline=json_text(f"calls[{key!r}]", value),
+        )
+        for key, value in calls.items()
     )
 
 

@@ -39,7 +39,7 @@ def renew(
     """
     draft = Draft(manifest, now, rules)
     draft.note(notes)
-    return _renew(draft, fence, Outcome.RENEWED)
+    return renewed(draft, fence, Outcome.RENEWED)
 
 
 def checkpoint(
@@ -84,7 +84,7 @@ def checkpoint(
         ),
     )
     draft.set(checkpoint=kept)
-    return _renew(draft, fence, Outcome.CHECKPOINTED)
+    return renewed(draft, fence, Outcome.CHECKPOINTED)
 
 
 def _is_counted(phase: str, furthest: Mapping[str, int]) -> bool:
@@ -92,8 +92,12 @@ def _is_counted(phase: str, furthest: Mapping[str, int]) -> bool:
     return phase in furthest or len(furthest) < MAX_PHASES
 
 
-def _renew(draft: Draft, fence: Fence, outcome: Outcome) -> Change:
-    """Let the lease run on from now; one without a heartbeat runs to its cap already."""
+def renewed(draft: Draft, fence: Fence, outcome: Outcome) -> Change:
+    """Let the lease run on from now; one without a heartbeat runs to its cap already.
+
+    Raises:
+        LeaseLostError: the lease is not the one that is held.
+    """
     lease = held_lease(draft.before, draft.now, fence)
     if deadline_of(draft.before, lease) <= draft.now:
         draft.set(heartbeat_at=draft.now)
