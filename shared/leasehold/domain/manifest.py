@@ -207,7 +207,7 @@ class Manifest(Stored):
 
     @property
     def text_bytes(self) -> int:
-        """How many bytes the texts of input, outputs and checkpoint take.
+        """How many bytes the texts of input, outputs, checkpoint and calls take.
 
         What is kept of trials takes room by itself: it grows with each of them.
         """
@@ -215,8 +215,9 @@ class Manifest(Stored):
         texts = [self.input, *(record.output for record in self.steps.values())]
         texts += [one.output for one in trials]
         texts.append(None if self.checkpoint is None else self.checkpoint.inline)
+        results = sum(call.size for call in self.calls if call.ref is None)
         size = sum(len(text.encode()) for text in texts if text is not None)
-        return size + TRIAL_BYTES * len(trials)
+        return size + results + TRIAL_BYTES * len(trials)
 
     def with_step(self, step: str, **update: Unpack[StepRecordUpdate]) -> Mapping[str, StepRecord]:
         """Return `steps` with these fields of one step replaced."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import StepRecord, TrialRecord
+from leasehold.domain.manifest_parts import CallCount, StepRecord, TrialRecord
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.domain.trials import looped_steps, trials_of
 
@@ -115,7 +115,7 @@ def _planned_steps(manifest: Manifest) -> Iterator[TraceEvent]:
     for step in manifest.plan:
         record = manifest.steps[step]
         if step not in looped:
-            yield from _planned_of(step, record, record.attempts.ended)
+            yield from _planned_of(step, record, record.attempts.ended, calls=record.calls)
         elif step == looped[0]:
             yield from _planned_trials(manifest, looped)
 
@@ -127,7 +127,9 @@ def _planned_trials(manifest: Manifest, looped: tuple[str, ...]) -> Iterator[Tra
     for number in range(1, _last_trial(manifest) + 1):
         for step in looped:
             for record in (one for one in trials[step] if one.trial == number):
-                for event in _planned_of(step, record, record.attempts_ended, number):
+                is_whole = record is trials[step][-1]
+                calls = manifest.steps[step].calls if is_whole else None
+                for event in _planned_of(step, record, record.attempts_ended, number, calls):
                     is_last = step == looped[-1] and event.type is TraceType.STEP_HANDED_OFF
                     if is_last:
                         handed_off.append(event)
@@ -137,7 +139,11 @@ def _planned_trials(manifest: Manifest, looped: tuple[str, ...]) -> Iterator[Tra
 
 
 def _planned_of(
-    step: str, record: StepRecord | TrialRecord, ended: int, trial: int = 1
+    step: str,
+    record: StepRecord | TrialRecord,
+    ended: int,
+    trial: int = 1,
+    calls: CallCount | None = None,
 ) -> Iterator[TraceEvent]:
     """Yield what went as planned of a step.
 
@@ -146,6 +152,7 @@ def _planned_of(
         record: what became of it.
         ended: how many attempts ended without an output that counts.
         trial: in which trial.
+        calls: those that it made once, in all trials; None: told with another one.
     """
     facts: dict[str, Any] = {"step": step, "trial": trial}
     for type_, at, attempt in (
@@ -155,8 +162,14 @@ def _planned_of(
     ):
         if at is None:
             continue
-        status = record.output_status if type_ is TraceType.STEP_COMPLETED else None
-        further = {} if status is None else {"outputStatus": status}
+        further = _of_completion(record, calls) if type_ is TraceType.STEP_COMPLETED else {}
         yield TraceEvent.model_validate(
             {"type": type_, "at": at, "attempt": attempt, **facts, **further}
         )
+
+
+def _of_completion(record: StepRecord | TrialRecord, calls: CallCount | None) -> dict[str, Any]:
+    """Return the status of the output, and the calls made once and spared, where there are any."""
+    status = {} if record.output_status is None else {"outputStatus": record.output_status}
+    counts = {} if calls is None else {"callsMade": calls.made, "callsSpared": calls.spared}
+    return {**status, **counts}

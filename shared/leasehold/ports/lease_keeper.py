@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import KeptValue
+from leasehold.domain.manifest_parts import CallResult, KeptValue
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.status import Termination
 from leasehold.errors import LeaseLostError
@@ -23,7 +23,9 @@ T = TypeVar("T")
 
 
 class LeasedAttempt(Protocol):
-    """An attempt as its keeper uses it; no two calls at the same time, but for `keep_results`.
+    """An attempt as its keeper uses it; no two calls at the same time.
+
+    But for `keep_results` and `by_reference`, which write nothing to the run.
 
     Each that writes raises LeaseLostError where the lease is not held any more, and
     StoreUnavailableError where the store is not known to have written.
@@ -64,6 +66,14 @@ class LeasedAttempt(Protocol):
         notes: Notes = NO_NOTES,
     ) -> object:
         """Record what the attempt has so far, keep the notes, and renew the lease."""
+        ...
+
+    def by_reference(self, call: CallResult) -> tuple[CallResult, Callable[[], object]]:
+        """Return a call as a reference to its result, and what stores that, once or again."""
+        ...
+
+    def record_call(self, call: CallResult, in_place_of: str | None, notes: Notes) -> object:
+        """Record the result of a call made once, keep the notes, and renew the lease."""
         ...
 
     def settle(self, ending: Transition) -> Committed[Change]:

@@ -19,7 +19,7 @@ from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
 from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_lease
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import manifest_of, to_document
-from leasehold.domain.manifest_parts import ErrorRecord, KeptValue
+from leasehold.domain.manifest_parts import CallResult, ErrorRecord, KeptValue
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.result import (
     Continued,
@@ -41,10 +41,13 @@ from leasehold.errors import (
     LeaseLostError,
     StoreUnavailableError,
     TooLargeError,
+    TooManyCallsError,
     VersionConflictError,
 )
 from leasehold.ports.documents import Committed
 from leasehold.ports.lease_keeper import RunningAttempt
+from leasehold.services import temporary_files
+from leasehold.services.call_results import packed
 from leasehold.services.engine import (
     Engine,
     KnownRun,
@@ -158,6 +161,36 @@ class Attempt:
             notes=notes,
         )
         return self._still_held(self._write(save).answer, kept="The checkpoint is kept.")
+
+    def by_reference(self, call: CallResult) -> tuple[CallResult, Callable[[], object]]:
+        """Return a call as a reference to its result, and what stores that, once or again."""
+        referring, file = packed(self.manifest, self._engine.clock.new_id(), call)
+        return referring, partial(temporary_files.put, self._engine.artifacts, file)
+
+    def record_call(self, call: CallResult, in_place_of: str | None, notes: Notes) -> Change:
+        """Record the result of a call made once, and renew the lease; raises as `renew`.
+
+        Where that ends the attempt, the result is kept. A file that it was to refer to is deleted
+        where it was refused.
+
+        Raises:
+            TooManyCallsError: the run has no room for it. By reference it takes less.
+        """
+        record = partial(
+            lifecycle.record_call,
+            rules=self._renewal_rules(),
+            fence=self.fence,
+            call=call,
+            in_place_of=in_place_of,
+            notes=notes,
+        )
+        try:
+            written = self._write(record).answer
+        except (LeaseLostError, TooManyCallsError):
+            if call.ref is not None:
+                temporary_files.discard(self._engine.artifacts, call.ref)
+            raise
+        return self._still_held(written, kept="The result of the call is kept.")
 
     def settle(self, ending: Transition) -> Committed[Change]:
         """End the attempt; once more, it is answered as the first time, and nothing is written.

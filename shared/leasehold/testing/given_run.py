@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from leasehold.domain.calls import check_call_key
 from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import (
+    CallResult,
     Checkpoint,
     KeptValue,
     Lease,
@@ -110,6 +112,22 @@ def after_review(run: Manifest, findings: Sequence[Any]) -> Manifest:
         plan=(*run.plan, reviewer),
         steps={**run.steps, reviewer: record},
         trials=TrialRule(author=run.current_step, reviewer=reviewer, max_trials=run.trial),
+    )
+
+
+def results_of(step_type: str, trial: int, calls: Mapping[str, Any]) -> tuple[CallResult, ...]:
+    """Return the results of calls made once by earlier attempts, as a run has them."""
+    for key in calls:
+        check_call_key(key)
+    return tuple(
+        CallResult(
+            step=step_type,
+            trial=trial,
+            key=key,
+            type="",  # as the handler reads it
+            inline=json_text(f"calls[{key!r}]", value),
+        )
+        for key, value in calls.items()
     )
 
 

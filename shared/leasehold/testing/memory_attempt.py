@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pydantic_core
 
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import KeptValue
+from leasehold.domain.manifest_parts import CallResult, KeptValue
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.errors import LeaseLostError
 from leasehold.ports.documents import Committed
@@ -25,11 +26,13 @@ class MemoryAttempt:
         manifest: the run, with its lease.
         ends_at: when that ends, in monotonic seconds.
         on_checkpoint: given each checkpoint.
+        on_call: given the key and the result of each call made once.
     """
 
     manifest: Manifest
     ends_at: float
     on_checkpoint: Callable[[IncrementalState], None]
+    on_call: Callable[[str, Any], None] = lambda _key, _result: None
 
     @property
     def fence(self) -> Fence:
@@ -57,6 +60,20 @@ class MemoryAttempt:
         """Tell the test of a checkpoint, as the next attempt would find it."""
         found = pydantic_core.from_json(results.text or "null")
         self.on_checkpoint(IncrementalState(phase, iteration_count, found))
+
+    def by_reference(self, call: CallResult) -> tuple[CallResult, Callable[[], object]]:
+        """Return the call as it is: there is room for any result."""
+        return call, lambda: None
+
+    def record_call(
+        self,
+        call: CallResult,
+        in_place_of: str | None,  # noqa: ARG002 - all of them can be read
+        notes: Notes,  # noqa: ARG002 - the test has it
+    ) -> None:
+        """Tell the test of a call, and keep its result for the attempt."""
+        self.manifest = self.manifest.with_(calls=(*self.manifest.calls, call))
+        self.on_call(call.key, pydantic_core.from_json(call.inline or "null"))
 
     def settle(self, ending: Transition) -> Committed[Change]:
         """End the attempt; no store hears of it."""

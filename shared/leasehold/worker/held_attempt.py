@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.manifest_parts import CallCount, CallResult, Progress
 from leasehold.domain.masks import masked
 from leasehold.domain.notes import Notes
 from leasehold.domain.result import Deferred, Result, Stopped
@@ -82,6 +82,7 @@ class HeldAttempt:
         self._patience = patience
         self._never = StopSignal(clock.skip)  # whoever waits for it waits in full
         self._writing = threading.Lock()
+        self._noting = threading.Lock()
         self._ended = Flag()
         self._settled: Committed[Change] | None = None
         self._in_call: UserCall | None = None
@@ -197,6 +198,32 @@ class HeldAttempt:
         kept = self.insist(partial(self._attempt.keep_results, results))
         save = partial(self._attempt.checkpoint, iteration_count, phase, kept, self.notes)
         self._persist(partial(self._write, save))
+
+    def record_call(self, call: CallResult, in_place_of: str | None = None) -> None:
+        """Record the result of a call that was made once; the lease is renewed with it.
+
+        Args:
+            call: the result.
+            in_place_of: the reference of the key's result, where that was found to be unreadable.
+
+        Raises:
+            TooManyCallsError: there is no room for it. By reference it takes less.
+            LeaseLostError, StoreUnavailableError: as `checkpoint`.
+        """
+        save = partial(self._attempt.record_call, call, in_place_of, self.notes)
+        self._persist(partial(self._write, save))
+
+    def by_reference(self, call: CallResult) -> tuple[CallResult, Callable[[], object]]:
+        """Return a call as a reference to its result, and what stores that."""
+        return self._attempt.by_reference(call)
+
+    def note_spared_call(self) -> None:
+        """Count a call that its recorded result has spared."""
+        with self._noting:
+            run = self.manifest
+            before = run.steps[run.current_step].calls or CallCount()
+            spared = before.spared if self.calls_spared is None else self.calls_spared
+            self.calls_spared = spared + 1
 
     def insist(self, call: Callable[[], T], *, patience: float | None = None) -> T:
         """Return what `call` returns; a store that is away is asked again while the lease is held.

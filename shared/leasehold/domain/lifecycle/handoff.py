@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
+from leasehold.domain.calls import outlasting
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import dispatch_of
 from leasehold.domain.draft import Draft
@@ -102,6 +103,7 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
             error_at=None,
             block=None,
             checkpoint=None,
+            calls=outlasting(run),
             paused=False,
             completed_at=now,
         )
@@ -130,6 +132,7 @@ def _go_to(draft: Draft, event: RunEvent, step: str) -> None:
         error_at=None,
         block=None,
         checkpoint=None,
+        calls=outlasting(run),
         current_step=step,
         trial=trial_at(run, step),
         step_started_at=None,

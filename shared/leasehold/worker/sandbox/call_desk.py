@@ -23,12 +23,14 @@ from leasehold.worker.sandbox.messages import (
     CheckpointCall,
     ExistsCall,
     FindingsCall,
+    FindResultCall,
     GetCall,
     KeptCheckpointCall,
     ListCall,
     Message,
     OutputCall,
     PutCall,
+    RecordResultCall,
     Refusal,
     StatusCall,
 )
@@ -122,19 +124,24 @@ def _made(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, bytes]:
                 value, text = [kept.phase, kept.iteration_count], kept.results.encode()
         case CheckpointCall(iteration_count=count, phase=phase):
             calls.checkpoint(count, phase, _json_text(body))
+        case FindResultCall(key=key, type=type_):
+            found = calls.recorded_result(key, type_)
+            value, text = found is not None, (found or "").encode()
+        case RecordResultCall(key=key, type=type_, keep=keep):
+            calls.record_result(key, type_, _json_text(body), keep=keep)
         case OutputCall(step_type=step_type):
             text = calls.output_of(step_type).encode()
         case StatusCall(step_type=step_type):
             value = calls.status_of(step_type)
         case FindingsCall():
             text = calls.findings().encode()
-        case _:
-            return _made_with_files(calls.files, call, body)
+        case PutCall() | GetCall() | ExistsCall() | ListCall():
+            value, text = _made_on_files(calls.files, call, body)
     return value, text
 
 
-def _made_with_files(files: RunFiles, call: Call, body: bytes) -> tuple[Any, bytes]:
-    """Make a call that is about the files of the run; return as `_made`."""
+def _made_on_files(files: RunFiles, call: Call, body: bytes) -> tuple[Any, bytes]:
+    """Make a call on the files of the run; return as `_made`."""
     value: Any = None
     text = b""
     match call:
