@@ -147,7 +147,7 @@ def test_each_limit_is_refused_in_one_line(
 @pytest.mark.parametrize("model", RIGHT)
 def test_a_field_takes_no_value_of_another_type(model: type[RequestModel]) -> None:
     """Whatever is taken is as it was given: nothing is made of a text, a boolean or a fraction."""
-    booleans = {"dryRun", "permanent", "deadLettered", "paused", "cancelled"}
+    booleans = {"dryRun", "permanent", "deadLettered", "paused", "cancelled", "keepPartial"}
     empty = {"labels", "filter"}
     for name in names_of(model) - {"input", "output", "partialResults"}:
         for value in ODD:
