@@ -68,7 +68,12 @@ _FIELDS: Final[Mapping[str, str]] = {
     # events
     "type": "what happened",
     "at": "when",
-    "trial": "always 1 in this version",
+    "trial": "the number of the trial, from 1; always 1 where the pipeline has no trials",
+    "trials": "which steps run in trials",
+    "author": "the step that each trial begins with",
+    "reviewer": "the step that each trial ends with",
+    "maxTrials": "how many trials there are at most, the first included",
+    "findings": "what the reviewer of the trial before found; empty in the first",
     "attempt": "the attempt, from 1",
     "detail": "more, for people",
     # what people on call ask

@@ -53,6 +53,7 @@ class ClaimResponse(ResponseModel):
     timeout_ms: int
     given: Any
     resume: ResumePoint | None
+    findings: list[Any]
 
 
 class LeaseBody(RequestModel):

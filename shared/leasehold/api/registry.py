@@ -6,6 +6,7 @@ from typing import Literal
 
 from leasehold.api.overrides import OverrideReport
 from leasehold.api.response_model import ResponseModel
+from leasehold.domain.manifest_parts import TrialRule
 
 
 class SettingInForce(ResponseModel):
@@ -45,10 +46,11 @@ class StepReport(ResponseModel):
 
 
 class PipelineReport(ResponseModel):
-    """A pipeline and its steps, in their order."""
+    """A pipeline and its steps, in their order, and which of them run in trials."""
 
     name: str
     steps: list[str]
+    trials: TrialRule | None = None
 
 
 class RegistryResponse(ResponseModel):

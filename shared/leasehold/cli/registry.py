@@ -6,7 +6,13 @@ from typing import Final
 
 import click
 
-from leasehold.api.registry import RegistryResponse, RetryInForce, SettingInForce, StepReport
+from leasehold.api.registry import (
+    PipelineReport,
+    RegistryResponse,
+    RetryInForce,
+    SettingInForce,
+    StepReport,
+)
 from leasehold.bootstrap import Purpose
 from leasehold.cli.bundle import open_bundle, purpose_on_store
 from leasehold.cli.options import json_option, url_option
@@ -51,8 +57,7 @@ def registry(*, url: str | None, as_json: bool) -> None:
     click.echo()
     print_table(_COLUMNS_OF_PROCESSES, map(_row_of_process, report.steps))
     click.echo()
-    pipelines = [(entry.name, " → ".join(entry.steps)) for entry in report.pipelines]
-    print_table(("PIPELINE", "STEPS"), pipelines)
+    print_table(("PIPELINE", "STEPS"), map(_row_of_pipeline, report.pipelines))
     for step in report.steps:
         if step.override is not None and step.override.state == "in_force":
             note(override_line(step.override))
@@ -72,6 +77,13 @@ def _report_here() -> RegistryResponse:
         with open_bundle(purpose=Purpose.PREVIEW) as bundle:
             report = RegistryResponse.model_validate(registry_report(bundle.engine))
         return report.model_copy(update={"overrides_problem": error.message})
+
+
+def _row_of_pipeline(pipeline: PipelineReport) -> Row:
+    steps, rule = " → ".join(pipeline.steps), pipeline.trials
+    if rule is not None:
+        steps += f" ({rule.author} to {rule.reviewer} in up to {rule.max_trials} trials)"
+    return pipeline.name, steps
 
 
 def _row(step: StepReport) -> Row:

@@ -14,10 +14,12 @@ from leasehold.cli.stdout import Fact, Row, print_block, print_facts, print_json
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.manifest_parts import Attempts, KeptValue, StepRecord
 from leasehold.domain.status import AttemptEnd, RunStatus
+from leasehold.domain.trials import looped_steps, trial_words
 from leasehold.presentation.failure_lines import traceback_lines
 from leasehold.presentation.formatting import StyledText, ago, duration, stamp
 from leasehold.presentation.run_state import (
     DEAD_LETTER_ICON,
+    grade_of,
     state_of,
     status_style,
     value_in_short,
@@ -110,18 +112,31 @@ def _work(run: Manifest, now: datetime) -> Iterator[Fact]:
         due = run.dispatch.not_before
         when = f"at {stamp(due)} ({ago(due, now)})" if due > now else "waits for a worker"
         yield "next", f"attempt {run.attempt} of step {run.current_step} {when}"
+    yield from _trials(run)
+
+
+def _trials(run: Manifest) -> Iterator[Fact]:
+    """Yield the trial that the run is in, or the one that counts."""
+    if words := trial_words(run):
+        yield "trial", words
+    looped = looped_steps(run)
+    review = run.steps[looped[-1]] if looped else None
+    if review is not None and review.trial is not None:
+        made = len(review.trials or ()) + 1
+        score = "" if review.verdict is None else f", score {review.verdict.score:g}"
+        yield "trials", f"{made} made; trial {review.trial} counts{score}"
 
 
 def _row(step: str, record: StepRecord, until: datetime) -> Row:
     began, ended = record.started_at, record.completed_at or until
     short = value_in_short(record.kept_output)
-    graded = record.output_status not in (None, "SUCCESS")
+    grade = grade_of(record)
     return (
         step,
         StyledText(record.status.value, status_style(record.status)),
         "" if began is None else duration(ended - began),
         "" if began is None else _attempts(record),
-        f"{record.output_status} {short}" if graded else short,
+        f"{grade} {short}" if grade else short,
     )
 
 

@@ -11,11 +11,12 @@ from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
 from leasehold.cli.stdout import Row, print_block, print_json, print_table
 from leasehold.domain.trace import TraceEvent
-from leasehold.presentation.event_line import event_name, event_reason
+from leasehold.presentation.event_line import event_name, event_reason, has_trials
 from leasehold.presentation.failure_lines import headed_tracebacks
 from leasehold.presentation.formatting import StyledText, duration, stamp
 
 _COLUMNS: Final = ("AT", "AFTER", "EVENT", "STEP", "ATTEMPT", "WHY")
+_COLUMNS_WITH_TRIALS: Final = ("AT", "AFTER", "EVENT", "STEP", "TRIAL", "ATTEMPT", "WHY")
 
 
 @click.command()
@@ -34,18 +35,22 @@ def trace(*, run_id: str, url: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"events": events})
     else:
-        print_table(_COLUMNS, (_row(event, events[0].at) for event in events))
+        trials = has_trials(events)
+        columns = _COLUMNS_WITH_TRIALS if trials else _COLUMNS
+        print_table(columns, (_row(event, events[0].at, trials=trials) for event in events))
         for heading, lines in headed_tracebacks(events):
             print_block(heading, lines)
 
 
-def _row(event: TraceEvent, start: datetime) -> Row:
+def _row(event: TraceEvent, start: datetime, *, trials: bool) -> Row:
     at = stamp(event.at)
+    trial = "" if event.trial is None else str(event.trial)
     return (
         StyledText(at, "dim", short_form=at.partition("T")[2]),
         f"+{duration(event.at - start)}",
         event_name(event),
         event.step or "",
+        *([trial] if trials else []),
         "" if event.attempt is None else str(event.attempt),
         event_reason(event),
     )

@@ -19,6 +19,7 @@ from leasehold.domain.lifecycle.operate import Operation, decisions
 from leasehold.domain.lifecycle.repair import flaws, flaws_at
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.trials import trial_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def _what(
 ) -> str:
     lease, step = manifest.lease, manifest.current_step
     if lease is not None:
-        attempt = f"attempt {manifest.attempt} of step {step}"
+        attempt = _attempt(manifest)
         if now < lease.expires_at and holder_gone:
             return (
                 f"somebody to take up {attempt}, whose process {lease.holder} is gone (a server "
@@ -100,6 +101,12 @@ def _what(
     return _worker(manifest, now)
 
 
+def _attempt(manifest: Manifest) -> str:
+    words = f"attempt {manifest.attempt} of step {manifest.current_step}"
+    trial = trial_words(manifest)
+    return f"{words} in {trial}" if trial else words
+
+
 def _person(manifest: Manifest, possible: tuple[Operation, ...]) -> str:
     *others, last = (f":{operation}" for operation in possible or ("cancel",))
     offered = f"{', '.join(others)} or {last}" if others else last
@@ -111,7 +118,7 @@ def _person(manifest: Manifest, possible: tuple[Operation, ...]) -> str:
 
 
 def _worker(manifest: Manifest, now: datetime) -> str:
-    attempt = f"attempt {manifest.attempt} of step {manifest.current_step}"
+    attempt = _attempt(manifest)
     dispatch = manifest.dispatch
     if now < dispatch.not_before:
         return f"the time of {attempt}, {_stamp(dispatch.not_before)}"

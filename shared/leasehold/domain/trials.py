@@ -53,6 +53,15 @@ def trial_at(run: Manifest, step: str) -> int:
     return _next_number(run.steps[step]) if step in looped_steps(run) else 1
 
 
+def trial_words(run: Manifest) -> str:
+    """Say in which trial the run is: `trial 2 of 3`; nothing in the first, or without trials."""
+    rule = run.trials
+    if rule is None or run.is_terminal or run.current_step not in looped_steps(run):
+        return ""
+    trial = trial_at(run, run.current_step)
+    return f"trial {trial} of {rule.max_trials}" if trial > 1 else ""
+
+
 def reviewed_step(run: Manifest) -> str | None:
     """Return the author, where the current step is its reviewer; else None."""
     looped = looped_steps(run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from leasehold.domain.trace import TraceEvent, TraceType
@@ -19,6 +19,9 @@ _SENTENCES: Final[Mapping[str, str]] = {
     TraceType.STEP_CONTINUED: "step {step} to be continued, attempt {attempt}",
     TraceType.STEP_UNKNOWN: "step {step} is not known here",
     TraceType.GATE_BLOCKED: "step {step} blocked by a gate",
+    TraceType.AUTHOR_SLOT_OPENED: "trial {trial} begins at step {step}",
+    TraceType.AUTHOR_SLOT_REFUSED: "no further trial begins",
+    TraceType.TRIAL_CHOSEN: "trial {trial} counts",
     TraceType.STEP_DEAD_LETTERED: "run given up at step {step}",
     TraceType.RUN_PAUSED: "run paused",
     TraceType.RUN_RESUMED: "run resumed",
@@ -27,6 +30,15 @@ _SENTENCES: Final[Mapping[str, str]] = {
     TraceType.RUN_APPROVED: "run approved",
     TraceType.RUN_COMPLETED: "run completed",
 }
+
+#: What happens in each trial anew.
+_IN_TRIALS: Final = (
+    TraceType.STEP_STARTED,
+    TraceType.STEP_COMPLETED,
+    TraceType.STEP_ERROR,
+    TraceType.STEP_TERMINATED,
+    TraceType.GATE_BLOCKED,
+)
 
 _STYLES: Final[Mapping[str, str]] = {
     TraceType.STEP_ERROR: "red",
@@ -43,8 +55,10 @@ def event_sentence(event: TraceEvent) -> str | None:
     sentence = _SENTENCES.get(event.type)
     if sentence is None:
         return None
-    why = ": ".join(filter(None, (event.reason, event.detail)))
-    what = sentence.format(step=event.step, attempt=event.attempt)
+    why = ": ".join(filter(None, (_grade(event), event.reason, event.detail)))
+    what = sentence.format(step=event.step, attempt=event.attempt, trial=event.trial)
+    if event.type in _IN_TRIALS and (event.trial or 1) > 1:
+        what += f", trial {event.trial}"
     return f"{what}: {why}" if why else what
 
 
@@ -63,4 +77,15 @@ def event_reason(event: TraceEvent) -> str:
     by, into = actor and f"by {actor}", new_run and f"as {new_run}"
     made, spared = facts.get("callsMade"), facts.get("callsSpared")
     calls = None if made is None else f"{made} calls made, {spared} spared"
-    return ": ".join(filter(None, (by, event.reason, event.detail, into, calls)))
+    return ": ".join(filter(None, (by, _grade(event), event.reason, event.detail, into, calls)))
+
+
+def has_trials(events: Iterable[TraceEvent]) -> bool:
+    """Return whether the run came to a second trial, so that events have to say theirs."""
+    return any((event.trial or 1) > 1 for event in events)
+
+
+def _grade(event: TraceEvent) -> str | None:
+    """Return the status of an output that is not whole."""
+    status = (event.model_extra or {}).get("outputStatus")
+    return None if status in (None, "SUCCESS") else str(status)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import KeptValue
+from leasehold.domain.manifest_parts import KeptValue, StepRecord
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.presentation.formatting import StyledText, duration, one_line
@@ -86,6 +86,12 @@ def value_in_short(kept: KeptValue | None, limit: int = 72) -> str:
     if kept is None:
         return ""
     return f"artifact {kept.ref}" if kept.ref else one_line(kept.text or "null", limit)
+
+
+def grade_of(record: StepRecord) -> str:
+    """Return the status of an output that is not whole: PARTIAL; nothing of any other."""
+    status = record.output_status
+    return "" if status in (None, "SUCCESS") else str(status)
 
 
 def _style(overlay: OverlayEntry) -> str:

@@ -10,8 +10,9 @@ from typing import Final
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Lease, StepRecord
 from leasehold.domain.status import RunStatus
+from leasehold.domain.trials import trial_words
 from leasehold.presentation.formatting import duration, one_line
-from leasehold.presentation.run_state import overlay_of, status_icon, status_style
+from leasehold.presentation.run_state import grade_of, overlay_of, status_icon, status_style
 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TURNS_A_SECOND: Final = 10
@@ -51,7 +52,7 @@ def step_line(run: Manifest, step: str, now: datetime, *, worker: str | None) ->
         began=record.started_at is not None or is_current,
         elapsed=_elapsed(run, record, now),
         fraction=_share(record.progress.fraction) if is_running and record.progress else None,
-        words=_words(run, now, worker) if is_current else "",
+        words=_words(run, now, worker) if is_current else grade_of(record),
         error=_error(run) if is_current else None,
     )
 
@@ -81,11 +82,12 @@ def _words(run: Manifest, now: datetime, worker: str | None) -> str:
         return _attempt_words(run, run.lease, now, worker)
     if run.is_terminal or run.paused:
         return ""
-    due = run.dispatch.not_before
-    if due > now:
-        return f"attempt {run.attempt} in {duration(due - now)}"
+    due, trial = run.dispatch.not_before, trial_words(run)
     waits = run.status is RunStatus.PENDING and worker is None
-    return "waits for a worker" if waits else ""
+    words = "waits for a worker" if waits else ""
+    if due > now:
+        words = f"attempt {run.attempt} in {duration(due - now)}"
+    return "  ".join(filter(None, (trial, words)))
 
 
 def _attempt_words(run: Manifest, lease: Lease, now: datetime, worker: str | None) -> str:
@@ -95,6 +97,7 @@ def _attempt_words(run: Manifest, lease: Lease, now: datetime, worker: str | Non
     words = (
         f"{progress.fraction:.0%}" if progress else "",
         one_line(progress.message) if progress else "",
+        trial_words(run),
         f"attempt {run.attempt}" if run.attempt > 1 else "",
         "" if lease.holder == worker else f"held by {lease.holder}, renewed or over in {left}",
     )

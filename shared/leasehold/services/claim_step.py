@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
@@ -19,6 +19,8 @@ from leasehold.domain.lifecycle.attempt import EARLY
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.manifest_parts import Checkpoint, ErrorRecord, KeptValue
 from leasehold.domain.status import Outcome
+from leasehold.domain.trial_verdict import findings_in
+from leasehold.domain.trials import last_review
 from leasehold.errors import (
     ArtifactNotFoundError,
     InvalidRequestError,
@@ -53,11 +55,17 @@ class ClaimedStep:
         manifest: the run, with its lease.
         given: what the step is given, as JSON text.
         partial_results: of the manifest's checkpoint, as JSON text; None: begin at the beginning.
+        findings: what the reviewer of the trial before found.
     """
 
     manifest: Manifest
     given: str
     partial_results: str | None
+    findings: list[Any]
+
+
+#: What a step is given, where it goes on, and the review of the trial before.
+_Values = tuple[KeptValue, Checkpoint | None, KeptValue | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +76,10 @@ class _StepValues:
         given: JSON text; or why there is none: the value is lost.
     """
 
-    values: tuple[KeptValue, Checkpoint | None]
+    values: _Values
     given: str | ArtifactNotFoundError
     partial_results: str | None
+    findings: list[Any]
 
 
 class _MovedOnError(Exception):
@@ -162,11 +171,11 @@ def _claimed(engine: Engine, change: Change, loaded: _StepValues | None) -> Clai
         raise _nothing(run, f"run {run.run_id} was given up: {run.dead_letter_detail}")
     if isinstance(loaded.given, ArtifactNotFoundError):
         raise _given_up(engine, run, loaded.given)
-    return ClaimedStep(run, loaded.given, loaded.partial_results)
+    return ClaimedStep(run, loaded.given, loaded.partial_results, loaded.findings)
 
 
-def _values_of(run: Manifest) -> tuple[KeptValue, Checkpoint | None]:
-    return run.given, run.checkpoint
+def _values_of(run: Manifest) -> _Values:
+    return run.given, run.checkpoint, last_review(run)
 
 
 def _load(engine: Engine, run: Manifest) -> _StepValues:
@@ -176,7 +185,8 @@ def _load(engine: Engine, run: Manifest) -> _StepValues:
         StoreUnavailableError: they cannot be loaded now. The run may wait on for it.
     """
     try:
-        return _StepValues(_values_of(run), _given(engine, run), _partial_results(engine, run))
+        given, findings = _given(engine, run)
+        return _StepValues(_values_of(run), given, _partial_results(engine, run), findings)
     except StoreUnavailableError:
         _extend_wait(engine, run)
         raise
@@ -211,11 +221,14 @@ def _waiting(engine: Engine, step_type: str, until: float) -> Iterator[KnownRun]
         engine.log(f"{unreadable} runs at step {step_type} are unreadable; see `leasehold audit`")
 
 
-def _given(engine: Engine, run: Manifest) -> str | ArtifactNotFoundError:
+def _given(engine: Engine, run: Manifest) -> tuple[str | ArtifactNotFoundError, list[Any]]:
+    """Return what the step is given and the findings on the trial before; or what is lost."""
+    review = last_review(run)
     try:
-        return load(engine.artifacts, run.given)
+        findings = [] if review is None else findings_in(load(engine.artifacts, review))
+        return load(engine.artifacts, run.given), findings
     except ArtifactNotFoundError as error:
-        return error
+        return error, []
 
 
 def _partial_results(engine: Engine, run: Manifest) -> str | None:

@@ -25,7 +25,8 @@ def registry_report(engine: Engine) -> dict[str, Any]:
             for entry in engine.catalog.steps
         ],
         "pipelines": [
-            {"name": entry.name, "steps": entry.steps} for entry in engine.catalog.pipelines
+            {"name": entry.name, "steps": entry.steps, "trials": entry.trial_rule}
+            for entry in engine.catalog.pipelines
         ],
         "overridesProblem": problem,
     }

@@ -227,6 +227,7 @@ def _claimed(call: Callable[[], ClaimedStep]) -> flask.Response:
             timeout_ms=run.dispatch.timeout_ms,
             given=pydantic_core.from_json(claimed.given),
             resume=_resume(claimed),
+            findings=claimed.findings,
         )
     )
 

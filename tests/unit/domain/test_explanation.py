@@ -12,10 +12,21 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.explanation import Explanation, explain
 from leasehold.domain.manifest import Manifest
 from tests.unit.domain.runs import At, Runs
+from tests.unit.domain.trial_runs import TrialRun
 
 
 def words(run: Manifest, at: At, second: float, rules: Rules) -> str:
     return explain(run, at(second), rules).words
+
+
+def test_a_run_in_a_later_trial_says_so() -> None:
+    run = TrialRun.begun().output().trial(0.5)
+
+    waits = explain(run.run, run.now, run.rules).what
+    assert waits == "a worker to take attempt 1 of step write in trial 2 of 3 from queue write"
+    run.lease()
+    held = explain(run.run, run.now, run.rules).what
+    assert held == "host-a to finish attempt 1 of step write in trial 2 of 3"
 
 
 # -- for a worker --------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from leasehold.domain import lifecycle
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent, TraceType
 from tests.unit.domain.runs import At, Runs
+from tests.unit.domain.trial_runs import RULE, START, TrialRun, review
 
 
 def test_what_went_as_planned_is_told_from_the_manifest(runs: Runs, at: At) -> None:
@@ -147,3 +148,76 @@ def test_a_lost_lease_stands_at_the_time_it_was_noticed(runs: Runs, at: At) -> N
     found = names(timeline(runs.completed(), [lost]))
 
     assert found.index("lease_lost") == 5
+
+
+# -- trials ----------------------------------------------------------------------------------------
+
+
+def told(run: TrialRun) -> list[str]:
+    """Each event in short: its type, and where it happened."""
+    return [f"{event.type} {event.step or '-'} {event.trial or 0}" for event in run.timeline()]
+
+
+def test_each_trial_stands_in_its_place_whichever_counts() -> None:
+    run = TrialRun.begun(plan=("write", "review"), rule=RULE.with_(max_trials=2))
+    run.output().output(review(0.5)).output().output(review(0.4))
+
+    assert told(run) == [
+        "run_started - 0",
+        "step_started write 1",
+        "step_completed write 1",
+        "step_handed_off write 1",
+        "step_started review 1",
+        "step_completed review 1",
+        "author_slot_opened write 2",
+        "step_started write 2",
+        "step_completed write 2",
+        "step_handed_off write 2",
+        "step_started review 2",
+        "step_completed review 2",
+        "trial_chosen review 1",
+        "run_completed - 0",
+    ]
+
+
+def test_trials_keep_their_order_where_the_clock_was_set_back() -> None:
+    run = TrialRun.begun().output().fails().output().output().lease()
+    run.now = START - timedelta(days=1)
+    run.output(review(0.5)).fails().output().fails().output().lease()
+    run.now = START - timedelta(days=2)
+    run.refused(review(0.2)).operate(lifecycle.approve).trial(0.1).output()
+
+    dull = ("step_handed_off", "step_completed", "run_started")
+    assert [line for line in told(run) if not line.startswith(dull)] == [
+        "step_started collect 1",
+        "step_started write 1",
+        "step_error write 1",
+        "step_started polish 1",
+        "step_started review 1",
+        "author_slot_opened write 2",
+        "step_started write 2",
+        "step_error write 2",
+        "step_started polish 2",
+        "step_error polish 2",
+        "step_started review 2",
+        "gate_blocked review 2",
+        "run_approved review 2",
+        "author_slot_opened write 3",
+        "step_started write 3",
+        "step_started polish 3",
+        "step_started review 3",
+        "trial_chosen review 1",
+        "step_started publish 1",
+        "run_completed - 0",
+    ]
+
+
+def test_an_output_of_a_trial_names_its_attempt_and_its_status() -> None:
+    run = TrialRun.begun().output().fails().trial(0.5).fails().fails().trial(0.7, author="PARTIAL")
+
+    outputs = [
+        (event.trial, event.attempt, (event.model_extra or {}).get("outputStatus"))
+        for event in run.timeline()
+        if (event.type, event.step) == ("step_completed", "write")
+    ]
+    assert outputs == [(1, 2, "SUCCESS"), (2, 3, "PARTIAL")]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from leasehold.domain.trace import TraceEvent
-from leasehold.presentation.event_line import event_name, event_reason, event_sentence
+from leasehold.presentation.event_line import event_name, event_reason, event_sentence, has_trials
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -49,3 +49,22 @@ def test_what_a_person_did_is_shown_with_the_person_and_the_new_run() -> None:
 
     assert event_reason(made) == "by ada@vm: fixed: as r-2"
     assert event_reason(event("step_started")) == ""
+
+
+def test_events_of_a_later_trial_say_so_and_what_became_of_it() -> None:
+    opened = event("author_slot_opened", trial=2, detail="step review did not settle")
+    chosen = event("trial_chosen", trial=1, reason="trials_used_up", detail="score 0.9")
+
+    assert event_sentence(event("step_started", trial=1)) == "step draft started"
+    assert event_sentence(event("step_started", trial=2)) == "step draft started, trial 2"
+    assert event_sentence(opened) == "trial 2 begins at step draft: step review did not settle"
+    assert event_sentence(chosen) == "trial 1 counts: trials_used_up: score 0.9"
+    assert [has_trials([event("step_started", trial=trial)]) for trial in (1, 2)] == [False, True]
+
+
+def test_an_output_that_is_not_whole_is_told() -> None:
+    partial = event("step_completed", outputStatus="PARTIAL")
+
+    assert event_sentence(partial) == "step draft completed: PARTIAL"
+    assert event_reason(partial) == "PARTIAL"
+    assert event_sentence(event("step_completed", outputStatus="SUCCESS")) == "step draft completed"

@@ -6,6 +6,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
 from leasehold.presentation.step_line import StepLine, step_line
 from tests.unit.domain.runs import At, Runs
+from tests.unit.domain.trial_runs import TrialRun, review
 
 
 def lines(run: Manifest, at: At, seconds: float, worker: str | None = None) -> list[StepLine]:
@@ -57,3 +58,22 @@ def test_a_share_that_cannot_be_drawn_is_none_of_it_or_all(runs: Runs, at: At) -
         progress = Progress.model_construct(fraction=given, message="")
         line = lines(run.with_(steps=run.with_step("draft", progress=progress)), at, 1)[0]
         assert line.fraction == drawn
+
+
+def test_a_step_says_which_trial_it_is_in_from_the_second_on() -> None:
+    run = TrialRun.begun().output().lease()
+    assert _words(run, "write") == ""
+    run.output().output().output(review(0.5))
+    assert _words(run, "write") == "trial 2 of 3"
+    run.lease()
+    assert _words(run, "write") == "trial 2 of 3"
+
+
+def test_a_step_whose_output_is_not_whole_says_so() -> None:
+    run = TrialRun.begun(rule=None).output(status="PARTIAL")
+
+    assert _words(run, "collect") == "PARTIAL"
+
+
+def _words(run: TrialRun, step: str) -> str:
+    return step_line(run.run, step, run.now, worker="host-a").words

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from leasehold import TrialPolicy
+from leasehold.domain.manifest_parts import TrialRule
 from leasehold.errors import InvalidEntryError, UnknownPipelineError
 from leasehold.registry.dispatch import EnvOverrides, StepDispatchEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
@@ -160,3 +162,62 @@ def test_an_entry_in_the_wrong_registry_is_refused(entry: Entry) -> None:
         "class of 'letters' in the dispatch registry is 'PipelineEntry'; "
         "allowed: StepDispatchEntry."
     )
+
+
+# -- trials ----------------------------------------------------------------------------------------
+
+STEPS = ("collect", "write", "polish", "review")
+
+
+@pytest.mark.parametrize(
+    ("policy", "field", "allowed"),
+    [
+        ("often", "trials", "a TrialPolicy, or None"),
+        (
+            TrialPolicy("rewrite", "review", 3),
+            "trials.author",
+            "a step of the pipeline: collect, write, polish, review",
+        ),
+        (
+            TrialPolicy("write", ["review"], 3),  # type: ignore[arg-type]
+            "trials.reviewer",
+            "a step of the pipeline: collect, write, polish, review",
+        ),
+        (
+            TrialPolicy("write", "write", 3),
+            "trials.reviewer",
+            "a step after 'write': no step reviews itself",
+        ),
+        (
+            TrialPolicy("review", "write", 3),
+            "trials.reviewer",
+            "a step after the author, 'review'",
+        ),
+        (TrialPolicy("write", "review", 0), "trials.max_trials", "a whole number from 1 to 100"),
+        (TrialPolicy("write", "review", True), "trials.max_trials", "a whole number from 1 to 100"),
+        (
+            TrialPolicy("write", "review", 2.5),  # type: ignore[arg-type]
+            "trials.max_trials",
+            "a whole number from 1 to 100",
+        ),
+        (
+            TrialPolicy("write", "review", 100),
+            "trials.max_trials",
+            "at most 66, where a trial has 3 steps",
+        ),
+    ],
+)
+def test_trials_that_do_not_go_with_the_steps_are_refused(
+    policy: Any, field: str, allowed: str
+) -> None:
+    with pytest.raises(InvalidEntryError) as refused:
+        PipelineEntry(name="paper", steps=STEPS, trials=policy)
+
+    assert (refused.value.details["field"], refused.value.details["allowed"]) == (field, allowed)
+
+
+def test_trials_are_kept_as_a_run_has_them() -> None:
+    paper = PipelineEntry(name="paper", steps=STEPS, trials=TrialPolicy("write", "review", 3))
+
+    assert paper.trial_rule == TrialRule(author="write", reviewer="review", max_trials=3)
+    assert PipelineEntry(name="plain", steps=STEPS).trial_rule is None

@@ -26,7 +26,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from leasehold.worker.chain import misfit
+from leasehold.worker.chain import misfit, no_verdict
 
 T = TypeVar("T")
 
@@ -332,3 +332,45 @@ def test_a_name_that_may_be_meant_by_two_fields_is_not_looked_into() -> None:
 
     assert misfit(TypeAdapter(Ambiguous), TypeAdapter(Body)) is None
     assert not fails(Ambiguous(title="t"), Ambiguous, Body)
+
+
+# -- verdicts --------------------------------------------------------------------------------------
+
+
+class Verdict(BaseModel):
+    settled: bool
+    score: float
+    findings: list[str] = []
+
+
+class Optional(BaseModel):
+    settled: bool
+    score: float | None
+    findings: list[str]
+
+
+class Graded(BaseModel):
+    settled: str
+    score: str
+    remarks: list[str]
+
+
+class Renamed(BaseModel):
+    settled: bool
+    score: int = Field(serialization_alias="points")
+    findings: tuple[str, ...]
+
+
+@pytest.mark.parametrize(
+    "fits", [Verdict, Optional, Any, dict[str, Any], Verdict | None, Literal[1] | Verdict, Renamed]
+)
+def test_a_model_that_may_give_a_verdict_is_not_refused(fits: Any) -> None:
+    assert no_verdict(TypeAdapter(fits)) is None
+
+
+def test_a_model_that_surely_gives_none_is_refused_by_its_fields() -> None:
+    assert no_verdict(TypeAdapter(Graded)) == (
+        "its 'settled' is a string and must be a boolean; its 'score' is a string and must be a "
+        "number; it lacks 'findings', which is required"
+    )
+    assert no_verdict(TypeAdapter(list[Verdict])) == "it is an array and must be an object"

@@ -116,9 +116,10 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
 def _open_trial(draft: Draft) -> Change:
     """Begin another trial: its author is dispatched."""
     author, *_ = looped_steps(draft.run)
+    why = opening_words(draft.run)
     draft.set(steps=with_trial_filed(draft.run))
     _go_to(draft, RunEvent.TRIAL_OPENED, author)
-    draft.trace_next(TraceType.AUTHOR_SLOT_OPENED, detail=opening_words(draft.run))
+    draft.trace_next(TraceType.AUTHOR_SLOT_OPENED, detail=why)
     return dispatch_next(draft, Outcome.HANDED_OFF)
 
 

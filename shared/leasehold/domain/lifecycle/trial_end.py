@@ -6,7 +6,7 @@ from leasehold.domain.draft import Draft
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import TrialRecord
 from leasehold.domain.trace import TraceType, event_of
-from leasehold.domain.trials import TrialsEnd, ends_trials, reviewed_step, with_best_trial
+from leasehold.domain.trials import TrialsEnd, ends_trials, reviewed_step, trial_at, with_best_trial
 
 
 def end_trial(draft: Draft) -> bool:
@@ -31,17 +31,17 @@ def end_trial(draft: Draft) -> bool:
     return False
 
 
-def opening_words(run: Manifest) -> str:
-    """Say which trial begins, and why."""
-    reviewer, most = (run.trials.reviewer, run.trials.max_trials) if run.trials else ("", 0)
-    before = run.steps[reviewer].trials or ()
-    score = f", score {before[-1].verdict.score:g}" if before and before[-1].verdict else ""
-    return f"Trial {run.trial} of {most}: step {reviewer} did not settle for the last one{score}."
+def opening_words(before: Manifest) -> str:
+    """Say why a further trial begins after this step."""
+    reviewer, verdict = before.current_step, before.steps[before.current_step].verdict
+    score = "" if verdict is None else f", score {verdict.score:g}"
+    return f"step {reviewer} did not settle{score}"
 
 
 def _trace_choice(draft: Draft, end: TrialsEnd, best: TrialRecord) -> None:
     """Trace which trial counts, as an event of that trial."""
     run, verdict = draft.before, best.verdict
+    made = trial_at(run, run.current_step)
     assert run.trials is not None  # noqa: S101 - it had trials
     assert verdict is not None  # noqa: S101 - by which it was chosen
     event = event_of(
@@ -49,7 +49,7 @@ def _trace_choice(draft: Draft, end: TrialsEnd, best: TrialRecord) -> None:
         TraceType.TRIAL_CHOSEN,
         draft.now,
         reason=end.value,
-        detail=f"Trial {best.trial} of {run.trials.max_trials} counts, score {verdict.score:g}.",
+        detail=f"score {verdict.score:g}; {made} of {run.trials.max_trials} trials were made",
         score=verdict.score,
     )
     draft.events += (event,)
