@@ -16,7 +16,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: .venv/.runtime ## run the review pipeline on this repository's documents, or on INPUT=folder; CHAOS=1 kills workers meanwhile, and has a step hang
+demo: .venv/.runtime ## run the review pipeline on this repository's documents, or on INPUT=folder, and kill a worker of it; CHAOS=1 kills more of them, and has a step hang
 	@$(BIN)/python -m pipelines.review.demo
 
 .PHONY: dev
