@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import CallResult
-from leasehold.domain.manifest_room import CALL_REFERENCE_BYTES, fits_inline
+from leasehold.domain.manifest_room import (
+    CALL_REFERENCE_BYTES,
+    CALL_TEXT_BYTES,
+    WITH_REFERENCES_BYTES,
+    fits_inline,
+)
 from leasehold.errors import InvalidRequestError, TooManyCallsError
 
 #: A run keeps so many results at a time.
@@ -49,24 +54,26 @@ def with_call(manifest: Manifest, call: CallResult) -> tuple[CallResult, ...]:
         if other.keep or (other.step, other.trial) == (call.step, call.trial)
         if (other.step, other.key) != (call.step, call.key)
     )
-    beside = manifest.with_(calls=others).text_bytes
-    if call.ref is None and not fits_inline(call.size, beside=beside):
-        raise no_room(call.key, others)
-    check_room(others, call)
+    check_room(manifest, others, call)
     return (*others, call)
 
 
-def check_room(others: Iterable[CallResult], call: CallResult) -> None:
-    """Refuse one result too many, with TooManyCallsError."""
-    calls = [*others, call]
-    references = sum(one.size for one in calls if one.ref is not None)
-    if len(calls) > MAX_RESULTS or references > CALL_REFERENCE_BYTES:
-        raise no_room(call.key, calls[:-1])
+def check_room(manifest: Manifest, others: Sequence[CallResult], call: CallResult) -> None:
+    """Refuse one result too many, or too large, with TooManyCallsError.
 
-
-def no_room(key: str, calls: Iterable[CallResult]) -> TooManyCallsError:
-    """Return the error of a result that a run has no room for, beside these."""
-    return TooManyCallsError(key=key, count=len(list(calls)), limit=MAX_RESULTS)
+    Args:
+        manifest: the run.
+        others: all other results.
+        call: the result.
+    """
+    beside = manifest.with_(calls=tuple(others)).text_bytes
+    if call.ref is None:
+        fits = fits_inline(call.size, beside=beside, most=CALL_TEXT_BYTES)
+    else:
+        references = call.size + sum(other.size for other in others if other.ref is not None)
+        fits = references <= CALL_REFERENCE_BYTES and beside + call.size <= WITH_REFERENCES_BYTES
+    if not fits or len(others) >= MAX_RESULTS:
+        raise TooManyCallsError(key=call.key, count=len(others), limit=MAX_RESULTS)
 
 
 def _current(manifest: Manifest) -> Iterable[CallResult]:

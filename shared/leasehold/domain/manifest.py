@@ -215,7 +215,7 @@ class Manifest(Stored):
         texts = [self.input, *(record.output for record in self.steps.values())]
         texts += [one.output for one in trials]
         texts.append(None if self.checkpoint is None else self.checkpoint.inline)
-        results = sum(call.size for call in self.calls if call.ref is None)
+        results = sum(call.size for call in self.calls)
         size = sum(len(text.encode()) for text in texts if text is not None)
         return size + results + TRIAL_BYTES * len(trials)
 

@@ -84,11 +84,10 @@ class RecordedCalls:
         """Note that a call is to be made, or refuse that before it costs anything."""
         by_reference, _ = self._held.by_reference(call.with_(inline="null"))
         with self._counting:
-            recorded = self._held.manifest.calls
-            keys = {one.key for one in recorded}
-            awaited = [one for key, one in self._awaited.items() if key not in {*keys, call.key}]
-            others = [one for one in recorded if one.key != call.key]
-            check_room([*others, *awaited], by_reference)
+            run = self._held.manifest
+            others = {(one.step, one.key): one for one in (*self._awaited.values(), *run.calls)}
+            others.pop((call.step, call.key), None)
+            check_room(run, [*others.values()], by_reference)
             self._awaited[call.key] = by_reference
 
     def _text_of(self, call: CallResult) -> str | None:
