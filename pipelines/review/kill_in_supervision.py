@@ -42,15 +42,15 @@ def account(
         and (event.attempt or 0) > hit.attempt
     ]
     kept = [(event.model_extra or {}).get("iterationCount") for event in later[:1]]
-    pid, calls, spared = hit.pid, supervision.calls, supervision.calls_spared
+    pid, calls, before = hit.pid, supervision.calls, supervision.calls_before
     place = f"iteration {KEPT} of {ITERATIONS} kept"
     killed = f"{hit.step} was killed with {place} ({hit.signal.name}, pid {pid})"
     if kept != [KEPT]:
         return False, [killed, "not done: it did not go on from there"]
-    return spared >= KEPT, [
+    return before >= KEPT, [
         killed,
         f"it went on with iteration {KEPT + 1}: the trace says {later[0].type}",
-        f"{spared} of {calls} calls to the agent were not made again",
+        f"{before} of {calls} calls to the agent were not made again",
     ]
 
 

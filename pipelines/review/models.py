@@ -158,15 +158,15 @@ class Digest(Record):
 class Supervision(Record):
     """How the digest was supervised: in which trial, and what that took over all attempts.
 
-    Each iteration is one call to the agent; `calls_spared` of them had been made by an attempt
-    before the last one, and were not made again.
+    Each iteration is one call to the agent; `calls_before` of them were made by an attempt before
+    the last one, and not made again.
     """
 
     trial: int
     attempts: int
     iterations: int
     calls: int
-    calls_spared: int
+    calls_before: int
 
 
 class Review(Record):

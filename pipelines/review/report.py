@@ -215,7 +215,7 @@ def _supervision(review: Review) -> str:
     text = f"{_count(done.iterations, 'iteration')}, {_count(done.calls, 'call')} to the agent"
     if done.attempts > 1:
         text += (
-            f" in {_count(done.attempts, 'attempt')}; {done.calls_spared} of them made before the "
+            f" in {_count(done.attempts, 'attempt')}; {done.calls_before} of them made before the "
             "last attempt, and not again"
         )
     if done.trial > 1:

@@ -75,13 +75,13 @@ def objected(looks: Sequence[Look], digest: Digest) -> Iterator[Finding]:
 
 
 def account(ctx: StepContext, looks: Sequence[Look]) -> Supervision:
-    """Return what the supervision took; a call of an earlier attempt was spared in this one."""
+    """Return what the supervision took over all attempts."""
     return Supervision(
         trial=ctx.trial,
         attempts=ctx.attempt,
         iterations=len(looks),
         calls=len(looks),
-        calls_spared=sum(look.attempt < ctx.attempt for look in looks),
+        calls_before=sum(look.attempt < ctx.attempt for look in looks),
     )
 
 

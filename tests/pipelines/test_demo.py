@@ -49,7 +49,7 @@ def test_a_supervision_that_did_not_go_on_where_it_was_is_no_success(
     kept: int | None, spared: int
 ) -> None:
     hit = Hit(signal.SIGKILL, 7, NOW, "review", 1, 3)
-    made = Supervision(trial=1, attempts=2, iterations=5, calls=5, calls_spared=spared)
+    made = Supervision(trial=1, attempts=2, iterations=5, calls=5, calls_before=spared)
     facts = {"step": "review", "attempt": 2, "iterationCount": kept}
     resumed = [TraceEvent(type=TraceType.CHECKPOINT_RESUMED, at=NOW, **facts)]
 

@@ -53,7 +53,7 @@ EXTRACTION = Extraction(
     skipped_folders=("node_modules/",),
     findings=(),
 )
-SUPERVISION = Supervision(trial=1, attempts=1, iterations=5, calls=5, calls_spared=0)
+SUPERVISION = Supervision(trial=1, attempts=1, iterations=5, calls=5, calls_before=0)
 DIGEST = Digest(
     agent="local",
     points=(POINT,),
@@ -227,7 +227,7 @@ def test_the_folder_of_an_address_is_known_on_this_machine(
 
 
 def test_the_report_says_what_a_supervision_took_that_was_begun_again() -> None:
-    again = Supervision(trial=2, attempts=3, iterations=5, calls=5, calls_spared=4)
+    again = Supervision(trial=2, attempts=3, iterations=5, calls=5, calls_before=4)
 
     text = report("run-7", EXTRACTION, DIGEST, reviewed(supervision=again))
 

@@ -88,7 +88,7 @@ def section(line: int, level: int, name: str, *, empty: bool = False) -> Section
 
 
 def reviewed(digest: Digest, extraction: Extraction, *looks: Look) -> Review:
-    supervision = Supervision(trial=1, attempts=1, iterations=5, calls=5, calls_spared=0)
+    supervision = Supervision(trial=1, attempts=1, iterations=5, calls=5, calls_before=0)
     return review(digest, extraction, looks, supervision)
 
 

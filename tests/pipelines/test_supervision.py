@@ -68,7 +68,7 @@ def test_an_attempt_that_comes_later_asks_what_was_not_asked() -> None:
             accounts.append(account(ctx, looks_at(ctx, agent, DIGEST)))
 
     assert [agent.asked for agent in agents] == [[ASPECTS[4]], []]
-    assert [(each.calls, each.calls_spared) for each in accounts] == [(5, 4), (5, 5)]
+    assert [(each.calls, each.calls_before) for each in accounts] == [(5, 4), (5, 5)]
     assert {(each.iterations, each.attempts, each.trial) for each in accounts} == {(5, 2, 1)}
 
 
@@ -129,5 +129,5 @@ def test_a_kill_at_each_iteration_repeats_no_call(
 
     assert run.status == "COMPLETED"
     assert asked == dict.fromkeys(ASPECTS, 1)
-    assert (made["calls"], made["callsSpared"], made["attempts"]) == (5, kept, 2)
+    assert (made["calls"], made["callsBefore"], made["attempts"]) == (5, kept, 2)
     assert "checkpoint_resumed" in types
