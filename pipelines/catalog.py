@@ -33,8 +33,8 @@ STEPS: Final = Registry(
         StepDispatchEntry(
             step_type="review",
             handler="pipelines.review.review:supervise",
-            agent_timeout=timedelta(minutes=5),
-            dispatch_deadline=timedelta(minutes=8),
+            agent_timeout=timedelta(minutes=10),
+            dispatch_deadline=timedelta(minutes=15),
         ),
         StepDispatchEntry(
             step_type="publish",

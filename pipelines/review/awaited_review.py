@@ -12,7 +12,7 @@ from pipelines.review.review import supervised
 from pipelines.review.supervision import ASPECTS
 
 #: The kill comes within a moment; where nobody kills, the step goes on after this.
-LONGEST_WAIT_S: Final = 20.0
+LONGEST_WAIT_S: Final = 60.0
 
 
 def supervise(ctx: StepContext, given: Digest) -> Review:

@@ -45,13 +45,13 @@ class Look(Record):
 
 
 def looks_at(ctx: StepContext, agent: Inspector, digest: Digest) -> Sequence[Look]:
-    """Have the agent look at the digest under each aspect.
+    """Have the agent look at the digest under each aspect; not at all, where it has no points.
 
     Raises:
         AgentClientError: it fails, or objects to a point that there is not. Retryable.
     """
     points = _quoted(digest)
-    looks = ctx.checkpointed(ASPECTS, every=1, phase=PHASE)
+    looks = ctx.checkpointed(ASPECTS if points else (), every=1, phase=PHASE)
     for aspect in looks:
         question = Inspection(aspect=aspect, points=points)
         looks.results.append(ctx.once(f"{PHASE}:{aspect}", _look, agent, question, ctx.attempt))

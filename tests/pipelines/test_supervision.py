@@ -54,6 +54,15 @@ def test_each_look_is_a_checkpoint_with_one_call() -> None:
     assert {kept.phase for kept in ctx.recorded.checkpoints} == {PHASE}
 
 
+def test_where_there_is_nothing_to_look_at_nobody_is_asked() -> None:
+    agent = CountingAgent()
+
+    with step_context() as ctx:
+        looks = looks_at(ctx, agent, DIGEST.model_copy(update={"points": ()}))
+
+    assert (list(looks), agent.asked, ctx.recorded.checkpoints) == ([], [], [])
+
+
 def test_an_attempt_that_comes_later_asks_what_was_not_asked() -> None:
     """The fifth call was made, too, and its worker was killed before the checkpoint."""
     with step_context() as first:

@@ -60,8 +60,9 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         eager: take the lease of the first step in the same commit: the caller runs it at once.
 
     Raises:
-        UnknownPipelineError, HandlerNotFoundError, ChainError, ReviewerModelError,
-        InvalidRequestError, InvalidInputError, TooLargeError: nothing was written.
+        UnknownPipelineError, HandlerNotFoundError, EntryActionNotFoundError, ChainError,
+        ReviewerModelError, InvalidRequestError, InvalidInputError, TooLargeError: nothing was
+            written.
         IdempotencyKeyReusedError: the key started something else.
         StoreUnavailableError: the run may be there or not; start it again with the same key.
     """
