@@ -8,14 +8,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from leasehold.domain.calls import check_call_key, check_room, recorded_call
+from leasehold.domain.calls import check_call_key, check_room, expected_reference, recorded_call
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
 from leasehold.domain.manifest_parts import CallResult, KeptValue
 from leasehold.errors import (
     ArtifactNotFoundError,
     CallResultError,
     DamagedFileError,
-    TooManyCallsError,
 )
 from leasehold.logs.attempt import STEP_LOG
 from leasehold.worker.held_attempt import HeldAttempt
@@ -62,11 +61,7 @@ class RecordedCalls:
         check_call_key(key)
         check_size(f"the result of call {key!r}", text, OUTPUT_BYTES)
         call = self._result(key, type_).with_(inline=text, keep=keep)
-        in_place_of = self._unreadable.get(key)
-        try:
-            self._held.record_call(call, in_place_of)
-        except TooManyCallsError:
-            self._held.record_call(self._stored(call), in_place_of)
+        self._held.record_call(call, self._unreadable.get(key))
         with self._counting:
             self._awaited.pop(key, None)
 
@@ -74,17 +69,11 @@ class RecordedCalls:
         run = self._held.manifest
         return CallResult(step=run.current_step, trial=run.trial, key=key, type=type_)
 
-    def _stored(self, call: CallResult) -> CallResult:
-        """Return a call by reference, whose result is stored."""
-        by_reference, store = self._held.by_reference(call)
-        self._held.insist(store)
-        return by_reference
-
     def _expect(self, call: CallResult) -> None:
         """Note that a call is to be made, or refuse that before it costs anything."""
-        by_reference, _ = self._held.by_reference(call.with_(inline="null"))
         with self._counting:
             run = self._held.manifest
+            by_reference = expected_reference(run, call)
             others = {(one.step, one.key): one for one in (*self._awaited.values(), *run.calls)}
             others.pop((call.step, call.key), None)
             check_room(run, [*others.values()], by_reference)
