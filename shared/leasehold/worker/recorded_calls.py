@@ -10,8 +10,10 @@ from typing import Final
 
 from leasehold.domain.calls import check_call_key, check_room, expected_reference, recorded_call
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
+from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import CallResult, KeptValue
 from leasehold.errors import (
+    ArtifactNameError,
     ArtifactNotFoundError,
     CallResultError,
     DamagedFileError,
@@ -81,10 +83,11 @@ class RecordedCalls:
 
     def _text_of(self, call: CallResult) -> str | None:
         """Return the text of a result; None: it is lost or damaged, so the call is made again."""
+        run = self._held.manifest
         try:
+            _check_own(run, call)
             return self._held.fetch(partial(self._load, call.value))
-        except (ArtifactNotFoundError, DamagedFileError) as error:
-            run = self._held.manifest
+        except (ArtifactNotFoundError, ArtifactNameError, DamagedFileError) as error:
             facts = {"run_id": run.run_id, "step": run.current_step, "attempt": run.attempt}
             words = "the result of call %r is lost, it is made again: %s"
             _LOG.warning(words, call.key, error, extra=facts)
@@ -99,3 +102,9 @@ def _check_type(found: CallResult, type_: str) -> None:
             f"another type another key"
         )
         raise CallResultError(key=found.key, problem=problem)
+
+
+def _check_own(run: Manifest, call: CallResult) -> None:
+    """Refuse a file that is not the run's, whoever wrote the manifest."""
+    if call.ref and not call.ref.startswith(f"runs/{run.run_id}/"):
+        raise DamagedFileError(name=call.ref, problem="it is of another run")
