@@ -220,6 +220,36 @@ def test_a_task_that_is_cancelled_leaves_its_turn_to_the_next(
     assert asyncio.run(handler()) == "1: ('hi',)"
 
 
+def test_a_task_that_is_cancelled_while_its_result_is_written_has_it_written(
+    ctx: RecordingContext, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who comes after it finds the result, and does not pay again."""
+    writing, go_on = threading.Event(), threading.Event()
+    calls = ctx._calls  # noqa: SLF001 - where it is written
+    record = calls.record_result
+
+    def record_slowly(*words: Any, **more: Any) -> None:
+        writing.set()
+        assert go_on.wait(60)
+        record(*words, **more)
+
+    monkeypatch.setattr(calls, "record_result", record_slowly)
+
+    async def handler() -> list[Any]:
+        first = asyncio.create_task(ctx.aonce("greeting", client.aask, "hi"))
+        await asyncio.to_thread(writing.wait, 60)
+        first.cancel()
+        second = asyncio.create_task(ctx.aonce("greeting", client.aask, "hi"))
+        await asyncio.sleep(0)
+        go_on.set()
+        return await asyncio.gather(first, second, return_exceptions=True)
+
+    cancelled, found = asyncio.run(handler())
+
+    assert (type(cancelled), found) == (asyncio.CancelledError, "1: ('hi',)")
+    assert client.calls == [("hi",)]
+
+
 # -- what is refused -----------------------------------------------------------------------------
 
 
@@ -276,8 +306,8 @@ def _unknown() -> Missing:  # type: ignore[name-defined]  # noqa: F821
         (_makes_a_coroutine, "await ctx.aonce"),
         (_numbers, "a generator yields several"),
         ("ask", "a function, and its arguments"),
-        (_odd, "its annotation does not"),
-        (_unknown, "its annotation does not: name 'Missing' is not defined"),
+        (_odd, "of this one: Unable to generate pydantic-core schema"),
+        (_unknown, "of this one: name 'Missing' is not defined"),
     ],
 )
 def test_what_cannot_be_made_once_is_refused_in_a_line(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from leasehold.domain.json_text import digest
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import CallResult
 from leasehold.domain.manifest_room import (
@@ -13,6 +14,7 @@ from leasehold.domain.manifest_room import (
     WITH_REFERENCES_BYTES,
     fits_inline,
 )
+from leasehold.domain.temporary_files import step_folder
 from leasehold.errors import InvalidRequestError, TooManyCallsError
 
 #: A run keeps so many results at a time.
@@ -22,6 +24,7 @@ MAX_KEY: Final = 128
 MAX_TYPE: Final = 100
 
 _MAX_SHOWN: Final = 200
+_LONGEST_ID: Final = 40
 
 
 def check_call_key(key: object) -> None:
@@ -74,6 +77,13 @@ def check_room(manifest: Manifest, others: Sequence[CallResult], call: CallResul
         fits = references <= CALL_REFERENCE_BYTES and beside + call.size <= WITH_REFERENCES_BYTES
     if not fits or len(others) >= MAX_RESULTS:
         raise TooManyCallsError(key=call.key, count=len(others), limit=MAX_RESULTS)
+
+
+def expected_reference(manifest: Manifest, call: CallResult) -> CallResult:
+    """Return a call that is to be made, as a reference that is no smaller than it will be."""
+    folder = step_folder(manifest.run_id, call.step, call.trial)
+    longest = f"{folder}/{manifest.fencing_token}-{'0' * _LONGEST_ID}.json.gz"
+    return call.with_(inline=None, ref=longest, digest=digest(longest))
 
 
 def _current(manifest: Manifest) -> Iterable[CallResult]:

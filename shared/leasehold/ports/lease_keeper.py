@@ -22,10 +22,30 @@ from leasehold.ports.documents import Committed
 T = TypeVar("T")
 
 
+class CallWrite(Protocol):
+    """The result of a call on its way; only `record` is a write of the attempt."""
+
+    def store(self) -> None:
+        """Store what the run has no room for; StoreUnavailableError: call it again."""
+        ...
+
+    def record(self, notes: Notes = NO_NOTES) -> bool:
+        """Have the run keep it, and the notes; that renews the lease.
+
+        Returns:
+            False: the run has no room for it. Store it, and record it again.
+
+        Raises:
+            TooManyCallsError: the run has no room for a reference to it either.
+            LeaseLostError, StoreUnavailableError: as all writes.
+        """
+        ...
+
+
 class LeasedAttempt(Protocol):
     """An attempt as its keeper uses it; no two calls at the same time.
 
-    But for `keep_results` and `by_reference`, which write nothing to the run.
+    But for `keep_results`, and to store a call, which write nothing to the run.
 
     Each that writes raises LeaseLostError where the lease is not held any more, and
     StoreUnavailableError where the store is not known to have written.
@@ -68,12 +88,13 @@ class LeasedAttempt(Protocol):
         """Record what the attempt has so far, keep the notes, and renew the lease."""
         ...
 
-    def by_reference(self, call: CallResult) -> tuple[CallResult, Callable[[], object]]:
-        """Return a call as a reference to its result, and what stores that, once or again."""
-        ...
+    def new_call(self, call: CallResult, in_place_of: str | None = None) -> CallWrite:
+        """Begin to record the result of a call made once, JSON text.
 
-    def record_call(self, call: CallResult, in_place_of: str | None, notes: Notes) -> object:
-        """Record the result of a call made once, keep the notes, and renew the lease."""
+        Args:
+            call: the result.
+            in_place_of: the reference of the key's result, where that was found to be unreadable.
+        """
         ...
 
     def settle(self, ending: Transition) -> Committed[Change]:

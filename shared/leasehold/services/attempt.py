@@ -41,13 +41,11 @@ from leasehold.errors import (
     LeaseLostError,
     StoreUnavailableError,
     TooLargeError,
-    TooManyCallsError,
     VersionConflictError,
 )
 from leasehold.ports.documents import Committed
 from leasehold.ports.lease_keeper import RunningAttempt
-from leasehold.services import temporary_files
-from leasehold.services.call_results import packed
+from leasehold.services.call_write import CallWrite
 from leasehold.services.engine import (
     Engine,
     KnownRun,
@@ -162,20 +160,18 @@ class Attempt:
         )
         return self._still_held(self._write(save).answer, kept="The checkpoint is kept.")
 
-    def by_reference(self, call: CallResult) -> tuple[CallResult, Callable[[], object]]:
-        """Return a call as a reference to its result, and what stores that, once or again."""
-        referring, file = packed(self.manifest, self._engine.clock.new_id(), call)
-        return referring, partial(temporary_files.put, self._engine.artifacts, file)
+    def new_call(self, call: CallResult, in_place_of: str | None = None) -> CallWrite:
+        """Begin to record the result of a call; that renews the lease, and raises as `renew`.
 
-    def record_call(self, call: CallResult, in_place_of: str | None, notes: Notes) -> Change:
-        """Record the result of a call made once, and renew the lease; raises as `renew`.
+        Where that ends the attempt, the result is kept.
 
-        Where that ends the attempt, the result is kept. A file that it was to refer to is deleted
-        where it was refused.
-
-        Raises:
-            TooManyCallsError: the run has no room for it. By reference it takes less.
+        Args:
+            call: the result, JSON text.
+            in_place_of: the reference of the key's result, where that was found to be unreadable.
         """
+        return CallWrite(self._engine, self.manifest, call, partial(self._record_call, in_place_of))
+
+    def _record_call(self, in_place_of: str | None, call: CallResult, notes: Notes) -> None:
         record = partial(
             lifecycle.record_call,
             rules=self._renewal_rules(),
@@ -184,13 +180,7 @@ class Attempt:
             in_place_of=in_place_of,
             notes=notes,
         )
-        try:
-            written = self._write(record).answer
-        except (LeaseLostError, TooManyCallsError):
-            if call.ref is not None:
-                temporary_files.discard(self._engine.artifacts, call.ref)
-            raise
-        return self._still_held(written, kept="The result of the call is kept.")
+        self._still_held(self._write(record).answer, kept="The result of the call is kept.")
 
     def settle(self, ending: Transition) -> Committed[Change]:
         """End the attempt; once more, it is answered as the first time, and nothing is written.

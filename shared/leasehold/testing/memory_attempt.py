@@ -61,19 +61,9 @@ class MemoryAttempt:
         found = pydantic_core.from_json(results.text or "null")
         self.on_checkpoint(IncrementalState(phase, iteration_count, found))
 
-    def by_reference(self, call: CallResult) -> tuple[CallResult, Callable[[], object]]:
-        """Return the call as it is: there is room for any result."""
-        return call, lambda: None
-
-    def record_call(
-        self,
-        call: CallResult,
-        in_place_of: str | None,  # noqa: ARG002 - all of them can be read
-        notes: Notes,  # noqa: ARG002 - the test has it
-    ) -> None:
-        """Tell the test of a call, and keep its result for the attempt."""
-        self.manifest = self.manifest.with_(calls=(*self.manifest.calls, call))
-        self.on_call(call.key, pydantic_core.from_json(call.inline or "null"))
+    def new_call(self, call: CallResult, in_place_of: str | None = None) -> MemoryCallWrite:  # noqa: ARG002 - all can be read
+        """Begin to record the result of a call."""
+        return MemoryCallWrite(self, call)
 
     def settle(self, ending: Transition) -> Committed[Change]:
         """End the attempt; no store hears of it."""
@@ -90,3 +80,21 @@ class MemoryAttempt:
 
     def trace_loss(self, error: LeaseLostError, *, within: float) -> None:
         """Do nothing: the lease cannot be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCallWrite:
+    """The result of a call on its way (`ports/lease_keeper.py`): there is room for any."""
+
+    attempt: MemoryAttempt
+    call: CallResult
+
+    def store(self) -> None:
+        """Do nothing: it stays where it is."""
+
+    def record(self, notes: Notes = NO_NOTES) -> bool:  # noqa: ARG002 - the test has them
+        """Tell the test of the call, and keep its result for the attempt."""
+        attempt, call = self.attempt, self.call
+        attempt.manifest = attempt.manifest.with_(calls=(*attempt.manifest.calls, call))
+        attempt.on_call(call.key, pydantic_core.from_json(call.inline or "null"))
+        return True

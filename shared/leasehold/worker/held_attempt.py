@@ -203,19 +203,19 @@ class HeldAttempt:
         """Record the result of a call that was made once; the lease is renewed with it.
 
         Args:
-            call: the result.
+            call: the result, JSON text.
             in_place_of: the reference of the key's result, where that was found to be unreadable.
 
         Raises:
-            TooManyCallsError: there is no room for it. By reference it takes less.
+            TooManyCallsError: there is no room for it.
             LeaseLostError, StoreUnavailableError: as `checkpoint`.
         """
-        save = partial(self._attempt.record_call, call, in_place_of, self.notes)
-        self._persist(partial(self._write, save))
-
-    def by_reference(self, call: CallResult) -> tuple[CallResult, Callable[[], object]]:
-        """Return a call as a reference to its result, and what stores that."""
-        return self._attempt.by_reference(call)
+        write = self._attempt.new_call(call, in_place_of)
+        is_recorded = False
+        while not is_recorded:
+            self.insist(write.store)
+            record = partial(write.record, self.notes)
+            is_recorded = self._persist(partial(self._write, record))
 
     def note_spared_call(self) -> None:
         """Count a call that its recorded result has spared."""
@@ -326,13 +326,13 @@ class HeldAttempt:
         if ended is not None:
             self._attempt.publish(ended)
 
-    def _write(self, write: Callable[[], object]) -> None:
+    def _write(self, write: Callable[[], T]) -> T:
         """Write, unless the attempt was settled before."""
         with self._writing:
             if self._settled is not None:
                 run_id, lease_id = self.manifest.run_id, masked(self.fence.lease_id)
                 raise LeaseLostError(lease_id=lease_id, run_id=run_id, known="its attempt is over")
-            write()
+            return write()
 
     def _lost(self, error: LeaseLostError) -> None:
         """Stop the handler, and record it beside the run, which may tell of it already."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import hashlib
 import inspect
@@ -71,7 +72,8 @@ class CallsMadeOnce:
                 text = await in_thread(partial(self._recorded, key, returns, mark))
                 if text is None:
                     result = await _awaited(call, args, returns)
-                    text = await in_thread(partial(self._record, key, returns, mark, result, keep))
+                    record = partial(self._record, key, returns, mark, result, keep)
+                    text = await _to_the_end(record)
                 return _read(key, returns, text)
         except OwnTurnError:
             raise refused(call, _WITHIN_ITSELF) from None
@@ -129,6 +131,19 @@ def _not_awaitable(call: Callable[..., Any], result: Any) -> Any:
             result.close()  # it never began
         raise refused(call, _ASYNC)
     return result
+
+
+async def _to_the_end(write: Callable[[], str]) -> str:
+    """Return what a write returns; a task that is cut short meanwhile ends after it.
+
+    Else who has the turn after it would not find what was written.
+    """
+    writing = asyncio.ensure_future(in_thread(write))
+    try:
+        return await asyncio.shield(writing)
+    except BaseException:
+        await asyncio.wait([writing])
+        raise
 
 
 async def _awaited(call: Callable[..., Any], args: tuple[Any, ...], returns: ReturnType) -> Any:

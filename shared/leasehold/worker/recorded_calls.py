@@ -8,14 +8,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from leasehold.domain.calls import check_call_key, check_room, recorded_call
+from leasehold.domain.calls import check_call_key, check_room, expected_reference, recorded_call
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
+from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import CallResult, KeptValue
 from leasehold.errors import (
+    ArtifactNameError,
     ArtifactNotFoundError,
     CallResultError,
     DamagedFileError,
-    TooManyCallsError,
 )
 from leasehold.logs.attempt import STEP_LOG
 from leasehold.worker.held_attempt import HeldAttempt
@@ -62,11 +63,7 @@ class RecordedCalls:
         check_call_key(key)
         check_size(f"the result of call {key!r}", text, OUTPUT_BYTES)
         call = self._result(key, type_).with_(inline=text, keep=keep)
-        in_place_of = self._unreadable.get(key)
-        try:
-            self._held.record_call(call, in_place_of)
-        except TooManyCallsError:
-            self._held.record_call(self._stored(call), in_place_of)
+        self._held.record_call(call, self._unreadable.get(key))
         with self._counting:
             self._awaited.pop(key, None)
 
@@ -74,17 +71,11 @@ class RecordedCalls:
         run = self._held.manifest
         return CallResult(step=run.current_step, trial=run.trial, key=key, type=type_)
 
-    def _stored(self, call: CallResult) -> CallResult:
-        """Return a call by reference, whose result is stored."""
-        by_reference, store = self._held.by_reference(call)
-        self._held.insist(store)
-        return by_reference
-
     def _expect(self, call: CallResult) -> None:
         """Note that a call is to be made, or refuse that before it costs anything."""
-        by_reference, _ = self._held.by_reference(call.with_(inline="null"))
         with self._counting:
             run = self._held.manifest
+            by_reference = expected_reference(run, call)
             others = {(one.step, one.key): one for one in (*self._awaited.values(), *run.calls)}
             others.pop((call.step, call.key), None)
             check_room(run, [*others.values()], by_reference)
@@ -92,10 +83,11 @@ class RecordedCalls:
 
     def _text_of(self, call: CallResult) -> str | None:
         """Return the text of a result; None: it is lost or damaged, so the call is made again."""
+        run = self._held.manifest
         try:
+            _check_own(run, call)
             return self._held.fetch(partial(self._load, call.value))
-        except (ArtifactNotFoundError, DamagedFileError) as error:
-            run = self._held.manifest
+        except (ArtifactNotFoundError, ArtifactNameError, DamagedFileError) as error:
             facts = {"run_id": run.run_id, "step": run.current_step, "attempt": run.attempt}
             words = "the result of call %r is lost, it is made again: %s"
             _LOG.warning(words, call.key, error, extra=facts)
@@ -110,3 +102,9 @@ def _check_type(found: CallResult, type_: str) -> None:
             f"another type another key"
         )
         raise CallResultError(key=found.key, problem=problem)
+
+
+def _check_own(run: Manifest, call: CallResult) -> None:
+    """Refuse a file that is not the run's, whoever wrote the manifest."""
+    if call.ref and not call.ref.startswith(f"runs/{run.run_id}/"):
+        raise DamagedFileError(name=call.ref, problem="it is of another run")

@@ -48,7 +48,9 @@ def return_type_of(call: Callable[..., Any]) -> ReturnType:
         model.rebuild(raise_errors=True)
     except Exception as error:
         problem = safe_text((str(error).splitlines() or [type(error).__name__])[0], _MAX_SHOWN)
-        allowed = f"a function that returns what JSON keeps; its annotation does not: {problem}"
+        allowed = (
+            f"a function whose return annotation can be read from JSON; of this one: {problem}"
+        )
         raise refused(call, allowed) from error
     return ReturnType(_short(type_name(hint)), model, inspect.iscoroutinefunction(code))
 
@@ -99,8 +101,15 @@ def _code_of(call: Any) -> Any:
     return function
 
 
-def _returned(code: Callable[..., Any]) -> Any:
-    hint = get_type_hints(code, include_extras=True).get("return", Any)
+def _returned(code: Any) -> Any:
+    """Return the return annotation; those of the parameters need not be known here."""
+    function = inspect.unwrap(getattr(code, "__func__", code))
+    annotations = getattr(function, "__annotations__", {})
+    if "return" not in annotations:
+        return Any
+    alone = types.SimpleNamespace(__annotations__={"return": annotations["return"]})
+    names = getattr(function, "__globals__", {})
+    hint = get_type_hints(alone, globalns=names, include_extras=True)["return"]
     if get_origin(hint) in (Awaitable, Coroutine):
         return get_args(hint)[-1]
     return hint
