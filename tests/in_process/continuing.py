@@ -184,6 +184,17 @@ def looks_and_begins_anew(ctx: StepContext, given: Any) -> Any:
     return begins_anew(ctx, given)
 
 
+def keeps_while_it_fails(ctx: StepContext, given: Any) -> Any:
+    """Fail when the time is short, and keep what there is all the same."""
+    if ctx.resume:
+        return ctx.resume.partial_results
+    ctx.wait_or_shutdown(1500)
+    try:
+        raise ValueError("a page that nobody can read")
+    finally:
+        ctx.checkpoint(1, "kept")
+
+
 def keeps_in_a_thread(ctx: StepContext, given: Any) -> Any:
     """Have a thread of its own keep what there is, when the time is short."""
     if ctx.resume:
@@ -268,6 +279,7 @@ HANDLERS = (
     begins_anew,
     looks_and_begins_anew,
     keeps_in_a_thread,
+    keeps_while_it_fails,
     keeps_until_it_is_late,
     continues_at_its_limit,
 )

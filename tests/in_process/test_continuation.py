@@ -198,6 +198,13 @@ def test_a_checkpoint_in_a_thread_of_the_handler_ends_nothing(engine: InProcessE
     assert (engine.output(run.run_id), trace) == ("attempt 1", [])
 
 
+def test_a_checkpoint_hides_no_error(engine: InProcessEngine) -> None:
+    run, trace = played(engine, "keeps_while_it_fails")
+
+    assert (engine.output(run.run_id), run.attempts.failed) == ("kept", 1)
+    assert trace == ["step_error 1 ValueError", "checkpoint_resumed 2 1"]
+
+
 def test_a_handler_that_catches_it_at_each_checkpoint_ends_at_its_deadline(
     engine: InProcessEngine,
 ) -> None:
