@@ -14,7 +14,7 @@ from leasehold.cli.stdout import Fact, Row, print_block, print_facts, print_json
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.manifest_parts import Attempts, KeptValue, StepRecord
 from leasehold.domain.status import AttemptEnd, RunStatus
-from leasehold.domain.trials import looped_steps, trial_words
+from leasehold.domain.trials import trial_words
 from leasehold.presentation.failure_lines import traceback_lines
 from leasehold.presentation.formatting import StyledText, ago, duration, stamp
 from leasehold.presentation.run_state import (
@@ -119,7 +119,7 @@ def _trials(run: Manifest) -> Iterator[Fact]:
     """Yield the trial that the run is in, or the one that counts."""
     if words := trial_words(run):
         yield "trial", words
-    looped = looped_steps(run)
+    looped = run.looped_steps
     review = run.steps[looped[-1]] if looped else None
     if review is not None and review.trial is not None:
         made = len(review.trials or ()) + 1

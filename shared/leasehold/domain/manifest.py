@@ -198,6 +198,14 @@ class Manifest(Stored):
         return self.plan[place] if place < len(self.plan) else None
 
     @property
+    def looped_steps(self) -> tuple[str, ...]:
+        """The steps that each trial runs, from the author to the reviewer; none: no trials."""
+        rule, plan = self.trials, self.plan
+        if rule is None or rule.author not in plan or rule.reviewer not in plan:
+            return ()
+        return plan[plan.index(rule.author) : plan.index(rule.reviewer) + 1]
+
+    @property
     def given(self) -> KeptValue:
         """What the current step is given: the output before it, or the run's input."""
         place = self.plan.index(self.current_step)
@@ -209,15 +217,16 @@ class Manifest(Stored):
     def text_bytes(self) -> int:
         """How many bytes the texts of input, outputs, checkpoint and calls take.
 
-        What is kept of trials takes room by itself: it grows with each of them.
+        What the trials to come leave beside their outputs counts from the beginning.
         """
         trials = [one for record in self.steps.values() for one in record.trials or ()]
+        most = 0 if self.trials is None else self.trials.max_trials * len(self.looped_steps)
         texts = [self.input, *(record.output for record in self.steps.values())]
         texts += [one.output for one in trials]
         texts.append(None if self.checkpoint is None else self.checkpoint.inline)
         results = sum(call.size for call in self.calls)
         size = sum(len(text.encode()) for text in texts if text is not None)
-        return size + results + TRIAL_BYTES * len(trials)
+        return size + results + TRIAL_BYTES * most
 
     def with_step(self, step: str, **update: Unpack[StepRecordUpdate]) -> Mapping[str, StepRecord]:
         """Return `steps` with these fields of one step replaced."""

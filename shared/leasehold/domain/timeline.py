@@ -9,7 +9,7 @@ from typing import Any, Final
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import CallCount, StepRecord, TrialRecord
 from leasehold.domain.trace import TraceEvent, TraceType
-from leasehold.domain.trials import looped_steps, trials_of
+from leasehold.domain.trials import trials_of
 
 #: What an attempt without an output leaves. It comes after the start of its step, and before the
 #: output of a later attempt, whatever the clock was.
@@ -85,7 +85,7 @@ def _place(event: TraceEvent, run: Manifest) -> tuple[int, ...]:
     """Return where in a run an event belongs, whatever the clock was; empty: its time says."""
     if event.step not in run.plan:
         return ()
-    looped, place = looped_steps(run), run.plan.index(event.step)
+    looped, place = run.looped_steps, run.plan.index(event.step)
     if event.step not in looped:
         return (place,)
     first, is_reviewer = run.plan.index(looped[0]), event.step == looped[-1]
@@ -95,7 +95,7 @@ def _place(event: TraceEvent, run: Manifest) -> tuple[int, ...]:
 
 
 def _last_trial(run: Manifest) -> int:
-    return max(one.trial for step in looped_steps(run) for one in trials_of(run.steps[step]))
+    return max(one.trial for step in run.looped_steps for one in trials_of(run.steps[step]))
 
 
 def _planned(manifest: Manifest) -> Iterator[TraceEvent]:
@@ -111,7 +111,7 @@ def _planned(manifest: Manifest) -> Iterator[TraceEvent]:
 
 
 def _planned_steps(manifest: Manifest) -> Iterator[TraceEvent]:
-    looped = looped_steps(manifest)
+    looped = manifest.looped_steps
     for step in manifest.plan:
         record = manifest.steps[step]
         if step not in looped:

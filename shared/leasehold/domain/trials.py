@@ -37,26 +37,18 @@ class TrialsEnd(StrEnum):
     REFUSED = "author_output_partial"  # what is not whole is not worth another trial
 
 
-def looped_steps(run: Manifest) -> tuple[str, ...]:
-    """Return the steps that each trial runs, from the author to the reviewer; none: no trials."""
-    rule, plan = run.trials, run.plan
-    if rule is None or rule.author not in plan or rule.reviewer not in plan:
-        return ()
-    return plan[plan.index(rule.author) : plan.index(rule.reviewer) + 1]
-
-
 def trial_at(run: Manifest, step: str) -> int:
     """Return the number of the trial that the step is in, or comes to next; without trials 1.
 
     It is counted, and not read from `trial`: a version before this one sets that to 1.
     """
-    return _next_number(run.steps[step]) if step in looped_steps(run) else 1
+    return _next_number(run.steps[step]) if step in run.looped_steps else 1
 
 
 def trial_words(run: Manifest) -> str:
     """Say in which trial the run is: `trial 2 of 3`; nothing in the first, or without trials."""
     rule = run.trials
-    if rule is None or run.is_terminal or run.current_step not in looped_steps(run):
+    if rule is None or run.is_terminal or run.current_step not in run.looped_steps:
         return ""
     trial = trial_at(run, run.current_step)
     return f"trial {trial} of {rule.max_trials}" if trial > 1 else ""
@@ -64,13 +56,13 @@ def trial_words(run: Manifest) -> str:
 
 def reviewed_step(run: Manifest) -> str | None:
     """Return the author, where the current step is its reviewer; else None."""
-    looped = looped_steps(run)
+    looped = run.looped_steps
     return looped[0] if looped and run.current_step == looped[-1] else None
 
 
 def last_review(run: Manifest) -> KeptValue | None:
     """Return the reviewer's output of the trial before the current one; None: it is the first."""
-    looped = looped_steps(run)
+    looped = run.looped_steps
     if run.current_step not in looped:
         return None
     before = run.steps[looped[-1]].trials
@@ -115,7 +107,7 @@ def with_trial_filed(run: Manifest) -> Mapping[str, StepRecord]:
             trials=tuple(trials_of(record)),
         )
         for step, record in run.steps.items()
-        if step in looped_steps(run)
+        if step in run.looped_steps
     }
     return {**run.steps, **filed}
 
@@ -123,13 +115,13 @@ def with_trial_filed(run: Manifest) -> Mapping[str, StepRecord]:
 def with_best_trial(run: Manifest) -> tuple[Mapping[str, StepRecord], TrialRecord]:
     """Return the records of all steps with the best trial in place, and the reviewer's of it."""
     best = best_of(trials_of(run.steps[run.current_step]))
-    chosen = {step: _with_trial(run.steps[step], best.trial) for step in looped_steps(run)}
+    chosen = {step: _with_trial(run.steps[step], best.trial) for step in run.looped_steps}
     return {**run.steps, **chosen}, best
 
 
 def with_finished_trial(run: Manifest) -> Mapping[str, StepRecord]:
     """Return the records of all steps, with the best trial that is over where one is under way."""
-    looped = looped_steps(run)
+    looped = run.looped_steps
     reviewer = run.steps[looped[-1]]
     if not reviewer.trials or reviewer.kept_output is not None:
         return run.steps

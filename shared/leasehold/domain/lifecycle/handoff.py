@@ -13,7 +13,7 @@ from leasehold.domain.lifecycle.trial_end import end_trial, opening_words
 from leasehold.domain.manifest_parts import Attempts, Block, Dispatch
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
 from leasehold.domain.trace import TraceType
-from leasehold.domain.trials import looped_steps, trial_at, with_trial_filed
+from leasehold.domain.trials import trial_at, with_trial_filed
 
 _NOW: Final = timedelta()
 _NONE_ENDED: Final = Attempts()
@@ -115,7 +115,7 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
 
 def _open_trial(draft: Draft) -> Change:
     """Begin another trial: its author is dispatched."""
-    author, *_ = looped_steps(draft.run)
+    author, *_ = draft.run.looped_steps
     why = opening_words(draft.run)
     draft.set(steps=with_trial_filed(draft.run))
     _go_to(draft, RunEvent.TRIAL_OPENED, author)

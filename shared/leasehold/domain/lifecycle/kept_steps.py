@@ -8,7 +8,7 @@ from leasehold.domain.lifecycle.start import NewRun
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import StepRecord
 from leasehold.domain.status import RunStatus
-from leasehold.domain.trials import looped_steps, with_finished_trial
+from leasehold.domain.trials import with_finished_trial
 from leasehold.errors import InvalidRequestError, PartialOutputError
 
 
@@ -46,7 +46,7 @@ def kept_steps(
 
 
 def _records(old: Manifest, from_step: str) -> Mapping[str, StepRecord]:
-    looped = looped_steps(old)
+    looped = old.looped_steps
     is_behind = from_step in old.plan and looped and from_step not in looped
     return with_finished_trial(old) if is_behind else old.steps
 
