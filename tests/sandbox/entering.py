@@ -60,6 +60,16 @@ async def is_away(ctx: StepContext, given: Any) -> None:
     raise StoreUnavailableError(store="of files", problem="it is away")
 
 
+def keeps(ctx: StepContext, given: Any) -> None:
+    ctx.checkpoint(1, "nothing")
+
+
+def resumes(ctx: StepContext, given: Any) -> Any:
+    """Return what an earlier attempt kept."""
+    ctx.checkpoint(8, "kept")
+    return None if ctx.resume is None else ctx.resume.partial_results
+
+
 def hangs(ctx: StepContext, given: Any) -> None:
     """Wait without end, and let the soft limit out."""
     ctx.progress(0.1, "hangs")

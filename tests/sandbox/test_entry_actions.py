@@ -63,6 +63,17 @@ def test_it_may_say_that_no_retry_helps(run: Any) -> None:
     assert (failed.error.code, failed.permanent) == ("gone", True)
 
 
+def test_it_keeps_no_checkpoint_in_place_of_that_of_the_handler(
+    run: Any, attempts: Attempts
+) -> None:
+    failed, finished = run("resumes", "keeps"), run("resumes", "note")
+
+    assert isinstance(failed, Failed)
+    assert failed.error.code == "checkpoint_misused"
+    assert isinstance(finished, Finished)
+    assert [kept.iteration_count for kept in attempts.checkpoints] == [8]
+
+
 def test_an_outage_in_one_is_no_failure(run: Any) -> None:
     assert isinstance(run("says", "is_away"), Deferred)
 

@@ -82,6 +82,7 @@ class StepContext:
         self._pace = Pace(attempt, calls.time_left)
         self._loops: Loops | None = None
         self._keeps_by_hand = False
+        self._is_entering = False
 
     @property
     def resume(self) -> IncrementalState | None:
@@ -218,6 +219,9 @@ class StepContext:
 
     def _keep(self, iteration_count: int, partial_results: Any, phase: str) -> bool:
         """Keep a checkpoint; return whether the step was never as far."""
+        if self._is_entering:
+            problem = "An entry action keeps a checkpoint, in place of that of its handler"
+            raise CheckpointMisusedError(problem=problem, remedy="Keep it in the handler")
         _check_place(iteration_count, phase)
         try:
             text = pydantic_core.to_json(partial_results, inf_nan_mode="constants").decode()

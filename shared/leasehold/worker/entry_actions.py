@@ -47,7 +47,7 @@ def enter(
     *,
     end_by: Callable[[BaseException, str], Result],
 ) -> Result | None:
-    """Call the entry actions, in their order.
+    """Call the entry actions, in their order; no checkpoint can be kept meanwhile.
 
     Args:
         actions: see `entry_actions_of`.
@@ -58,9 +58,11 @@ def enter(
     Returns:
         How the attempt ends; None: its handler may begin.
     """
+    context._is_entering = True  # noqa: SLF001 - a step has one checkpoint: that of its handler
     for action in actions:
         try:
             action(context, given)
         except BaseException as error:  # noqa: BLE001 - as with the handler's own errors
             return end_by(error, action.path)
+    context._is_entering = False  # noqa: SLF001 - as above
     return None
