@@ -162,11 +162,11 @@ class Supervision(Record):
     the last one, and not made again.
     """
 
-    trial: int
-    attempts: int
-    iterations: int
-    calls: int
-    calls_before: int
+    trial: int = 1
+    attempts: int = 1
+    iterations: int = 0
+    calls: int = 0
+    calls_before: int = 0
 
 
 class Review(Record):
@@ -174,13 +174,14 @@ class Review(Record):
 
     `settled`: no other digest would repair what is grave. `score`, 0 to 1, is the share of the
     points that nothing grave was found of. `documents_citable` have claims to cite;
-    `documents_cited` are cited by the digest.
+    `documents_cited` are cited by the digest. What has a default is not in reviews of earlier
+    versions.
     """
 
     verdict: Verdict
-    settled: bool
-    score: float
-    supervision: Supervision
+    settled: bool = True
+    score: float = 1.0
+    supervision: Supervision = Supervision()
     citations_checked: int
     documents_citable: int
     documents_cited: int

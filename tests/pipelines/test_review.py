@@ -314,6 +314,15 @@ def test_what_a_person_let_pass_at_a_gate_asks_for_no_other_digest() -> None:
     assert (result.verdict, result.settled, result.score) == ("fail", True, 0.5)
 
 
+def test_a_review_of_an_earlier_version_can_be_published() -> None:
+    """A run may be between the two steps when the new version is deployed."""
+    counts = {"citationsChecked": 1, "documentsCitable": 1, "documentsCited": 1}
+
+    read = Review.model_validate({"verdict": "pass", **counts, "findings": []})
+
+    assert (read.settled, read.supervision.iterations) == (True, 0)
+
+
 def test_a_digest_of_nothing_scores_by_whether_that_is_grave() -> None:
     nothing = extraction(document("a.md"))
     something = extraction(document("a.md", claim("a.md:3", RENEW)))
