@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from leasehold.domain.manifest import Manifest
+from leasehold.domain.change import Change, on_run
+from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.manifest_parts import CallCount
+from leasehold.domain.status import Outcome
 from leasehold.services.read_runs import get_run
 from leasehold.testing import InProcessEngine
 from tests.once.catalog import DOES, LARGE, MADE
@@ -153,6 +156,26 @@ def test_a_large_result_that_is_damaged_is_made_again(
     (line,) = [line for line in caplog.messages if "is lost" in line]
     assert line.startswith("the result of call 'one' is lost, it is made again: ")
     assert "xxx" not in line
+
+
+@pytest.mark.parametrize(
+    "ref",
+    ["../../../etc/passwd", "runs/r-other/checkpoints/ask-1/1-a.json.gz", "runs/{run}/../x", ""],
+)
+def test_a_reference_that_leads_elsewhere_is_none(engine: InProcessEngine, ref: str) -> None:
+    """Whoever wrote it into the manifest."""
+    run = engine.start("asks", {"names": NAMES, "fails": [2], "size": LARGE})
+    engine.run_until_idle()
+
+    def turned(left: Manifest, now: datetime) -> Change:
+        first, *others = left.calls
+        name = ref.replace("{run}", left.run_id)
+        return Change(Outcome.RENEWED, left.with_(calls=(first.with_(ref=name), *others)))
+
+    engine.engine.documents.transact(run_ref(run.run_id), on_run(run.run_id, turned))
+    done = engine.run_until_settled(run.run_id)
+
+    assert (done.status, MADE) == ("COMPLETED", ["one", "two", "one", "three", "told"])
 
 
 # -- kept results --------------------------------------------------------------------------------
