@@ -192,6 +192,7 @@ class Checkpoint(Stored):
     """What an attempt can go on from: partial results as JSON text, or the artifact's name.
 
     `furthest` says how far the step ever was: what goes back and comes again is no progress.
+    `reached` says how far this attempt was in the phases that it had before.
     `digest` is that of the text behind `ref`: an artifact of any other text is none of the step's.
     """
 
@@ -205,6 +206,7 @@ class Checkpoint(Stored):
     saved_at: AwareDatetime
     fencing_token: int
     furthest: tuple[PhaseReached, ...] = ()
+    reached: tuple[PhaseReached, ...] | None = None  # None: none
 
     @property
     def partial_results(self) -> KeptValue:

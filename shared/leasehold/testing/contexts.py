@@ -141,10 +141,9 @@ def step_context(
         checked_number("stop_at_checkpoint", stop_at_checkpoint)
     manifest = run_at_work(clock, run_id, step_type, _outputs(outputs), left)
     failed = Attempts(failed=checked_number("attempt", attempt) - 1)
-    kept = None if resume is None else checkpoint_of(clock, step_type, resume)
-    manifest = manifest.with_(
-        attempts=failed, trial=checked_number("trial", trial), checkpoint=kept
-    )
+    manifest = manifest.with_(attempts=failed, trial=checked_number("trial", trial))
+    if resume is not None:
+        manifest = manifest.with_(checkpoint=checkpoint_of(clock, manifest, resume))
     with contextlib.ExitStack() as stack:
         if isinstance(clock, FrozenClock):
             stack.enter_context(clock.watched_by(lambda: None))
