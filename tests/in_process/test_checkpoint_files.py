@@ -38,6 +38,12 @@ def files(engine: InProcessEngine, run: Manifest) -> list[str]:
     return list(engine.engine.artifacts.list(f"runs/{run.run_id}/checkpoints"))
 
 
+def file_of(run: Manifest) -> str:
+    """The file that the run's checkpoint refers to."""
+    assert run.checkpoint is not None
+    return str(run.checkpoint.partial_results.ref)
+
+
 def events(engine: InProcessEngine, run: Manifest, kind: str) -> list[TraceEvent]:
     return [event for event in engine.trace(run.run_id) if event.type == kind]
 
@@ -102,9 +108,9 @@ def test_a_file_is_gzip_and_the_run_has_the_digest_of_its_text(engine: InProcess
     kept = run.checkpoint
 
     assert kept is not None
-    assert kept.ref is not None
-    assert kept.ref.startswith(f"runs/{run.run_id}/checkpoints/count-1/1-")
-    assert gzip.decompress(engine.engine.artifacts.get(kept.ref)).startswith(b'["l\xc3\xa4uft')
+    assert str(kept.ref).startswith(f"runs/{run.run_id}/checkpoints/count-1/1-")
+    packed = engine.engine.artifacts.get(file_of(run))
+    assert gzip.decompress(packed).startswith(b'["l\xc3\xa4uft')
     assert (kept.inline, len(kept.digest or "")) == (None, 64)
     assert run.owed == (f"runs/{run.run_id}/checkpoints/count-1",)
 
@@ -176,8 +182,7 @@ def test_a_checkpoint_that_is_damaged_is_rejected_and_the_step_begins_at_the_beg
     engine: InProcessEngine, tmp_path: Path, spoil: Spoil
 ) -> None:
     run = killed(engine)
-    assert run.checkpoint is not None
-    current = tmp_path / "artifacts" / str(run.checkpoint.ref)
+    current = tmp_path / "artifacts" / file_of(run)
     (other,) = [path for path in current.parent.iterdir() if path != current]
     spoil(current, other)
 
@@ -220,8 +225,7 @@ def test_a_checkpoint_of_an_earlier_version_is_gone_on_from(
     """It lies among the values as plain text, and nobody noted its digest."""
     run = killed(engine)
     name = f"runs/{run.run_id}/values/checkpoint-count-0123456789abcdef.json"
-    assert run.checkpoint is not None
-    text = gzip.decompress(engine.engine.artifacts.get(str(run.checkpoint.ref)))
+    text = gzip.decompress(engine.engine.artifacts.get(file_of(run)))
     engine.engine.artifacts.put(name, text)
     change_run(
         engine.engine,

@@ -67,7 +67,7 @@ class CheckpointWrite:
         except (LeaseLostError, InvalidRequestError):
             self._is_refused = True
             raise
-        self._unused = None if before is None else before.ref
+        self._unused = None if before is None else before.partial_results.ref
 
     def tidy_up(self) -> None:
         """Delete the file that the run refers to no more; its own, where that was refused.
@@ -90,7 +90,7 @@ class CheckpointWrite:
             kept = None if found is None else manifest_of(self._run_id, found.document).checkpoint
         except LeaseholdError:
             return True
-        return kept is not None and kept.ref == name
+        return kept is not None and kept.partial_results.ref == name
 
 
 def check_results(text: str) -> None:

@@ -13,7 +13,7 @@ from leasehold.domain.lease import Fence, deadline_of, held_lease
 from leasehold.domain.lifecycle.lapse import lapse
 from leasehold.domain.lifecycle.settle import end_attempt
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Checkpoint, KeptValue, PhaseReached
+from leasehold.domain.manifest_parts import PACKED, Checkpoint, KeptValue, PhaseReached
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.status import Outcome, RunEvent, after
 from leasehold.domain.trace import TraceType
@@ -84,7 +84,7 @@ def checkpoint(
         phase=phase,
         iteration_count=iteration_count,
         inline=partial_results.text,
-        ref=partial_results.ref,
+        ref=partial_results.ref and partial_results.ref.removesuffix(PACKED),
         digest=partial_results.digest,
         saved_at=now,
         fencing_token=manifest.fencing_token,
