@@ -105,7 +105,7 @@ def test_a_checkpoint_that_cannot_be_loaded_is_waited_for(make: Make, store: Sto
 
 def test_a_checkpoint_that_is_lost_begins_the_step_anew(make: Make, store: Store) -> None:
     def lose() -> None:
-        for kept in (store.root / "runs").rglob("checkpoint-*"):
+        for kept in (store.root / "runs").rglob("*.json.gz"):
             kept.unlink()
         DOES.clear()
 

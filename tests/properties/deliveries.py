@@ -37,7 +37,7 @@ class Deliveries(World):
 
     def sweep(self, run_id: str) -> None:
         manifest = self.runs[run_id]
-        if manifest.alarm_at is None or self.now < manifest.alarm_at:
+        if not manifest.is_moving or self.now < manifest.alarm_at:
             return
         if manifest.lease is None:
             generation = manifest.dispatch.generation
@@ -55,7 +55,7 @@ class Deliveries(World):
     def redispatch(self, run_id: str, generation: int, *, in_queue: bool) -> None:
         manifest, known = self.runs[run_id], self.known[run_id]
         lost = known.lost + (not in_queue and not known.elsewhere)
-        waits = manifest.alarm_at is not None and manifest.lease is None
+        waits = manifest.is_moving and manifest.lease is None
         late = waits and manifest.alarm_at <= self.now
         step, expected = manifest.current_step, Outcome.MOVED_ON
         if late and generation == manifest.dispatch.generation:

@@ -252,7 +252,7 @@ class Lifecycle(Deliveries, Workers, People):
         self.deploy(None)
         for run_id in self.runs:
             manifest = self.runs[run_id]
-            if manifest.alarm_at is None or manifest.paused:
+            if not manifest.is_moving or manifest.paused:
                 continue
             for habit in HABITS:
                 for by_hints in (True, False):

@@ -12,6 +12,7 @@ from leasehold.domain.manifest_parts import KeptValue, Progress
 from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome
 from leasehold.errors import (
+    InvalidRequestError,
     LeaseLostError,
 )
 from tests.properties.model import (
@@ -93,6 +94,11 @@ class Workers(World):
             partial_results=KeptValue(text=output_of(worker)),
         )
 
+        goes_back = kept.fencing_token == last.fencing_token and kept < last
+        if goes_back and kept.phase == last.phase:
+            if self.holds(worker, self.now):
+                self.refused(worker.run_id, checkpoint, InvalidRequestError, self.now)
+            return
         change = self.keep_on(worker, checkpoint, Outcome.CHECKPOINTED)
 
         if change is not None:

@@ -104,6 +104,11 @@ class CloudStorageArtifacts:
                     one.delete(**self._limits)
             self._check_bucket(blob.bucket)
 
+    def delete_file(self, name: str) -> None:
+        """Delete what has that name alone: one call, and none that is billed."""
+        with self._located(name) as blob, contextlib.suppress(self._missing):
+            blob.delete(**self._limits)
+
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted."""
         return [*self.sizes(prefix)]

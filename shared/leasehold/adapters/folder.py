@@ -112,6 +112,16 @@ class FolderArtifacts:
                 _delete(path.name, folder)
                 os.fsync(folder)
 
+    def delete_file(self, name: str) -> None:
+        """Delete what has that name alone, and leave it to the system when that is durable."""
+        path = self._path(name)
+        with (
+            self._translated(path),
+            contextlib.suppress(FileNotFoundError, IsADirectoryError),
+            self._folder_of(name) as folder,
+        ):
+            os.unlink(path.name, dir_fd=folder)
+
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted."""
         return [*self.sizes(prefix)]

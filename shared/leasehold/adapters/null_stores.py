@@ -78,6 +78,9 @@ class NullArtifacts:
     def delete(self, name: str) -> None:
         """Do nothing: it is not there."""
 
+    def delete_file(self, name: str) -> None:
+        """Do nothing: it is not there."""
+
     def list(self, prefix: str) -> Sequence[str]:  # noqa: ARG002 - the port's shape
         """Return nothing."""
         return ()

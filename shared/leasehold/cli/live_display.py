@@ -89,7 +89,7 @@ class LiveDisplay:
 
 
 def _head(run: Manifest, now: datetime) -> Text:
-    passed = duration((now if run.alarm_at else run.updated_at) - run.created_at)
+    passed = duration((now if run.is_moving else run.updated_at) - run.created_at)
     state = state_of(run)
     return Text.assemble(
         (one_line(run.pipeline), "bold"),

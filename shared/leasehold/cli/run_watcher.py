@@ -65,7 +65,7 @@ def wait_for(client: Client, run_id: str, *, quiet: bool, url: str | None = None
 
 
 def watch(view: View, *, quiet: bool, known: Iterable[TraceEvent] = ()) -> Manifest:
-    """Show the run until it has no alarm: it is over, or waits for a person.
+    """Show the run until nothing moves it: it is over, or waits for a person.
 
     Args:
         view: how the run can be looked at.
@@ -76,7 +76,7 @@ def watch(view: View, *, quiet: bool, known: Iterable[TraceEvent] = ()) -> Manif
         while True:
             run = view.show()
             display.update(run)
-            if run.alarm_at is None:
+            if not run.is_moving:
                 return run
             view.pause()
 

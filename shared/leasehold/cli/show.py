@@ -50,7 +50,7 @@ def show(*, run_id: str, url: str | None, as_json: bool) -> None:
         return
     print_facts([*_identity(run, now), *_troubles(run, now), *_work(run, now)])
     click.echo()
-    until = now if run.alarm_at is not None else run.updated_at
+    until = now if run.is_moving else run.updated_at
     has_calls = any(run.steps[step].calls for step in run.plan)
     rows = [_row(step, run.steps[step], until) for step in run.plan]
     if has_calls:
@@ -108,7 +108,7 @@ def _work(run: Manifest, now: datetime) -> Iterator[Fact]:
         yield "lease", f"{run.lease.holder}, token {run.fencing_token}, ends {until}"
         if run.heartbeat_at is not None:
             yield "heartbeat", ago(run.heartbeat_at, now)
-    elif run.alarm_at is not None:
+    elif run.is_moving:
         due = run.dispatch.not_before
         when = f"at {stamp(due)} ({ago(due, now)})" if due > now else "waits for a worker"
         yield "next", f"attempt {run.attempt} of step {run.current_step} {when}"

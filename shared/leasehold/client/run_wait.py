@@ -67,7 +67,7 @@ class RunWait:
     @property
     def is_over(self) -> bool:
         """Whether the run is idle."""
-        return self._run is not None and self._run.alarm_at is None
+        return self._run is not None and not self._run.is_moving
 
     @property
     def run(self) -> Manifest:

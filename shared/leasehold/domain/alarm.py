@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from leasehold.domain.effect import owed_effects
+from leasehold.domain.effect import DELETED_AFTER, Deletion, owed_effects
 from leasehold.domain.manifest import Manifest
 
 
@@ -21,7 +21,7 @@ def alarm_for(
         written_at: when the run is written; None: it is as it was written last.
     """
     if manifest.is_idle:
-        return (written_at or manifest.updated_at) + grace if owed_effects(manifest) else None
+        return _alarm_of_idle(manifest, grace, written_at or manifest.updated_at)
     if manifest.lease is not None:
         return manifest.lease.expires_at
     dispatch = manifest.dispatch
@@ -29,3 +29,11 @@ def alarm_for(
     if dispatch.schedule_to_start_s is not None:
         return since + timedelta(seconds=dispatch.schedule_to_start_s)
     return since + grace
+
+
+def _alarm_of_idle(manifest: Manifest, grace: timedelta, written_at: datetime) -> datetime | None:
+    """Return when what an idle run owes is to be carried out; a live one owes no deletion."""
+    owed = owed_effects(manifest)
+    if any(not isinstance(effect, Deletion) for effect in owed):
+        return written_at + grace
+    return written_at + DELETED_AFTER if owed and manifest.is_terminal else None

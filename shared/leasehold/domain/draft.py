@@ -16,6 +16,7 @@ from leasehold.domain.manifest_parts import CallCount, Settlement, StepRecordUpd
 from leasehold.domain.notes import Notes
 from leasehold.domain.status import AttemptEnd, Outcome
 from leasehold.domain.stored import overwrite, trusted
+from leasehold.domain.temporary_files import step_folder
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
 
 _settlement = trusted(Settlement)
@@ -70,6 +71,13 @@ class Draft:
         if notes.calls_spared is not None:
             calls = self.run.steps[self.run.current_step].calls or CallCount()
             self.set_step(calls=calls.with_(spared=notes.calls_spared))
+
+    def owe_folder(self) -> None:
+        """Note that the current trial of the step may have temporary files, to be deleted later."""
+        run = self.run
+        folder = step_folder(run.run_id, run.current_step, run.trial)
+        if folder not in run.owed:
+            self.set(owed=(*run.owed, folder))
 
     def count(self, end: AttemptEnd) -> None:
         """Count one more end of an attempt, for the step and in total."""

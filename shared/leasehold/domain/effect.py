@@ -3,18 +3,44 @@
 A kind of effect is a value, such as `Task`, and a row of `OWED`: the function that reads from a
 manifest what it still owes of that kind. Whoever carries an effect out has the manifest say so by
 another commit; until then the alarm of the run stands, and the sweep publishes it again.
+
+Temporary files of a live run are the exception: no alarm rings for them, and whatever could not be
+deleted is deleted at the end of the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final, TypeAlias
 
+from leasehold.domain.artifact_name import is_artifact_name
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.task import Task, dispatch_task
+from leasehold.domain.temporary_files import checkpoints_folder, step_folder
+
+#: How long after a run ended its temporary files are deleted (again) by the sweep.
+DELETED_AFTER: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Folders of temporary files whose step is over.
+
+    Args:
+        run_id: the run.
+        folders: their names.
+        is_last: the run has ended: once they are deleted, it owes them no more.
+    """
+
+    run_id: str
+    folders: tuple[str, ...]
+    is_last: bool
+
 
 #: All that a run can owe.
-Effect: TypeAlias = Task
+Effect: TypeAlias = Task | Deletion
 
 
 def owed_effects(manifest: Manifest) -> tuple[Effect, ...]:
@@ -34,5 +60,33 @@ def waiting_tasks(manifest: Manifest) -> tuple[Task, ...]:
     return (dispatch_task(manifest),)
 
 
-#: What is owed of each kind.
-OWED: Final[tuple[Callable[[Manifest], tuple[Effect, ...]], ...]] = (owed_tasks,)
+def owed_deletions(manifest: Manifest) -> tuple[Deletion, ...]:
+    """Return the deletion of the temporary files that nobody needs any more.
+
+    While somebody works on the run, `left_behind` is for that worker to carry out.
+    """
+    if manifest.is_terminal:
+        return _deletion(manifest, manifest.owed)
+    return () if manifest.lease is not None else left_behind(manifest)
+
+
+def left_behind(manifest: Manifest) -> tuple[Deletion, ...]:
+    """Return the deletion of the temporary files of the step, or trial, before the current one.
+
+    Those before it were tried to be deleted then; what is left of them goes with the run's end.
+    """
+    current = step_folder(manifest.run_id, manifest.current_step, manifest.trial)
+    return _deletion(manifest, [each for each in manifest.owed if each != current][-1:])
+
+
+def _deletion(manifest: Manifest, folders: Sequence[str]) -> tuple[Deletion, ...]:
+    """Return the deletion of those that are the run's own, whoever wrote the manifest."""
+    if not folders:
+        return ()
+    within = f"{checkpoints_folder(manifest.run_id)}/"
+    own = [each for each in folders if each.startswith(within) and is_artifact_name(each)]
+    return (Deletion(manifest.run_id, tuple(own), manifest.is_terminal),)
+
+
+#: What is owed of each kind; tasks come first.
+OWED: Final[tuple[Callable[[Manifest], tuple[Effect, ...]], ...]] = (owed_tasks, owed_deletions)

@@ -62,6 +62,19 @@ def check_depth(text: str) -> None:
         raise ValueError(_TOO_DEEP) from None
 
 
+def check_json(text: str) -> None:
+    """Refuse what is not JSON, or nested too deep, with ValueError; the text is read once.
+
+    It is read within brackets, which count as levels; a text that closes them is none.
+    """
+    around = _READABLE_DEPTH - MAX_DEPTH
+    found = pydantic_core.from_json("[" * around + text + "]" * around, allow_inf_nan=False)
+    for _ in range(around):
+        if len(found) != 1:
+            raise ValueError("it is not one JSON value")
+        found = found[0]
+
+
 def digest(text: str) -> str:
     """Return a name for the text that no other text has."""
     return hashlib.sha256(text.encode()).hexdigest()

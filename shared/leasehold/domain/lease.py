@@ -27,6 +27,13 @@ class Fence:
     fencing_token: int
 
 
+def fence_of(manifest: Manifest) -> Fence:
+    """Return what the holder of the lease presents that the run has."""
+    lease = manifest.lease
+    assert lease is not None  # noqa: S101 - who asks has just given it
+    return Fence(lease.lease_id, manifest.fencing_token)
+
+
 def compute_lease_ttl(dispatch_deadline: timedelta) -> timedelta:
     """Return the cap of a lease: how long it may run, with all its renewals."""
     return dispatch_deadline + LEASE_MARGIN

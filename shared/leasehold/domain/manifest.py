@@ -170,6 +170,11 @@ class Manifest(Stored):
         return self.is_terminal or (waits_for_person and self.lease is None)
 
     @property
+    def is_moving(self) -> bool:
+        """Whether time moves the run: it has an alarm, and not only for what it left behind."""
+        return self.alarm_at is not None and not self.is_terminal
+
+    @property
     def waits_for_worker(self) -> bool:
         """Whether an attempt is to begin, now or later."""
         waits = self.status is RunStatus.PENDING or self.status is RunStatus.ERROR

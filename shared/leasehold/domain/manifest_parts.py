@@ -195,6 +195,10 @@ class Settlement(Stored):
         def with_(self, **update: Unpack[SettlementUpdate]) -> Self: ...  # noqa: D102
 
 
+#: What the name of a packed artifact ends with.
+PACKED: Final = ".gz"
+
+
 class PhaseReached(Stored):
     """The most iterations of a phase that were ever kept."""
 
@@ -206,7 +210,10 @@ class Checkpoint(Stored):
     """What an attempt can go on from: partial results as JSON text, or the artifact's name.
 
     `furthest` says how far the step ever was: what goes back and comes again is no progress.
+    `reached` says how far this attempt was in the phases that it had before.
     `digest` is that of the text behind `ref`: an artifact of any other text is none of the step's.
+    Where it is known, the artifact is called `ref` with `.gz` after it. A version before this one
+    cannot read that: it finds nothing under `ref`, and begins at the beginning.
     """
 
     step: str
@@ -219,11 +226,14 @@ class Checkpoint(Stored):
     saved_at: AwareDatetime
     fencing_token: int
     furthest: tuple[PhaseReached, ...] = ()
+    reached: tuple[PhaseReached, ...] | None = None  # None: none
 
     @property
     def partial_results(self) -> KeptValue:
         """The partial results."""
-        return kept_value(text=self.inline, ref=self.ref, digest=self.digest)
+        is_packed = self.ref is not None and self.digest is not None
+        ref = f"{self.ref}{PACKED}" if is_packed else self.ref
+        return kept_value(text=self.inline, ref=ref, digest=self.digest)
 
 
 class CallResult(Stored):

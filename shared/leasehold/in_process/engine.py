@@ -218,7 +218,7 @@ class InProcessEngine:
         forget = self.on_idle(_setting(idle, run_id))
         try:
             end = math.inf if timeout is None else time.monotonic() + timeout
-            while (run := self.show(run_id)).alarm_at is not None:
+            while (run := self.show(run_id)).is_moving:
                 left = end - time.monotonic()
                 if left <= 0:
                     raise TimeoutError(f"run {run_id} still moves after {timeout} s")
@@ -291,7 +291,7 @@ class InProcessEngine:
         if change.manifest.cancelled:  # its handler need not wait for the next renewal to hear it
             self.engine.leases.stop_run(change.manifest.run_id, Termination.CANCELLED)
         self._clockwork.note(change.manifest, is_new=change.outcome is Outcome.STARTED)
-        if change.manifest.alarm_at is None:
+        if not change.manifest.is_moving:
             for listener in tuple(self._listeners):
                 listener(change.manifest)
 

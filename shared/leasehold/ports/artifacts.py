@@ -80,6 +80,16 @@ class Artifacts(Protocol):
         """
         ...
 
+    def delete_file(self, name: str) -> None:
+        """Delete what has that name alone, in one call; it need not be there, nor stay deleted.
+
+        For files that nothing refers to: where the machine fails at once, it may be there again.
+
+        Raises:
+            ArtifactNameError, StoreUnavailableError: as above.
+        """
+        ...
+
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted; all names where it is empty.
 

@@ -13,13 +13,34 @@ from typing import Protocol, TypeVar
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import CallResult, KeptValue
+from leasehold.domain.manifest_parts import CallResult, Checkpoint
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.status import Termination
 from leasehold.errors import LeaseLostError
 from leasehold.ports.documents import Committed
 
 T = TypeVar("T")
+
+
+class CheckpointWrite(Protocol):
+    """A checkpoint on its way: three steps, of which only the second is a write of the attempt."""
+
+    def store(self) -> None:
+        """Store what the run has no room for; StoreUnavailableError: call it again."""
+        ...
+
+    def record(self, notes: Notes = NO_NOTES) -> None:
+        """Have the run refer to it, and keep the notes; that renews the lease.
+
+        Raises:
+            InvalidRequestError: it goes back behind this attempt's last one.
+            LeaseLostError, StoreUnavailableError: as all writes.
+        """
+        ...
+
+    def tidy_up(self) -> None:
+        """Delete the file that the run does not refer to, or no more; call it in any case."""
+        ...
 
 
 class CallWrite(Protocol):
@@ -43,9 +64,7 @@ class CallWrite(Protocol):
 
 
 class LeasedAttempt(Protocol):
-    """An attempt as its keeper uses it; no two calls at the same time.
-
-    But for `keep_results`, and to store a call, which write nothing to the run.
+    """An attempt as its keeper uses it; no two writes at the same time.
 
     Each that writes raises LeaseLostError where the lease is not held any more, and
     StoreUnavailableError where the store is not known to have written.
@@ -74,18 +93,12 @@ class LeasedAttempt(Protocol):
         """Learn whether the lease is lost, without renewing it."""
         ...
 
-    def keep_results(self, text: str) -> KeptValue:
-        """Keep partial results, JSON text, for a checkpoint."""
+    def new_checkpoint(self, iteration_count: int, phase: str, results: str) -> CheckpointWrite:
+        """Begin a checkpoint; InvalidRequestError: the results are not JSON."""
         ...
 
-    def checkpoint(
-        self,
-        iteration_count: int,
-        phase: str,
-        results: KeptValue,
-        notes: Notes = NO_NOTES,
-    ) -> object:
-        """Record what the attempt has so far, keep the notes, and renew the lease."""
+    def reject_checkpoint(self, rejected: Checkpoint, why: str, notes: Notes = NO_NOTES) -> object:
+        """Drop a checkpoint that cannot be used, keep the notes, and renew the lease."""
         ...
 
     def new_call(self, call: CallResult, in_place_of: str | None = None) -> CallWrite:

@@ -72,7 +72,7 @@ def _current_icon(run: Manifest, now: datetime) -> str:
 def _elapsed(run: Manifest, record: StepRecord, now: datetime) -> str:
     if record.started_at is None:
         return ""
-    until = now if run.alarm_at is not None else run.updated_at
+    until = now if run.is_moving else run.updated_at
     return duration((record.completed_at or until) - record.started_at)
 
 

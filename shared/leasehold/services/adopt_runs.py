@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
+from leasehold.domain.document import Document
 from leasehold.domain.effect import owed_tasks, waiting_tasks
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import manifest_of
@@ -102,8 +103,14 @@ def take_over_gone(engine: Engine, *, is_gone: Callable[[str], bool]) -> None:
 
 
 def live_runs(engine: Engine) -> Iterator[str]:
-    """Yield the ids of all runs that have an alarm; one may come twice."""
-    return (found.ref.id for found in alarmed(engine))
+    """Yield the ids of all runs that time moves; one may come twice."""
+    return (found.ref.id for found in alarmed(engine) if not _is_over(found.document))
+
+
+def _is_over(run: Document) -> bool:
+    """Return whether a run has its alarm only for what it left behind: that is for the sweep."""
+    is_completed = run.get("status") == RunStatus.COMPLETED.value
+    return bool(is_completed or run.get("cancelled") or run.get("deadLettered"))
 
 
 def alarmed(engine: Engine) -> Iterator[Snapshot]:

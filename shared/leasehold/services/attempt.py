@@ -19,7 +19,7 @@ from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
 from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_lease
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import manifest_of, to_document
-from leasehold.domain.manifest_parts import CallResult, ErrorRecord, KeptValue
+from leasehold.domain.manifest_parts import CallResult, Checkpoint, ErrorRecord, KeptValue
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.result import (
     Continued,
@@ -46,6 +46,7 @@ from leasehold.errors import (
 from leasehold.ports.documents import Committed
 from leasehold.ports.lease_keeper import RunningAttempt
 from leasehold.services.call_write import CallWrite
+from leasehold.services.checkpoint_write import CheckpointWrite
 from leasehold.services.engine import (
     Engine,
     KnownRun,
@@ -53,7 +54,7 @@ from leasehold.services.engine import (
     dispatch_rules,
     publish_or_leave,
 )
-from leasehold.services.kept_values import inline, keep, put
+from leasehold.services.kept_values import inline, put
 
 T = TypeVar("T")
 
@@ -128,27 +129,21 @@ class Attempt:
         """Raise LeaseLostError where the run, as it is known here, does not have this lease."""
         held_lease(self.manifest, self._known.snapshot.read_at, self.fence)
 
-    def keep_results(self, text: str) -> KeptValue:
-        """Keep partial results, JSON text, for a checkpoint; they take the place of those before.
-
-        They are named by their content: what comes late changes nothing that counts.
-        """
-        run = self.manifest
-        name = f"runs/{run.run_id}/values/checkpoint-{run.current_step}-{digest(text)[:16]}.json"
-        beside = run.with_(checkpoint=None).text_bytes
-        return keep(self._engine.artifacts, text, name, beside=beside)
-
-    def checkpoint(
-        self,
-        iteration_count: int,
-        phase: str,
-        results: KeptValue,
-        notes: Notes = NO_NOTES,
-    ) -> Change:
-        """Record what the attempt has so far, and renew the lease; raises as `renew`.
+    def new_checkpoint(self, iteration_count: int, phase: str, results: str) -> CheckpointWrite:
+        """Begin a checkpoint; to record it renews the lease, and raises as `renew`.
 
         Where that ends the attempt, the checkpoint is kept.
+
+        Raises:
+            InvalidRequestError: the results are not JSON.
         """
+        save = partial(self._checkpoint, iteration_count, phase)
+        return CheckpointWrite(self._engine, self.manifest, results, save)
+
+    def _checkpoint(
+        self, iteration_count: int, phase: str, results: KeptValue, notes: Notes
+    ) -> Checkpoint | None:
+        """Record partial results, and return the checkpoint that they take the place of."""
         save = partial(
             lifecycle.checkpoint,
             rules=self._renewal_rules(),
@@ -158,7 +153,21 @@ class Attempt:
             partial_results=results,
             notes=notes,
         )
-        return self._still_held(self._write(save).answer, kept="The checkpoint is kept.")
+        before = self.manifest.checkpoint
+        self._still_held(self._write(save).answer, kept="The checkpoint is kept.")
+        return before
+
+    def reject_checkpoint(self, rejected: Checkpoint, why: str, notes: Notes = NO_NOTES) -> Change:
+        """Drop a checkpoint that cannot be used, and renew the lease; raises as `renew`."""
+        reject = partial(
+            lifecycle.reject_checkpoint,
+            rules=self._renewal_rules(),
+            fence=self.fence,
+            rejected=rejected,
+            why=why,
+            notes=notes,
+        )
+        return self._still_held(self._write(reject).answer)
 
     def new_call(self, call: CallResult, in_place_of: str | None = None) -> CallWrite:
         """Begin to record the result of a call; that renews the lease, and raises as `renew`.

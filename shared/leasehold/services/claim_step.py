@@ -7,14 +7,16 @@ nothing then, and the worker may ask again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
-from leasehold.domain.lease import Fence
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.kept_checkpoint import KeptResults, read_results
+from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle.attempt import EARLY
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.manifest_parts import Checkpoint, ErrorRecord, KeptValue
@@ -74,11 +76,12 @@ class _StepValues:
 
     Args:
         given: JSON text; or why there is none: the value is lost.
+        results: of the checkpoint; None: it has none.
     """
 
     values: _Values
     given: str | ArtifactNotFoundError
-    partial_results: str | None
+    results: KeptResults | None
     findings: list[Any]
 
 
@@ -142,7 +145,7 @@ def _acquire(engine: Engine, found: KnownRun, holder: str) -> ClaimedStep:
         loaded = _load(engine, run) if expected.outcome is Outcome.ACQUIRED else None
         try:
             change = change_run(
-                engine, run.run_id, partial(_with, loaded, claim), in_transaction=True
+                engine, run.run_id, partial(_with, loaded, claim, engine.rules), in_transaction=True
             )
         except _MovedOnError:
             found = find_run(engine, run.run_id)
@@ -152,14 +155,29 @@ def _acquire(engine: Engine, found: KnownRun, holder: str) -> ClaimedStep:
 
 
 def _with(
-    loaded: _StepValues | None, claim: Transition, manifest: Manifest, now: datetime
+    loaded: _StepValues | None, claim: Transition, rules: Rules, manifest: Manifest, now: datetime
 ) -> Change:
-    """Claim, or raise _MovedOnError where what was loaded is not what the step is given by now."""
+    """Claim, or raise _MovedOnError where what was loaded is not what the step is given by now.
+
+    A checkpoint that cannot be used is dropped in the same commit.
+    """
     change = claim(manifest, now)
-    is_current = loaded is not None and loaded.values == _values_of(manifest)
-    if change.outcome is Outcome.ACQUIRED and not is_current:
+    if change.outcome is not Outcome.ACQUIRED:
+        return change
+    if loaded is None or loaded.values != _values_of(manifest):
         raise _MovedOnError
-    return change
+    results, kept = loaded.results, manifest.checkpoint
+    if kept is None or results is None or not results.problem:
+        return change
+    rejected = lifecycle.reject_checkpoint(
+        change.manifest,
+        now,
+        rules=rules,
+        fence=fence_of(change.manifest),
+        rejected=kept,
+        why=results.problem,
+    )
+    return replace(change, manifest=rejected.manifest, events=change.events + rejected.events)
 
 
 def _claimed(engine: Engine, change: Change, loaded: _StepValues | None) -> ClaimedStep:
@@ -171,7 +189,9 @@ def _claimed(engine: Engine, change: Change, loaded: _StepValues | None) -> Clai
         raise _nothing(run, f"run {run.run_id} was given up: {run.dead_letter_detail}")
     if isinstance(loaded.given, ArtifactNotFoundError):
         raise _given_up(engine, run, loaded.given)
-    return ClaimedStep(run, loaded.given, loaded.partial_results, loaded.findings)
+    results = loaded.results
+    usable = None if results is None or results.problem else results.text
+    return ClaimedStep(run, loaded.given, usable, loaded.findings)
 
 
 def _values_of(run: Manifest) -> _Values:
@@ -186,7 +206,7 @@ def _load(engine: Engine, run: Manifest) -> _StepValues:
     """
     try:
         given, findings = _given(engine, run)
-        return _StepValues(_values_of(run), given, _partial_results(engine, run), findings)
+        return _StepValues(_values_of(run), given, _results(engine, run), findings)
     except StoreUnavailableError:
         _extend_wait(engine, run)
         raise
@@ -231,20 +251,14 @@ def _given(engine: Engine, run: Manifest) -> tuple[str | ArtifactNotFoundError, 
         return error, []
 
 
-def _partial_results(engine: Engine, run: Manifest) -> str | None:
-    if run.checkpoint is None:
-        return None
-    try:
-        return load(engine.artifacts, run.checkpoint.partial_results)
-    except ArtifactNotFoundError as error:
-        engine.log(f"run {run.run_id} begins its step at the beginning: {error}")
-        return None
+def _results(engine: Engine, run: Manifest) -> KeptResults | None:
+    kept = run.checkpoint
+    return None if kept is None else read_results(run, kept, partial(load, engine.artifacts))
 
 
 def _given_up(engine: Engine, run: Manifest, lost: ArtifactNotFoundError) -> NothingToClaimError:
     """Give up the run whose value is lost, under the lease that it just got."""
-    assert run.lease is not None  # noqa: S101 - it was just given
-    credentials = LeaseCredentials(run.run_id, Fence(run.lease.lease_id, run.fencing_token))
+    credentials = LeaseCredentials(run.run_id, fence_of(run))
     ended = fail_step(engine, credentials, ErrorRecord.of(lost), permanent=True)
     return _nothing(ended.manifest, f"run {run.run_id} was given up: {lost.message}")
 

@@ -6,15 +6,17 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, NamedTuple
 
+from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, as_write, on_manifest, on_run
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import DecideDocument
-from leasehold.domain.effect import Effect
+from leasehold.domain.effect import Deletion, Effect
 from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
 from leasehold.domain.task import Task
-from leasehold.errors import StoreUnavailableError, UnknownRunError
+from leasehold.errors import LeaseholdError, StoreUnavailableError, UnknownRunError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Documents, Snapshot
@@ -226,8 +228,27 @@ def _create_task(engine: Engine, task: Task) -> None:
     engine.tasks.create(task)
 
 
+def _delete_folders(engine: Engine, deletion: Deletion) -> None:
+    """Delete temporary files; what cannot be deleted now delays nobody, and is owed still."""
+    run_id = deletion.run_id
+    try:
+        for folder in deletion.folders:
+            engine.artifacts.delete(folder)
+        if deletion.is_last:
+            announce(engine, _note_deleted(engine, run_id))
+    except LeaseholdError as error:
+        engine.log(f"temporary files of run {run_id} are deleted later: {error}")
+
+
+def _note_deleted(engine: Engine, run_id: str) -> Change:
+    return commit(engine, run_id, partial(lifecycle.note_deleted, rules=engine.rules)).answer
+
+
 #: Who carries out each kind of effect that a change can owe.
-CARRIERS: Final[Mapping[type, Callable[[Engine, Any], None]]] = {Task: _create_task}
+CARRIERS: Final[Mapping[type, Callable[[Engine, Any], None]]] = {
+    Task: _create_task,
+    Deletion: _delete_folders,
+}
 
 
 def _on_known(manifest: Manifest, transition: Transition) -> DecideDocument[Change]:

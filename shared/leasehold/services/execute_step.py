@@ -9,6 +9,7 @@ from typing import Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
+from leasehold.domain.effect import left_behind
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.result import Deferred, Failed, Result, Stopped
 from leasehold.domain.status import Outcome, Termination
@@ -27,6 +28,7 @@ from leasehold.services.engine import (
     commit,
     dispatch_rules,
     isolation_of,
+    publish,
     publish_owed,
 )
 from leasehold.services.gates import through_gates
@@ -105,6 +107,8 @@ def has_lease(change: Change) -> bool:
 def run_attempt(engine: Engine, acquired: Committed[Change]) -> Committed[Change]:
     """Run the step under its lease, settle what came of it, and take the next lease along."""
     with engine.leases.hold(acquired_attempt(engine, acquired)) as held:
+        if acquired.answer.outcome is Outcome.HANDED_OFF:  # whoever handed off has this lease too
+            publish(engine, left_behind(held.manifest))
         ending = _ending(engine, held)
         if engine.may_continue():
             lease_id = engine.clock.new_id()

@@ -56,16 +56,23 @@ def save_checkpoint(
     iteration_count: int,
     phase: str,
     partial_results: str,
-) -> Change:
+) -> Manifest:
     """Keep what the worker has so far, JSON text, for whoever continues; renew the lease.
 
     Raises:
+        InvalidRequestError: it goes back behind the worker's last one. Nothing was changed.
         TooLargeError, and as `renew_lease`: nothing was changed.
     """
     check_size("partialResults", partial_results, OUTPUT_BYTES)
     attempt = _attempt(engine, credentials)
     attempt.check_held()  # before anything is stored
-    return attempt.checkpoint(iteration_count, phase, attempt.keep_results(partial_results))
+    checkpoint = attempt.new_checkpoint(iteration_count, phase, partial_results)
+    try:
+        checkpoint.store()
+        checkpoint.record()
+    finally:
+        checkpoint.tidy_up()
+    return attempt.manifest
 
 
 def complete_step(

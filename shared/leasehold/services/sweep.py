@@ -96,7 +96,8 @@ def task_presence(engine: Engine, manifest: Manifest) -> Look:
 
 
 def _has_task(manifest: Manifest) -> bool:
-    return manifest.status is not RunStatus.IN_PROGRESS and not manifest.dispatch.remote
+    waits = manifest.status is not RunStatus.IN_PROGRESS and not manifest.is_terminal
+    return waits and not manifest.dispatch.remote
 
 
 class _Sweep:

@@ -67,7 +67,7 @@ def put(artifacts: Artifacts, file: PackedFile) -> KeptValue:
 def discard(artifacts: Artifacts, name: str) -> None:
     """Delete a file that nothing refers to; where that cannot be done, it goes with its folder."""
     with contextlib.suppress(StoreUnavailableError, ArtifactNameError):
-        artifacts.delete(name)
+        artifacts.delete_file(name)
 
 
 def load(artifacts: Artifacts, name: str, expected: str | None) -> str:

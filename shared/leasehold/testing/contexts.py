@@ -160,10 +160,11 @@ def step_context(
     manifest = run_at_work(clock, run_id, step_type, _outputs(outputs), left)
     manifest = with_statuses(manifest, statuses or {})
     failed = Attempts(failed=checked_number("attempt", attempt) - 1)
-    kept = None if resume is None else checkpoint_of(clock, step_type, resume)
     number = checked_number("trial", trial)
     results = results_of(step_type, number, checked_mapping("calls", calls or {}, object, _VALUES))
-    manifest = manifest.with_(attempts=failed, trial=number, checkpoint=kept, calls=results)
+    manifest = manifest.with_(attempts=failed, trial=number, calls=results)
+    if resume is not None:
+        manifest = manifest.with_(checkpoint=checkpoint_of(clock, manifest, resume))
     manifest = after_review(manifest, findings)
     with contextlib.ExitStack() as stack:
         if isinstance(clock, FrozenClock):

@@ -66,20 +66,20 @@ def run_at_work(
     return manifest.with_(status=RunStatus.IN_PROGRESS, lease=_lease(clock, now), fencing_token=1)
 
 
-def checkpoint_of(clock: Clock, step_type: str, resume: IncrementalState) -> Checkpoint:
-    """Return what an earlier attempt kept, as a run has it."""
+def checkpoint_of(clock: Clock, run: Manifest, resume: IncrementalState) -> Checkpoint:
+    """Return what an earlier attempt kept, as the run has it."""
     fits = isinstance(resume, IncrementalState) and isinstance(resume.phase, str)
     if not fits or type(resume.iteration_count) is not int or resume.iteration_count < 0:
         allowed = "IncrementalState(phase: str, iteration_count: int, partial_results), or None"
         refuse("resume", resume, allowed)
     return Checkpoint(
-        step=step_type,
-        trial=1,
+        step=run.current_step,
+        trial=run.trial,
         phase=resume.phase,
         iteration_count=resume.iteration_count,
         inline=json_text("resume", resume.partial_results),
         saved_at=clock.now(),
-        fencing_token=1,
+        fencing_token=run.fencing_token - 1,
         furthest=(PhaseReached(phase=resume.phase, iteration_count=resume.iteration_count),),
     )
 

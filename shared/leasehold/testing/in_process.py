@@ -132,7 +132,7 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
         end = clock.now() + within
         while True:
             run = self._run_due(run_id)
-            if run is not None and run.alarm_at is None:
+            if run is not None and not run.is_moving:
                 return run
             if clock.now() >= end:
                 state = "in a store that is away" if run is None else f"{run.state} at step "

@@ -4,18 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import pydantic_core
 
+from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
+from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import CallResult, KeptValue
+from leasehold.domain.manifest_parts import CallResult, Checkpoint, KeptValue
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.errors import LeaseLostError
 from leasehold.ports.documents import Committed
+from leasehold.services.checkpoint_write import check_results
 from leasehold.worker.context import IncrementalState
+
+_RULES: Final = Rules(settings_for=lambda _: None)
+
+
+@dataclass(slots=True)
+class MemoryCheckpoint:
+    """A checkpoint on its way to the test (`ports/lease_keeper.py`)."""
+
+    attempt: MemoryAttempt
+    iteration_count: int
+    phase: str
+    results: str
+
+    def store(self) -> None:
+        """Do nothing: nothing is too large for a test."""
+
+    def record(self, notes: Notes = NO_NOTES) -> None:  # noqa: ARG002 - the test has it
+        """Tell the test of the checkpoint, as the next attempt would find it."""
+        run = self.attempt.manifest
+        save = partial(
+            lifecycle.checkpoint,
+            rules=_RULES,
+            fence=self.attempt.fence,
+            iteration_count=self.iteration_count,
+            phase=self.phase,
+            partial_results=KeptValue(text=self.results),
+        )
+        self.attempt.manifest = save(run, run.updated_at).manifest
+        found = pydantic_core.from_json(self.results)
+        self.attempt.on_checkpoint(IncrementalState(self.phase, self.iteration_count, found))
+
+    def tidy_up(self) -> None:
+        """Do nothing: no file was written."""
 
 
 @dataclass(slots=True)
@@ -46,20 +83,13 @@ class MemoryAttempt:
     def look(self) -> None:
         """Do nothing: nobody can take the lease."""
 
-    def keep_results(self, text: str) -> KeptValue:
-        """Return the partial results as they would be kept."""
-        return KeptValue(text=text)
+    def new_checkpoint(self, iteration_count: int, phase: str, results: str) -> MemoryCheckpoint:
+        """Begin a checkpoint."""
+        check_results(results)
+        return MemoryCheckpoint(self, iteration_count, phase, results)
 
-    def checkpoint(
-        self,
-        iteration_count: int,
-        phase: str,
-        results: KeptValue,
-        notes: Notes = NO_NOTES,  # noqa: ARG002 - the test has it
-    ) -> None:
-        """Tell the test of a checkpoint, as the next attempt would find it."""
-        found = pydantic_core.from_json(results.text or "null")
-        self.on_checkpoint(IncrementalState(phase, iteration_count, found))
+    def reject_checkpoint(self, rejected: Checkpoint, why: str, notes: Notes = NO_NOTES) -> None:
+        """Do nothing: what a test gives is whole."""
 
     def new_call(self, call: CallResult, in_place_of: str | None = None) -> MemoryCallWrite:  # noqa: ARG002 - all can be read
         """Begin to record the result of a call."""

@@ -36,6 +36,7 @@ from leasehold.api.tasks import OutcomeResponse
 from leasehold.domain.change import Change
 from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.lease import Fence
+from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Lease, Progress
 from leasehold.services import leased_files
 from leasehold.services.claim_step import ClaimedStep, acquire_run, claim_step
@@ -91,20 +92,20 @@ def acquire(engine: Engine, body: AcquireBody) -> flask.Response:
 def renew(engine: Engine, body: RenewBody) -> flask.Response:
     """`POST /leases:renew`: until when the lease runs now, and at most."""
     change = renew_lease(engine, _credentials(body), _progress(body.progress))
-    lease = _lease(change)
+    lease = _lease(change.manifest)
     return respond(RenewResponse(expires_at=lease.expires_at, max_expires_at=lease.max_expires_at))
 
 
 def checkpoint(engine: Engine, body: CheckpointBody) -> flask.Response:
     """`POST /leases:checkpoint`: what there is so far is kept; until when the lease runs now."""
-    change = save_checkpoint(
+    run = save_checkpoint(
         engine,
         _credentials(body),
         iteration_count=body.iteration_count,
         phase=body.phase,
         partial_results=body.partial_results,
     )
-    return respond(CheckpointResponse(expires_at=_lease(change).expires_at))
+    return respond(CheckpointResponse(expires_at=_lease(run).expires_at))
 
 
 def complete(engine: Engine, body: CompleteBody) -> flask.Response:
@@ -258,9 +259,9 @@ def _error(part: ErrorPart) -> ErrorRecord:
     return record_of_report(part.type, part.code, part.message, part.details, part.traceback)
 
 
-def _lease(change: Change) -> Lease:
-    assert change.manifest.lease is not None  # noqa: S101 - what renews a lease has one
-    return change.manifest.lease
+def _lease(run: Manifest) -> Lease:
+    assert run.lease is not None  # noqa: S101 - what renews a lease has one
+    return run.lease
 
 
 def _outcome(change: Change) -> flask.Response:

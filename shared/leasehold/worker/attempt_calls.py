@@ -121,15 +121,11 @@ class AttemptCalls(Protocol):
         ...
 
     def kept_checkpoint(self) -> KeptCheckpoint | None:
-        """Return what an earlier attempt kept; None: nothing.
-
-        Raises:
-            ArtifactNotFoundError: it is lost.
-        """
+        """Return what an earlier attempt kept; None: nothing, or nothing that can be used."""
         ...
 
     def checkpoint(self, iteration_count: int, phase: str, results: str) -> None:
-        """Keep partial results, JSON text."""
+        """Keep partial results; InvalidRequestError: they are not JSON text."""
         ...
 
     def recorded_result(self, key: str, type_: str) -> str | None:

@@ -12,11 +12,10 @@ from typing import Any, Final, NoReturn, TypeVar, cast, overload
 
 import pydantic_core
 
-from leasehold.domain.json_text import OUTPUT_BYTES, check_depth, check_size
+from leasehold.domain.json_text import OUTPUT_BYTES, check_size
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.result import OutputStatus
 from leasehold.errors import (
-    ArtifactNotFoundError,
     CheckpointMisusedError,
     ContinuedError,
     InvalidRequestError,
@@ -225,8 +224,6 @@ class StepContext:
         _check_place(iteration_count, phase)
         try:
             text = pydantic_core.to_json(partial_results, inf_nan_mode="constants").decode()
-            pydantic_core.from_json(text, allow_inf_nan=False)
-            check_depth(text)
         except ValueError as error:
             raise InvalidRequestError(
                 field="partial_results", value=str(error)[:_MAX_MESSAGE], allowed="JSON values"
@@ -316,11 +313,7 @@ class StepContext:
         return cast(OutputStatus, self._calls.status_of(step_type))
 
     def _kept(self) -> IncrementalState | None:
-        try:
-            kept = self._calls.kept_checkpoint()
-        except ArtifactNotFoundError as error:
-            self.log.warning("the checkpoint is lost, the step begins at the beginning: %s", error)
-            return None
+        kept = self._calls.kept_checkpoint()
         if kept is None:
             return None
         return IncrementalState(

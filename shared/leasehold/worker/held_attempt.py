@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import CallCount, CallResult, Progress
+from leasehold.domain.manifest_parts import CallCount, CallResult, Checkpoint, Progress
 from leasehold.domain.masks import masked
 from leasehold.domain.notes import Notes
 from leasehold.domain.result import Deferred, Result, Stopped
@@ -27,6 +28,8 @@ from leasehold.worker.stop import StopSignal
 from leasehold.worker.thread_stacks import stack_of
 
 T = TypeVar("T")
+
+_LOG: Final = logging.getLogger("leasehold.held_attempt")
 
 #: A renewal is given up after this long; the next beat tries again.
 RENEWAL_S: Final = 5.0
@@ -192,12 +195,25 @@ class HeldAttempt:
         """Keep what the attempt has so far, JSON text; the lease is renewed with it.
 
         Raises:
+            InvalidRequestError: it is not JSON, or goes back behind this attempt's last.
             LeaseLostError: the lease is not held any more; nothing was written.
             StoreUnavailableError: it could not be written while the lease was held.
         """
-        kept = self.insist(partial(self._attempt.keep_results, results))
-        save = partial(self._attempt.checkpoint, iteration_count, phase, kept, self.notes)
-        self._persist(partial(self._write, save))
+        kept = self._attempt.new_checkpoint(iteration_count, phase, results)
+        try:
+            self.insist(kept.store)
+            self._persist(partial(self._write, lambda: kept.record(self.notes)))
+        finally:
+            kept.tidy_up()
+
+    def reject_checkpoint(self, rejected: Checkpoint, why: str) -> None:
+        """Drop a checkpoint that cannot be used, and say so in the run; raises as `checkpoint`."""
+        _LOG.warning(
+            "run %s, attempt %s of step %s begins at the beginning, its checkpoint is rejected: %s",
+            *(self.name.run_id, self.name.attempt, self.name.step, why),
+        )
+        reject = partial(self._attempt.reject_checkpoint, rejected, why, self.notes)
+        self._persist(partial(self._write, reject))
 
     def record_call(self, call: CallResult, in_place_of: str | None = None) -> None:
         """Record the result of a call that was made once; the lease is renewed with it.

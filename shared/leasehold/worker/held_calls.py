@@ -7,8 +7,9 @@ from functools import partial
 
 import pydantic_core
 
+from leasehold.domain.kept_checkpoint import Load, read_results
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import KeptValue, Progress, StepRecord, TrialRecord
+from leasehold.domain.manifest_parts import Progress, StepRecord, TrialRecord
 from leasehold.domain.trial_verdict import findings_in
 from leasehold.domain.trials import last_review, record_with_output
 from leasehold.errors import InvalidRequestError
@@ -18,8 +19,7 @@ from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.recorded_calls import RecordedCalls
 from leasehold.worker.run_artifacts import RunArtifacts
 
-#: Returns the JSON text of a value of a run; raises as `services.kept_values.load`.
-Load = Callable[[KeptValue], str]
+__all__ = ["HeldCalls", "Load", "output_text_of"]
 
 
 class HeldCalls:
@@ -56,12 +56,15 @@ class HeldCalls:
         return self._ends_at - self._monotonic()
 
     def kept_checkpoint(self) -> KeptCheckpoint | None:
-        """Return what an earlier attempt kept; None: nothing."""
+        """Return what an earlier attempt kept; None: nothing, or nothing that can be used."""
         kept = self._manifest.checkpoint
         if kept is None:
             return None
-        results = self._held.fetch(partial(self._load, kept.partial_results))
-        return KeptCheckpoint(kept.phase, kept.iteration_count, results)
+        found = self._held.fetch(partial(read_results, self._manifest, kept, self._load))
+        if found.problem:
+            self._held.reject_checkpoint(kept, found.problem)
+            return None
+        return KeptCheckpoint(kept.phase, kept.iteration_count, found.text)
 
     def checkpoint(self, iteration_count: int, phase: str, results: str) -> None:
         """Keep partial results, JSON text."""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.domain.calls import check_call_key, check_room, expected_reference, recorded_call
-from leasehold.domain.json_text import OUTPUT_BYTES, check_size
+from leasehold.domain.json_text import OUTPUT_BYTES, check_json, check_size
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import CallResult, KeptValue
 from leasehold.errors import (
@@ -59,9 +59,10 @@ class RecordedCalls:
         return None
 
     def record(self, key: str, type_: str, text: str, *, keep: bool) -> None:
-        """Record a result; raises as `HeldAttempt.record_call`."""
+        """Record a result; raises as `HeldAttempt.record_call`, and ValueError: it is not JSON."""
         check_call_key(key)
         check_size(f"the result of call {key!r}", text, OUTPUT_BYTES)
+        check_json(text)  # a process of a handler may send anything
         call = self._result(key, type_).with_(inline=text, keep=keep)
         self._held.record_call(call, self._unreadable.get(key))
         with self._counting:

@@ -65,7 +65,15 @@ def test_a_completed_run_has_no_events() -> None:
     [
         (
             "duplicate",
-            {"stale", "already_completed", "lease_lost", "not_due", "moved_on", "in_order"},
+            {
+                "stale",
+                "already_completed",
+                "lease_lost",
+                "not_due",
+                "moved_on",
+                "in_order",
+                "tidied",
+            },
         ),
         ("parked", {"parked", "awaits_claim", "still_queued", "alarm_set", "uncounted"}),
     ],

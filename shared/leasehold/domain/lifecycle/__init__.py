@@ -31,7 +31,7 @@ from leasehold.domain.lifecycle.operate import (
 from leasehold.domain.lifecycle.purge import is_purgeable, purge
 from leasehold.domain.lifecycle.record_call import record_call
 from leasehold.domain.lifecycle.redispatch import not_created, redispatch
-from leasehold.domain.lifecycle.renewal import checkpoint, renew
+from leasehold.domain.lifecycle.renewal import checkpoint, reject_checkpoint, renew
 from leasehold.domain.lifecycle.repair import Breach, breaches
 from leasehold.domain.lifecycle.request import BoundOperation, first_time, on_request, repeat_of
 from leasehold.domain.lifecycle.settle import (
@@ -43,6 +43,7 @@ from leasehold.domain.lifecycle.settle import (
     release,
 )
 from leasehold.domain.lifecycle.start import NewRun, check_again, start
+from leasehold.domain.lifecycle.tidy import note_deleted
 
 __all__ = [
     "ALLOWED",
@@ -72,6 +73,7 @@ __all__ = [
     "is_allowed",
     "is_purgeable",
     "not_created",
+    "note_deleted",
     "on_alarm",
     "on_audit",
     "on_request",
@@ -80,6 +82,7 @@ __all__ = [
     "record_call",
     "recreate",
     "redispatch",
+    "reject_checkpoint",
     "release",
     "renew",
     "repeat_of",

@@ -29,6 +29,7 @@ def lapse(
         released: the sentence of a worker that ended it by itself; empty: it fell silent.
     """
     run = draft.run
+    draft.owe_folder()  # it may have left a file there that no run knows of
     if is_past_deadline(run, lease):
         error = deadline_error(run)
         sentence = f"{GONE} {error.message}" if holder_gone else error.message

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from leasehold.domain.change import Change
-from leasehold.domain.effect import owed_effects
+from leasehold.domain.effect import Deletion, owed_effects
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.errors import NotAllowedError
@@ -22,7 +22,8 @@ def is_purgeable(manifest: Manifest, ended_before: datetime) -> bool:
     """Return whether the run ended before then, and nothing is to come of it any more."""
     ended_at = manifest.ended_at
     is_over = ended_at is not None and ended_at < ended_before
-    return is_over and manifest.lease is None and not owed_effects(manifest)
+    waits = [owed for owed in owed_effects(manifest) if not isinstance(owed, Deletion)]
+    return is_over and manifest.lease is None and not waits  # its temporary files go with it
 
 
 def purge(manifest: Manifest, now: datetime, *, ended_before: datetime) -> Change:

@@ -14,7 +14,6 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import CallCount, CallResult
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.status import Outcome
-from leasehold.domain.temporary_files import step_folder
 
 
 def record_call(
@@ -52,13 +51,7 @@ def record_call(
     if found is None or (found.ref is not None and found.ref == in_place_of):
         counts = draft.run.steps[manifest.current_step].calls or CallCount()
         draft.set_step(calls=counts.with_(made=counts.made + 1))
-        draft.set(calls=with_call(manifest, call), owed=_owed_with(manifest, call))
+        draft.set(calls=with_call(manifest, call))
+        if call.ref is not None and not call.keep:
+            draft.owe_folder()
     return renewed(draft, fence, Outcome.RENEWED)
-
-
-def _owed_with(manifest: Manifest, call: CallResult) -> tuple[str, ...]:
-    """Return the folders that are to be deleted, with that of a temporary result among them."""
-    folder = step_folder(manifest.run_id, call.step, call.trial)
-    if call.ref is None or call.keep or folder in manifest.owed:
-        return manifest.owed
-    return (*manifest.owed, folder)

@@ -41,7 +41,12 @@ def redispatch(
     """
     dispatch = manifest.dispatch
     is_due = manifest.alarm_at is not None and manifest.alarm_at <= now
-    if not is_due or manifest.lease is not None or dispatch.generation != generation:
+    if (
+        not is_due
+        or manifest.is_idle
+        or manifest.lease is not None
+        or dispatch.generation != generation
+    ):
         return unchanged(manifest, Outcome.MOVED_ON)
     draft = Draft(manifest, now, rules)
     moved = has_moved(manifest, rules)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
-from leasehold.domain.iterations import furthest_of, is_further
+from leasehold.domain.iterations import MAX_PHASES, furthest_of, is_further
 from leasehold.domain.lease import Fence, deadline_of, held_lease
 from leasehold.domain.lifecycle.lapse import lapse
 from leasehold.domain.lifecycle.settle import end_attempt
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Checkpoint, KeptValue, PhaseReached
+from leasehold.domain.manifest_parts import PACKED, Checkpoint, KeptValue, PhaseReached
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.status import Outcome, RunEvent, after
+from leasehold.domain.trace import TraceType
+from leasehold.errors import InvalidRequestError
 
 
 def renew(
@@ -58,9 +61,15 @@ def checkpoint(
 
     Raises:
         LeaseLostError: the lease is not the one that is held.
+        InvalidRequestError: this attempt was further in the phase before.
     """
+    held_lease(manifest, now, fence)
+    reached = _reached(manifest)
+    _check_goes_on(reached, phase, iteration_count)
     draft = Draft(manifest, now, rules)
     draft.note(notes)
+    if partial_results.ref is not None:
+        draft.owe_folder()
     furthest = furthest_of(manifest)
     if is_further(furthest, phase, iteration_count):
         furthest[phase] = iteration_count
@@ -71,15 +80,72 @@ def checkpoint(
         phase=phase,
         iteration_count=iteration_count,
         inline=partial_results.text,
-        ref=partial_results.ref,
+        ref=partial_results.ref and partial_results.ref.removesuffix(PACKED),
+        digest=partial_results.digest,
         saved_at=now,
         fencing_token=manifest.fencing_token,
-        furthest=tuple(
-            PhaseReached(phase=name, iteration_count=count) for name, count in furthest.items()
-        ),
+        furthest=_phases(furthest),
+        reached=_phases({name: reached[name] for name in reached if name != phase}) or None,
     )
     draft.set(checkpoint=kept)
     return renewed(draft, fence, Outcome.CHECKPOINTED)
+
+
+def reject_checkpoint(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    fence: Fence,
+    rejected: Checkpoint,
+    why: str,
+    notes: Notes = NO_NOTES,
+) -> Change:
+    """Drop a checkpoint that cannot be used: the step begins at the beginning; renews the lease.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        fence: the credentials of the worker.
+        rejected: the checkpoint; any other one stays.
+        why: in a sentence.
+        notes: what is kept with it.
+
+    Raises:
+        LeaseLostError: the lease is not the one that is held.
+    """
+    held_lease(manifest, now, fence)
+    draft = Draft(manifest, now, rules)
+    draft.note(notes)
+    if manifest.checkpoint == rejected:
+        place = {"phase": rejected.phase, "iteration_count": rejected.iteration_count}
+        draft.trace(TraceType.CHECKPOINT_REJECTED, detail=why, **place)
+        draft.set(checkpoint=None)
+    return renewed(draft, fence, Outcome.RENEWED)
+
+
+def _reached(manifest: Manifest) -> dict[str, int]:
+    """Return how far the attempt that runs was in each phase; of `MAX_PHASES` at most."""
+    kept = manifest.checkpoint
+    if kept is None or kept.fencing_token != manifest.fencing_token:
+        return {}
+    before = {each.phase: each.iteration_count for each in (kept.reached or ())[: MAX_PHASES - 1]}
+    return {**before, kept.phase: kept.iteration_count}
+
+
+def _check_goes_on(reached: Mapping[str, int], phase: str, iteration_count: int) -> None:
+    last = reached.get(phase)
+    if last is not None and iteration_count < last:
+        of_phase = f" of phase {phase!r}" if phase else ""
+        allowed = f"{last} or more: this attempt has kept {last}{of_phase} before"
+        raise InvalidRequestError(
+            field="iteration_count", value=str(iteration_count), allowed=allowed
+        )
+
+
+def _phases(counts: Mapping[str, int]) -> tuple[PhaseReached, ...]:
+    return tuple(PhaseReached(phase=name, iteration_count=count) for name, count in counts.items())
 
 
 def renewed(draft: Draft, fence: Fence, outcome: Outcome) -> Change:

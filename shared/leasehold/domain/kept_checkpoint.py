@@ -1,0 +1,57 @@
+"""What an attempt is to go on from: whole, and its own step's, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from leasehold.domain.json_text import check_json
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Checkpoint, KeptValue
+from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, DamagedFileError
+
+#: Returns the text of a value; raises what `services.kept_values.load` does.
+Load = Callable[[KeptValue], str]
+
+
+class KeptResults(NamedTuple):
+    """The partial results of a checkpoint as JSON text, or why the checkpoint is rejected."""
+
+    text: str = ""
+    problem: str = ""
+
+
+def read_results(run: Manifest, checkpoint: Checkpoint, load: Load) -> KeptResults:
+    """Return what a checkpoint holds, if it is this step's and nobody has changed it.
+
+    Args:
+        run: the run.
+        checkpoint: its checkpoint.
+        load: reads a value.
+
+    Raises:
+        StoreUnavailableError: it cannot be read now, which says nothing of what it is.
+    """
+    if problem := _foreign(run, checkpoint):
+        return KeptResults(problem=problem)
+    try:
+        text = load(checkpoint.partial_results)
+        if checkpoint.digest is None:
+            check_json(text)
+    except (ArtifactNotFoundError, ArtifactNameError, DamagedFileError) as error:
+        return KeptResults(problem=error.message)
+    except ValueError as error:
+        return KeptResults(problem=f"It is not JSON text: {error}.")
+    return KeptResults(text)
+
+
+def _foreign(run: Manifest, checkpoint: Checkpoint) -> str:
+    """Return why the checkpoint is none of the current step's; empty: it is."""
+    if (checkpoint.step, checkpoint.trial) != (run.current_step, run.trial):
+        return f"It is of step {checkpoint.step}, trial {checkpoint.trial}."
+    ref = checkpoint.ref
+    if ref is not None and not ref.startswith(f"runs/{run.run_id}/"):
+        return f"It refers to {ref!r}, which is none of the run's."
+    if ref is None and checkpoint.inline is None:
+        return "It holds nothing."
+    return ""

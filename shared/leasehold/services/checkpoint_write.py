@@ -1,0 +1,115 @@
+"""A checkpoint on its way: its file, if it is large, then its place in the run, then tidying up.
+
+A file is written under a new name before the run refers to it, and the one that it takes the place
+of is deleted after that: whenever a worker is killed, the run refers to a whole file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from leasehold.domain.json_text import check_json
+from leasehold.domain.manifest import Manifest, manifest_of, run_ref
+from leasehold.domain.manifest_parts import Checkpoint, KeptValue
+from leasehold.domain.notes import NO_NOTES, Notes
+from leasehold.domain.temporary_files import step_folder
+from leasehold.errors import InvalidRequestError, LeaseholdError, LeaseLostError
+from leasehold.services import temporary_files
+from leasehold.services.engine import Engine
+from leasehold.services.kept_values import inline
+from leasehold.services.temporary_files import PackedFile
+
+_MAX_SHOWN: Final = 200
+
+#: The fenced write; it returns the checkpoint that it takes the place of.
+SaveCheckpoint = Callable[[KeptValue, Notes], Checkpoint | None]
+
+
+class CheckpointWrite:
+    """One checkpoint of an attempt (`ports/lease_keeper.py`).
+
+    Args:
+        engine: the parts.
+        run: the run, as it is known under the lease.
+        results: JSON text.
+        save: the fenced write.
+
+    Raises:
+        InvalidRequestError: the results are not JSON.
+    """
+
+    def __init__(self, engine: Engine, run: Manifest, results: str, save: SaveCheckpoint) -> None:
+        self._engine = engine
+        self._save = save
+        self._folder = step_folder(run.run_id, run.current_step, run.trial)
+        self._run_id = run.run_id
+        self._file: PackedFile | None = None
+        self._is_refused = False
+        self._unused: str | None = None
+        self._kept = inline(results, beside=run.with_(checkpoint=None).text_bytes)
+        if self._kept:
+            check_results(results)
+        else:
+            self._file = _packed(engine, run, results)
+
+    def store(self) -> None:
+        """Store the file of large results, where the run has no room for them."""
+        if self._file and not self._kept:
+            self._kept = temporary_files.put(self._engine.artifacts, self._file)
+
+    def record(self, notes: Notes = NO_NOTES) -> None:
+        """Have the run refer to the results, and keep the notes of the attempt."""
+        assert self._kept is not None  # noqa: S101 - it is stored by now
+        try:
+            before = self._save(self._kept, notes)
+        except (LeaseLostError, InvalidRequestError):
+            self._is_refused = True
+            raise
+        self._unused = None if before is None else before.partial_results.ref
+
+    def tidy_up(self) -> None:
+        """Delete the file that the run refers to no more; its own, where that was refused.
+
+        Where nobody can tell, it stays until the step is over.
+        """
+        if self._is_refused and self._file and not self._is_recorded(self._file.name):
+            self._unused = self._file.name
+        unused, self._unused = self._unused, None
+        if unused and unused.startswith(f"{self._folder}/"):
+            temporary_files.discard(self._engine.artifacts, unused)
+
+    def _is_recorded(self, name: str) -> bool:
+        """Return whether the run refers to the file, as far as can be known.
+
+        The answer to a write may be lost, and the next one refused because the lease was over.
+        """
+        try:
+            found = self._engine.documents.get(run_ref(self._run_id))
+            kept = None if found is None else manifest_of(self._run_id, found.document).checkpoint
+        except LeaseholdError:
+            return True
+        return kept is not None and kept.partial_results.ref == name
+
+
+def check_results(text: str) -> None:
+    """Refuse partial results that are not JSON, with InvalidRequestError."""
+    try:
+        check_json(text)
+    except ValueError as error:
+        raise InvalidRequestError(
+            field="partial_results", value=str(error)[:_MAX_SHOWN], allowed="JSON values"
+        ) from None
+
+
+def _packed(engine: Engine, run: Manifest, text: str) -> PackedFile:
+    """Return the file of large results; they are packed while they are checked."""
+    files: list[PackedFile] = []
+
+    def pack() -> None:
+        files.append(temporary_files.pack(run, engine.clock.new_id(), text))
+
+    calls: list[Callable[[], None]] = [pack, partial(check_results, text)]
+    engine.side_by_side(lambda: calls.pop(0) if calls else None, len(calls))
+    return files[0]
