@@ -16,8 +16,14 @@ _SENTENCES: Final[Mapping[str, str]] = {
     TraceType.STEP_COMPLETED: "step {step} completed",
     TraceType.STEP_ERROR: "step {step} failed, attempt {attempt}",
     TraceType.STEP_TERMINATED: "step {step} ended without an output, attempt {attempt}",
+    TraceType.STEP_CONTINUED: "step {step} continues in another attempt",
+    TraceType.CHECKPOINT_RESUMED: "step {step} resumed from its checkpoint, attempt {attempt}",
+    TraceType.CHECKPOINT_REJECTED: "step {step} began again: its checkpoint cannot be used",
     TraceType.STEP_UNKNOWN: "step {step} is not known here",
     TraceType.GATE_BLOCKED: "step {step} blocked by a gate",
+    TraceType.AUTHOR_SLOT_OPENED: "trial {trial} opened",
+    TraceType.AUTHOR_SLOT_REFUSED: "no further trial",
+    TraceType.TRIAL_CHOSEN: "trial {trial} counts",
     TraceType.STEP_DEAD_LETTERED: "run given up at step {step}",
     TraceType.RUN_PAUSED: "run paused",
     TraceType.RUN_RESUMED: "run resumed",
@@ -30,6 +36,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
 _STYLES: Final[Mapping[str, str]] = {
     TraceType.STEP_ERROR: "red",
     TraceType.STEP_TERMINATED: "yellow",
+    TraceType.CHECKPOINT_REJECTED: "yellow",
     TraceType.GATE_BLOCKED: "yellow",
     TraceType.STEP_UNKNOWN: "yellow",
     TraceType.STEP_DEAD_LETTERED: "bold red",
@@ -43,7 +50,7 @@ def event_sentence(event: TraceEvent) -> str | None:
     if sentence is None:
         return None
     why = ": ".join(filter(None, (event.reason, event.detail)))
-    what = sentence.format(step=event.step, attempt=event.attempt)
+    what = sentence.format(step=event.step, attempt=event.attempt, trial=event.trial)
     return f"{what}: {why}" if why else what
 
 

@@ -8,14 +8,15 @@ from math import isfinite
 from typing import Final
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Lease, StepRecord
-from leasehold.domain.status import RunStatus
+from leasehold.domain.manifest_parts import Attempts, Lease, StepRecord
+from leasehold.domain.status import AttemptEnd, RunStatus
 from leasehold.presentation.formatting import duration, one_line
 from leasehold.presentation.run_state import overlay_of, status_icon, status_style
 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TURNS_A_SECOND: Final = 10
 _MAX_ERROR: Final = 200
+_MAX_WORD: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def step_line(run: Manifest, step: str, now: datetime, *, worker: str | None) ->
         began=record.started_at is not None or is_current,
         elapsed=_elapsed(run, record, now),
         fraction=_share(record.progress.fraction) if is_running and record.progress else None,
-        words=_words(run, now, worker) if is_current else "",
+        words=_words(run, now, worker) if is_current else _history(run, record),
         error=_error(run) if is_current else None,
     )
 
@@ -90,15 +91,53 @@ def _words(run: Manifest, now: datetime, worker: str | None) -> str:
 
 def _attempt_words(run: Manifest, lease: Lease, now: datetime, worker: str | None) -> str:
     """Return what the handler reported, and who else works on the run."""
-    progress = run.steps[run.current_step].progress
     left = duration(lease.expires_at - now)
     words = (
-        f"{progress.fraction:.0%}" if progress else "",
-        one_line(progress.message) if progress else "",
-        f"attempt {run.attempt}" if run.attempt > 1 else "",
+        reported(run),
+        _trial(run),
+        attempt_words(run) if run.attempt > 1 else "",
         "" if lease.holder == worker else f"held by {lease.holder}, renewed or over in {left}",
     )
     return "  ".join(filter(None, words))
+
+
+def reported(run: Manifest) -> str:
+    """Return what the handler of the current step last said, and its last checkpoint."""
+    progress, kept = run.steps[run.current_step].progress, run.checkpoint
+    phase = f" of {one_line(kept.phase, _MAX_WORD)}" if kept and kept.phase else ""
+    words = (
+        f"{_share(progress.fraction):.0%}" if progress else "",
+        one_line(progress.message, _MAX_WORD) if progress else "",
+        f"checkpoint {kept.iteration_count}{phase}" if kept else "",
+    )
+    return "  ".join(filter(None, words))
+
+
+def attempt_words(run: Manifest) -> str:
+    """Return which attempt of the current step it is, and how those before it ended."""
+    before = ended_attempts(run.attempts)
+    return f"attempt {run.attempt} ({before})" if before else f"attempt {run.attempt}"
+
+
+def ended_attempts(attempts: Attempts) -> str:
+    """Return how attempts ended that gave no output: `2 failed, 1 continued`."""
+    counts = ((getattr(attempts, end.value), end.value) for end in AttemptEnd)
+    return ", ".join(f"{count} {cause}" for count, cause in counts if count)
+
+
+def _trial(run: Manifest) -> str:
+    """Return which trial the current step is in; nothing for a step without trials."""
+    rule = run.trials
+    if rule is None or not {rule.author, rule.reviewer} <= {*run.plan}:
+        return ""
+    trialled = run.plan[run.plan.index(rule.author) : run.plan.index(rule.reviewer) + 1]
+    return f"trial {run.trial} of {rule.max_trials}" if run.current_step in trialled else ""
+
+
+def _history(run: Manifest, record: StepRecord) -> str:
+    """Return what a step took that is over."""
+    trial = "" if record.trial is None or run.trials is None else f"trial {record.trial} counts"
+    return "  ".join(filter(None, (trial, ended_attempts(record.attempts))))
 
 
 def _error(run: Manifest) -> str | None:
