@@ -21,9 +21,6 @@ _SENTENCES: Final[Mapping[str, str]] = {
     TraceType.CHECKPOINT_REJECTED: "step {step} began again: its checkpoint cannot be used",
     TraceType.STEP_UNKNOWN: "step {step} is not known here",
     TraceType.GATE_BLOCKED: "step {step} blocked by a gate",
-    TraceType.AUTHOR_SLOT_OPENED: "trial {trial} opened",
-    TraceType.AUTHOR_SLOT_REFUSED: "no further trial",
-    TraceType.TRIAL_CHOSEN: "trial {trial} counts",
     TraceType.STEP_DEAD_LETTERED: "run given up at step {step}",
     TraceType.RUN_PAUSED: "run paused",
     TraceType.RUN_RESUMED: "run resumed",
@@ -50,7 +47,7 @@ def event_sentence(event: TraceEvent) -> str | None:
     if sentence is None:
         return None
     why = ": ".join(filter(None, (event.reason, event.detail)))
-    what = sentence.format(step=event.step, attempt=event.attempt, trial=event.trial)
+    what = sentence.format(step=event.step, attempt=event.attempt)
     return f"{what}: {why}" if why else what
 
 

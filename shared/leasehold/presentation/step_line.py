@@ -52,7 +52,7 @@ def step_line(run: Manifest, step: str, now: datetime, *, worker: str | None) ->
         began=record.started_at is not None or is_current,
         elapsed=_elapsed(run, record, now),
         fraction=_share(record.progress.fraction) if is_running and record.progress else None,
-        words=_words(run, now, worker) if is_current else _history(run, record),
+        words=_words(run, now, worker) if is_current else ended_attempts(record.attempts),
         error=_error(run) if is_current else None,
     )
 
@@ -94,7 +94,6 @@ def _attempt_words(run: Manifest, lease: Lease, now: datetime, worker: str | Non
     left = duration(lease.expires_at - now)
     words = (
         reported(run),
-        _trial(run),
         attempt_words(run) if run.attempt > 1 else "",
         "" if lease.holder == worker else f"held by {lease.holder}, renewed or over in {left}",
     )
@@ -123,21 +122,6 @@ def ended_attempts(attempts: Attempts) -> str:
     """Return how attempts ended that gave no output: `2 failed, 1 continued`."""
     counts = ((getattr(attempts, end.value), end.value) for end in AttemptEnd)
     return ", ".join(f"{count} {cause}" for count, cause in counts if count)
-
-
-def _trial(run: Manifest) -> str:
-    """Return which trial the current step is in; nothing for a step without trials."""
-    rule = run.trials
-    if rule is None or not {rule.author, rule.reviewer} <= {*run.plan}:
-        return ""
-    trialled = run.plan[run.plan.index(rule.author) : run.plan.index(rule.reviewer) + 1]
-    return f"trial {run.trial} of {rule.max_trials}" if run.current_step in trialled else ""
-
-
-def _history(run: Manifest, record: StepRecord) -> str:
-    """Return what a step took that is over."""
-    trial = "" if record.trial is None or run.trials is None else f"trial {record.trial} counts"
-    return "  ".join(filter(None, (trial, ended_attempts(record.attempts))))
 
 
 def _error(run: Manifest) -> str | None:

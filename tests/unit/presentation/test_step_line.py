@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Attempts, Progress, TrialRule
+from leasehold.domain.manifest_parts import Attempts, Progress
 from leasehold.presentation.step_line import StepLine, step_line
 from tests.unit.domain.runs import At, Runs
 
@@ -73,16 +73,6 @@ def test_a_step_that_is_over_says_what_it_took(runs: Runs, at: At) -> None:
     run = run.with_(steps=run.with_step("draft", attempts=Attempts(failed=1, interrupted=1)))
 
     assert lines(run, at, 6)[0].words == "1 failed, 1 interrupted"
-
-
-def test_a_step_of_trials_says_which_one_it_is_in_and_which_one_counts(runs: Runs, at: At) -> None:
-    rule = TrialRule(author="draft", reviewer="send", max_trials=3)
-    second = runs.leased().with_(trials=rule, trial=2)
-    over = runs.handed_off()
-    over = over.with_(trials=rule, steps=over.with_step("draft", trial=1))
-
-    assert lines(second, at, 5, "host-a")[0].words == "trial 2 of 3"
-    assert lines(over, at, 6)[0].words == "trial 1 counts"
 
 
 def test_a_long_word_of_a_handler_is_cut(runs: Runs, at: At) -> None:
