@@ -101,7 +101,7 @@ END_WORDS: Final[Mapping[AttemptEnd, str]] = {
     "Uses up a retry.",
     AttemptEnd.INTERRUPTED: "Its worker was shut down and said so. Counts as an interruption.",
     AttemptEnd.EXPIRED: "Its worker went silent: the lease ran out. Counts as an interruption.",
-    AttemptEnd.CONTINUED: "It asked for another attempt itself. Counts as neither.",
+    AttemptEnd.CONTINUED: "The next attempt goes on where it ended. Counts as neither.",
     AttemptEnd.REPEATED: "A gate refused its output; `retry` dropped it. Counts as neither.",
     AttemptEnd.DEFERRED: "It met an outage, such as a store that is down. Counts as neither.",
 }

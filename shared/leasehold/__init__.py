@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from leasehold.domain.trace import TraceEvent
     from leasehold.errors import (
         AgentClientError,
+        ContinuedError,
         GatePolicyFailure,
         LeaseholdError,
         PermanentError,
@@ -33,6 +34,7 @@ __all__ = [
     "AgentClientError",
     "AsyncClient",
     "Client",
+    "ContinuedError",
     "EnvOverrides",
     "GateContext",
     "GateEntry",
@@ -58,6 +60,7 @@ _MODULES: Final = {
     "AgentClientError": "errors",
     "AsyncClient": "client.async_client",
     "Client": "client.client",
+    "ContinuedError": "errors",
     "EnvOverrides": "registry.dispatch",
     "GateContext": "worker.gates",
     "GateEntry": "registry.gates",

@@ -186,6 +186,13 @@ class InvalidRequestError(LeaseholdError):
     text = "{field} is {value!r}; allowed: {allowed}."
 
 
+class CheckpointMisusedError(LeaseholdError):
+    """A handler keeps checkpoints in a way in which they would replace each other."""
+
+    code = "checkpoint_misused"
+    text = "{problem}. {remedy}."
+
+
 class TooLargeError(LeaseholdError):
     """A value is larger than Leasehold keeps."""
 
@@ -309,6 +316,18 @@ class AgentTimeoutError(LeaseholdError):
         "Attempt {attempt} of step {step} did not end within its agent timeout of {timeout_s:g} s. "
         "Let the handler end in time (ctx.time_left), keep what it has (ctx.checkpoint), or raise "
         "the agent timeout of the step."
+    )
+    retryable = True
+
+
+class NoProgressError(LeaseholdError):
+    """A step was to be continued again and again, and came no further."""
+
+    code = "no_progress"
+    text = (
+        "Attempt {attempt} of step {step} was to be continued, {count} times in a row without a "
+        "new iteration. Keep more iterations (ctx.checkpoint) before ctx.continue_later, or let "
+        "one take less than the agent timeout of {timeout_s:g} s."
     )
     retryable = True
 
@@ -526,6 +545,27 @@ class SoftTimeoutError(BaseException):
 
     A `BaseException`, so that a broad `except Exception` does not swallow it.
     """
+
+
+class ContinuedError(BaseException):
+    """The attempt ends here, and the next one goes on from what was kept: let it pass.
+
+    A `BaseException`, as `SoftTimeoutError`. `ctx.continue_later` raises it, and so does a
+    checkpoint when the time of the attempt is short.
+
+    Args:
+        message: for people.
+        at_checkpoint: whether it was raised for want of time.
+    """
+
+    def __init__(
+        self,
+        message: str = "the attempt ends here, and the next one goes on",
+        *,
+        at_checkpoint: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.at_checkpoint = at_checkpoint
 
 
 # -- errors that another process raised ----------------------------------------------------------

@@ -48,7 +48,12 @@ def test_an_older_generation_is_a_duplicate(
 
 @pytest.mark.parametrize(
     ("pipeline", "outcome"),
-    [("recovers", "handed_off"), ("refuses", "dead_lettered"), ("half", "completed")],
+    [
+        ("recovers", "handed_off"),
+        ("refuses", "dead_lettered"),
+        ("half", "completed"),
+        ("continues", "continued"),
+    ],
 )
 def test_outcomes_are_told(
     engine: InProcessEngine, execute_step: Function, pipeline: str, outcome: str

@@ -542,6 +542,23 @@ def test_a_permanent_failure_is_not_repeated(engine: InProcessEngine, call: Call
     assert engine.show(run.run_id).dead_letter_reason == "PERMANENT_FAILURE"
 
 
+def test_a_step_that_takes_longer_is_continued_by_the_next_claim(
+    engine: InProcessEngine, call: Call
+) -> None:
+    run = engine.start("counts", {})
+    lease = claimed(call)
+    call("checkpoint", **lease, iterationCount=1, partialResults=[1])
+
+    answer = call("release", **lease, continued=True)
+    again = call("release", **lease)
+    status, claim = call("claim", stepType="count", holder="vm-2")
+
+    moved = engine.show(run.run_id)
+    assert answer == again == (200, {"outcome": "continued"})
+    assert (status, claim["attempt"], claim["resume"]["partialResults"]) == (200, 2, [1])
+    assert (moved.attempts.continued, moved.interruptions) == (1, 0)
+
+
 def test_a_release_burns_no_retry_and_the_step_can_be_claimed_at_once(
     engine: InProcessEngine, call: Call
 ) -> None:

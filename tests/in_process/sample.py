@@ -162,6 +162,11 @@ class KeptError(Exception):
     """The checkpoint was made."""
 
 
+def continue_later(ctx: StepContext, given: Number) -> Number:
+    """Leave the work to the second attempt."""
+    return add(ctx, given) if ctx.attempt > 1 else ctx.continue_later()
+
+
 def close_on_stop(ctx: StepContext, given: Number) -> Number:
     """Wait for what only a callback ends."""
     closed = threading.Event()
@@ -235,6 +240,7 @@ STEPS = Registry(
         _entry("count", "count"),
         _entry("count_later", "count_later"),
         _entry("keep_at", "keep_at", max_retries=0),
+        _entry("continue_later", "continue_later"),
         _entry("close_on_stop", "close_on_stop"),
         _entry("deaf", "deaf"),
         _entry("speechless", "speechless", max_retries=0),
@@ -269,6 +275,7 @@ PIPELINES = Registry(
         PipelineEntry(name="counts", steps=("count", "add")),
         PipelineEntry(name="counts_later", steps=("count_later", "add")),
         PipelineEntry(name="keeps_at", steps=("keep_at",)),
+        PipelineEntry(name="continues", steps=("continue_later",)),
         PipelineEntry(name="closes", steps=("close_on_stop",)),
         PipelineEntry(name="deaf", steps=("deaf",)),
         PipelineEntry(name="away", steps=("add", "away")),

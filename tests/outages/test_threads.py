@@ -5,6 +5,7 @@ The system really has none: each new thread is to have a stack larger than any a
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +14,8 @@ from functools import partial
 import pytest
 
 from leasehold.domain.status import Termination
-from leasehold.testing import InProcessEngine
+from leasehold.testing import InProcessEngine, step_context
+from leasehold.testing.contexts import RecordingContext
 from leasehold.worker.shutdown import ShutdownCoordinator
 from leasehold.worker.stop import StopSignal
 from tests.outages.catalog import CALLS, ENTERED, GO_ON
@@ -189,3 +191,19 @@ def test_a_checkpoint_of_a_coroutine_is_kept_without_a_thread_for_it(make: Make)
 
     assert done.status == "COMPLETED"
     assert done.attempts.ended == 0
+
+
+def test_a_coroutine_without_a_thread_blocks_and_loses_nothing() -> None:
+    async def handler(ctx: RecordingContext) -> object:
+        with no_new_threads():
+            await ctx.artifacts.aput("a.txt", b"a")
+            loop = ctx.acheckpointed("ab", 1)
+            async for letter in loop:
+                loop.results.append(letter)
+            return await ctx.aoutput_of("before"), loop.results
+
+    with step_context(outputs={"before": 7}) as ctx:
+        made = asyncio.run(handler(ctx))
+
+    assert made == (7, ["a", "b"])
+    assert (len(ctx.recorded.checkpoints), ctx.recorded.files) == (2, {"a.txt": b"a"})

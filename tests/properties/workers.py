@@ -7,7 +7,7 @@ from functools import partial
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
-from leasehold.domain.lifecycle.renewal import MAX_PHASES
+from leasehold.domain.iterations import MAX_PHASES
 from leasehold.domain.manifest_parts import KeptValue, Progress
 from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome

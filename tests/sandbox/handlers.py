@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -287,9 +288,15 @@ async def blocks_in_a_task(ctx: StepContext, given: Any) -> str:
     return "awaited"
 
 
-async def acheckpoints(ctx: StepContext, given: Any) -> str:
+async def all_calls_of_coroutines(ctx: StepContext, given: Any) -> Any:
     await ctx.acheckpoint(1, ["one"])
-    return "kept"
+    await ctx.artifacts.aput("a.txt", b"a")
+    return {
+        "output": await ctx.aoutput_of("before"),
+        "file": (await ctx.artifacts.aget("a.txt")).decode(),
+        "exists": [await ctx.artifacts.aexists(name) for name in ("a.txt", "b.txt")],
+        "list": list(await ctx.artifacts.alist()),
+    }
 
 
 def stops(ctx: StepContext, given: Any) -> str:
@@ -349,3 +356,56 @@ def prints_a_key_and_exits(ctx: StepContext, given: Any) -> None:
     print(f"-----BEGIN PRIVATE KEY-----\n{lines}\n-----END PRIVATE KEY-----\nbye")  # noqa: T201
     sys.stdout.flush()
     os._exit(4)
+
+
+def continues(ctx: StepContext, given: Any) -> Any:
+    ctx.checkpoint(1, "kept")
+    ctx.continue_later()
+
+
+def continues_in_a_pool(ctx: StepContext, given: Any) -> Any:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(ctx.continue_later).result()
+
+
+async def continues_in_tasks(ctx: StepContext, given: Any) -> Any:
+    async def ask() -> None:
+        await asyncio.sleep(0)
+        ctx.continue_later()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ask())
+    return "never"
+
+
+def continues_in_a_callback(ctx: StepContext, given: Any) -> Any:
+    ctx.on_stop(ctx.continue_later)
+    ctx.progress(0.1)
+    ctx.wait_or_shutdown(60)
+    return "stopped"
+
+
+def continues_when_stopped(ctx: StepContext, given: Any) -> Any:
+    ctx.progress(0.1)
+    ctx.wait_or_shutdown(60)
+    ctx.continue_later()
+
+
+def continues_at_its_limit(ctx: StepContext, given: Any) -> Any:
+    """Work on to the soft limit, keep that, and ask for more time."""
+    resume = ctx.resume
+    try:
+        time.sleep(60)
+    except SoftTimeoutError:
+        ctx.checkpoint(1, resume)  # which does not end it: its handler says what becomes of it
+        ctx.progress(0.5)
+    ctx.continue_later()
+
+
+def keeps_when_time_is_short(ctx: StepContext, given: Any) -> Any:
+    """Work for about half of the time, and keep that."""
+    count = ctx.resume.iteration_count if ctx.resume else 0
+    while not ctx.wait_or_shutdown(2.5):
+        count += 1
+        ctx.checkpoint(count, count)
+    return "late"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import closing
 from pathlib import Path
@@ -86,8 +87,18 @@ def test_many_threads_of_a_handler_may_call_at_once(attempts: Attempts) -> None:
     assert output_of(attempts.run("calls_of_threads", 40)) == "[]"
 
 
-def test_a_coroutine_keeps_a_checkpoint_without_blocking(attempts: Attempts) -> None:
-    assert output_of(attempts.run("acheckpoints")) == '"kept"'
+def test_every_call_of_a_coroutine_reaches_the_worker(attempts: Attempts) -> None:
+    held = attempts.held(outputs={"before": {"pages": 3}})
+
+    result = attempts.run("all_calls_of_coroutines", held=held)
+
+    assert json.loads(output_of(result)) == {
+        "output": {"pages": 3},
+        "file": "a",
+        "exists": [True, False],
+        "list": ["a.txt"],
+    }
+    assert [kept.partial_results for kept in attempts.checkpoints] == [["one"]]
 
 
 def test_an_error_is_made_and_redacted_in_the_child(attempts: Attempts) -> None:

@@ -17,6 +17,7 @@ from leasehold.errors import (
     TooLargeError,
 )
 from leasehold.testing import gate_context, step_context
+from leasehold.testing.contexts import RecordingContext
 from tests.testing.letters import Draft, Text, has_lines, send, write, write_later
 
 GIVEN = Text(words=["one", "two", "three"])
@@ -55,6 +56,28 @@ def test_a_handler_is_asked_to_stop_on_demand() -> None:
         ctx.request_stop()
 
         assert (before, ctx.shutdown_requested, ctx.wait_or_shutdown(60)) == (False, True, True)
+
+
+def test_a_coroutine_has_a_twin_of_each_call_that_blocks() -> None:
+    blocking = {"checkpoint", "output_of", "checkpointed"}
+    files = {"put", "get", "exists", "list"}
+
+    async def handler(ctx: RecordingContext) -> list[object]:
+        before = await ctx.aoutput_of("before")
+        address = await ctx.artifacts.aput("a.txt", b"a")
+        with pytest.raises(ArtifactNotFoundError):
+            await ctx.artifacts.aget("b.txt")
+        with pytest.raises(InvalidRequestError):
+            await ctx.aoutput_of("nobody")
+        found = await ctx.artifacts.aget("a.txt"), await ctx.artifacts.aexists("b.txt")
+        return [before, address.endswith("a.txt"), found, await ctx.artifacts.alist()]
+
+    with step_context(outputs={"before": 7}) as ctx:
+        made = asyncio.run(handler(ctx))
+
+        assert {name for name in blocking if not hasattr(ctx, f"a{name}")} == set()
+        assert {name for name in files if not hasattr(ctx.artifacts, f"a{name}")} == set()
+    assert made == [7, True, (b"a", False), ["a.txt"]]
 
 
 def test_a_coroutine_runs_with_the_same_context() -> None:

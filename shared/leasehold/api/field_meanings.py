@@ -36,7 +36,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "failed": "its handler failed: uses up a retry",
     "interrupted": "its worker was shut down",
     "expired": "its worker went silent",
-    "continued": "it asked for another attempt itself",
+    "continued": "the next attempt goes on where it ended",
     "repeated": "its output was refused, and somebody had the step run again",
     "deferred": "it met an outage",
     "stepsDone": "steps that are completed",
@@ -132,6 +132,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "partialResults": "what there is so far: any JSON value",
     "output": "what the step gives: any JSON value",
     "outcome": "what became of the attempt",
+    "exact": "`outcome` in a word that only later versions know; null: it is that itself",
     "error": "why it failed",
     "permanent": "no retry can repair it",
     "retryAfterS": "not again before so many seconds have passed",
@@ -152,6 +153,9 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
     "WhyResponse.until": "until when; null: no time moves it",
     "WhyResponse.generation": "what a decision about it, as it is here, is bound to",
     "BreachReport.code": "what is wrong, for programs",
+    "ReleaseBody.continued": (
+        "true: it is to be continued from its checkpoint, as more than one attempt can do"
+    ),
     "AuditedRun.outcome": "what its repair came to; null without one",
     "SweepResponse.deadLettered": "runs that were given up",
     "RunsQuery.pipeline": "runs of this pipeline",

@@ -56,7 +56,7 @@ class ClaimResponse(ResponseModel):
 
 
 class LeaseBody(RequestModel):
-    """`POST /leases:release`; and what each call of a worker shows of its lease."""
+    """What each call of a worker shows of its lease."""
 
     run_id: Annotated[str, rules.filled_text()]
     lease_id: Annotated[str, rules.printable()]
@@ -107,6 +107,12 @@ class FailBody(LeaseBody):
     error: ErrorPart
     permanent: Annotated[bool, rules.flag()] = False
     retry_after_s: Annotated[float, rules.seconds(MAX_RETRY_AFTER)] | None = None
+
+
+class ReleaseBody(LeaseBody):
+    """`POST /leases:release`."""
+
+    continued: Annotated[bool, rules.flag()] = False
 
 
 class PutFileBody(LeaseBody):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 from leasehold.domain.alarm import alarm_for
 from leasehold.domain.change import Change
@@ -18,6 +19,9 @@ from leasehold.domain.stored import overwrite, trusted
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
 
 _settlement = trusted(Settlement)
+
+#: What a version says that does not know the answer yet; see `Settlement`.
+_SAID_BEFORE: Final[Mapping[Outcome, Outcome]] = {Outcome.CONTINUED: Outcome.RELEASED}
 
 
 class Draft:
@@ -108,6 +112,10 @@ class Draft:
         fence = self.fence
         if fence is None:
             return self.run.last_settlement
+        known = _SAID_BEFORE.get(outcome)
         return _settlement(
-            lease_id=fence.lease_id, fencing_token=fence.fencing_token, outcome=outcome
+            lease_id=fence.lease_id,
+            fencing_token=fence.fencing_token,
+            outcome=known or outcome,
+            exact=outcome.value if known else None,
         )

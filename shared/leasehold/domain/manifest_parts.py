@@ -157,20 +157,34 @@ class Attempts(Stored):
         return self.with_(**{end.value: getattr(self, end.value) + 1})
 
 
+_ANSWERS: Final = frozenset(outcome.value for outcome in Outcome)
+
+
 class SettlementUpdate(TypedDict, total=False):
     """What may be replaced of a `Settlement`."""
 
     lease_id: str
     fencing_token: int | None
     outcome: Outcome
+    exact: str | None
 
 
 class Settlement(Stored):
-    """The last lease that ended by its holder's word, and the answer that was given."""
+    """The last lease that ended by its holder's word, and the answer that was given.
+
+    An answer that not every version knows stands in `exact`, and in `outcome` the one that says
+    most of it: a version that does not know a word there could not read the run.
+    """
 
     lease_id: str
     fencing_token: int | None = None
     outcome: Outcome
+    exact: str | None = None
+
+    @property
+    def answer(self) -> Outcome:
+        """The answer, as far as this version knows it."""
+        return Outcome(self.exact) if self.exact in _ANSWERS else self.outcome
 
     if TYPE_CHECKING:
 

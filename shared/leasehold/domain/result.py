@@ -83,4 +83,16 @@ class Deferred:
     detail: str
 
 
-Result = Finished | Refused | Failed | LimitExceeded | Stopped | Deferred
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """The attempt ended for the next one to go on from what it kept.
+
+    Args:
+        at_checkpoint: it was ended at a checkpoint, because its time was short; else the handler
+            asked for it.
+    """
+
+    at_checkpoint: bool = False
+
+
+Result = Finished | Refused | Failed | LimitExceeded | Stopped | Deferred | Continued

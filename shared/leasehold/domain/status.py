@@ -192,6 +192,6 @@ class AttemptEnd(StrEnum):
     FAILED = "failed"
     INTERRUPTED = "interrupted"  # SIGTERM, a deploy
     EXPIRED = "expired"  # its lease ran out, and no heartbeat came past the deadline
-    CONTINUED = "continued"  # it requested another attempt itself
+    CONTINUED = "continued"  # the next attempt goes on where it ended
     REPEATED = "repeated"  # a gate refused its output, and a person had the step run again
     DEFERRED = "deferred"  # a store was away, or a thread could not be had

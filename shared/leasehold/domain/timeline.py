@@ -15,6 +15,7 @@ from leasehold.domain.trace import TraceEvent, TraceType
 _OF_ATTEMPTS: Final = (
     TraceType.STEP_ERROR,
     TraceType.STEP_TERMINATED,
+    TraceType.STEP_CONTINUED,
     TraceType.CHECKPOINT_RESUMED,
 )
 

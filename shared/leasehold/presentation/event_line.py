@@ -16,7 +16,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     TraceType.STEP_COMPLETED: "step {step} completed",
     TraceType.STEP_ERROR: "step {step} failed, attempt {attempt}",
     TraceType.STEP_TERMINATED: "step {step} ended without an output, attempt {attempt}",
-    TraceType.STEP_CONTINUED: "step {step} continues in another attempt",
+    TraceType.STEP_CONTINUED: "step {step} to be continued, attempt {attempt}",
     TraceType.CHECKPOINT_RESUMED: "step {step} resumed from its checkpoint, attempt {attempt}",
     TraceType.CHECKPOINT_REJECTED: "step {step} began again: its checkpoint cannot be used",
     TraceType.STEP_UNKNOWN: "step {step} is not known here",

@@ -22,6 +22,7 @@ from leasehold.domain.manifest import manifest_of, to_document
 from leasehold.domain.manifest_parts import ErrorRecord, KeptValue
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.result import (
+    Continued,
     Deferred,
     Failed,
     Finished,
@@ -287,8 +288,15 @@ def ending_of(engine: Engine, attempt: RunningAttempt, result: Result) -> Transi
         case Stopped(reason, detail):
             facts |= {"detail": detail or attempt.stop_detail, "killed": attempt.is_killed}
             return partial(lifecycle.release, **facts, reason=reason)
-        case Deferred(reason, detail):
-            return partial(lifecycle.defer, **facts, reason=reason, detail=detail)
+        case Deferred() | Continued():
+            return _put_off(result, facts)
+
+
+def _put_off(result: Deferred | Continued, facts: dict[str, Any]) -> Transition:
+    """Return the ending of an attempt whose work is left to the next one."""
+    if isinstance(result, Continued):
+        return partial(lifecycle.continue_later, **facts, at_checkpoint=result.at_checkpoint)
+    return partial(lifecycle.defer, **facts, reason=result.reason, detail=result.detail)
 
 
 def _with_output(

@@ -97,7 +97,7 @@ def has_lease(change: Change) -> bool:
     """
     if not change.changed:
         return False
-    if change.outcome in (Outcome.STARTED, Outcome.HANDED_OFF):
+    if change.outcome in (Outcome.STARTED, Outcome.HANDED_OFF, Outcome.CONTINUED):
         return change.manifest.lease is not None
     return change.outcome is Outcome.ACQUIRED
 

@@ -16,7 +16,7 @@ from leasehold.domain.lifecycle.settle import first_answer
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Progress
 from leasehold.domain.notes import Notes
-from leasehold.domain.result import Failed, Finished, Result, Stopped
+from leasehold.domain.result import Continued, Failed, Finished, Result, Stopped
 from leasehold.domain.status import Termination
 from leasehold.errors import InvalidOutputError, LeaseLostError
 from leasehold.registry.dispatch import REMOTE
@@ -101,14 +101,22 @@ def fail_step(
     return _settle(engine, _attempt(engine, credentials), Failed(error, permanent))
 
 
-def release_step(engine: Engine, credentials: LeaseCredentials) -> Change:
+def release_step(
+    engine: Engine, credentials: LeaseCredentials, *, continued: bool = False
+) -> Change:
     """Release the lease: another worker may go on at once, and no retry is used up.
+
+    Args:
+        engine: the parts.
+        credentials: of the worker.
+        continued: the step takes longer than an attempt may, and is to be continued; else the
+            worker is interrupted.
 
     Raises:
         UnknownRunError, LeaseLostError, StoreUnavailableError: as `renew_lease`.
     """
     stopped = Stopped(Termination.INSTANCE_SHUTDOWN, _RELEASED)
-    return _settle(engine, _attempt(engine, credentials), stopped)
+    return _settle(engine, _attempt(engine, credentials), Continued() if continued else stopped)
 
 
 def check_lease(engine: Engine, credentials: LeaseCredentials) -> Manifest:

@@ -9,7 +9,13 @@ from typing import Any, Final
 from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Checkpoint, KeptValue, Lease, StepRecord
+from leasehold.domain.manifest_parts import (
+    Checkpoint,
+    KeptValue,
+    Lease,
+    PhaseReached,
+    StepRecord,
+)
 from leasehold.domain.status import RunStatus
 from leasehold.ports.clock import Clock
 from leasehold.testing.arguments import checked_run_id, json_text, refuse
@@ -67,6 +73,7 @@ def checkpoint_of(clock: Clock, step_type: str, resume: IncrementalState) -> Che
         inline=json_text("resume", resume.partial_results),
         saved_at=clock.now(),
         fencing_token=1,
+        furthest=(PhaseReached(phase=resume.phase, iteration_count=resume.iteration_count),),
     )
 
 

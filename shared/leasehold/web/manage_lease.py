@@ -25,6 +25,7 @@ from leasehold.api.leases import (
     ListFilesBody,
     ProgressPart,
     PutFileBody,
+    ReleaseBody,
     RenewBody,
     RenewResponse,
     ResumePoint,
@@ -117,9 +118,9 @@ def fail(engine: Engine, body: FailBody) -> flask.Response:
     return _outcome(fail_step(engine, _credentials(body), error, permanent=body.permanent))
 
 
-def release(engine: Engine, body: LeaseBody) -> flask.Response:
+def release(engine: Engine, body: ReleaseBody) -> flask.Response:
     """`POST /leases:release`: the lease is released, for another worker to go on."""
-    return _outcome(release_step(engine, _credentials(body)))
+    return _outcome(release_step(engine, _credentials(body), continued=body.continued))
 
 
 def put_file(engine: Engine, body: PutFileBody) -> flask.Response:
@@ -192,7 +193,7 @@ CALLS: Final = (
         (*_HELD, errors.InvalidOutputError, errors.HandlerNotFoundError, errors.TooLargeError),
     ),
     LeaseCall("/leases:fail", fail, FailBody, OutcomeResponse, _HELD),
-    LeaseCall("/leases:release", release, LeaseBody, OutcomeResponse, _HELD),
+    LeaseCall("/leases:release", release, ReleaseBody, OutcomeResponse, _HELD),
     LeaseCall("/leases:putFile", put_file, PutFileBody, FileEntry, _FILE, limit=FILE_BODY_BYTES),
     LeaseCall(
         "/leases:getFile", get_file, GetFileBody, GetFileResponse, (*_FILE, errors.UnknownFileError)

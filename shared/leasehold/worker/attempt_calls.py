@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from leasehold.domain.iterations import furthest_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
 from leasehold.worker.stop import StopSignal
@@ -20,17 +21,32 @@ class AttemptFacts:
         step_type: the step.
         attempt: its number, from 1.
         trial: the number of the trial, from 1.
+        hard_s: its agent timeout, in seconds.
+        cleanup_s: what is left of that at its soft limit.
+        furthest: the most iterations of each phase that any attempt of the step ever kept.
     """
 
     run_id: str
     step_type: str
     attempt: int
     trial: int
+    hard_s: float
+    cleanup_s: float
+    furthest: Mapping[str, int]
 
     @classmethod
     def of(cls, manifest: Manifest) -> AttemptFacts:
         """Return the facts of the attempt that runs now."""
-        return cls(manifest.run_id, manifest.current_step, manifest.attempt, manifest.trial)
+        hard, soft = manifest.dispatch.hard_limit, manifest.dispatch.soft_limit
+        return cls(
+            manifest.run_id,
+            manifest.current_step,
+            manifest.attempt,
+            manifest.trial,
+            hard_s=hard.total_seconds(),
+            cleanup_s=(hard - soft).total_seconds(),
+            furthest=furthest_of(manifest),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +79,22 @@ class RunFiles(Protocol):
 
     def list(self) -> Sequence[str]:
         """Return the names of the run's files, sorted."""
+        ...
+
+    async def aput(self, name: str, data: bytes) -> str:
+        """Do what `put` does, without blocking the handler's loop."""
+        ...
+
+    async def aget(self, name: str) -> bytes:
+        """Do what `get` does, without blocking the handler's loop."""
+        ...
+
+    async def aexists(self, name: str) -> bool:
+        """Do what `exists` does, without blocking the handler's loop."""
+        ...
+
+    async def alist(self) -> Sequence[str]:
+        """Do what `list` does, without blocking the handler's loop."""
         ...
 
 

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn, TypeVar
 
 import pydantic_core
 
 from leasehold.domain.json_text import OUTPUT_BYTES, check_depth, check_size
 from leasehold.domain.manifest_parts import Progress
-from leasehold.errors import ArtifactNotFoundError, InvalidRequestError
+from leasehold.errors import (
+    ArtifactNotFoundError,
+    CheckpointMisusedError,
+    ContinuedError,
+    InvalidRequestError,
+)
 from leasehold.logs.attempt import STEP_LOG
 from leasehold.worker.attempt_calls import AttemptCalls
+from leasehold.worker.checkpointed import AsyncCheckpointed, Checkpointed, Loop, Loops
+from leasehold.worker.pace import Pace
 from leasehold.worker.threads import in_thread
+
+T = TypeVar("T")
 
 _LOG: Final = logging.getLogger(STEP_LOG)
 _MAX_MESSAGE: Final = 200
@@ -49,7 +58,6 @@ class StepContext:
         step_type: the step.
         attempt: the number of this attempt, from 1.
         trial: the number of this trial, from 1.
-        resume: what an earlier attempt kept with `checkpoint`; None: begin at the beginning.
         artifacts: files of this run.
         log: a logger that names run and step in each line.
     """
@@ -64,7 +72,16 @@ class StepContext:
         facts = {"run_id": self.run_id, "step": self.step_type, "attempt": self.attempt}
         self.log = logging.LoggerAdapter(_LOG, facts)
         self._calls = calls
-        self.resume = self._kept()
+        self._resume = self._kept()
+        self._pace = Pace(attempt, calls.time_left)
+        self._loops: Loops | None = None
+        self._keeps_by_hand = False
+
+    @property
+    def resume(self) -> IncrementalState | None:
+        """What an earlier attempt kept with `checkpoint`; None: begin at the beginning."""
+        self._pace.looks_back = True
+        return self._resume
 
     def time_left(self) -> timedelta:
         """Return how long the attempt may still run; never below zero."""
@@ -96,6 +113,11 @@ class StepContext:
     def checkpoint(self, iteration_count: int, partial_results: Any, phase: str = "") -> None:
         """Keep what there is so far; the next attempt finds it in `resume`. Renews the lease.
 
+        Where it brings the step further than it ever was and the time to the soft limit is short,
+        the attempt ends here, and the next one goes on: see `continue_later`. Not where the
+        handler has never looked at `resume`, has been asked to stop, or calls it in a thread of
+        its own.
+
         Args:
             iteration_count: how many iterations are done.
             partial_results: JSON values or pydantic models.
@@ -106,7 +128,90 @@ class StepContext:
             LeaseLostError: the run is another worker's now. Let it pass: the attempt is over.
             StoreUnavailableError: it could not be stored while the lease was held. Let it pass:
                 the attempt is deferred, which is no failure.
+            ContinuedError: it is kept, and the attempt ends here. Let it pass.
         """
+        self._end_if_short(self._keep_by_hand(iteration_count, partial_results, phase))
+
+    async def acheckpoint(
+        self, iteration_count: int, partial_results: Any, phase: str = ""
+    ) -> None:
+        """Do what `checkpoint` does, without blocking the handler's loop.
+
+        Where the system has no thread for that, it blocks: to lose the work would be worse.
+        """
+        save = partial(self._keep_by_hand, iteration_count, partial_results, phase)
+        self._end_if_short(await in_thread(save))
+
+    def checkpointed(self, items: Iterable[T], every: int = 5, phase: str = "") -> Checkpointed[T]:
+        """Go through items, with a checkpoint after every few of them and at the end.
+
+            pages = ctx.checkpointed(given.pages, every=5)
+            for page in pages:
+                pages.results.append(read(page))
+            return pages.results
+
+        An attempt that comes later is given the items that are left, and finds in `results` what
+        was made of the others. Where the attempt is to stop, or its time is short, it ends between
+        two items, with all kept that is done.
+
+        Args:
+            items: in the same order in each attempt. What was done is kept by its number.
+            every: so many items, at least 1; at most as many are done again after a kill.
+            phase: the name of this loop, where the handler has several, one after the other. One
+                that an earlier attempt came to the end of is skipped.
+
+        Raises:
+            InvalidRequestError: an argument is not what it may be.
+            CheckpointMisusedError: the loop is within another one, has the phase of another one,
+                or the handler uses `checkpoint` as well.
+            And in the loop, what `checkpoint` raises.
+        """
+        return Checkpointed(items, self._loop(every, phase))
+
+    def acheckpointed(
+        self, items: Iterable[T] | AsyncIterable[T], every: int = 5, phase: str = ""
+    ) -> AsyncCheckpointed[T]:
+        """Do what `checkpointed` does for `async for`; the items may be an async iterable."""
+        return AsyncCheckpointed(items, self._loop(every, phase))
+
+    def continue_later(self) -> NoReturn:
+        """End the attempt here; the next one begins at once, from the last checkpoint.
+
+        For a step that takes longer than an attempt may. It uses up no retry; the third attempt in
+        a row that ends so without a new iteration (`checkpoint`) has failed. Where the attempt is
+        to stop anyway, it is stopped.
+
+        Raises:
+            ContinuedError: always. Let it pass: what the handler returns in its place counts.
+        """
+        raise ContinuedError
+
+    def _loop(self, every: int, phase: str) -> Loop:
+        if type(every) is not int or every < 1:
+            value = repr(every)[:_MAX_MESSAGE]
+            raise InvalidRequestError(field="every", value=value, allowed="a whole number from 1")
+        _check_place(0, phase)
+        if self._loops is None:
+            _check_one_way(is_other=self._keeps_by_hand)
+            self._loops = Loops(
+                keep=self._keep, reject=self._reject, pace=self._pace, stop=self._calls.stop
+            )
+            if kept := self.resume:
+                self._loops.restore(kept.partial_results)
+        return self._loops.loop(every, phase)
+
+    def _reject(self, why: str) -> None:
+        """Begin at the beginning: what an earlier attempt kept cannot be used."""
+        self.log.warning("the checkpoint is rejected, the step begins at the beginning: %s", why)
+        self._resume = None
+
+    def _keep_by_hand(self, iteration_count: int, partial_results: Any, phase: str) -> bool:
+        _check_one_way(is_other=self._loops is not None)
+        self._keeps_by_hand = True
+        return self._keep(iteration_count, partial_results, phase)
+
+    def _keep(self, iteration_count: int, partial_results: Any, phase: str) -> bool:
+        """Keep a checkpoint; return whether the step was never as far."""
         _check_place(iteration_count, phase)
         try:
             text = pydantic_core.to_json(partial_results, inf_nan_mode="constants").decode()
@@ -118,16 +223,12 @@ class StepContext:
             ) from None
         check_size("partial_results", text, OUTPUT_BYTES)
         self._calls.checkpoint(iteration_count, phase, text)
+        return self._pace.note(iteration_count, phase)
 
-    async def acheckpoint(
-        self, iteration_count: int, partial_results: Any, phase: str = ""
-    ) -> None:
-        """Do what `checkpoint` does, without blocking the handler's loop.
-
-        Where the system has no thread for that, it blocks: to lose the work would be worse.
-        """
-        save = partial(self.checkpoint, iteration_count, partial_results, phase)
-        await in_thread(save)
+    def _end_if_short(self, is_further: bool) -> None:
+        self._pace.beat()
+        if is_further and self._pace.is_short() and not self.shutdown_requested:
+            raise ContinuedError(at_checkpoint=True)
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Record how far the work is: a share of 1, and a short message."""
@@ -144,6 +245,10 @@ class StepContext:
         """
         return pydantic_core.from_json(self._calls.output_of(step_type))
 
+    async def aoutput_of(self, step_type: str) -> Any:
+        """Do what `output_of` does, without blocking the handler's loop."""
+        return await in_thread(partial(self.output_of, step_type))
+
     def _kept(self) -> IncrementalState | None:
         try:
             kept = self._calls.kept_checkpoint()
@@ -154,6 +259,15 @@ class StepContext:
             return None
         return IncrementalState(
             kept.phase, kept.iteration_count, pydantic_core.from_json(kept.results)
+        )
+
+
+def _check_one_way(*, is_other: bool) -> None:
+    if is_other:
+        raise CheckpointMisusedError(
+            problem="This handler uses both ctx.checkpoint and ctx.checkpointed, and a checkpoint "
+            "of the one would replace that of the other",
+            remedy="Keep what it needs in the results of a loop, or do without such loops",
         )
 
 

@@ -8,9 +8,9 @@ from typing import Final
 from pydantic import ValidationError
 
 from leasehold.domain.manifest_parts import RetryRule
-from leasehold.domain.result import Deferred, Failed, Result
+from leasehold.domain.result import Continued, Deferred, Failed, Result
 from leasehold.domain.status import Termination
-from leasehold.errors import StoreUnavailableError
+from leasehold.errors import ContinuedError, StoreUnavailableError
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context import StepContext
 from leasehold.worker.failures import record_of, safe_text
@@ -72,6 +72,17 @@ def deferred_in(error: BaseException) -> Deferred | None:
     """Return how an attempt ends whose handler met an outage; None: it did not."""
     outage = outage_in(error) if isinstance(error, Exception) else None
     return None if outage is None else _deferred_by(outage)
+
+
+def continued_in(error: BaseException) -> Continued | None:
+    """Return how an attempt ends that asked for the next one to go on; None: it did not.
+
+    Its tasks may have asked for that together: a group of nothing else says the same.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        asked, others = error.split(ContinuedError)
+        return Continued() if asked is not None and others is None else None
+    return Continued(error.at_checkpoint) if isinstance(error, ContinuedError) else None
 
 
 def failed_by(error: BaseException, step: StepHandler, retry: RetryRule | None) -> Failed:

@@ -12,7 +12,7 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context import StepContext
-from leasehold.worker.handler_call import call_handler, deferred_in, failed_by
+from leasehold.worker.handler_call import call_handler, continued_in, deferred_in, failed_by
 from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.held_calls import HeldCalls, Load
 from leasehold.worker.interrupts import Interrupts, is_ctrl_c, is_main_thread
@@ -62,7 +62,7 @@ class InlineRunner:
             return deferred
         if _is_to_stop(error, held):
             return Stopped(held.stop.reason or Termination.INSTANCE_SHUTDOWN)
-        return failed_by(error, step, held.manifest.dispatch.retry)
+        return continued_in(error) or failed_by(error, step, held.manifest.dispatch.retry)
 
 
 def _is_to_stop(error: BaseException, held: HeldAttempt) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from leasehold.domain.artifact_name import files_folder
 from leasehold.ports.artifacts import Artifacts
+from leasehold.worker.async_files import AsyncFiles
 
 T = TypeVar("T")
 
@@ -15,7 +16,7 @@ def _once(call: Callable[[], T]) -> T:
     return call()
 
 
-class RunArtifacts:
+class RunArtifacts(AsyncFiles):
     """The files of one run (`attempt_calls.RunFiles`), for whoever reaches the store.
 
     Args:

@@ -23,6 +23,7 @@ from leasehold.api.leases import (
     LeaseBody,
     ListFilesBody,
     PutFileBody,
+    ReleaseBody,
     RenewBody,
 )
 from leasehold.api.operations import OperationBody, RecreateBody, body_of
@@ -49,6 +50,7 @@ RIGHT: dict[type[RequestModel], dict[str, Any]] = {
     ClaimBody: {"stepType": "count", "holder": "vm-1"},
     AcquireBody: {"runId": "r-1", "holder": "vm-1"},
     LeaseBody: LEASE,
+    ReleaseBody: LEASE,
     RenewBody: LEASE,
     CheckpointBody: LEASE | {"iterationCount": 0, "partialResults": None},
     CompleteBody: LEASE | {"output": None},
@@ -147,7 +149,7 @@ def test_each_limit_is_refused_in_one_line(
 @pytest.mark.parametrize("model", RIGHT)
 def test_a_field_takes_no_value_of_another_type(model: type[RequestModel]) -> None:
     """Whatever is taken is as it was given: nothing is made of a text, a boolean or a fraction."""
-    booleans = {"dryRun", "permanent", "deadLettered", "paused", "cancelled"}
+    booleans = {"dryRun", "permanent", "continued", "deadLettered", "paused", "cancelled"}
     empty = {"labels", "filter"}
     for name in names_of(model) - {"input", "output", "partialResults"}:
         for value in ODD:

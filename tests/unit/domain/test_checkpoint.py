@@ -10,8 +10,8 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.iterations import MAX_PHASES
 from leasehold.domain.lease import Fence
-from leasehold.domain.lifecycle.renewal import MAX_PHASES
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Checkpoint, KeptValue, PhaseReached
 from leasehold.domain.status import Outcome

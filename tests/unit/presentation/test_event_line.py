@@ -22,6 +22,13 @@ def test_who_watches_a_run_reads_what_happened_and_why() -> None:
     assert event_sentence(event("run_completed")) == "run completed"
 
 
+def test_who_watches_a_run_reads_that_an_attempt_is_continued() -> None:
+    continued = event("step_continued", attempt=2, detail="The handler asked for it.")
+
+    words = "step draft to be continued, attempt 2: The handler asked for it."
+    assert event_sentence(continued) == words
+
+
 def test_an_event_that_is_part_of_another_is_not_announced() -> None:
     assert event_sentence(event("step_handed_off")) is None
 

@@ -3,12 +3,13 @@
 Each takes the manifest as stored, the store's time and the rules, and answers one `Change`, which
 it makes with a `Draft`: set fields, trace events, commit.
 `start` begins a run; `arrive` and `claim` are an attempt's ways in, `renew` and `checkpoint` keep
-it going; `complete`, `fail`, `exceed_limit`, `block`, `release`, `defer` and `expire` are its ways
-out; the rest are what people may do. `purge` lets an ended run be deleted.
+it going; `complete`, `fail`, `exceed_limit`, `block`, `release`, `continue_later`, `defer` and
+`expire` are its ways out; the rest are what people may do. `purge` lets an ended run be deleted.
 """
 
 from leasehold.domain.lifecycle.attempt import arrive
 from leasehold.domain.lifecycle.claim import claim
+from leasehold.domain.lifecycle.continuation import continue_later
 from leasehold.domain.lifecycle.dead_letter import dead_letter
 from leasehold.domain.lifecycle.defer import defer, extend_wait
 from leasehold.domain.lifecycle.eager import then_arrive
@@ -57,6 +58,7 @@ __all__ = [
     "checkpoint",
     "claim",
     "complete",
+    "continue_later",
     "dead_letter",
     "decisions",
     "defer",

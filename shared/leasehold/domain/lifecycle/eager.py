@@ -14,8 +14,8 @@ from leasehold.domain.status import Outcome
 
 Before = TypeVar("Before", Manifest, Manifest | None)
 
-#: What dispatches a step that the same worker may take at once.
-_DISPATCHES: Final = (Outcome.STARTED, Outcome.HANDED_OFF)
+#: What dispatches an attempt that the same worker may take at once.
+_DISPATCHES: Final = (Outcome.STARTED, Outcome.HANDED_OFF, Outcome.CONTINUED)
 
 
 def then_arrive(

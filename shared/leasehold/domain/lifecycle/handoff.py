@@ -117,5 +117,6 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
         attempts=_NONE_ENDED,
         interruptions=0,
         silences=0,
+        continuations=0,
     )
     return dispatch_next(draft, Outcome.HANDED_OFF)

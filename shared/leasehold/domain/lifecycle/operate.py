@@ -131,6 +131,7 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
         block=None,
         interruptions=0,
         silences=0,
+        continuations=0,
         # a step that was blocked had come to its end: it runs again from the beginning
         checkpoint=None if manifest.status is RunStatus.BLOCKED else manifest.checkpoint,
     )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
 
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
+from leasehold.domain.iterations import furthest_of, is_further
 from leasehold.domain.lease import Fence, deadline_of, held_lease
 from leasehold.domain.lifecycle.lapse import lapse
 from leasehold.domain.lifecycle.settle import end_attempt
@@ -16,9 +15,6 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Checkpoint, KeptValue, PhaseReached
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.status import Outcome, RunEvent, after
-
-#: So many phases of a step count as progress; further ones are kept, and do not.
-MAX_PHASES: Final = 32
 
 
 def renew(
@@ -57,19 +53,18 @@ def checkpoint(
 
     At the dispatch deadline the attempt is ended as by `renew`; the checkpoint is kept.
 
-    More iterations of a phase than ever before are progress: interruptions and silences are
-    counted anew from here.
+    More iterations of a phase than ever before are progress: interruptions, silences and
+    continuations are counted anew from here.
 
     Raises:
         LeaseLostError: the lease is not the one that is held.
     """
     draft = Draft(manifest, now, rules)
     draft.note(notes)
-    known = () if manifest.checkpoint is None else manifest.checkpoint.furthest
-    furthest = {reached.phase: reached.iteration_count for reached in known}
-    if furthest.get(phase, -1) < iteration_count and _is_counted(phase, furthest):
+    furthest = furthest_of(manifest)
+    if is_further(furthest, phase, iteration_count):
         furthest[phase] = iteration_count
-        draft.set(interruptions=0, silences=0)
+        draft.set(interruptions=0, silences=0, continuations=0)
     kept = Checkpoint(
         step=manifest.current_step,
         trial=manifest.trial,
@@ -85,11 +80,6 @@ def checkpoint(
     )
     draft.set(checkpoint=kept)
     return _renew(draft, fence, Outcome.CHECKPOINTED)
-
-
-def _is_counted(phase: str, furthest: Mapping[str, int]) -> bool:
-    """Return whether a phase can be progress: names that are made up each time cannot be."""
-    return phase in furthest or len(furthest) < MAX_PHASES
 
 
 def _renew(draft: Draft, fence: Fence, outcome: Outcome) -> Change:

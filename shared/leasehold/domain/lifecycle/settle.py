@@ -37,6 +37,7 @@ from leasehold.domain.trace import TraceType
 _EVENTS: Final[Mapping[AttemptEnd, RunEvent]] = {
     AttemptEnd.FAILED: RunEvent.ATTEMPT_FAILED,
     AttemptEnd.INTERRUPTED: RunEvent.LEASE_RELEASED,
+    AttemptEnd.CONTINUED: RunEvent.STEP_CONTINUED,
     AttemptEnd.EXPIRED: RunEvent.LEASE_EXPIRED,
 }
 
@@ -113,6 +114,11 @@ def fail(
     held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
+    return fail_attempt(draft, error.with_(permanent=permanent))
+
+
+def fail_attempt(draft: Draft, error: ErrorRecord) -> Change:
+    """Trace the error whole, and end the attempt as failed."""
     draft.trace(
         TraceType.STEP_ERROR,
         reason=error.type,
@@ -125,7 +131,7 @@ def fail(
         traceback=error.traceback,
         retry_after_s=error.retry_after_s,
     )
-    note_error(draft, error.with_(permanent=permanent))
+    note_error(draft, error)
     return end_attempt(draft, AttemptEnd.FAILED, Outcome.RETRY_SCHEDULED)
 
 
@@ -270,7 +276,7 @@ def first_answer(manifest: Manifest, fence: Fence) -> Change | None:
         return None
     if last.fencing_token not in (None, fence.fencing_token):
         return None  # somebody else's token: held_lease says what is known
-    return unchanged(manifest, last.outcome)
+    return unchanged(manifest, last.answer)
 
 
 def _keep_output(draft: Draft, lease: Lease, output: KeptValue, output_status: str) -> None:

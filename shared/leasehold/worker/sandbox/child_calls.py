@@ -9,6 +9,7 @@ from typing import Any, Final
 from leasehold.domain.artifact_name import check_artifact_name, files_folder
 from leasehold.domain.manifest_parts import Progress
 from leasehold.errors import TooLargeError
+from leasehold.worker.async_files import AsyncFiles
 from leasehold.worker.attempt_calls import AttemptFacts, KeptCheckpoint
 from leasehold.worker.kept_text import cut
 from leasehold.worker.sandbox.link import Link
@@ -39,7 +40,15 @@ class ChildCalls:
     """
 
     def __init__(self, link: Link, job: Job) -> None:
-        self.facts = AttemptFacts(job.run_id, job.step_type, job.attempt, job.trial)
+        self.facts = AttemptFacts(
+            job.run_id,
+            job.step_type,
+            job.attempt,
+            job.trial,
+            hard_s=job.hard_s,
+            cleanup_s=job.hard_at - job.soft_at,
+            furthest=job.furthest,
+        )
         self.stop = StopSignal()
         self.files = ChildFiles(link, job.run_id)
         self._link = link
@@ -74,7 +83,7 @@ class ChildCalls:
         ).body.decode()
 
 
-class ChildFiles:
+class ChildFiles(AsyncFiles):
     """The files of a run (`attempt_calls.RunFiles`), over a link."""
 
     def __init__(self, link: Link, run_id: str) -> None:

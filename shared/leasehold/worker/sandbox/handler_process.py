@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
 from leasehold.domain.manifest_parts import ErrorRecord, RetryRule
-from leasehold.domain.result import Deferred, Failed, Finished, Result
+from leasehold.domain.result import Continued, Deferred, Failed, Finished, Result
 from leasehold.domain.status import Termination
 from leasehold.errors import TooLargeError
 from leasehold.logs.attempt import lines_of, name_attempts_in_records
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context import StepContext
-from leasehold.worker.handler_call import call_handler, deferred_in, failed_by
+from leasehold.worker.handler_call import call_handler, continued_in, deferred_in, failed_by
 from leasehold.worker.handlers import Handler, handler_of, resolve_early
 from leasehold.worker.outage import lacked_memory
 from leasehold.worker.sandbox.breakpoints import breakpoint_without_terminal
@@ -29,6 +29,7 @@ from leasehold.worker.sandbox.fitness import is_fit_for_forking
 from leasehold.worker.sandbox.frames import Frame
 from leasehold.worker.sandbox.link import Link
 from leasehold.worker.sandbox.messages import (
+    ContinuedNote,
     DeferredNote,
     FailedNote,
     FinishedNote,
@@ -137,8 +138,8 @@ class HandlerProcess:
                 self._soft.give()
 
     def _end_by(self, error: BaseException) -> Result:
-        if deferred := deferred_in(error):
-            return deferred
+        if known := deferred_in(error) or continued_in(error):
+            return known
         self._raised = error
         names = self._job.non_retryable
         rule = RetryRule(first_s=0, factor=1, max_s=0, non_retryable=names)
@@ -156,6 +157,8 @@ class HandlerProcess:
                 return self._failed(record, permanent=permanent)
             case Deferred(reason, detail):
                 return LastWord(DeferredNote.model_validate({"reason": reason, "detail": detail}))
+            case Continued(at_checkpoint):
+                return LastWord(ContinuedNote(at_checkpoint=at_checkpoint))
         raise AssertionError(result)
 
     def _failed(self, record: ErrorRecord, *, permanent: bool) -> LastWord:

@@ -55,6 +55,8 @@ class Job(Message):
     non_retryable: tuple[str, ...]
     soft_at: float
     hard_at: float
+    hard_s: float
+    furthest: Mapping[str, int]
     levels: Mapping[str, int]
 
 
@@ -210,12 +212,19 @@ class DeferredNote(Message):
     detail: Annotated[str, Field(max_length=1000)]
 
 
+class ContinuedNote(Message):
+    """The attempt is to be continued by the next one."""
+
+    kind: Literal["continued"] = "continued"
+    at_checkpoint: bool
+
+
 FromWorker = Job | Stop | SoftLimitNote | Answer | Refusal
 AnyCall = (
     KeptCheckpointCall | CheckpointCall | OutputCall | PutCall | GetCall | ExistsCall | ListCall
 )
 Note = Imported | ProgressNote | LogLine
-Ending = FinishedNote | FailedNote | DeferredNote
+Ending = FinishedNote | FailedNote | DeferredNote | ContinuedNote
 FromChild = AnyCall | Note | Ending
 
 

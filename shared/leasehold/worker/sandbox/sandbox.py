@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Final
 
+from leasehold.domain.iterations import furthest_of
 from leasehold.domain.result import Result
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.attempt_calls import AttemptCalls
@@ -128,5 +129,7 @@ def _job(held: HeldAttempt, step: StepHandler, limits: Limits) -> Job:
         non_retryable=() if retry is None else retry.non_retryable,
         soft_at=limits.soft_at,
         hard_at=limits.hard_at,
+        hard_s=run.dispatch.hard_limit.total_seconds(),
+        furthest=furthest_of(run),
         levels=levels_in_force(),
     )

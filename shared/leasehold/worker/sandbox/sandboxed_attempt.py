@@ -25,7 +25,9 @@ from leasehold.worker.sandbox.frames import Frame, GarbledError
 from leasehold.worker.sandbox.limits import Limits
 from leasehold.worker.sandbox.messages import (
     Call,
+    ContinuedNote,
     DeferredNote,
+    Ending,
     FailedNote,
     FinishedNote,
     Imported,
@@ -86,7 +88,7 @@ class SandboxedAttempt:
         stacks: Stacks,
         note_fit: Callable[[], object],
     ) -> None:
-        self.last: tuple[FinishedNote | FailedNote | DeferredNote, bytes] | None = None
+        self.last: tuple[Ending, bytes] | None = None
         self.limit: Termination | None = None
         self.garbled = ""
         self.taken = 0
@@ -194,7 +196,7 @@ class SandboxedAttempt:
         match frame.message:
             case Call() as call:
                 self._desk.take(call, frame.body)
-            case FinishedNote() | FailedNote() | DeferredNote() as last:
+            case FinishedNote() | FailedNote() | DeferredNote() | ContinuedNote() as last:
                 self.last = last, frame.body
             case ProgressNote(fraction=fraction, message=message):
                 self._calls.note_progress(Progress(fraction=fraction, message=message))

@@ -10,7 +10,15 @@ import pydantic_core
 
 from leasehold.domain.json_text import check_depth
 from leasehold.domain.manifest_parts import ErrorRecord
-from leasehold.domain.result import Deferred, Failed, Finished, LimitExceeded, Result, Stopped
+from leasehold.domain.result import (
+    Continued,
+    Deferred,
+    Failed,
+    Finished,
+    LimitExceeded,
+    Result,
+    Stopped,
+)
 from leasehold.domain.status import Termination
 from leasehold.errors import (
     AgentTimeoutError,
@@ -24,10 +32,16 @@ from leasehold.worker.failures import record_of_child, safe_text
 from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.kept_text import cut, json_of
 from leasehold.worker.redaction import Redaction
+from leasehold.worker.sandbox import messages
 from leasehold.worker.sandbox.ending import Ending
 from leasehold.worker.sandbox.limits import Limits
 from leasehold.worker.sandbox.link import LINK_LOST, OUT_OF_TIME
-from leasehold.worker.sandbox.messages import DeferredNote, FailedNote, FinishedNote
+from leasehold.worker.sandbox.messages import (
+    ContinuedNote,
+    DeferredNote,
+    FailedNote,
+    FinishedNote,
+)
 from leasehold.worker.sandbox.sandboxed_attempt import SandboxedAttempt
 
 _MIB: Final = 1024 * 1024
@@ -100,7 +114,7 @@ class _Verdict:
         is_late = limit is Termination.AGENT_TIMEOUT_EXCEEDED and is_told
         return is_late or limit is Termination.MEMORY_LIMIT_EXCEEDED
 
-    def _on_last_word(self, note: FinishedNote | FailedNote | DeferredNote, body: bytes) -> Result:
+    def _on_last_word(self, note: messages.Ending, body: bytes) -> Result:
         """Return what a child's last word comes to; ValueError: it is none."""
         match note:
             case FinishedNote(status=status):
@@ -110,6 +124,9 @@ class _Verdict:
                 return Finished(output, status)
             case DeferredNote(reason=reason, detail=detail):
                 return Deferred(reason, safe_text(detail, _MAX_DETAIL))
+            case ContinuedNote(at_checkpoint=at_checkpoint):
+                is_to_stop = self._held.stop.is_requested  # then that is why it ends
+                return self._stopped() if is_to_stop else Continued(at_checkpoint)
             case FailedNote(has_raised=True):
                 return self._on_error(note, record_of_child(body))
         return Failed(record_of_child(body), permanent=note.permanent)

@@ -1,0 +1,208 @@
+"""An attempt that ends for the next one to go on: no retry is used up, progress is the bound."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leasehold.domain import lifecycle
+from leasehold.domain.change import Change
+from leasehold.domain.lease import Fence
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Progress, Settlement
+from leasehold.domain.notes import Notes
+from leasehold.domain.status import Outcome, RunStatus
+from leasehold.errors import LeaseLostError
+from tests.builders import rules_of, step_settings
+from tests.unit.domain.conftest import START
+from tests.unit.domain.runs import At, Runs
+
+
+def continued(runs: Runs, run: Manifest, *, at: float = 5, at_checkpoint: bool = False) -> Change:
+    return lifecycle.continue_later(
+        run, runs.at(at), rules=runs.rules, fence=runs.fence(run), at_checkpoint=at_checkpoint
+    )
+
+
+def test_the_next_attempt_is_dispatched_at_once_and_no_retry_is_used_up(runs: Runs, at: At) -> None:
+    run = runs.checkpointed(runs.leased(), at=4)
+
+    change = continued(runs, run, at_checkpoint=True)
+
+    after = change.manifest
+    assert change.outcome is Outcome.CONTINUED
+    assert (after.status, after.lease, after.attempt) == ("PENDING", None, 2)
+    assert (after.dispatch.generation, after.dispatch.not_before) == (2, at(5))
+    assert (after.attempts.continued, after.attempts.failed, after.interruptions) == (1, 0, 0)
+    assert (after.continuations, after.error) == (1, None)
+    assert after.checkpoint == run.checkpoint
+    assert [task.generation for task in change.owed] == [2]
+    (event,) = change.events
+    assert event.model_dump(exclude_none=True) == {
+        "type": "step_continued",
+        "at": at(5),
+        "step": "draft",
+        "trial": 1,
+        "attempt": 1,
+        "detail": (
+            "The time of the attempt was short at a checkpoint; the next one goes on from there."
+        ),
+        "holder": "host-a",
+        "phase": "read",
+        "iterationCount": 3,
+    }
+
+
+def test_the_trace_says_that_the_handler_asked_for_it(runs: Runs) -> None:
+    (event,) = continued(runs, runs.leased()).events
+
+    assert event.detail == "The handler asked for the next attempt to go on."
+
+
+def test_what_the_attempt_said_last_is_kept(runs: Runs, at: At) -> None:
+    run = runs.leased()
+    notes = Notes(Progress(fraction=0.5))
+
+    change = lifecycle.continue_later(
+        run, at(5), rules=runs.rules, fence=runs.fence(run), notes=notes
+    )
+
+    assert change.manifest.steps["draft"].progress == notes.progress
+
+
+def test_a_paused_run_is_continued_once_it_is_resumed(runs: Runs) -> None:
+    run = runs.paused(runs.checkpointed(runs.leased(), at=4))
+
+    change = continued(runs, run, at=7)
+    resumed = lifecycle.resume(
+        change.manifest, runs.at(9), rules=runs.rules, actor="ada", reason=""
+    ).manifest
+
+    assert change.outcome is Outcome.CONTINUED
+    assert (change.manifest.dispatch.generation, change.owed) == (1, ())
+    assert (resumed.dispatch.generation, resumed.checkpoint) == (2, run.checkpoint)
+
+
+def test_a_cancelled_run_is_not_continued(runs: Runs) -> None:
+    run = runs.leased()
+    cancelled = runs.cancelled(run)
+
+    change = lifecycle.continue_later(
+        cancelled, runs.at(8), rules=runs.rules, fence=runs.fence(run)
+    )
+
+    assert (change.outcome, change.changed, change.manifest) == ("cancelled", False, cancelled)
+
+
+def test_a_worker_that_lost_its_lease_continues_nothing(runs: Runs) -> None:
+    run = runs.leased()
+
+    with pytest.raises(LeaseLostError):
+        lifecycle.continue_later(run, runs.at(5), rules=runs.rules, fence=Fence("another", 1))
+
+
+def test_a_second_settlement_is_answered_as_the_first(runs: Runs, at: At) -> None:
+    """Whatever it says: the answer to the first was lost."""
+    run = runs.leased()
+    after = continued(runs, run).manifest
+    facts = {"rules": runs.rules, "fence": runs.fence(run)}
+
+    again = lifecycle.continue_later(after, at(6), **facts)  # type: ignore[arg-type]
+    other = lifecycle.fail(after, at(6), **facts, error=runs.error())  # type: ignore[arg-type]
+
+    for answer in (again, other):
+        assert (answer.outcome, answer.changed, answer.manifest) == ("continued", False, after)
+
+
+def test_the_answer_is_one_that_a_version_before_can_read(runs: Runs) -> None:
+    """A word that it does not know would make the whole run unreadable for it."""
+    last = continued(runs, runs.leased()).manifest.last_settlement
+
+    assert last is not None
+    assert last.model_dump(exclude={"leaseId", "fencingToken"})["outcome"] == "released"
+    assert (last.exact, last.answer) == ("continued", Outcome.CONTINUED)
+
+
+def test_an_answer_of_a_later_version_is_read_as_far_as_it_is_known() -> None:
+    last = Settlement(lease_id="l", outcome=Outcome.RELEASED, exact="split_in_two")
+
+    assert last.answer is Outcome.RELEASED
+
+
+def test_the_third_in_a_row_without_an_iteration_has_failed(runs: Runs, at: At) -> None:
+    first = continued(runs, runs.checkpointed(runs.leased(), at=4)).manifest
+    second = continued(runs, runs.leased(first, at=6, lease_id="lease-2"), at=7).manifest
+
+    change = continued(runs, runs.leased(second, at=8, lease_id="lease-3"), at=9)
+
+    run = change.manifest
+    assert (first.continuations, second.continuations) == (1, 2)
+    assert change.outcome is Outcome.RETRY_SCHEDULED
+    assert (run.status, run.attempts.failed, run.attempts.continued) == ("ERROR", 1, 2)
+    assert run.dispatch.not_before == at(19)
+    assert run.error is not None
+    assert (run.error.code, run.error.step, run.error.attempt) == ("no_progress", "draft", 3)
+    assert run.error.message == (
+        "Attempt 3 of step draft was to be continued, 3 times in a row without a new iteration. "
+        "Keep more iterations (ctx.checkpoint) before ctx.continue_later, or let one take less "
+        "than the agent timeout of 120 s."
+    )
+    assert [event.type for event in change.events] == ["step_error"]
+    assert run.last_settlement is not None
+    assert run.last_settlement.exact is None
+
+
+def test_each_further_one_has_failed_as_well_until_there_is_an_iteration(runs: Runs) -> None:
+    run = runs.pending()
+    ends = []
+    for number in range(1, 7):
+        run = runs.leased(run, at=100 * number, lease_id=f"lease-{number}")
+        if number == 6:
+            run = runs.checkpointed(run, at=100 * number + 1)
+        change = continued(runs, run, at=100 * number + 2)
+        ends.append(change.outcome.value)
+        run = change.manifest
+        if run.dead_lettered:
+            break
+
+    assert ends == ["continued", "continued", *["retry_scheduled"] * 2, "dead_lettered"]
+    assert run.dead_letter_reason == "RETRIES_EXHAUSTED"
+
+
+def test_a_person_who_retries_gives_it_new_ones(runs: Runs) -> None:
+    run = runs.pending()
+    for number in range(1, 4):
+        run = runs.leased(run, at=10 * number, lease_id=f"lease-{number}")
+        run = continued(runs, run, at=10 * number + 1).manifest
+
+    again = lifecycle.retry(run, runs.at(40), rules=runs.rules, actor="ada", reason="").manifest
+
+    assert (run.continuations, again.continuations) == (3, 0)
+
+
+def test_the_next_step_begins_to_count_anew(runs: Runs) -> None:
+    run = runs.leased(continued(runs, runs.leased()).manifest, at=6, lease_id="lease-2")
+
+    assert runs.with_output(run, at=7).continuations == 0
+
+
+@given(st.lists(st.integers(min_value=0, max_value=2), max_size=40))
+def test_it_is_bounded_by_progress_alone(gains: list[int]) -> None:
+    """Each number is how many new iterations an attempt makes before it is continued."""
+    step = step_settings("draft", max_retries=1000)
+    runs = Runs(rules_of(step, step_settings("send")), lambda _: START)
+    run, done, in_a_row, failed = runs.pending(), 0, 0, 0
+    for number, gain in enumerate(gains, 1):
+        run = run.with_(dispatch=run.dispatch.with_(not_before=START))
+        run = runs.leased(run, lease_id=f"lease-{number}")
+        for _ in range(gain):
+            done += 1
+            run = runs.checkpointed(run, at=0, iterations=done)
+        in_a_row = 1 if gain else in_a_row + 1
+        run = continued(runs, run).manifest
+        failed += in_a_row >= 3
+        expected = RunStatus.ERROR if in_a_row >= 3 else RunStatus.PENDING
+        assert (run.status, run.attempts.failed) == (expected, failed)
+        assert run.attempts.continued + failed == number
+        assert not run.is_terminal
