@@ -86,7 +86,7 @@ def watch_run(view: View, display: Display) -> Manifest:
         while True:
             run = view.show()
             display.update(run)
-            if run.alarm_at is None:
+            if run.alarm_at is None or run.is_terminal:
                 return run
             view.pause()
 
