@@ -76,8 +76,8 @@ def test_a_handler_of_the_page_that_runs_out_of_time_goes_on_from_its_checkpoint
     run = said("start", "look-up", "--input", json.dumps({"topics": topics}), "--in-process")
     events = said("trace", run["runId"])["events"]
 
-    assert run["output"]["notes"][-1] == "WHAT THE SERVER KNOWS ABOUT TOPIC 7."
-    assert len(run["output"]["notes"]) == 8
+    assert run["output"]["lines"][-1] == "KNOWS ABOUT TOPIC 7."
+    assert len(run["output"]["lines"]) == 8
     ended = [event for event in events if event["type"] == "step_terminated"]
     assert {event["reason"] for event in ended} == {"agent_timeout_exceeded"}
     assert "look_up" in "".join(event.get("stacks", "") for event in ended)

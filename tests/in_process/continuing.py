@@ -184,6 +184,17 @@ def looks_and_begins_anew(ctx: StepContext, given: Any) -> Any:
     return begins_anew(ctx, given)
 
 
+def keeps_while_it_fails(ctx: StepContext, given: Any) -> Any:
+    """Fail when the time is short, and keep what there is all the same."""
+    if ctx.resume:
+        return ctx.resume.partial_results
+    ctx.wait_or_shutdown(1500)
+    try:
+        raise ValueError("a page that nobody can read")
+    finally:
+        ctx.checkpoint(1, "kept")
+
+
 def keeps_in_a_thread(ctx: StepContext, given: Any) -> Any:
     """Have a thread of its own keep what there is, when the time is short."""
     if ctx.resume:
@@ -217,7 +228,39 @@ def continues_at_its_limit(ctx: StepContext, given: Any) -> Any:
     return ctx.continue_later()
 
 
+def two_loops(ctx: StepContext, given: Any) -> Any:
+    """Make 36 iterations of five minutes, and then ten of one."""
+    read = ctx.checkpointed(range(36), phase="read")
+    for number in read:
+        ctx.wait_or_shutdown(300)
+        DONE[ctx.run_id, number] += 1
+        read.results.append(number)
+    write = ctx.checkpointed(read.results[:10], phase="write")
+    for number in write:
+        ctx.wait_or_shutdown(60)
+        DONE[ctx.run_id, 100 + number] += 1
+        write.results.append(-number)
+    return {"read": read.results, "write": write.results}
+
+
+async def two_loops_later(ctx: StepContext, given: Any) -> Any:
+    """Do the same in a coroutine."""
+    read = ctx.acheckpointed(range(36), phase="read")
+    async for number in read:
+        await ctx.await_or_shutdown(300)
+        DONE[ctx.run_id, number] += 1
+        read.results.append(number)
+    write = ctx.acheckpointed(read.results[:10], phase="write")
+    async for number in write:
+        await ctx.await_or_shutdown(60)
+        DONE[ctx.run_id, 100 + number] += 1
+        write.results.append(-number)
+    return {"read": read.results, "write": write.results}
+
+
 HANDLERS = (
+    two_loops,
+    two_loops_later,
     three_hours,
     three_hours_later,
     once_each,
@@ -236,6 +279,7 @@ HANDLERS = (
     begins_anew,
     looks_and_begins_anew,
     keeps_in_a_thread,
+    keeps_while_it_fails,
     keeps_until_it_is_late,
     continues_at_its_limit,
 )

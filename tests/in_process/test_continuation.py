@@ -198,6 +198,13 @@ def test_a_checkpoint_in_a_thread_of_the_handler_ends_nothing(engine: InProcessE
     assert (engine.output(run.run_id), trace) == ("attempt 1", [])
 
 
+def test_a_checkpoint_hides_no_error(engine: InProcessEngine) -> None:
+    run, trace = played(engine, "keeps_while_it_fails")
+
+    assert (engine.output(run.run_id), run.attempts.failed) == ("kept", 1)
+    assert trace == ["step_error 1 ValueError", "checkpoint_resumed 2 1"]
+
+
 def test_a_handler_that_catches_it_at_each_checkpoint_ends_at_its_deadline(
     engine: InProcessEngine,
 ) -> None:
@@ -205,6 +212,50 @@ def test_a_handler_that_catches_it_at_each_checkpoint_ends_at_its_deadline(
 
     assert (engine.output(run.run_id), run.attempts.failed) == ("done", 1)
     assert trace[0] == "step_terminated 1 dispatch_deadline_exceeded"
+
+
+LOOPS = pytest.mark.parametrize("step", ["two_loops", "two_loops_later"])
+OUTPUT = {"read": [*range(36)], "write": [-number for number in range(10)]}
+
+
+def done_by(run: Manifest) -> list[int]:
+    return [DONE[run.run_id, number] for number in (*range(36), *range(100, 110))]
+
+
+@LOOPS
+def test_loops_are_continued_between_two_items(engine: InProcessEngine, step: str) -> None:
+    run, trace = played(engine, step)
+
+    assert engine.output(run.run_id) == OUTPUT
+    assert done_by(run) == [1] * 46
+    assert [line for line in trace if "continued" in line] == [
+        f"step_continued {attempt} {count}"
+        for attempt, count in enumerate([5, 10, 15, 20, 25, 30, 35], 1)
+    ]
+
+
+@LOOPS
+def test_loops_do_nothing_again_at_a_sigterm(engine: InProcessEngine, step: str) -> None:
+    for n in (1, 2):
+        engine.faults.sigterm_at_checkpoint(step, n)
+
+    run, _ = played(engine, step)
+
+    assert (run.attempts.interrupted, run.attempts.failed) == (2, 0)
+    assert (engine.output(run.run_id), done_by(run)) == (OUTPUT, [1] * 46)
+
+
+@LOOPS
+def test_loops_do_nothing_again_that_was_kept_before_a_kill(
+    engine: InProcessEngine, step: str
+) -> None:
+    for n in (1, 2):
+        engine.faults.kill_at_checkpoint(step, n)
+
+    run, _ = played(engine, step)
+
+    assert (run.attempts.expired, run.attempts.failed) == (2, 0)
+    assert (engine.output(run.run_id), done_by(run)) == (OUTPUT, [1] * 46)
 
 
 def test_a_run_that_is_paused_meanwhile_goes_on_when_it_is_resumed(

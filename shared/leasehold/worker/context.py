@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import AsyncIterable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -115,8 +116,8 @@ class StepContext:
 
         Where it brings the step further than it ever was and the time to the soft limit is short,
         the attempt ends here, and the next one goes on: see `continue_later`. Not where the
-        handler has never looked at `resume`, has been asked to stop, or calls it in a thread of
-        its own.
+        handler has never looked at `resume`, has been asked to stop, is handling an error, or
+        calls it in a thread of its own.
 
         Args:
             iteration_count: how many iterations are done.
@@ -227,7 +228,8 @@ class StepContext:
 
     def _end_if_short(self, is_further: bool) -> None:
         self._pace.beat()
-        if is_further and self._pace.is_short() and not self.shutdown_requested:
+        is_due = is_further and self._pace.is_short() and not self.shutdown_requested
+        if is_due and sys.exception() is None:  # else it would hide an error that is on its way out
             raise ContinuedError(at_checkpoint=True)
 
     def progress(self, fraction: float, message: str = "") -> None:
