@@ -200,6 +200,34 @@ class TooLargeError(LeaseholdError):
     text = "{what} has {size} bytes; allowed: at most {limit}. Pass a file's name in its place."
 
 
+class CallResultError(LeaseholdError):
+    """The result of a call made once cannot be kept, or a recorded one not be used."""
+
+    code = "call_result"
+    text = "The result of the call {key!r} {problem}."
+
+
+class CallKeyReusedError(LeaseholdError):
+    """A key of `ctx.once` was used for two calls of one attempt."""
+
+    code = "call_key_reused"
+    text = (
+        "The key {key!r} stands for another call of this attempt, or for other arguments; "
+        "give each call a key of its own."
+    )
+
+
+class TooManyCallsError(LeaseholdError):
+    """A run has no room for the result of one more call made once."""
+
+    code = "too_many_calls"
+    text = (
+        "There is no room for the result of the call {key!r} beside {count} others; a run keeps "
+        "at most {limit}, fewer with long keys. Make several calls under one key, or keep what "
+        "they gave in a checkpoint."
+    )
+
+
 class FileTooLargeError(LeaseholdError):
     """A file is larger than one call of a remote worker carries."""
 
@@ -470,6 +498,13 @@ class ArtifactNotFoundError(LeaseholdError):
 
     code = "artifact_not_found"
     text = "Artifact {name!r} is not in {store}."
+
+
+class DamagedFileError(LeaseholdError):
+    """A temporary file of a step is not what was stored: it is cut off, changed or another's."""
+
+    code = "damaged_file"
+    text = "File {name!r} is not what was stored: {problem}."
 
 
 class OutputGoneError(LeaseholdError):

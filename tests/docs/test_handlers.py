@@ -82,6 +82,8 @@ def test_a_handler_of_the_page_that_runs_out_of_time_goes_on_from_its_checkpoint
     assert {event["reason"] for event in ended} == {"agent_timeout_exceeded"}
     assert "look_up" in "".join(event.get("stacks", "") for event in ended)
     assert "checkpoint_resumed" in {event["type"] for event in events}
+    (chosen,) = [event for event in events if "callsMade" in event]
+    assert (chosen["step"], chosen["callsMade"], chosen["callsSpared"]) == ("choose", 8, 0)
 
 
 def test_the_page_names_all_that_a_context_has_and_all_fields_of_a_step() -> None:

@@ -30,6 +30,9 @@ ORPHAN_AGE_S: Final = 3600.0
 #: Folders are for their owner alone, as the files in them are.
 _PRIVATE: Final = 0o700
 
+#: How many parts name a kind of artifact of a run: `runs/r-1/values`.
+_KIND: Final = 3
+
 #: A file of any size is read in blocks of so many bytes.
 _BLOCK_BYTES: Final = 1024 * 1024
 
@@ -150,9 +153,10 @@ class FolderArtifacts:
             try:
                 file = open_file(self._root, name)
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-                # each run has a folder, which nobody removes alone: without it this is not the
-                # store that had the value, or a new one that was begun in its place
-                is_empty = not self._is_there() or not path.parent.is_dir()
+                # each run has a folder for each kind, which nobody removes alone: without it this
+                # is not the store that had the value, or a new one that was begun in its place
+                kind = self._root.joinpath(*name.split("/")[:-1][:_KIND])
+                is_empty = not self._is_there() or not kind.is_dir()
                 raise ArtifactNotFoundError(
                     name=name, store=str(self._root), is_empty=is_empty
                 ) from None

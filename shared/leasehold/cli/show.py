@@ -26,6 +26,7 @@ from leasehold.presentation.step_line import ended_attempts
 from leasehold.registry.dead_letters import DEAD_LETTERS
 
 _COLUMNS: Final = ("STEP", "STATUS", "TIME", "ATTEMPTS", "OUTPUT")
+_CALLS: Final = "CALLS"
 
 _HAS_ATTEMPT: Final = (RunStatus.IN_PROGRESS, RunStatus.BLOCKED, RunStatus.COMPLETED)
 
@@ -49,7 +50,11 @@ def show(*, run_id: str, url: str | None, as_json: bool) -> None:
     print_facts([*_identity(run, now), *_troubles(run, now), *_work(run, now)])
     click.echo()
     until = now if run.alarm_at is not None else run.updated_at
-    print_table(_COLUMNS, [_row(step, run.steps[step], until) for step in run.plan])
+    has_calls = any(run.steps[step].calls for step in run.plan)
+    rows = [_row(step, run.steps[step], until) for step in run.plan]
+    if has_calls:
+        rows = [(*row, _calls(run.steps[step])) for row, step in zip(rows, run.plan, strict=True)]
+    print_table((*_COLUMNS, _CALLS) if has_calls else _COLUMNS, rows)
     if run.error is not None and run.error.traceback is not None:
         heading = f"traceback of attempt {run.error.attempt} of step {run.error.step}:"
         print_block(heading, traceback_lines(run.error.traceback))
@@ -126,6 +131,12 @@ def _attempts(record: StepRecord) -> str:
     causes = ended_attempts(record.attempts)
     begun = record.attempts.ended + (record.status in _HAS_ATTEMPT)
     return f"{begun} ({causes})" if causes else str(begun)
+
+
+def _calls(record: StepRecord) -> str:
+    """Return how many calls were made once, and how many later ones that spared."""
+    calls = record.calls
+    return "" if calls is None else f"{calls.made} made, {calls.spared} spared"
 
 
 def _when(at: datetime, now: datetime) -> str:

@@ -204,10 +204,11 @@ class Manifest(Stored):
 
     @property
     def text_bytes(self) -> int:
-        """How many bytes the texts of input, outputs and checkpoint take."""
+        """How many bytes the texts of input, outputs and checkpoint take, and the calls."""
         texts = [self.input, *(record.output for record in self.steps.values())]
         texts.append(None if self.checkpoint is None else self.checkpoint.inline)
-        return sum(len(text.encode()) for text in texts if text is not None)
+        results = sum(call.size for call in self.calls)
+        return results + sum(len(text.encode()) for text in texts if text is not None)
 
     def with_step(self, step: str, **update: Unpack[StepRecordUpdate]) -> Mapping[str, StepRecord]:
         """Return `steps` with these fields of one step replaced."""

@@ -20,10 +20,14 @@ DEFAULT_CLEANUP: Final = timedelta(seconds=5)
 
 
 class KeptValue(Stored):
-    """A user's value: its JSON text, or the name of the artifact that holds the text."""
+    """A user's value: its JSON text, or the name of the artifact that holds the text.
+
+    `digest` is that of the text behind `ref`, where it is known: any other text is refused.
+    """
 
     text: str | None = None
     ref: str | None = None
+    digest: str | None = None
 
 
 #: A `KeptValue` of a text or a name that the engine made or has read.
@@ -219,13 +223,13 @@ class Checkpoint(Stored):
     @property
     def partial_results(self) -> KeptValue:
         """The partial results."""
-        return kept_value(text=self.inline, ref=self.ref)
+        return kept_value(text=self.inline, ref=self.ref, digest=self.digest)
 
 
 class CallResult(Stored):
     """The result of a call that a handler had made once (`ctx.once`): its type, and the value.
 
-    `keep`: it outlasts its step.
+    An empty `type` is not known, and any type goes with it. `keep`: it outlasts its step.
     """
 
     step: str
@@ -240,7 +244,12 @@ class CallResult(Stored):
     @property
     def value(self) -> KeptValue:
         """The result."""
-        return kept_value(text=self.inline, ref=self.ref)
+        return kept_value(text=self.inline, ref=self.ref, digest=self.digest)
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes in a manifest, in JSON."""
+        return len(self.model_dump_json(exclude_none=True).encode())
 
 
 class CallCount(Stored):

@@ -84,8 +84,16 @@ def _planned_of(step: str, record: StepRecord) -> Iterator[TraceEvent]:
         (TraceType.STEP_HANDED_OFF, record.handed_off_at),
     ):
         if at is not None:
-            yield TraceEvent(type=type_, at=at, step=step, attempt=_attempt(type_, record))
+            attempt = _attempt(type_, record)
+            yield TraceEvent(type=type_, at=at, step=step, attempt=attempt, **_calls(type_, record))
 
 
 def _attempt(type_: TraceType, record: StepRecord) -> int:
     return 1 if type_ is TraceType.STEP_STARTED else record.attempts.ended + 1
+
+
+def _calls(type_: TraceType, record: StepRecord) -> dict[str, int]:
+    """Return how many calls the step made once, and how many it was spared, where it made any."""
+    if type_ is not TraceType.STEP_COMPLETED or record.calls is None:
+        return {}
+    return {"callsMade": record.calls.made, "callsSpared": record.calls.spared}

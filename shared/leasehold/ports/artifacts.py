@@ -45,8 +45,8 @@ class Artifacts(Protocol):
 
         Raises:
             ArtifactNotFoundError: nothing has that name. Where the store holds nothing at all, or
-                nothing in the folder of that name, its details have `is_empty`: whoever knows
-                that something was there knows that this is an outage.
+                nothing of that kind of its run (`runs/r-1/values`), its details have `is_empty`:
+                whoever knows that something was there knows that this is an outage.
             ArtifactNameError, StoreUnavailableError: as above.
         """
         ...

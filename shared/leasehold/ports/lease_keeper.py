@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import KeptValue
+from leasehold.domain.manifest_parts import CallResult, KeptValue
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.status import Termination
 from leasehold.errors import LeaseLostError
@@ -22,8 +22,30 @@ from leasehold.ports.documents import Committed
 T = TypeVar("T")
 
 
+class CallWrite(Protocol):
+    """The result of a call on its way; only `record` is a write of the attempt."""
+
+    def store(self) -> None:
+        """Store what the run has no room for; StoreUnavailableError: call it again."""
+        ...
+
+    def record(self, notes: Notes = NO_NOTES) -> bool:
+        """Have the run keep it, and the notes; that renews the lease.
+
+        Returns:
+            False: the run has no room for it. Store it, and record it again.
+
+        Raises:
+            TooManyCallsError: the run has no room for a reference to it either.
+            LeaseLostError, StoreUnavailableError: as all writes.
+        """
+        ...
+
+
 class LeasedAttempt(Protocol):
-    """An attempt as its keeper uses it; no two calls at the same time, but for `keep_results`.
+    """An attempt as its keeper uses it; no two calls at the same time.
+
+    But for `keep_results`, and to store a call, which write nothing to the run.
 
     Each that writes raises LeaseLostError where the lease is not held any more, and
     StoreUnavailableError where the store is not known to have written.
@@ -64,6 +86,15 @@ class LeasedAttempt(Protocol):
         notes: Notes = NO_NOTES,
     ) -> object:
         """Record what the attempt has so far, keep the notes, and renew the lease."""
+        ...
+
+    def new_call(self, call: CallResult, in_place_of: str | None = None) -> CallWrite:
+        """Begin to record the result of a call made once, JSON text.
+
+        Args:
+            call: the result.
+            in_place_of: the reference of the key's result, where that was found to be unreadable.
+        """
         ...
 
     def settle(self, ending: Transition) -> Committed[Change]:

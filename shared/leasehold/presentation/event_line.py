@@ -64,4 +64,6 @@ def event_reason(event: TraceEvent) -> str:
     facts = event.model_extra or {}
     actor, new_run = facts.get("actor"), facts.get("recreatedAs")
     by, into = actor and f"by {actor}", new_run and f"as {new_run}"
-    return ": ".join(filter(None, (by, event.reason, event.detail, into)))
+    made, spared = facts.get("callsMade"), facts.get("callsSpared")
+    calls = None if made is None else f"{made} calls made, {spared} spared"
+    return ": ".join(filter(None, (by, event.reason, event.detail, into, calls)))

@@ -19,7 +19,7 @@ from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
 from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_lease
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import manifest_of, to_document
-from leasehold.domain.manifest_parts import ErrorRecord, KeptValue
+from leasehold.domain.manifest_parts import CallResult, ErrorRecord, KeptValue
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.result import (
     Continued,
@@ -43,6 +43,7 @@ from leasehold.errors import (
 )
 from leasehold.ports.documents import Committed
 from leasehold.ports.lease_keeper import RunningAttempt
+from leasehold.services.call_write import CallWrite
 from leasehold.services.engine import (
     Engine,
     KnownRun,
@@ -156,6 +157,28 @@ class Attempt:
             notes=notes,
         )
         return self._still_held(self._write(save).answer, kept="The checkpoint is kept.")
+
+    def new_call(self, call: CallResult, in_place_of: str | None = None) -> CallWrite:
+        """Begin to record the result of a call; that renews the lease, and raises as `renew`.
+
+        Where that ends the attempt, the result is kept.
+
+        Args:
+            call: the result, JSON text.
+            in_place_of: the reference of the key's result, where that was found to be unreadable.
+        """
+        return CallWrite(self._engine, self.manifest, call, partial(self._record_call, in_place_of))
+
+    def _record_call(self, in_place_of: str | None, call: CallResult, notes: Notes) -> None:
+        record = partial(
+            lifecycle.record_call,
+            rules=self._renewal_rules(),
+            fence=self.fence,
+            call=call,
+            in_place_of=in_place_of,
+            notes=notes,
+        )
+        self._still_held(self._write(record).answer, kept="The result of the call is kept.")
 
     def settle(self, ending: Transition) -> Committed[Change]:
         """End the attempt; once more, it is answered as the first time, and nothing is written.

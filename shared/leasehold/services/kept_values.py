@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from leasehold.domain.manifest_parts import KeptValue, kept_value
+from leasehold.domain.manifest_room import fits_inline
 from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
 from leasehold.ports.artifacts import Artifacts
-
-#: Larger texts go to the artifact store, by reference.
-INLINE_BYTES: Final = 32 * 1024
-#: All texts of one manifest together: with what else it holds it stays below 256 KiB, so that it
-#: can always be written once more, if only to give the run up.
-MANIFEST_BYTES: Final = 192 * 1024
+from leasehold.services import temporary_files
 
 
 def inline(text: str, *, beside: int = 0) -> KeptValue | None:
@@ -22,8 +16,7 @@ def inline(text: str, *, beside: int = 0) -> KeptValue | None:
         text: its JSON text.
         beside: the bytes of the texts that the manifest holds already.
     """
-    fits = len(text.encode()) <= min(INLINE_BYTES, MANIFEST_BYTES - beside)
-    return kept_value(text=text) if fits else None
+    return kept_value(text=text) if fits_inline(len(text.encode()), beside=beside) else None
 
 
 def keep(artifacts: Artifacts, text: str, name: str, *, beside: int = 0) -> KeptValue:
@@ -51,11 +44,14 @@ def load(artifacts: Artifacts, kept: KeptValue) -> str:
 
     Raises:
         ArtifactNotFoundError: it is lost.
+        DamagedFileError: it is a temporary file (`services/temporary_files.py`), and damaged.
         StoreUnavailableError: it could not be read, or the store holds nothing at all of what lay
             beside it: it was moved away, or is not mounted, and a new one may have been begun.
     """
     if kept.ref is None:
         return kept.text if kept.text is not None else "null"
+    if kept.ref.endswith(temporary_files.GZIP):
+        return temporary_files.load(artifacts, kept.ref, kept.digest)
     try:
         return artifacts.get(kept.ref).decode()
     except ArtifactNotFoundError as error:

@@ -30,7 +30,7 @@ from leasehold.testing.arguments import (
     refuse,
 )
 from leasehold.testing.clock import FrozenClock
-from leasehold.testing.given_run import LEASE, checkpoint_of, run_at_work
+from leasehold.testing.given_run import LEASE, checkpoint_of, results_of, run_at_work
 from leasehold.testing.memory_attempt import MemoryAttempt
 from leasehold.worker.context import IncrementalState, StepContext
 from leasehold.worker.gates import GateContext
@@ -39,6 +39,7 @@ from leasehold.worker.held_calls import HeldCalls
 from leasehold.worker.run_artifacts import RunArtifacts
 
 _LONGEST_S: Final = 86_400.0
+_VALUES: Final = "JSON values"
 
 
 @dataclass(slots=True)
@@ -47,12 +48,15 @@ class Recorded:
 
     Args:
         checkpoints: each checkpoint it kept, as the next attempt would find it in `resume`.
+        calls: the results of the calls that it made once (`once`), by key, as JSON values; those
+            that were spared are not among them.
         progress: each progress it made.
         files: the files of the run, by name: as they are, and in the end.
         log: each record that it logged with `ctx.log`.
     """
 
     checkpoints: list[IncrementalState] = field(default_factory=list)
+    calls: dict[str, Any] = field(default_factory=dict)
     progress: list[Progress] = field(default_factory=list)
     log: list[logging.LogRecord] = field(default_factory=list)
     _artifacts: RunArtifacts | None = None
@@ -109,6 +113,7 @@ def step_context(
     attempt: int = 1,
     trial: int = 1,
     resume: IncrementalState | None = None,
+    calls: Mapping[str, Any] | None = None,
     outputs: Mapping[str, Any] | None = None,
     files: Mapping[str, bytes] | None = None,
     time_left: timedelta | float = timedelta(minutes=10),
@@ -125,6 +130,8 @@ def step_context(
         attempt: the number of the attempt, from 1.
         trial: the number of the trial, from 1.
         resume: what an earlier attempt kept; None: it begins at the beginning.
+        calls: results of `ctx.once` that earlier attempts recorded, by key; JSON values or
+            pydantic models.
         outputs: of earlier steps, for `ctx.output_of`; JSON values or pydantic models.
         files: of the run.
         time_left: a timedelta, or seconds.
@@ -142,9 +149,9 @@ def step_context(
     manifest = run_at_work(clock, run_id, step_type, _outputs(outputs), left)
     failed = Attempts(failed=checked_number("attempt", attempt) - 1)
     kept = None if resume is None else checkpoint_of(clock, step_type, resume)
-    manifest = manifest.with_(
-        attempts=failed, trial=checked_number("trial", trial), checkpoint=kept
-    )
+    trial = checked_number("trial", trial)
+    results = results_of(step_type, trial, checked_mapping("calls", calls or {}, object, _VALUES))
+    manifest = manifest.with_(attempts=failed, trial=trial, checkpoint=kept, calls=results)
     with contextlib.ExitStack() as stack:
         if isinstance(clock, FrozenClock):
             stack.enter_context(clock.watched_by(lambda: None))
@@ -157,7 +164,9 @@ def step_context(
                 ctx.request_stop()
 
         lease = clock.monotonic() + LEASE.total_seconds()
-        held = HeldAttempt(MemoryAttempt(manifest, lease, on_checkpoint), clock, patience=0.0)
+        on_call = recorded.calls.__setitem__
+        memory = MemoryAttempt(manifest, lease, on_checkpoint, on_call)
+        held = HeldAttempt(memory, clock, patience=0.0)
         ctx = RecordingContext(held, recorded, artifacts, clock)
         stack.enter_context(_logged(ctx.log.logger, run_id, recorded.log))
         yield ctx
@@ -240,4 +249,4 @@ def _logged(
 
 
 def _outputs(outputs: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return checked_mapping("outputs", outputs or {}, object, "JSON values")
+    return checked_mapping("outputs", outputs or {}, object, _VALUES)

@@ -20,6 +20,9 @@ _LONGEST_S: Final = 30 * 86_400.0
 #: Those that an engine with threads of its own may meet too.
 _WITH_THREADS: Final = frozenset({"store away", "artifacts away", "lose answer"})
 
+#: What a handler has written of its own; a thread of it may want to when its process is dead.
+_OF_HANDLERS: Final = frozenset({Outcome.CHECKPOINTED, Outcome.RENEWED})
+
 
 class KilledError(BaseException):
     """The process of this attempt is dead: nothing that it does from here on has an effect.
@@ -159,7 +162,7 @@ class Faults:
     def before_commit(self, change: Change) -> None:
         """Hear of a change that is decided and not written."""
         leased = self._leased.get(change.manifest.run_id)
-        if leased and leased.process.is_dead and change.outcome is Outcome.CHECKPOINTED:
+        if leased and leased.process.is_dead and change.outcome in _OF_HANDLERS:
             raise KilledError
         if self._settled(change) and leased and self._take("kill before settlement", leased.step):
             self._kill(leased)

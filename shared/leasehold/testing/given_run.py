@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from leasehold.domain.calls import check_call_key
 from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import (
+    CallResult,
     Checkpoint,
     KeptValue,
     Lease,
@@ -74,6 +76,22 @@ def checkpoint_of(clock: Clock, step_type: str, resume: IncrementalState) -> Che
         saved_at=clock.now(),
         fencing_token=1,
         furthest=(PhaseReached(phase=resume.phase, iteration_count=resume.iteration_count),),
+    )
+
+
+def results_of(step_type: str, trial: int, calls: Mapping[str, Any]) -> tuple[CallResult, ...]:
+    """Return the results of calls made once by earlier attempts, as a run has them."""
+    for key in calls:
+        check_call_key(key)
+    return tuple(
+        CallResult(
+            step=step_type,
+            trial=trial,
+            key=key,
+            type="",  # as the handler reads it
+            inline=json_text(f"calls[{key!r}]", value),
+        )
+        for key, value in calls.items()
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pydantic_core
 
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import KeptValue
+from leasehold.domain.manifest_parts import CallResult, KeptValue
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.errors import LeaseLostError
 from leasehold.ports.documents import Committed
@@ -25,11 +26,13 @@ class MemoryAttempt:
         manifest: the run, with its lease.
         ends_at: when that ends, in monotonic seconds.
         on_checkpoint: given each checkpoint.
+        on_call: given the key and the result of each call made once.
     """
 
     manifest: Manifest
     ends_at: float
     on_checkpoint: Callable[[IncrementalState], None]
+    on_call: Callable[[str, Any], None] = lambda _key, _result: None
 
     @property
     def fence(self) -> Fence:
@@ -58,6 +61,10 @@ class MemoryAttempt:
         found = pydantic_core.from_json(results.text or "null")
         self.on_checkpoint(IncrementalState(phase, iteration_count, found))
 
+    def new_call(self, call: CallResult, in_place_of: str | None = None) -> MemoryCallWrite:  # noqa: ARG002 - all can be read
+        """Begin to record the result of a call."""
+        return MemoryCallWrite(self, call)
+
     def settle(self, ending: Transition) -> Committed[Change]:
         """End the attempt; no store hears of it."""
         return Committed(ending(self.manifest, self.manifest.updated_at), None)
@@ -73,3 +80,21 @@ class MemoryAttempt:
 
     def trace_loss(self, error: LeaseLostError, *, within: float) -> None:
         """Do nothing: the lease cannot be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCallWrite:
+    """The result of a call on its way (`ports/lease_keeper.py`): there is room for any."""
+
+    attempt: MemoryAttempt
+    call: CallResult
+
+    def store(self) -> None:
+        """Do nothing: it stays where it is."""
+
+    def record(self, notes: Notes = NO_NOTES) -> bool:  # noqa: ARG002 - the test has them
+        """Tell the test of the call, and keep its result for the attempt."""
+        attempt, call = self.attempt, self.call
+        attempt.manifest = attempt.manifest.with_(calls=(*attempt.manifest.calls, call))
+        attempt.on_call(call.key, pydantic_core.from_json(call.inline or "null"))
+        return True

@@ -132,6 +132,14 @@ class AttemptCalls(Protocol):
         """Keep partial results, JSON text."""
         ...
 
+    def recorded_result(self, key: str, type_: str) -> str | None:
+        """Return the result of a call that was recorded, JSON text; None: it is to be made."""
+        ...
+
+    def record_result(self, key: str, type_: str, result: str, *, keep: bool) -> None:
+        """Record the result of a call that was made, JSON text; `keep`: beyond the step."""
+        ...
+
     def note_progress(self, progress: Progress) -> None:
         """Have the progress stored with the next write."""
         ...

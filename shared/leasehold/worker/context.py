@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar, overload
 
 import pydantic_core
 
@@ -23,6 +23,7 @@ from leasehold.errors import (
 from leasehold.logs.attempt import STEP_LOG
 from leasehold.worker.attempt_calls import AttemptCalls
 from leasehold.worker.checkpointed import AsyncCheckpointed, Checkpointed, Loop, Loops
+from leasehold.worker.once import CallsMadeOnce
 from leasehold.worker.pace import Pace
 from leasehold.worker.threads import in_thread
 
@@ -73,6 +74,7 @@ class StepContext:
         facts = {"run_id": self.run_id, "step": self.step_type, "attempt": self.attempt}
         self.log = logging.LoggerAdapter(_LOG, facts)
         self._calls = calls
+        self._once = CallsMadeOnce(calls)
         self._resume = self._kept()
         self._pace = Pace(attempt, calls.time_left)
         self._loops: Loops | None = None
@@ -231,6 +233,50 @@ class StepContext:
         is_due = is_further and self._pace.is_short() and not self.shutdown_requested
         if is_due and sys.exception() is None:  # else it would hide an error that is on its way out
             raise ContinuedError(at_checkpoint=True)
+
+    def once(self, key: str, call: Callable[..., T], *args: Any, keep: bool = False) -> T:
+        """Return the result of a call that is made once, however many attempts the step takes.
+
+        The result is recorded, with one write that renews the lease; an attempt that comes later
+        gets it without calling. Both get the value as its annotated type reads it from JSON;
+        where the call has no annotation, as plain JSON values. What it raises is not recorded.
+
+        Args:
+            key: the name of the call within its step and trial: 1 to 128 printable characters.
+            call: what is called, with `args`; with named arguments: a `functools.partial`.
+            args: of the call. Within an attempt, a key has one call and one set of arguments.
+            keep: the result outlasts the step: a trial that comes later, and a blocked step that
+                runs again, get it too, and it stays in the run.
+
+        Raises:
+            InvalidRequestError: the key or the call cannot be used; it was not called.
+            CallKeyReusedError: the key stands for another call; it was not called.
+            CallResultError, TooLargeError: the result cannot be kept, or the recorded one is not
+                of the type that the call returns now.
+            TooManyCallsError: a run keeps at most 100 results; it was not called.
+            LeaseLostError, StoreUnavailableError: as `checkpoint`.
+        """
+        result: T = self._once.make(key, call, args, keep)
+        return result
+
+    @overload
+    async def aonce(
+        self, key: str, call: Callable[..., Awaitable[T]], *args: Any, keep: bool = False
+    ) -> T: ...
+
+    @overload
+    async def aonce(
+        self, key: str, call: Callable[..., T], *args: Any, keep: bool = False
+    ) -> T: ...
+
+    async def aonce(
+        self, key: str, call: Callable[..., Any], *args: Any, keep: bool = False
+    ) -> Any:
+        """Do what `once` does, without blocking the handler's loop.
+
+        A coroutine function is called in the loop, any other in a thread of its own.
+        """
+        return await self._once.amake(key, call, args, keep)
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Record how far the work is: a share of 1, and a short message."""

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.manifest_parts import CallCount, CallResult, Progress
 from leasehold.domain.masks import masked
 from leasehold.domain.notes import Notes
 from leasehold.domain.result import Deferred, Result, Stopped
@@ -85,6 +85,7 @@ class HeldAttempt:
         self._patience = patience
         self._never = StopSignal(clock.skip)  # whoever waits for it waits in full
         self._writing = threading.Lock()
+        self._noting = threading.Lock()
         self._ended = Flag()
         self._settled: Committed[Change] | None = None
         self._in_call: UserCall | None = None
@@ -218,6 +219,32 @@ class HeldAttempt:
         save = partial(self._attempt.checkpoint, iteration_count, phase, kept, self.notes)
         self._persist(partial(self._write, save))
 
+    def record_call(self, call: CallResult, in_place_of: str | None = None) -> None:
+        """Record the result of a call that was made once; the lease is renewed with it.
+
+        Args:
+            call: the result, JSON text.
+            in_place_of: the reference of the key's result, where that was found to be unreadable.
+
+        Raises:
+            TooManyCallsError: there is no room for it.
+            LeaseLostError, StoreUnavailableError: as `checkpoint`.
+        """
+        write = self._attempt.new_call(call, in_place_of)
+        is_recorded = False
+        while not is_recorded:
+            self.insist(write.store)
+            record = partial(write.record, self.notes)
+            is_recorded = self._persist(partial(self._write, record))
+
+    def note_spared_call(self) -> None:
+        """Count a call that its recorded result has spared."""
+        with self._noting:
+            run = self.manifest
+            before = run.steps[run.current_step].calls or CallCount()
+            spared = before.spared if self.calls_spared is None else self.calls_spared
+            self.calls_spared = spared + 1
+
     def insist(self, call: Callable[[], T], *, patience: float | None = None) -> T:
         """Return what `call` returns; a store that is away is asked again while the lease is held.
 
@@ -320,14 +347,14 @@ class HeldAttempt:
         if ended is not None:
             self._attempt.publish(ended)
 
-    def _write(self, write: Callable[[], object]) -> None:
+    def _write(self, write: Callable[[], T]) -> T:
         """Write, unless the attempt was settled before."""
         with self._writing:
             if self._settled is not None:
                 run_id, lease_id = self.manifest.run_id, masked(self.fence.lease_id)
                 raise LeaseLostError(lease_id=lease_id, run_id=run_id, known="its attempt is over")
             self._progress_at = self._clock.monotonic() + PROGRESS_S
-            write()
+            return write()
 
     def _lost(self, error: LeaseLostError) -> None:
         """Stop the handler, and record it beside the run, which may tell of it already."""

@@ -11,6 +11,7 @@ from leasehold.errors import InvalidRequestError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.worker.attempt_calls import AttemptFacts, KeptCheckpoint
 from leasehold.worker.held_attempt import HeldAttempt
+from leasehold.worker.recorded_calls import RecordedCalls
 from leasehold.worker.run_artifacts import RunArtifacts
 
 #: Returns the JSON text of a value of a run; raises as `services.kept_values.load`.
@@ -43,6 +44,7 @@ class HeldCalls:
         self._manifest = manifest
         self._load = load
         self._monotonic = monotonic
+        self._recorded = RecordedCalls(held, load)
         self._ends_at = monotonic() + manifest.dispatch.timeout_ms / 1000
 
     def time_left(self) -> float:
@@ -60,6 +62,14 @@ class HeldCalls:
     def checkpoint(self, iteration_count: int, phase: str, results: str) -> None:
         """Keep partial results, JSON text."""
         self._held.checkpoint(iteration_count, phase, results)
+
+    def recorded_result(self, key: str, type_: str) -> str | None:
+        """Return the result of a call that was recorded, JSON text; None: it is to be made."""
+        return self._recorded.find(key, type_)
+
+    def record_result(self, key: str, type_: str, result: str, *, keep: bool) -> None:
+        """Record the result of a call that was made, JSON text."""
+        self._recorded.record(key, type_, result, keep=keep)
 
     def note_progress(self, progress: Progress) -> None:
         """Have the progress stored with the next write."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import pydantic_core
 from pydantic import ValidationError
 
-from leasehold.domain.json_text import check_depth
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.result import OUTPUT_STATUSES, Failed, Finished, Result, StepResult
 from leasehold.worker.failures import record_of, safe_text
 from leasehold.worker.handlers import Handler
 from leasehold.worker.kept_text import MAX_TEXT, cut
 from leasehold.worker.misfits import record_of_misfit
+from leasehold.worker.typed_json import json_text_of
 
 _MAX_SHOWN: Final = 100
 
@@ -28,11 +27,7 @@ def judged(handler: Handler, answer: Any) -> Result:
         message = f"StepResult.status is {shown!r}; allowed: {allowed}."
         return Failed(ErrorRecord(type="StepResult", code="invalid_output", message=message))
     try:
-        value = handler.output.validate_python(answer)
-        _refuse_nan(value)
-        text = handler.output.dump_json(value).decode()
-        check_depth(text)
-        return Finished(text, status)
+        return Finished(json_text_of(handler.output, answer), status)
     except ValidationError as error:
         return Failed(record_of_misfit(error, code="invalid_output", what="The output"))
     except (ValueError, RecursionError) as error:  # PydanticSerializationError among them
@@ -41,13 +36,3 @@ def judged(handler: Handler, answer: Any) -> Result:
         return Failed(record.with_(type="TypeError", code="invalid_output", message=message))
     except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
         return Failed(record_of(error).with_(code="invalid_output"))
-
-
-def _refuse_nan(value: Any) -> None:
-    """Raise ValueError for NaN and infinity: JSON has neither, and null would hide them."""
-    text = pydantic_core.to_json(value, inf_nan_mode="constants", fallback=repr)
-    if b"NaN" in text or b"Infinity" in text:
-        try:
-            pydantic_core.from_json(text, allow_inf_nan=False)  # they may stand within a string
-        except ValueError:
-            raise ValueError("it holds NaN or infinity, which JSON does not have") from None

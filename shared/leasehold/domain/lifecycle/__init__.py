@@ -2,9 +2,10 @@
 
 Each takes the manifest as stored, the store's time and the rules, and answers one `Change`, which
 it makes with a `Draft`: set fields, trace events, commit.
-`start` begins a run; `arrive` and `claim` are an attempt's ways in, `renew` and `checkpoint` keep
-it going; `complete`, `fail`, `exceed_limit`, `block`, `release`, `continue_later`, `defer` and
-`expire` are its ways out; the rest are what people may do. `purge` lets an ended run be deleted.
+`start` begins a run; `arrive` and `claim` are an attempt's ways in, `renew`, `checkpoint` and
+`record_call` keep it going; `complete`, `fail`, `exceed_limit`, `block`, `release`,
+`continue_later`, `defer` and `expire` are its ways out; the rest are what people may do. `purge`
+lets an ended run be deleted.
 """
 
 from leasehold.domain.lifecycle.attempt import arrive
@@ -28,6 +29,7 @@ from leasehold.domain.lifecycle.operate import (
     retry,
 )
 from leasehold.domain.lifecycle.purge import is_purgeable, purge
+from leasehold.domain.lifecycle.record_call import record_call
 from leasehold.domain.lifecycle.redispatch import not_created, redispatch
 from leasehold.domain.lifecycle.renewal import checkpoint, renew
 from leasehold.domain.lifecycle.repair import Breach, breaches
@@ -75,6 +77,7 @@ __all__ = [
     "on_request",
     "pause",
     "purge",
+    "record_call",
     "recreate",
     "redispatch",
     "release",

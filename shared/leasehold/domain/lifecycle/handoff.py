@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
+from leasehold.domain.calls import outlasting
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import dispatch_of
 from leasehold.domain.draft import Draft
@@ -98,6 +99,7 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
             error_at=None,
             block=None,
             checkpoint=None,
+            calls=outlasting(run),
             paused=False,
             completed_at=now,
         )
@@ -110,6 +112,7 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
         error_at=None,
         block=None,
         checkpoint=None,
+        calls=outlasting(run),
         current_step=following,
         trial=1,
         step_started_at=None,

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from leasehold.domain.calls import outlasting
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
@@ -107,7 +108,7 @@ def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
         trace_termination(draft, lease, Termination.CANCELLED, cancelled(actor, reason))
     status = after(manifest.status, RunEvent.CANCELLED)
     draft.set_step(status=status)
-    draft.set(status=status, cancelled=True, paused=False, lease=None)
+    draft.set(status=status, cancelled=True, paused=False, lease=None, calls=outlasting(manifest))
     return draft.commit(Outcome.CANCELLED)
 
 
@@ -116,7 +117,8 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
     check_allowed(manifest, Operation.RETRY)
     draft = Draft(manifest, now, rules)
     draft.trace(TraceType.RUN_RETRIED, actor=actor, reason=reason)
-    if manifest.steps[manifest.current_step].kept_output:
+    had_ended = manifest.steps[manifest.current_step].kept_output is not None
+    if had_ended:  # it runs again from the beginning
         draft.count(AttemptEnd.REPEATED)
     draft.set_step(
         status=RunStatus.PENDING,
@@ -132,8 +134,8 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
         interruptions=0,
         silences=0,
         continuations=0,
-        # a step that was blocked had come to its end: it runs again from the beginning
-        checkpoint=None if manifest.status is RunStatus.BLOCKED else manifest.checkpoint,
+        checkpoint=None if had_ended else manifest.checkpoint,
+        calls=outlasting(manifest) if had_ended else manifest.calls,
     )
     return dispatch_next(draft, Outcome.RETRIED)
 

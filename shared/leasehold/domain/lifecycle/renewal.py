@@ -35,7 +35,7 @@ def renew(
     """
     draft = Draft(manifest, now, rules)
     draft.note(notes)
-    return _renew(draft, fence, Outcome.RENEWED)
+    return renewed(draft, fence, Outcome.RENEWED)
 
 
 def checkpoint(
@@ -79,11 +79,15 @@ def checkpoint(
         ),
     )
     draft.set(checkpoint=kept)
-    return _renew(draft, fence, Outcome.CHECKPOINTED)
+    return renewed(draft, fence, Outcome.CHECKPOINTED)
 
 
-def _renew(draft: Draft, fence: Fence, outcome: Outcome) -> Change:
-    """Let the lease run on from now; one without a heartbeat runs to its cap already."""
+def renewed(draft: Draft, fence: Fence, outcome: Outcome) -> Change:
+    """Let the lease run on from now; one without a heartbeat runs to its cap already.
+
+    Raises:
+        LeaseLostError: the lease is not the one that is held.
+    """
     lease = held_lease(draft.before, draft.now, fence)
     if deadline_of(draft.before, lease) <= draft.now:
         draft.set(heartbeat_at=draft.now)

@@ -12,7 +12,7 @@ import pydantic_core
 
 from leasehold.domain.json_text import check_depth
 from leasehold.errors import LeaseholdError, TooLargeError
-from leasehold.worker.attempt_calls import AttemptCalls
+from leasehold.worker.attempt_calls import AttemptCalls, RunFiles
 from leasehold.worker.kept_text import cut
 from leasehold.worker.sandbox.frames import GarbledError
 from leasehold.worker.sandbox.messages import (
@@ -22,12 +22,14 @@ from leasehold.worker.sandbox.messages import (
     Call,
     CheckpointCall,
     ExistsCall,
+    FindResultCall,
     GetCall,
     KeptCheckpointCall,
     ListCall,
     Message,
     OutputCall,
     PutCall,
+    RecordResultCall,
     Refusal,
 )
 from leasehold.worker.threads import start_thread
@@ -120,18 +122,33 @@ def _made(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, bytes]:
                 value, text = [kept.phase, kept.iteration_count], kept.results.encode()
         case CheckpointCall(iteration_count=count, phase=phase):
             calls.checkpoint(count, phase, _json_text(body))
+        case FindResultCall(key=key, type=type_):
+            found = calls.recorded_result(key, type_)
+            value, text = found is not None, (found or "").encode()
+        case RecordResultCall(key=key, type=type_, keep=keep):
+            calls.record_result(key, type_, _json_text(body), keep=keep)
         case OutputCall(step_type=step_type):
             text = calls.output_of(step_type).encode()
+        case PutCall() | GetCall() | ExistsCall() | ListCall():
+            value, text = _made_on_files(calls.files, call, body)
+    return value, text
+
+
+def _made_on_files(files: RunFiles, call: Call, body: bytes) -> tuple[Any, bytes]:
+    """Make a call on the files of the run."""
+    value: Any = None
+    text = b""
+    match call:
         case PutCall(name=name):
-            value = calls.files.put(name, body)
+            value = files.put(name, body)
         case GetCall(name=name):
-            text = calls.files.get(name)
+            text = files.get(name)
             if len(text) > MAX_FILE:  # whoever stored it; the child would take it for nonsense
                 raise TooLargeError(what=f"file {name}", size=len(text), limit=MAX_FILE)
         case ExistsCall(name=name):
-            value = calls.files.exists(name)
+            value = files.exists(name)
         case ListCall():
-            text = "".join(f"{name}\0" for name in calls.files.list()).encode()
+            text = "".join(f"{name}\0" for name in files.list()).encode()
     return value, text
 
 

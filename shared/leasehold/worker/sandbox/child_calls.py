@@ -18,6 +18,7 @@ from leasehold.worker.sandbox.messages import (
     Answer,
     CheckpointCall,
     ExistsCall,
+    FindResultCall,
     GetCall,
     Job,
     KeptCheckpointCall,
@@ -25,6 +26,7 @@ from leasehold.worker.sandbox.messages import (
     OutputCall,
     ProgressNote,
     PutCall,
+    RecordResultCall,
 )
 from leasehold.worker.stop import StopSignal
 
@@ -71,6 +73,15 @@ class ChildCalls:
         """Keep partial results, JSON text."""
         call = CheckpointCall(iteration_count=iteration_count, phase=phase)
         self._link.ask(call, results.encode())
+
+    def recorded_result(self, key: str, type_: str) -> str | None:
+        """Return the result of a call that was recorded, JSON text; None: it is to be made."""
+        frame = self._link.ask(FindResultCall(key=key, type=type_))
+        return frame.body.decode() if _value(frame.message) else None
+
+    def record_result(self, key: str, type_: str, result: str, *, keep: bool) -> None:
+        """Record the result of a call that was made, JSON text."""
+        self._link.ask(RecordResultCall(key=key, type=type_, keep=keep), result.encode())
 
     def note_progress(self, progress: Progress) -> None:
         """Have the progress stored with the next write."""

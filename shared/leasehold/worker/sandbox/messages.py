@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from leasehold.domain.calls import MAX_KEY, MAX_TYPE
 from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.result import OutputStatus
 from leasehold.domain.status import Termination
@@ -20,6 +21,8 @@ _MAX_RECORD: Final = 64 * 1024
 MAX_CALLS: Final = 16
 
 _Name = Annotated[str, Field(max_length=2000)]
+_Key = Annotated[str, Field(min_length=1, max_length=MAX_KEY)]
+_TypeName = Annotated[str, Field(max_length=MAX_TYPE)]
 _CallId = Annotated[int, Field(ge=1, le=2**53)]
 
 
@@ -124,6 +127,24 @@ class CheckpointCall(Call):
     phase: Annotated[str, Field(max_length=128)]
 
 
+class FindResultCall(Call):
+    """What is the recorded result of a call made once?"""
+
+    kind: Literal["find_result"] = "find_result"
+    key: _Key
+    type: _TypeName
+
+
+class RecordResultCall(Call):
+    """Record the result of a call made once: the body, JSON text."""
+
+    longest_body: ClassVar[int] = OUTPUT_BYTES
+    kind: Literal["record_result"] = "record_result"
+    key: _Key
+    type: _TypeName
+    keep: bool
+
+
 class OutputCall(Call):
     """What is the output of an earlier step?"""
 
@@ -221,7 +242,15 @@ class ContinuedNote(Message):
 
 FromWorker = Job | Stop | SoftLimitNote | Answer | Refusal
 AnyCall = (
-    KeptCheckpointCall | CheckpointCall | OutputCall | PutCall | GetCall | ExistsCall | ListCall
+    KeptCheckpointCall
+    | CheckpointCall
+    | FindResultCall
+    | RecordResultCall
+    | OutputCall
+    | PutCall
+    | GetCall
+    | ExistsCall
+    | ListCall
 )
 Note = Imported | ProgressNote | LogLine
 Ending = FinishedNote | FailedNote | DeferredNote | ContinuedNote
