@@ -83,7 +83,7 @@ class Striker(ABC):
         while True:
             run = self._look()
             yield run
-            if run.alarm_at is None or self._over.wait(LOOK_EVERY_S):
+            if not run.is_moving or self._over.wait(LOOK_EVERY_S):
                 return
 
     def strike(self, run: Manifest, number: signal.Signals, words: str) -> bool:

@@ -181,6 +181,12 @@ class Shell:
 
     def on_real_terminal(self, *words: str, **settings: str) -> str:
         """Return what a real terminal is sent."""
+        return self.interrupted_on_real_terminal(*words, at=None, **settings)[1]
+
+    def interrupted_on_real_terminal(
+        self, *words: str, at: str | None, **settings: str
+    ) -> tuple[int, str]:
+        """Return the exit code, and what a real terminal is sent; with `at`, Ctrl-C comes then."""
         terminal, end = pty.openpty()
         process = subprocess.Popen(
             [*LEASEHOLD, *words],
@@ -191,10 +197,14 @@ class Shell:
             stderr=end,
         )
         os.close(end)
-        sent = b"".join(iter(lambda: _read(terminal), b""))
+        sent, is_told = b"", at is None
+        while part := _read(terminal):
+            sent += part
+            if at is not None and not is_told and at.encode() in sent:
+                is_told = True
+                process.send_signal(signal.SIGINT)
         os.close(terminal)
-        process.wait(timeout=DEADLINE_S)
-        return sent.decode()
+        return process.wait(timeout=DEADLINE_S), sent.decode()
 
 
 class Screen(io.StringIO):

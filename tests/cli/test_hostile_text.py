@@ -157,6 +157,7 @@ COMMANDS = [
     ("batch", "pause", "--pipeline", "order", "--limit", "1"),
     ("start", "order"),
     ("start", "order", "--wait"),
+    ("watch", "r-1"),
 ]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 
-from tests.cli.shell import Shell, only_line, without_controls
+from tests.cli.shell import DEADLINE_S, Shell, only_line, without_controls
+from tests.waiting import until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--in-process")
 
@@ -80,6 +81,26 @@ def test_a_log_level_that_there_is_none_of_is_refused(shell: Shell) -> None:
     assert only_line(done.stderr) == (
         "error: LEASEHOLD_LOG_LEVEL is 'loud'; allowed: DEBUG, INFO, WARNING or ERROR."
     )
+
+
+def test_a_terminal_shows_all_live_runs_until_ctrl_c_and_then_has_its_cursor_back(
+    shell: Shell,
+) -> None:
+    (shell.folder / "hold").touch()
+    worker = shell.begin(*ORDER)
+    until((shell.folder / "charging").exists)
+    (run_id,) = (run["runId"] for run in shell.json("runs")["runs"])
+
+    code, sent = shell.interrupted_on_real_terminal("watch", at="IN_PROGRESS")
+
+    (shell.folder / "hold").unlink()
+    worker.communicate(timeout=DEADLINE_S)
+    screen = without_controls(sent)
+    assert code == 0
+    assert "1 live run " in screen
+    assert re.search(rf"{run_id} +order +IN_PROGRESS +charge +1 .* s ago", screen)
+    assert "Traceback" not in screen
+    assert sent.rindex("\x1b[?25h") > sent.rindex("\x1b[?25l")
 
 
 def test_a_terminal_without_cursor_movements_gets_plain_lines(shell: Shell) -> None:

@@ -27,6 +27,7 @@ SUMMARY = {
     "generation",
     "errorCode",
     "blockCode",
+    "heartbeatAt",
 }
 
 

@@ -32,6 +32,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "progress": "how far it is",
     "errorCode": "what failed last",
     "blockCode": "why it is `BLOCKED`",
+    "heartbeatAt": "when the worker of the attempt that runs was last heard of; null: none runs",
     "failed": "its handler failed: uses up a retry",
     "interrupted": "its worker was shut down",
     "expired": "its worker went silent",

@@ -27,6 +27,10 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     "start": CommandRow("start", "Start a run of PIPELINE, or continue it."),
     "runs": CommandRow("runs", "List runs, newest first; of several filters, all must match."),
     "show": CommandRow("show", "Show one run: where it stands, and why."),
+    "watch": CommandRow(
+        "watch",
+        "Show RUN as it moves until it is over, or without RUN all live runs until Ctrl-C.",
+    ),
     "output": CommandRow(
         "output", "Print the output of RUN once it is completed, or that of its STEP."
     ),

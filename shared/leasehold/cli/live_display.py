@@ -1,4 +1,4 @@
-"""A run as it moves, for a terminal: a line a step, drawn anew at each look."""
+"""Runs as they move, for a terminal, drawn anew at each look: one step by step, or all of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from leasehold.cli.runs_displays import LiveRuns
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.printable import printable
 from leasehold.presentation.failure_lines import (
@@ -20,30 +21,27 @@ from leasehold.presentation.failure_lines import (
     next_attempt,
     traceback_lines,
 )
-from leasehold.presentation.formatting import duration, one_line
+from leasehold.presentation.formatting import duration, one_line, stamp
+from leasehold.presentation.run_line import RunLine, run_line
 from leasehold.presentation.run_state import state_of
 from leasehold.presentation.step_line import StepLine, step_line
 
+_COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "ATTEMPT", "PROGRESS", "", "HEARTBEAT")
 _BAR: Final = 16
 _MIN_LINES: Final = 3
 _MARGIN: Final = 4  # the head, an error's second line, and the cursor
 
 
-class LiveDisplay:
-    """Draws the steps of a run, in place.
+class _Screen:
+    """A part of a terminal that is drawn anew at each look.
 
     Args:
-        now: the store's time.
-        worker: how leases name this process; None: it works on no run.
+        is_stderr: on stderr; False: on stdout.
     """
 
-    def __init__(self, now: Callable[[], datetime], worker: str | None) -> None:
-        self._now = now
-        self._worker = worker
-        self._console = Console(stderr=True, highlight=False)
+    def __init__(self, *, is_stderr: bool) -> None:
+        self._console = Console(stderr=is_stderr, highlight=False)
         self._live = Live(console=self._console, auto_refresh=False)
-        self._failed_at: datetime | None = None
-        self._kinds: set[FailureKind] = set()
 
     def __enter__(self) -> Self:
         """Begin to draw."""
@@ -54,6 +52,33 @@ class LiveDisplay:
         """Leave what was drawn last where it is."""
         self._live.stop()
 
+    @property
+    def _height(self) -> int:
+        """How many lines there is room for below a head."""
+        return max(_MIN_LINES, self._console.height - _MARGIN)
+
+    def _draw(self, head: Text, table: Table) -> None:
+        self._live.update(Group(head, table), refresh=True)
+
+
+class LiveDisplay(_Screen):
+    """Draws the steps of a run, in place.
+
+    Args:
+        now: the store's time.
+        worker: how leases name this process; None: it works on no run.
+        is_stderr: on stderr; False: on stdout.
+    """
+
+    def __init__(
+        self, now: Callable[[], datetime], worker: str | None, *, is_stderr: bool = True
+    ) -> None:
+        super().__init__(is_stderr=is_stderr)
+        self._now = now
+        self._worker = worker
+        self._failed_at: datetime | None = None
+        self._kinds: set[FailureKind] = set()
+
     def update(self, run: Manifest) -> None:
         """Draw the run as it is now."""
         now = self._now()
@@ -62,7 +87,7 @@ class LiveDisplay:
         steps = Table.grid(padding=(0, 1))
         for line in self._fitting(lines, run.plan.index(run.current_step)):
             steps.add_row(*_cells(line))
-        self._live.update(Group(_head(run, now), steps), refresh=True)
+        self._draw(_head(run, now), steps)
 
     def _keep_failure(self, run: Manifest) -> None:
         """Print a failure above what is drawn; the first of its kind with its traceback."""
@@ -83,9 +108,58 @@ class LiveDisplay:
 
     def _fitting(self, lines: list[StepLine], current: int) -> list[StepLine]:
         """Return the lines around the current step that fit the screen."""
-        height = max(_MIN_LINES, self._console.height - _MARGIN)
+        height = self._height
         first = max(0, min(current - height // 2, len(lines) - height))
         return lines[first : first + height]
+
+
+class LiveTable(_Screen):
+    """Draws the live runs, in place on stdout: a line each, as many as fit.
+
+    Args:
+        now: the store's time.
+    """
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        super().__init__(is_stderr=False)
+        self._now = now
+
+    def update(self, live: LiveRuns) -> None:
+        """Draw the runs as they are now."""
+        now, shown = self._now(), live.runs[: self._height]
+        table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
+        for column in _COLUMNS:  # the one without a name takes what is left
+            table.add_column(column, no_wrap=bool(column), overflow="ellipsis")
+        for run in shown:
+            table.add_row(*_run_cells(run_line(run, now)))
+        self._draw(_count(live, len(shown), now), table)
+
+
+def _count(live: LiveRuns, shown: int, now: datetime) -> Text:
+    """Return how many runs there are, and at what time that was so."""
+    total = f"more than {len(live.runs)}" if live.has_more else f"{len(live.runs)}"
+    words = "1 live run" if total == "1" else f"{total} live runs"
+    part = "" if shown == len(live.runs) and not live.has_more else f", {shown} shown"
+    return Text.assemble((words, "bold"), part, (f"  {stamp(now)}", "dim"))
+
+
+def _run_cells(line: RunLine) -> tuple[Text | ProgressBar, ...]:
+    return (
+        Text(line.run_id, style="bold"),
+        Text(line.pipeline),
+        Text(one_line(line.state.on_screen), style=line.state.style),
+        Text(line.step),
+        Text(line.attempt),
+        _bar(line.fraction),
+        Text(line.message, no_wrap=True, overflow="ellipsis"),
+        Text(line.heartbeat, style="dim"),
+    )
+
+
+def _bar(fraction: float | None) -> ProgressBar | Text:
+    if fraction is None:
+        return Text("")
+    return ProgressBar(total=1.0, completed=fraction, width=_BAR)
 
 
 def _head(run: Manifest, now: datetime) -> Text:
@@ -100,9 +174,6 @@ def _head(run: Manifest, now: datetime) -> Text:
 
 
 def _cells(line: StepLine) -> tuple[Text, Text, Text, ProgressBar | Text, Text]:
-    bar: ProgressBar | Text = Text("")
-    if line.fraction is not None:
-        bar = ProgressBar(total=1.0, completed=line.fraction, width=_BAR)
     words = Text(printable(line.words), style="" if line.error is None else line.style)
     if line.error is not None:
         words.append(f"\n{one_line(line.error)}", style="red")
@@ -110,6 +181,6 @@ def _cells(line: StepLine) -> tuple[Text, Text, Text, ProgressBar | Text, Text]:
         Text(line.icon, style=line.style),
         Text(one_line(line.step), style="" if line.began else "dim"),
         Text(line.elapsed, style="dim", justify="right"),
-        bar,
+        _bar(line.fraction),
         words,
     )

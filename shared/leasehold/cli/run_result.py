@@ -37,7 +37,7 @@ def print_result_json(run: Manifest, output: Any, *, url: str | None = None) -> 
     summary = pydantic_core.to_jsonable_python(summary_of(run))
     if not isinstance(output, LeaseholdError):
         print_json({**summary, "output": output})
-        return _code_of(run)
+        return code_of(run)
     print_json({**summary, "output": None})
     print_error(f"the run is completed, but its output cannot be read: {output.message}")
     note("read it later with:", command_line("output", run.run_id, *url_words(url)))
@@ -54,8 +54,9 @@ def print_result(run: Manifest, *, url: str | None = None) -> int:
         note(f"output: {short}")
         commands.insert(0, command_line("output", *words))
     note("next:", " · ".join(commands))
-    return _code_of(run)
+    return code_of(run)
 
 
-def _code_of(run: Manifest) -> int:
+def code_of(run: Manifest) -> int:
+    """Return the exit code of a command that waited for the run."""
     return DONE if run.status is RunStatus.COMPLETED else NOT_COMPLETED

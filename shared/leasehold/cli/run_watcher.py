@@ -1,8 +1,7 @@
-"""Watching a run until nothing moves it by itself, with the display that stderr can bear."""
+"""Watching a run until nothing moves it by itself, with the display that its output can bear."""
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -10,26 +9,24 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, Protocol, Self
+from typing import Final, TextIO
 
 from leasehold.cli.exit_codes import explain_interrupt
 from leasehold.cli.invocation import command_line, url_words
-from leasehold.cli.stderr import note, note_block
+from leasehold.cli.run_displays import Display, LineDisplay, NoDisplay
+from leasehold.cli.stderr import note
+from leasehold.cli.streams import can_draw
 from leasehold.client.client import Client
 from leasehold.client.patience import retry_unreachable
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent
-from leasehold.presentation.event_line import event_sentence
-from leasehold.presentation.failure_lines import (
-    FailureKind,
-    next_attempt,
-    traceback_lines,
-    traced_failure,
-)
-from leasehold.presentation.formatting import stamp
+from leasehold.errors import LeaseholdError
 
-#: How often a run is looked at, and the display drawn.
+#: How often the display is drawn, and a run of this process looked at.
 LOOK_EVERY_S: Final = 0.1
+#: How often another run is read: after a twentieth of the time that it was watched, at most.
+_SHARE: Final = 1 / 20
+_LONGEST_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +50,39 @@ class View:
 
 def wait_for(client: Client, run_id: str, *, quiet: bool, url: str | None = None) -> Manifest:
     """Wait until the run is over or waits for a person, whoever works on it."""
-    view = View(
-        show=retry_unreachable(partial(client.get, run_id)),
-        trace=retry_unreachable(partial(client.trace, run_id)),
-        pause=partial(time.sleep, LOOK_EVERY_S),
-        now=client.source.now,
-    )
-    meaning = f"run {run_id} is durable and goes on; look at it with:"
-    with explain_interrupt(meaning, command_line("show", run_id, *url_words(url))):
-        return watch(view, quiet=quiet)
+    view = view_of(client, run_id)
+    with explain_watch_interrupt(run_id, url):
+        return watch_run(view, NoDisplay() if quiet else display_on(sys.stderr, view))
 
 
-def watch(view: View, *, quiet: bool, known: Iterable[TraceEvent] = ()) -> Manifest:
-    """Show the run until nothing moves it: it is over, or waits for a person.
+def view_of(client: Client, run_id: str, *, patience: float | None = None) -> View:
+    """Return how a run of a client is looked at: it is read less often the longer that takes.
 
     Args:
-        view: how the run can be looked at.
-        quiet: show nothing.
-        known: events that need no line.
+        client: a server, or a store.
+        run_id: the run.
+        patience: how long an outage is waited for, in seconds; None: as long as a restart takes.
     """
-    with NoDisplay() if quiet else _display_of_stderr(view, known) as display:
+    show = retry_unreachable(partial(client.get, run_id), seconds=patience, report=note_outage)
+    trace = retry_unreachable(partial(client.trace, run_id), seconds=patience, report=note_outage)
+    pause = partial(time.sleep, LOOK_EVERY_S)
+    return View(show=_Paced(show), trace=trace, pause=pause, now=client.source.now)
+
+
+def note_outage(error: LeaseholdError | None) -> None:
+    """Print that nobody answers, or, for None, that somebody does again."""
+    note("it answers again." if error is None else f"{error.message} Waiting for it.")
+
+
+def explain_watch_interrupt(run_id: str, url: str | None) -> AbstractContextManager[None]:
+    """Have an interrupt say what it means for the run that is watched, and how to see it."""
+    meaning = f"run {run_id} is durable and goes on; look at it with:"
+    return explain_interrupt(meaning, command_line("show", run_id, *url_words(url)))
+
+
+def watch_run(view: View, display: Display) -> Manifest:
+    """Show the run until nothing moves it: it is over, or waits for a person."""
+    with display:
         while True:
             run = view.show()
             display.update(run)
@@ -81,77 +91,33 @@ def watch(view: View, *, quiet: bool, known: Iterable[TraceEvent] = ()) -> Manif
             view.pause()
 
 
-class Display(AbstractContextManager["Display"], Protocol):
-    """Shows a run as it moves."""
-
-    def update(self, run: Manifest) -> None:
-        """Show the run as it is now."""
-        ...
-
-
-class NoDisplay:
-    """Shows nothing."""
-
-    def __enter__(self) -> Self:
-        """Do nothing."""
-        return self
-
-    def __exit__(self, *end: object) -> None:
-        """Do nothing."""
-
-    def update(self, run: Manifest) -> None:
-        """Show nothing."""
-
-
-class LineDisplay(NoDisplay):
-    """For logs and pipes: prints one line a change, and each stays as it was written.
+def display_on(stream: TextIO, view: View, *, known: Iterable[TraceEvent] = ()) -> Display:
+    """Return the display for stdout or stderr: in place on a terminal, else line by line.
 
     Args:
+        stream: one of the two.
         view: how the run can be looked at.
         known: events that need no line.
     """
-
-    def __init__(self, view: View, known: Iterable[TraceEvent]) -> None:
-        self._view = view
-        self._printed = {_identity(event) for event in known}
-        self._kinds: set[FailureKind] = set()
-        self._last: Manifest | None = None
-
-    def update(self, run: Manifest) -> None:
-        """Print what happened since the last look."""
-        if self._last is None or run.updated_at != self._last.updated_at:
-            for event in self._view.trace():
-                if _identity(event) not in self._printed:
-                    self._printed.add(_identity(event))
-                    self._print_event(event)
-            self._print_retry(run)
-        self._last = run
-
-    def _print_retry(self, run: Manifest) -> None:
-        known = None if self._last is None else self._last.dispatch.generation
-        again = next_attempt(run)
-        if again is not None and known != run.dispatch.generation:
-            due = stamp(run.dispatch.not_before)
-            note(f"{due} step {run.current_step} is due again, {again}")
-
-    def _print_event(self, event: TraceEvent) -> None:
-        """Print what happened; the first failure of its kind with its traceback."""
-        sentence = event_sentence(event)
-        if sentence is not None:
-            note(f"{stamp(event.at)} {sentence}")
-        failure = traced_failure(event)
-        if failure is not None and failure.traceback and failure.kind not in self._kinds:
-            self._kinds.add(failure.kind)
-            note_block(traceback_lines(failure.traceback))
-
-
-def _display_of_stderr(view: View, known: Iterable[TraceEvent]) -> Display:
-    if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+    if can_draw(stream):
         from leasehold.cli.live_display import LiveDisplay  # noqa: PLC0415 - rich
 
-        return LiveDisplay(view.now, view.worker)
-    return LineDisplay(view, known)
+        return LiveDisplay(view.now, view.worker, is_stderr=stream is sys.stderr)
+    return LineDisplay(view.trace, stream, known)
 
 
-def _identity(event: TraceEvent) -> tuple[Any, ...]:
-    return event.type, event.step, event.trial, event.attempt, event.at
+class _Paced:
+    """Reads a run, less often the longer it is watched; in between it is as it was read last."""
+
+    def __init__(self, read: Callable[[], Manifest]) -> None:
+        self._read = read
+        self._began = time.monotonic()
+        self._again_at = 0.0
+        self._last: Manifest | None = None
+
+    def __call__(self) -> Manifest:
+        if self._last is None or self._again_at <= time.monotonic():
+            self._last = self._read()
+            now = time.monotonic()
+            self._again_at = now + min(_LONGEST_S, _SHARE * (now - self._began))
+        return self._last

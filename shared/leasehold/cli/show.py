@@ -12,8 +12,8 @@ from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
 from leasehold.cli.stdout import Fact, Row, print_block, print_facts, print_json, print_table
 from leasehold.domain.manifest import Manifest, to_document
-from leasehold.domain.manifest_parts import Attempts, KeptValue, StepRecord
-from leasehold.domain.status import AttemptEnd, RunStatus
+from leasehold.domain.manifest_parts import KeptValue, StepRecord
+from leasehold.domain.status import RunStatus
 from leasehold.domain.trials import trial_words
 from leasehold.presentation.failure_lines import traceback_lines
 from leasehold.presentation.formatting import StyledText, ago, duration, stamp
@@ -24,6 +24,7 @@ from leasehold.presentation.run_state import (
     status_style,
     value_in_short,
 )
+from leasehold.presentation.step_line import ended_attempts
 from leasehold.registry.dead_letters import DEAD_LETTERS
 
 _COLUMNS: Final = ("STEP", "STATUS", "TIME", "ATTEMPTS", "OUTPUT")
@@ -142,22 +143,15 @@ def _row(step: str, record: StepRecord, until: datetime) -> Row:
 
 def _attempts(record: StepRecord) -> str:
     """Return how many attempts were begun, and how those ended that gave no output."""
-    causes = [
-        f"{count} {end.value}" for end in AttemptEnd if (count := _count(record.attempts, end))
-    ]
+    causes = ended_attempts(record.attempts)
     begun = record.attempts.ended + (record.status in _HAS_ATTEMPT)
-    return f"{begun} ({', '.join(causes)})" if causes else str(begun)
+    return f"{begun} ({causes})" if causes else str(begun)
 
 
 def _calls(record: StepRecord) -> str:
     """Return how many calls were made once, and how many later ones that spared."""
     calls = record.calls
     return "" if calls is None else f"{calls.made} made, {calls.spared} spared"
-
-
-def _count(attempts: Attempts, end: AttemptEnd) -> int:
-    count: int = getattr(attempts, end.value)
-    return count
 
 
 def _when(at: datetime, now: datetime) -> str:

@@ -22,8 +22,9 @@ from leasehold.cli.options import (
     labels_option,
     url_option,
 )
+from leasehold.cli.run_displays import NoDisplay
 from leasehold.cli.run_result import print_result, print_result_json, read_result
-from leasehold.cli.run_watcher import LOOK_EVERY_S, View, wait_for, watch
+from leasehold.cli.run_watcher import LOOK_EVERY_S, View, display_on, wait_for, watch_run
 from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import print_json, print_line, print_to_stderr
 from leasehold.client.start_once import start_once
@@ -200,7 +201,7 @@ def _run_to_end(local: InProcessEngine, request: StartRequest, *, quiet: bool) -
         now=local.engine.clock.now,
         worker=local.engine.holder,
     )
-    return watch(view, quiet=quiet, known=known)
+    return watch_run(view, NoDisplay() if quiet else display_on(sys.stderr, view, known=known))
 
 
 def _note_other_worker(local: InProcessEngine, run_id: str) -> None:

@@ -43,12 +43,27 @@ def print_json(value: Any) -> None:
     click.echo(printable_json(text))
 
 
+def print_json_line(value: Any) -> None:
+    """Print the value as JSON in one line, at once: more of them follow."""
+    plain = pydantic_core.to_jsonable_python(value, inf_nan_mode="null", fallback=str)
+    text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+    click.echo(printable_json(text))
+    sys.stdout.flush()
+
+
 def print_line(line: Cell) -> None:
     """Print one line; a terminal shows it in its style."""
     styled = _styled(line)
     words = set(styled.style.split())
     colour = next(iter(words - {"bold", "dim"}), None)
     click.secho(one_line(styled.text), fg=colour, bold="bold" in words, dim="dim" in words)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines that are safe for a terminal as they are, at once: more of them follow."""
+    for line in lines:
+        click.echo(line)
+    sys.stdout.flush()
 
 
 def print_facts(facts: Iterable[Fact]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import click
 
@@ -52,6 +52,11 @@ def open_streams() -> None:
             errors="replace",
             line_buffering=sys.stdout.isatty(),
         )
+
+
+def can_draw(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal that can move its cursor."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def forget_stdout() -> None:

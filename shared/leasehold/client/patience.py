@@ -17,16 +17,21 @@ T = TypeVar("T")
 
 
 class Patience:
-    """Tolerates outages, each for a while: until `PATIENCE_S` after the first error in a row."""
+    """Tolerates outages, each for a while from the first error in a row on.
 
-    def __init__(self) -> None:
+    Args:
+        seconds: how long; None: `PATIENCE_S`.
+    """
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._seconds = seconds
         self._until: float | None = None
 
     def tolerate(self, error: LeaseholdError) -> None:
         """Return where the same call may be made again, or raise the error."""
         now = time.monotonic()
         if self._until is None:
-            self._until = now + PATIENCE_S
+            self._until = now + (PATIENCE_S if self._seconds is None else self._seconds)
         if not error.retryable or now > self._until:
             raise error
 
@@ -40,16 +45,34 @@ class Patience:
         return self._until is None
 
 
-def retry_unreachable(call: Callable[[], T]) -> Callable[[], T]:
-    """Return `call`, repeated while nobody answers for a moment, as in a restart."""
+def retry_unreachable(
+    call: Callable[[], T],
+    *,
+    seconds: float | None = None,
+    report: Callable[[LeaseholdError | None], object] = lambda _: None,
+) -> Callable[[], T]:
+    """Return `call`, repeated while nobody answers for a moment, as in a restart.
+
+    Args:
+        call: reads something.
+        seconds: how long an outage is tolerated; None: `PATIENCE_S`.
+        report: given the error when an outage begins, and None when it is over.
+    """
 
     def again() -> T:
-        patience = Patience()
+        patience = Patience(seconds)
         while True:
             try:
-                return call()
+                answer = call()
             except LeaseholdError as error:
+                is_first = patience.is_fresh
                 patience.tolerate(error)
+                if is_first:
+                    report(error)
+            else:
+                if not patience.is_fresh:
+                    report(None)
+                return answer
             time.sleep(ASK_AGAIN_S)
 
     return again

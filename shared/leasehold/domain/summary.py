@@ -40,6 +40,7 @@ class Summary(Stored):
     generation: int  # what a decision about the run, as it is here, is bound to
     error_code: str | None = None  # what failed last
     block_code: str | None = None  # why it is BLOCKED
+    heartbeat_at: AwareDatetime | None = None  # of the attempt that runs: its worker was heard of
 
 
 def summary_of(manifest: Manifest) -> Summary:
@@ -63,6 +64,7 @@ def summary_of(manifest: Manifest) -> Summary:
         generation=manifest.dispatch.generation,
         error_code=None if manifest.error is None else manifest.error.code,
         block_code=None if manifest.block is None else manifest.block.code,
+        heartbeat_at=None if manifest.lease is None else manifest.heartbeat_at,
     )
 
 

@@ -17,6 +17,8 @@ _SENTENCES: Final[Mapping[str, str]] = {
     TraceType.STEP_ERROR: "step {step} failed, attempt {attempt}",
     TraceType.STEP_TERMINATED: "step {step} ended without an output, attempt {attempt}",
     TraceType.STEP_CONTINUED: "step {step} to be continued, attempt {attempt}",
+    TraceType.CHECKPOINT_RESUMED: "step {step} resumed from its checkpoint, attempt {attempt}",
+    TraceType.CHECKPOINT_REJECTED: "step {step} began again: its checkpoint cannot be used",
     TraceType.STEP_UNKNOWN: "step {step} is not known here",
     TraceType.GATE_BLOCKED: "step {step} blocked by a gate",
     TraceType.AUTHOR_SLOT_OPENED: "trial {trial} begins at step {step}",
@@ -43,6 +45,7 @@ _IN_TRIALS: Final = (
 _STYLES: Final[Mapping[str, str]] = {
     TraceType.STEP_ERROR: "red",
     TraceType.STEP_TERMINATED: "yellow",
+    TraceType.CHECKPOINT_REJECTED: "yellow",
     TraceType.GATE_BLOCKED: "yellow",
     TraceType.STEP_UNKNOWN: "yellow",
     TraceType.STEP_DEAD_LETTERED: "bold red",

@@ -8,8 +8,8 @@ from math import isfinite
 from typing import Final
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Lease, StepRecord
-from leasehold.domain.status import RunStatus
+from leasehold.domain.manifest_parts import Attempts, Lease, StepRecord
+from leasehold.domain.status import AttemptEnd, RunStatus
 from leasehold.domain.trials import trial_words
 from leasehold.presentation.formatting import duration, one_line
 from leasehold.presentation.run_state import grade_of, overlay_of, status_icon, status_style
@@ -17,6 +17,7 @@ from leasehold.presentation.run_state import grade_of, overlay_of, status_icon, 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TURNS_A_SECOND: Final = 10
 _MAX_ERROR: Final = 200
+_MAX_WORD: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def step_line(run: Manifest, step: str, now: datetime, *, worker: str | None) ->
         began=record.started_at is not None or is_current,
         elapsed=_elapsed(run, record, now),
         fraction=_share(record.progress.fraction) if is_running and record.progress else None,
-        words=_words(run, now, worker) if is_current else grade_of(record),
+        words=_words(run, now, worker) if is_current else _ended_words(record),
         error=_error(run) if is_current else None,
     )
 
@@ -90,18 +91,45 @@ def _words(run: Manifest, now: datetime, worker: str | None) -> str:
     return "  ".join(filter(None, (trial, words)))
 
 
+def _ended_words(record: StepRecord) -> str:
+    """Return what there is to say of a step that is not the current one."""
+    return "  ".join(filter(None, (grade_of(record), ended_attempts(record.attempts))))
+
+
 def _attempt_words(run: Manifest, lease: Lease, now: datetime, worker: str | None) -> str:
     """Return what the handler reported, and who else works on the run."""
-    progress = run.steps[run.current_step].progress
     left = duration(lease.expires_at - now)
     words = (
-        f"{progress.fraction:.0%}" if progress else "",
-        one_line(progress.message) if progress else "",
+        reported(run),
         trial_words(run),
-        f"attempt {run.attempt}" if run.attempt > 1 else "",
+        attempt_words(run) if run.attempt > 1 else "",
         "" if lease.holder == worker else f"held by {lease.holder}, renewed or over in {left}",
     )
     return "  ".join(filter(None, words))
+
+
+def reported(run: Manifest) -> str:
+    """Return what the handler of the current step last said, and its last checkpoint."""
+    progress, kept = run.steps[run.current_step].progress, run.checkpoint
+    phase = f" of {one_line(kept.phase, _MAX_WORD)}" if kept and kept.phase else ""
+    words = (
+        f"{_share(progress.fraction):.0%}" if progress else "",
+        one_line(progress.message, _MAX_WORD) if progress else "",
+        f"checkpoint {kept.iteration_count}{phase}" if kept else "",
+    )
+    return "  ".join(filter(None, words))
+
+
+def attempt_words(run: Manifest) -> str:
+    """Return which attempt of the current step it is, and how those before it ended."""
+    before = ended_attempts(run.attempts)
+    return f"attempt {run.attempt} ({before})" if before else f"attempt {run.attempt}"
+
+
+def ended_attempts(attempts: Attempts) -> str:
+    """Return how attempts ended that gave no output: `2 failed, 1 continued`."""
+    counts = ((getattr(attempts, end.value), end.value) for end in AttemptEnd)
+    return ", ".join(f"{count} {cause}" for count, cause in counts if count)
 
 
 def _error(run: Manifest) -> str | None:

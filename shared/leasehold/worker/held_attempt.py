@@ -37,6 +37,9 @@ RENEWAL_S: Final = 5.0
 #: may be late, and so the worker's idea of the store's time. A short lease: a sixth of it.
 STOP_MARGIN_S: Final = 5.0
 _MARGIN_SHARE: Final = 6
+#: Progress that has changed is stored this long after the last write, if no beat comes before.
+PROGRESS_S: Final = 2.0
+
 _NO_THREAD: Final = "The system had no thread to renew the lease with."
 
 #: Where the end of an attempt could not be written at its dispatch deadline, it is tried again.
@@ -61,7 +64,7 @@ class HeldAttempt:
 
     Attributes:
         stop: given when the handler should end.
-        progress: what the handler last said; stored with the next write.
+        progress: what the handler last said; stored with the next write, soon where it has changed.
         calls_spared: how many calls of the step its records have spared, in total; likewise.
         fence: what each write shows.
         name: the attempt, as log lines name it.
@@ -69,7 +72,7 @@ class HeldAttempt:
         stop_detail: why, in a sentence; empty: the reason says all.
         is_killed: set by a runner that had to kill the handler.
         renew_every: seconds between renewals; None: never.
-        renew_at: when the next renewal is due, in monotonic seconds.
+        renew_at: when the next beat is due, in monotonic seconds.
     """
 
     def __init__(self, attempt: LeasedAttempt, clock: Clock, patience: float) -> None:
@@ -101,6 +104,7 @@ class HeldAttempt:
         self._answer_by = self._end_at = attempt.ends_at - ttl + manifest.dispatch.deadline_s
         self.renew_every = manifest.dispatch.heartbeat_s
         self.renew_at = now + (self.renew_every or 0.0)
+        self._progress_at = now + PROGRESS_S
 
     @property
     def manifest(self) -> Manifest:
@@ -136,6 +140,22 @@ class HeldAttempt:
     def user_call(self) -> UserCall | None:
         """The call of a handler or a gate that has not returned yet."""
         return self._in_call
+
+    @property
+    def is_due(self) -> bool:
+        """Whether to renew now: a beat is due, or progress that has changed may be stored.
+
+        Without a heartbeat nothing is renewed, and progress waits for a write that comes anyway.
+        """
+        if self.renew_every is None:
+            return False
+        now = self._clock.monotonic()
+        return self.renew_at <= now or (self._progress_at <= now and self._has_news)
+
+    @property
+    def _has_news(self) -> bool:
+        run = self.manifest
+        return self.progress not in (None, run.steps[run.current_step].progress)
 
     @property
     def is_overdue(self) -> bool:
@@ -265,7 +285,7 @@ class HeldAttempt:
         """Let the lease run on, until the dispatch deadline: then end what is still at work.
 
         A lease that is lost stops the handler. A store that does not answer is asked again at the
-        next beat.
+        next beat, or when progress may be stored again.
 
         Args:
             waits: for a write that is on its way; False: that write renews the lease itself.
@@ -275,12 +295,13 @@ class HeldAttempt:
         try:
             if self.is_settled:
                 return
-            self.renew_at = self._clock.monotonic() + (self.renew_every or 0.0)
+            now = self._clock.monotonic()
+            self.renew_at, self._progress_at = now + (self.renew_every or 0.0), now + PROGRESS_S
             if self.is_overdue:
                 self._end_at_deadline()
             elif self.stop.reason is Termination.LEASE_EXPIRED:
                 self._attempt.look()
-            elif self._clock.monotonic() < self._answer_by:
+            elif now < self._answer_by:
                 self._attempt.renew(self.notes, within=RENEWAL_S)
         except LeaseLostError as error:
             self._lost(error)
@@ -348,6 +369,7 @@ class HeldAttempt:
             if self._settled is not None:
                 run_id, lease_id = self.manifest.run_id, masked(self.fence.lease_id)
                 raise LeaseLostError(lease_id=lease_id, run_id=run_id, known="its attempt is over")
+            self._progress_at = self._clock.monotonic() + PROGRESS_S
             return write()
 
     def _lost(self, error: LeaseLostError) -> None:

@@ -136,7 +136,7 @@ class ThreadedLeaseKeeper:
             if held.stop_at <= now:
                 held.ask_to_stop(Termination.LEASE_EXPIRED)
         self._renewing = {of: one for of, one in self._renewing.items() if one.is_alive()}
-        due = [held for held in running if self._is_due(held, now)]
+        due = [held for held in running if self._is_due(held)]
         for held in sorted(due, key=lambda held: held.renew_at):
             renewal = start_thread(partial(self._renew, held), "renewal")
             if renewal is not None:
@@ -146,9 +146,8 @@ class ThreadedLeaseKeeper:
             if self._clock.monotonic() - now > RENEWAL_S:
                 return  # the store hangs: look at what has to stop before the next one
 
-    def _is_due(self, held: HeldAttempt, now: float) -> bool:
-        is_time = held.renew_every is not None and held.renew_at <= now
-        return (is_time or held.is_overdue) and held.fence.lease_id not in self._renewing
+    def _is_due(self, held: HeldAttempt) -> bool:
+        return (held.is_due or held.is_overdue) and held.fence.lease_id not in self._renewing
 
     def _renew(self, held: HeldAttempt, *, waits: bool = True) -> None:
         try:

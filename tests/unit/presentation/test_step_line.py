@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.manifest_parts import Attempts, Progress
 from leasehold.presentation.step_line import StepLine, step_line
 from tests.unit.domain.runs import At, Runs
 from tests.unit.domain.trial_runs import TrialRun, review
@@ -73,6 +73,33 @@ def test_a_step_whose_output_is_not_whole_says_so() -> None:
     run = TrialRun.begun(rule=None).output(status="PARTIAL")
 
     assert _words(run, "collect") == "PARTIAL"
+
+
+def test_a_step_says_its_checkpoint_and_how_its_attempts_before_ended(runs: Runs, at: At) -> None:
+    run = runs.checkpointed(runs.leased(), at=3, iterations=14, phase="crawl")
+    run = run.with_(attempts=Attempts(failed=1, continued=2))
+
+    (draft, _) = lines(run, at, 5, "host-a")
+
+    assert draft.words == "checkpoint 14 of crawl  attempt 4 (1 failed, 2 continued)"
+
+
+def test_a_step_that_is_over_says_what_it_took(runs: Runs, at: At) -> None:
+    run = runs.handed_off()
+    run = run.with_(steps=run.with_step("draft", attempts=Attempts(failed=1, interrupted=1)))
+
+    assert lines(run, at, 6)[0].words == "1 failed, 1 interrupted"
+
+
+def test_a_long_word_of_a_handler_is_cut(runs: Runs, at: At) -> None:
+    run = runs.leased()
+    progress = Progress(fraction=0.5, message="\x1b[2J" + "x" * 500)
+    run = run.with_(steps=run.with_step("draft", progress=progress))
+
+    words = lines(run, at, 5, "host-a")[0].words
+
+    assert words.startswith("50%  \\x1b[2Jxxx")
+    assert len(words) < 100
 
 
 def _words(run: TrialRun, step: str) -> str:

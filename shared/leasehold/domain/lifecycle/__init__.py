@@ -4,8 +4,8 @@ Each takes the manifest as stored, the store's time and the rules, and answers o
 it makes with a `Draft`: set fields, trace events, commit.
 `start` begins a run; `arrive` and `claim` are an attempt's ways in, `renew`, `checkpoint` and
 `record_call` keep it going; `complete`, `fail`, `exceed_limit`, `block`, `release`,
-`continue_later`, `defer` and
-`expire` are its ways out; the rest are what people may do. `purge` lets an ended run be deleted.
+`continue_later`, `defer` and `expire` are its ways out; the rest are what people may do. `purge`
+lets an ended run be deleted.
 """
 
 from leasehold.domain.lifecycle.attempt import arrive

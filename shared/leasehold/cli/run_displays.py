@@ -1,0 +1,154 @@
+"""How a run is shown as it moves where nothing can be drawn: in lines, as JSON, or not at all."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol, Self, TextIO
+
+from leasehold.cli.stderr import note_block
+from leasehold.cli.stdout import print_json_line, print_lines
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.summary import summary_of
+from leasehold.domain.trace import TraceEvent
+from leasehold.presentation.event_line import event_sentence
+from leasehold.presentation.failure_lines import (
+    FailureKind,
+    next_attempt,
+    traceback_lines,
+    traced_failure,
+)
+from leasehold.presentation.formatting import one_line, stamp
+from leasehold.presentation.step_line import reported
+
+#: Between two lines on the progress of a run, so that a log stays readable.
+_PROGRESS_EVERY: Final = timedelta(seconds=10)
+
+Trace = Callable[[], list[TraceEvent]]
+
+
+class Display(AbstractContextManager["Display"], Protocol):
+    """Shows a run as it moves."""
+
+    def update(self, run: Manifest) -> None:
+        """Show the run as it is now."""
+        ...
+
+
+class NoDisplay:
+    """Shows nothing."""
+
+    def __enter__(self) -> Self:
+        """Do nothing."""
+        return self
+
+    def __exit__(self, *end: object) -> None:
+        """Do nothing."""
+
+    def update(self, run: Manifest) -> None:
+        """Show nothing."""
+
+
+class LineDisplay(NoDisplay):
+    """For logs and pipes: prints one line a change, and each stays as it was written.
+
+    Args:
+        trace: all that happened to the run.
+        stream: stdout or stderr.
+        known: events that need no line.
+    """
+
+    def __init__(self, trace: Trace, stream: TextIO, known: Iterable[TraceEvent] = ()) -> None:
+        self._news = _News(trace, known)
+        self._print = note_block if stream is sys.stderr else print_lines
+        self._kinds: set[FailureKind] = set()
+        self._last: Manifest | None = None
+        self._reported: tuple[str, str] | None = None
+        self._reported_at: datetime | None = None
+
+    def update(self, run: Manifest) -> None:
+        """Print what happened since the last look."""
+        for event in self._news.of(run):
+            self._print_event(event)
+        if self._last is None or run.updated_at != self._last.updated_at:
+            self._print_retry(run)
+        self._print_progress(run)
+        self._last = run
+
+    def _print_progress(self, run: Manifest) -> None:
+        """Print what the handler says, where that is new, once in a while."""
+        words = run.current_step, reported(run)
+        if run.lease is None or not words[1] or words == self._reported:
+            return
+        if self._reported_at and run.updated_at - self._reported_at < _PROGRESS_EVERY:
+            return
+        self._reported, self._reported_at = words, run.updated_at
+        self._say(run.updated_at, f"step {words[0]}: {words[1]}")
+
+    def _print_retry(self, run: Manifest) -> None:
+        known = None if self._last is None else self._last.dispatch.generation
+        again = next_attempt(run)
+        if again is not None and known != run.dispatch.generation:
+            self._say(run.dispatch.not_before, f"step {run.current_step} is due again, {again}")
+
+    def _print_event(self, event: TraceEvent) -> None:
+        """Print what happened; the first failure of its kind with its traceback."""
+        sentence = event_sentence(event)
+        if sentence is not None:
+            self._say(event.at, sentence)
+        failure = traced_failure(event)
+        if failure is not None and failure.traceback and failure.kind not in self._kinds:
+            self._kinds.add(failure.kind)
+            self._print(traceback_lines(failure.traceback))
+
+    def _say(self, at: datetime, words: str) -> None:
+        self._print([one_line(f"{stamp(at)} {words}")])
+
+
+class JsonDisplay(NoDisplay):
+    """For programs: a line of JSON on stdout for each change, the run's summary with its news.
+
+    Args:
+        trace: all that happened to the run.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._news = _News(trace)
+        self._last: dict[str, Any] | None = None
+
+    def update(self, run: Manifest) -> None:
+        """Print the run, if it changed."""
+        summary = summary_of(run).model_dump(mode="json")
+        if summary != self._last:
+            self._last = summary
+            print_json_line({**summary, "events": self._news.of(run)})
+
+
+class _News:
+    """What happened to a run since the last look; its trace is read where there can be news.
+
+    Args:
+        trace: all that happened to the run.
+        known: events that are none.
+    """
+
+    def __init__(self, trace: Trace, known: Iterable[TraceEvent] = ()) -> None:
+        self._trace = trace
+        self._known = {_identity(event) for event in known}
+        self._mark: tuple[Any, ...] | None = None
+
+    def of(self, run: Manifest) -> list[TraceEvent]:
+        """Return the events that are new, oldest first."""
+        mark = (run.traced, run.status, run.dispatch.generation, run.fencing_token)
+        if mark == self._mark:
+            return []
+        self._mark = mark
+        news = [event for event in self._trace() if _identity(event) not in self._known]
+        self._known |= {_identity(event) for event in news}
+        return news
+
+
+def _identity(event: TraceEvent) -> tuple[Any, ...]:
+    return event.type, event.step, event.trial, event.attempt, event.at

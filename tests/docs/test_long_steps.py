@@ -1,0 +1,53 @@
+"""What the page on long steps shows runs as it stands there, and its tests pass."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Shell
+
+PAGE = (Path(__file__).parents[2] / "docs/long-steps.md").read_text()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder with the two files that the page is."""
+    blocks = re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    for name, text in blocks:
+        (tmp_path / name).write_text(text)
+    assert [name for name, _ in blocks] == ["steps.py", "test_steps.py"]
+    return tmp_path
+
+
+def test_the_tests_of_the_page_pass_without_a_warning(folder: Path) -> None:
+    tested = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"],
+        cwd=folder,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert tested.returncode == 0, tested.stdout
+    assert "3 passed" in tested.stdout
+
+
+def test_the_command_of_the_page_runs(folder: Path) -> None:
+    (line,) = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    setting, _, *words = shlex.split(line.replace('"seconds": 0.5', '"seconds": 0'))
+    name, _, value = setting.partition("=")
+
+    done = Shell(folder, {name: value}).run(*words, "--json")
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["output"]["text"].startswith("Summarise: What page 1 says.")
