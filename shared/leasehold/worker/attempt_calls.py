@@ -132,6 +132,10 @@ class AttemptCalls(Protocol):
         """Keep partial results, JSON text."""
         ...
 
+    def reject_checkpoint(self, why: str) -> None:
+        """Drop what an earlier attempt kept: it cannot be used, as a sentence says."""
+        ...
+
     def note_progress(self, progress: Progress) -> None:
         """Have the progress stored with the next write."""
         ...

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import KeptValue, Progress
@@ -12,6 +14,8 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.worker.attempt_calls import AttemptFacts, KeptCheckpoint
 from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.run_artifacts import RunArtifacts
+
+_LOG: Final = logging.getLogger("leasehold.attempt")
 
 #: Returns the JSON text of a value of a run; raises as `services.kept_values.load`.
 Load = Callable[[KeptValue], str]
@@ -60,6 +64,13 @@ class HeldCalls:
     def checkpoint(self, iteration_count: int, phase: str, results: str) -> None:
         """Keep partial results, JSON text."""
         self._held.checkpoint(iteration_count, phase, results)
+
+    def reject_checkpoint(self, why: str) -> None:
+        """Say that what an earlier attempt kept cannot be used; the next checkpoint replaces it."""
+        _LOG.warning(
+            "run %s, attempt %s of step %s begins at the beginning, its checkpoint is rejected: %s",
+            *(self.facts.run_id, self.facts.attempt, self.facts.step_type, why),
+        )
 
     def note_progress(self, progress: Progress) -> None:
         """Have the progress stored with the next write."""

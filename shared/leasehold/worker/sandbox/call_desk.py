@@ -12,7 +12,8 @@ import pydantic_core
 
 from leasehold.domain.json_text import check_depth
 from leasehold.errors import LeaseholdError, TooLargeError
-from leasehold.worker.attempt_calls import AttemptCalls
+from leasehold.worker.attempt_calls import AttemptCalls, RunFiles
+from leasehold.worker.failures import safe_text
 from leasehold.worker.kept_text import cut
 from leasehold.worker.sandbox.frames import GarbledError
 from leasehold.worker.sandbox.messages import (
@@ -29,6 +30,7 @@ from leasehold.worker.sandbox.messages import (
     OutputCall,
     PutCall,
     Refusal,
+    RejectCall,
 )
 from leasehold.worker.threads import start_thread
 
@@ -115,23 +117,45 @@ def _made(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, bytes]:
     value: Any = None
     text = b""
     match call:
+        case KeptCheckpointCall() | CheckpointCall() | RejectCall():
+            value, text = _made_on_checkpoint(calls, call, body)
+        case OutputCall(step_type=step_type):
+            text = calls.output_of(step_type).encode()
+        case PutCall() | GetCall() | ExistsCall() | ListCall():
+            value, text = _made_on_files(calls.files, call, body)
+    return value, text
+
+
+def _made_on_checkpoint(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, bytes]:
+    """Make a call on the checkpoint of the step; return as `_made`."""
+    value: Any = None
+    text = b""
+    match call:
         case KeptCheckpointCall():
             if kept := calls.kept_checkpoint():
                 value, text = [kept.phase, kept.iteration_count], kept.results.encode()
         case CheckpointCall(iteration_count=count, phase=phase):
             calls.checkpoint(count, phase, _json_text(body))
-        case OutputCall(step_type=step_type):
-            text = calls.output_of(step_type).encode()
+        case RejectCall(why=why):
+            calls.reject_checkpoint(safe_text(why, _MAX_WORDS))
+    return value, text
+
+
+def _made_on_files(files: RunFiles, call: Call, body: bytes) -> tuple[Any, bytes]:
+    """Make a call on the files of the run; return as `_made`."""
+    value: Any = None
+    text = b""
+    match call:
         case PutCall(name=name):
-            value = calls.files.put(name, body)
+            value = files.put(name, body)
         case GetCall(name=name):
-            text = calls.files.get(name)
+            text = files.get(name)
             if len(text) > MAX_FILE:  # whoever stored it; the child would take it for nonsense
                 raise TooLargeError(what=f"file {name}", size=len(text), limit=MAX_FILE)
         case ExistsCall(name=name):
-            value = calls.files.exists(name)
+            value = files.exists(name)
         case ListCall():
-            text = "".join(f"{name}\0" for name in calls.files.list()).encode()
+            text = "".join(f"{name}\0" for name in files.list()).encode()
     return value, text
 
 

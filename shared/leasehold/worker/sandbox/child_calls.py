@@ -25,10 +25,12 @@ from leasehold.worker.sandbox.messages import (
     OutputCall,
     ProgressNote,
     PutCall,
+    RejectCall,
 )
 from leasehold.worker.stop import StopSignal
 
 _LONGEST_NAME: Final = 200
+_LONGEST_WHY: Final = 500
 
 
 class ChildCalls:
@@ -71,6 +73,10 @@ class ChildCalls:
         """Keep partial results, JSON text."""
         call = CheckpointCall(iteration_count=iteration_count, phase=phase)
         self._link.ask(call, results.encode())
+
+    def reject_checkpoint(self, why: str) -> None:
+        """Drop what an earlier attempt kept."""
+        self._link.ask(RejectCall(why=cut(why, _LONGEST_WHY)))
 
     def note_progress(self, progress: Progress) -> None:
         """Have the progress stored with the next write."""

@@ -124,6 +124,13 @@ class CheckpointCall(Call):
     phase: Annotated[str, Field(max_length=128)]
 
 
+class RejectCall(Call):
+    """Drop what an earlier attempt kept: it cannot be used."""
+
+    kind: Literal["reject_checkpoint"] = "reject_checkpoint"
+    why: Annotated[str, Field(max_length=500)]
+
+
 class OutputCall(Call):
     """What is the output of an earlier step?"""
 
@@ -221,7 +228,14 @@ class ContinuedNote(Message):
 
 FromWorker = Job | Stop | SoftLimitNote | Answer | Refusal
 AnyCall = (
-    KeptCheckpointCall | CheckpointCall | OutputCall | PutCall | GetCall | ExistsCall | ListCall
+    KeptCheckpointCall
+    | CheckpointCall
+    | RejectCall
+    | OutputCall
+    | PutCall
+    | GetCall
+    | ExistsCall
+    | ListCall
 )
 Note = Imported | ProgressNote | LogLine
 Ending = FinishedNote | FailedNote | DeferredNote | ContinuedNote
