@@ -409,3 +409,11 @@ def keeps_when_time_is_short(ctx: StepContext, given: Any) -> Any:
         count += 1
         ctx.checkpoint(count, count)
     return "late"
+
+
+def loops(ctx: StepContext, given: Any) -> Any:
+    """Go on from a checkpoint that is none of a loop's."""
+    loop = ctx.checkpointed(range(3), 2)
+    for number in loop:
+        loop.results.append(number)
+    return [ctx.resume, loop.results]

@@ -53,3 +53,13 @@ def test_with_a_stop_at_the_same_time_it_is_the_stop(
     held.ask_to_stop(Termination.INSTANCE_SHUTDOWN)
 
     assert running.result() == result
+
+
+def test_a_loop_in_a_child_rejects_a_checkpoint_that_is_none_of_its_own(
+    attempts: Attempts, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = attempts.run("loops", held=attempts.held(resume=IncrementalState("", 7, "by hand")))
+
+    assert result == Finished("[null,[0,1,2]]")
+    assert [kept.iteration_count for kept in attempts.checkpoints] == [2, 3]
+    assert "its checkpoint is rejected: It is none of ctx.checkpointed" in caplog.text

@@ -136,6 +136,10 @@ class AttemptCalls(Protocol):
         """Record the result of a call that was made, JSON text; `keep`: beyond the step."""
         ...
 
+    def reject_checkpoint(self, why: str) -> None:
+        """Drop what an earlier attempt kept: it cannot be used, as a sentence says."""
+        ...
+
     def note_progress(self, progress: Progress) -> None:
         """Have the progress stored with the next write."""
         ...

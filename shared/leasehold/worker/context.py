@@ -208,7 +208,7 @@ class StepContext:
 
     def _reject(self, why: str) -> None:
         """Begin at the beginning: what an earlier attempt kept cannot be used."""
-        self.log.warning("the checkpoint is rejected, the step begins at the beginning: %s", why)
+        self._calls.reject_checkpoint(why)
         self._resume = None
 
     def _keep_by_hand(self, iteration_count: int, partial_results: Any, phase: str) -> bool:

@@ -70,6 +70,12 @@ class HeldCalls:
         """Keep partial results, JSON text."""
         self._held.checkpoint(iteration_count, phase, results)
 
+    def reject_checkpoint(self, why: str) -> None:
+        """Drop what an earlier attempt kept, and say in the run why."""
+        kept = self._manifest.checkpoint
+        if kept is not None:
+            self._held.reject_checkpoint(kept, why)
+
     def recorded_result(self, key: str, type_: str) -> str | None:
         """Return the result of a call that was recorded, JSON text; None: it is to be made."""
         return self._recorded.find(key, type_)

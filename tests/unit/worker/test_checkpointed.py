@@ -257,24 +257,26 @@ def test_the_end_of_the_items_ends_no_attempt(do: Work) -> None:
     ],
 )
 def test_a_checkpoint_of_another_kind_is_rejected_and_the_step_starts_over(
-    do: Work, results: Any
+    do: Work, results: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     with step_context(resume=IncrementalState("", 1, results)) as ctx:
         assert do(ctx, "abc") == ["a!", "b!", "c!"]
 
-    (message,) = ctx.recorded.messages
+    (message,) = caplog.messages
     assert "It is none of ctx.checkpointed" in message
     assert ctx.resume is None
 
 
-def test_items_that_became_fewer_are_all_done_again(do: Work) -> None:
+def test_items_that_became_fewer_are_all_done_again(
+    do: Work, caplog: pytest.LogCaptureFixture
+) -> None:
     """What was made of them may be of others."""
     kept = kept_by(do, *"abcd")
     with step_context(resume=kept) as ctx:
         results = do(ctx, "xyz")
 
     assert results == ["x!", "y!", "z!"]
-    (message,) = ctx.recorded.messages
+    (message,) = caplog.messages
     assert "Phase '' has done 4 items, and by now there are 3." in message
 
 

@@ -12,6 +12,7 @@ import pydantic_core
 
 from leasehold.errors import LeaseholdError, TooLargeError
 from leasehold.worker.attempt_calls import AttemptCalls, RunFiles
+from leasehold.worker.failures import safe_text
 from leasehold.worker.kept_text import cut
 from leasehold.worker.sandbox.frames import GarbledError
 from leasehold.worker.sandbox.messages import (
@@ -31,6 +32,7 @@ from leasehold.worker.sandbox.messages import (
     PutCall,
     RecordResultCall,
     Refusal,
+    RejectCall,
     StatusCall,
 )
 from leasehold.worker.threads import start_thread
@@ -118,16 +120,6 @@ def _made(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, bytes]:
     value: Any = None
     text = b""
     match call:
-        case KeptCheckpointCall():
-            if kept := calls.kept_checkpoint():
-                value, text = [kept.phase, kept.iteration_count], kept.results.encode()
-        case CheckpointCall(iteration_count=count, phase=phase):
-            calls.checkpoint(count, phase, body.decode())
-        case FindResultCall(key=key, type=type_):
-            found = calls.recorded_result(key, type_)
-            value, text = found is not None, (found or "").encode()
-        case RecordResultCall(key=key, type=type_, keep=keep):
-            calls.record_result(key, type_, body.decode(), keep=keep)
         case OutputCall(step_type=step_type):
             text = calls.output_of(step_type).encode()
         case StatusCall(step_type=step_type):
@@ -136,6 +128,28 @@ def _made(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, bytes]:
             text = calls.findings().encode()
         case PutCall() | GetCall() | ExistsCall() | ListCall():
             value, text = _made_on_files(calls.files, call, body)
+        case _:
+            value, text = _made_on_kept(calls, call, body)
+    return value, text
+
+
+def _made_on_kept(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, bytes]:
+    """Make a call on what the step keeps for later attempts; return as `_made`."""
+    value: Any = None
+    text = b""
+    match call:
+        case KeptCheckpointCall():
+            if kept := calls.kept_checkpoint():
+                value, text = [kept.phase, kept.iteration_count], kept.results.encode()
+        case CheckpointCall(iteration_count=count, phase=phase):
+            calls.checkpoint(count, phase, body.decode())
+        case RejectCall(why=why):
+            calls.reject_checkpoint(safe_text(why, _MAX_WORDS))
+        case FindResultCall(key=key, type=type_):
+            found = calls.recorded_result(key, type_)
+            value, text = found is not None, (found or "").encode()
+        case RecordResultCall(key=key, type=type_, keep=keep):
+            calls.record_result(key, type_, body.decode(), keep=keep)
     return value, text
 
 

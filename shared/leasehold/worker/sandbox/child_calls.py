@@ -28,11 +28,13 @@ from leasehold.worker.sandbox.messages import (
     ProgressNote,
     PutCall,
     RecordResultCall,
+    RejectCall,
     StatusCall,
 )
 from leasehold.worker.stop import StopSignal
 
 _LONGEST_NAME: Final = 200
+_LONGEST_WHY: Final = 500
 
 
 class ChildCalls:
@@ -75,6 +77,10 @@ class ChildCalls:
         """Keep partial results, JSON text."""
         call = CheckpointCall(iteration_count=iteration_count, phase=phase)
         self._link.ask(call, results.encode())
+
+    def reject_checkpoint(self, why: str) -> None:
+        """Drop what an earlier attempt kept."""
+        self._link.ask(RejectCall(why=cut(why, _LONGEST_WHY)))
 
     def recorded_result(self, key: str, type_: str) -> str | None:
         """Return the result of a call that was recorded, JSON text; None: it is to be made."""

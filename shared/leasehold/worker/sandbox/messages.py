@@ -128,6 +128,13 @@ class CheckpointCall(Call):
     phase: Annotated[str, Field(max_length=128)]
 
 
+class RejectCall(Call):
+    """Drop what an earlier attempt kept: it cannot be used."""
+
+    kind: Literal["reject_checkpoint"] = "reject_checkpoint"
+    why: Annotated[str, Field(max_length=500)]
+
+
 class FindResultCall(Call):
     """What is the recorded result of a call made once?"""
 
@@ -258,6 +265,7 @@ FromWorker = Job | Stop | SoftLimitNote | Answer | Refusal
 AnyCall = (
     KeptCheckpointCall
     | CheckpointCall
+    | RejectCall
     | FindResultCall
     | RecordResultCall
     | OutputCall
