@@ -118,7 +118,7 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
     draft = Draft(manifest, now, rules)
     draft.trace(TraceType.RUN_RETRIED, actor=actor, reason=reason)
     had_ended = manifest.steps[manifest.current_step].kept_output is not None
-    if had_ended:  # it runs again from the beginning
+    if had_ended:
         draft.count(AttemptEnd.REPEATED)
     draft.set_step(
         status=RunStatus.PENDING,
@@ -133,8 +133,9 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
         block=None,
         interruptions=0,
         silences=0,
-        checkpoint=None if had_ended else manifest.checkpoint,
-        calls=outlasting(manifest) if had_ended else manifest.calls,
+        # a step that was blocked had come to its end: it runs again from the beginning
+        checkpoint=None if manifest.status is RunStatus.BLOCKED else manifest.checkpoint,
+        calls=outlasting(manifest) if had_ended else manifest.calls,  # or the deploy knew no step
     )
     return dispatch_next(draft, Outcome.RETRIED)
 
