@@ -47,7 +47,8 @@ def return_type_of(call: Callable[..., Any]) -> ReturnType:
         model: TypeAdapter[Any] = TypeAdapter(hint)
         model.rebuild(raise_errors=True)
     except Exception as error:
-        problem = safe_text((str(error).splitlines() or [type(error).__name__])[0], _MAX_SHOWN)
+        words = (str(error).splitlines() or [type(error).__name__])[0].partition(". ")[0]
+        problem = safe_text(words, _MAX_SHOWN)  # pydantic adds advice
         allowed = (
             f"a function whose return annotation can be read from JSON; of this one: {problem}"
         )

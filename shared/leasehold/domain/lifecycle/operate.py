@@ -118,7 +118,7 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
     draft = Draft(manifest, now, rules)
     draft.trace(TraceType.RUN_RETRIED, actor=actor, reason=reason)
     had_ended = manifest.steps[manifest.current_step].kept_output is not None
-    if had_ended:  # it runs again from the beginning
+    if had_ended:
         draft.count(AttemptEnd.REPEATED)
     draft.set_step(
         status=RunStatus.PENDING,
