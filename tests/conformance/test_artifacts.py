@@ -294,7 +294,20 @@ def test_to_delete_what_is_not_there_is_fine(artifacts: Artifacts, unique: str) 
     assert artifacts.get(f"runs/{unique}/a") == b"x"
 
 
+def test_a_file_is_deleted_alone(artifacts: Artifacts, unique: str) -> None:
+    """What lies below its name stays, and it need not be there."""
+    for name in ("a", "b/c"):
+        artifacts.put(f"runs/{unique}/{name}", b"x")
+
+    for name in ("a", "a", "b", "no/such"):
+        artifacts.delete_file(f"runs/{unique}/{name}")
+
+    assert artifacts.list(f"runs/{unique}") == [f"runs/{unique}/b/c"]
+
+
 @pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
 def test_a_name_that_could_lead_astray_deletes_nothing(artifacts: Artifacts, name: str) -> None:
     with pytest.raises(ArtifactNameError):
         artifacts.delete(name)
+    with pytest.raises(ArtifactNameError):
+        artifacts.delete_file(name)

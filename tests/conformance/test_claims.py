@@ -15,6 +15,7 @@ from leasehold.domain.change import Change
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome
 from leasehold.errors import LeaseHeldError, LeaseLostError, NothingToClaimError
 from leasehold.ports.documents import Documents
@@ -204,7 +205,7 @@ def test_what_an_attempt_did_at_its_limit_is_kept_with_the_run_and_in_its_trace(
     attempt = Attempt(engine, known, credentials_of(claimed).fence)
     stacks = "File shop.py, line 7\n" * 300
 
-    attempt.end_at_deadline(stacks, "shop.py:7 (charge)", Progress(fraction=0.5), within=60)
+    attempt.end_at_deadline(stacks, "shop.py:7 (charge)", Notes(Progress(fraction=0.5)), within=60)
 
     run = get_run(engine, run_id)
     (event,) = [event for event in timeline_of(engine, run_id) if event.stacks]

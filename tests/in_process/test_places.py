@@ -48,5 +48,4 @@ def test_a_place_at_the_limit_is_kept(engine: InProcessEngine, place: tuple[int,
     assert run.error.type == "KeptError"
     assert run.checkpoint is not None
     assert (run.checkpoint.iteration_count, run.checkpoint.phase) == place
-    (kept,) = engine.engine.artifacts.list(f"runs/{run.run_id}")
-    assert "/checkpoint-keep_at-" in kept
+    assert "/checkpoints/keep_at-1/" in str(run.checkpoint.ref)

@@ -15,6 +15,7 @@ from leasehold.errors import (
 from tests.properties.model import (
     MAX_INTERRUPTIONS,
     WAIT,
+    tasks_of,
 )
 from tests.properties.world import World
 
@@ -72,7 +73,7 @@ class Deliveries(World):
         if change.outcome is Outcome.REDISPATCHED:
             known.lost = lost
             owed = [] if self.is_away(step) else [self.now]
-            assert [task.not_before for task in change.owed] == owed
+            assert [task.not_before for task in tasks_of(change)] == owed
         if change.outcome is Outcome.DEAD_LETTERED:
             assert change.manifest.dead_letter_reason is DeadLetterReason.NEVER_STARTED
             since = manifest.dispatch.not_before
@@ -115,7 +116,7 @@ class Deliveries(World):
             assert not self.is_away(step), "nor one that a deploy moved there"
             self.leased(run_id, change, lease_id)
         if change.outcome is Outcome.LEASE_HELD:
-            assert [task.not_before for task in change.owed] == [
+            assert [task.not_before for task in tasks_of(change)] == [
                 known.ends_at + timedelta(seconds=2)
             ]
 
@@ -179,7 +180,7 @@ class Deliveries(World):
         change = self.commit(run_id, claim)
 
         assert change.outcome is expected
-        assert not change.owed or change.outcome is Outcome.RETRY_SCHEDULED
+        assert not tasks_of(change) or change.outcome is Outcome.RETRY_SCHEDULED
         if takes_over:
             known.lapsed(silent=silent)
         if change.outcome is Outcome.ACQUIRED:

@@ -35,6 +35,7 @@ from tests.properties.model import (
     PLAN,
     catalog_of,
     new_run,
+    tasks_of,
 )
 from tests.properties.people import People
 from tests.properties.workers import Workers
@@ -64,7 +65,7 @@ class Lifecycle(Deliveries, Workers, People):
 
         assert change.outcome is Outcome.STARTED
         self.add_run(change.manifest)
-        self.tasks += change.owed
+        self.tasks += tasks_of(change)
 
     @precondition(lambda self: self.tasks)
     @rule(recent=RECENT, how=_weighted(in_time=6, now=3, twice=3, lost=1))

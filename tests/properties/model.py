@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from leasehold.domain.change import Change
 from leasehold.domain.dispatch import StepSettings
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.status import Outcome
+from leasehold.domain.task import Task
 from tests import builders
 from tests.builders import step_settings
 
@@ -145,3 +147,8 @@ def new_run(run_id: str) -> NewRun:
 
 def output_of(worker: Worker) -> str:
     return json.dumps(f"by {worker.fence.lease_id}")
+
+
+def tasks_of(change: Change) -> list[Task]:
+    """Return the tasks that a change owes; what is to be deleted is nobody's turn."""
+    return [effect for effect in change.owed if isinstance(effect, Task)]

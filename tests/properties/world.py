@@ -46,6 +46,7 @@ from tests.properties.model import (
     Seen,
     Worker,
     catalog_of,
+    tasks_of,
 )
 
 #: How long ago something began: mostly the latest counts.
@@ -129,7 +130,7 @@ class World(RuleBasedStateMachine):
                 self.known[run_id].lost = 0
         if change.created is not None:
             self.add_run(change.created)
-        self.tasks += change.owed
+        self.tasks += tasks_of(change)
         return change
 
     def add_run(self, manifest: Manifest) -> None:

@@ -74,7 +74,7 @@ class Attempts:
         now = run.updated_at
         ends = now + timedelta(seconds=lease)
         held_lease = None if run.lease is None else run.lease.with_(expires_at=ends)
-        kept = None if resume is None else checkpoint_of(clock, "step", resume)
+        kept = None if resume is None else checkpoint_of(clock, run, resume)
         run = run.with_(dispatch=dispatch, checkpoint=kept, lease=held_lease)
         attempt = MemoryAttempt(run, clock.monotonic() + lease, self.checkpoints.append)
         return HeldAttempt(attempt, clock, patience=0.0)

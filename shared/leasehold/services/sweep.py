@@ -13,7 +13,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.status import RunStatus
-from leasehold.domain.task import dispatch_task
+from leasehold.domain.task import Task, dispatch_task
 from leasehold.errors import LeaseholdError, StoreUnavailableError, VersionConflictError
 from leasehold.services.due_runs import DueRuns
 from leasehold.services.engine import (
@@ -138,7 +138,8 @@ class _Sweep:
         """Give the next thing to do: create what a change owes, or attend to a run that is due."""
         while self._owing:
             change = self._owing.popleft()
-            if not self._is_first("create", change.manifest.dispatch.queue):
+            has_task = any(isinstance(effect, Task) for effect in change.owed)
+            if not has_task or not self._is_first("create", change.manifest.dispatch.queue):
                 return partial(self._create, change)
             self._create(change)
         return next(self._calls, None)

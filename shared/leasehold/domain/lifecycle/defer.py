@@ -53,6 +53,7 @@ def defer(
     in_a_row = manifest.dispatch.deferred + 1
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
+    draft.owe_folder()  # a file may be there whose store did not say so
     trace_termination(draft, lease, reason, detail)
     draft.count(AttemptEnd.DEFERRED)
     draft.set_step(status=RunStatus.PENDING)

@@ -1,0 +1,179 @@
+"""Large checkpoints of remote workers, on both stores: what they leave, and what is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from leasehold import PipelineEntry, Registry, StepDispatchEntry
+from leasehold.bootstrap import Bundle, boot
+from leasehold.domain import lifecycle
+from leasehold.domain.document import Write
+from leasehold.domain.lease import fence_of
+from leasehold.domain.lifecycle import NewRun
+from leasehold.domain.manifest import Manifest, run_ref, to_document
+from leasehold.domain.manifest_parts import KeptValue
+from leasehold.domain.temporary_files import step_folder
+from leasehold.errors import InvalidRequestError, LeaseLostError, StoreUnavailableError
+from leasehold.ports.documents import Documents
+from leasehold.registry.pipelines import Catalog
+from leasehold.services.claim_step import ClaimedStep, acquire_run
+from leasehold.services.engine import Engine, find_run
+from leasehold.services.manage_lease import (
+    LeaseCredentials,
+    complete_step,
+    release_step,
+    save_checkpoint,
+)
+from leasehold.services.operate import Operation, OperationRequest, operate
+from leasehold.services.read_runs import timeline_of
+from leasehold.services.start_run import StartRequest, start_run
+from leasehold.services.sweep import sweep
+
+LARGE = '["' + "x" * 40_000 + '"]'
+
+
+@pytest.fixture
+def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
+    step = StepDispatchEntry(
+        step_type="away",
+        handler="remote",
+        agent_timeout=timedelta(minutes=1),
+        dispatch_deadline=timedelta(minutes=2),
+    )
+    catalog = Catalog(
+        steps=Registry("dispatch", [step]),
+        pipelines=Registry("pipelines", [PipelineEntry(name="away", steps=("away",))]),
+    )
+    environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
+    bundle: Bundle = boot(environ, catalog=catalog, documents=documents)
+    yield bundle.engine
+    bundle.engine.leases.close()
+
+
+def claim(engine: Engine, run_id: str) -> tuple[ClaimedStep, LeaseCredentials]:
+    claimed = acquire_run(engine, run_id, "vm-1")
+    return claimed, LeaseCredentials(run_id, fence_of(claimed.manifest))
+
+
+@pytest.fixture
+def run_id(engine: Engine, unique: str) -> str:
+    return start_run(engine, StartRequest("away", {"n": 1}, unique)).manifest.run_id
+
+
+def keep(engine: Engine, worker: LeaseCredentials, count: int, results: str = LARGE) -> None:
+    save_checkpoint(engine, worker, iteration_count=count, phase="", partial_results=results)
+
+
+def files(engine: Engine, run_id: str) -> list[str]:
+    return list(engine.artifacts.list(f"runs/{run_id}"))
+
+
+def story(engine: Engine, run_id: str) -> list[str]:
+    return [str(event.type) for event in timeline_of(engine, run_id)]
+
+
+def test_there_is_one_file_at_a_time_and_none_after_the_step(engine: Engine, run_id: str) -> None:
+    _, worker = claim(engine, run_id)
+    for count in (1, 2, 3):
+        keep(engine, worker, count)
+        assert len(files(engine, run_id)) == 1
+    keep(engine, worker, 4, "[]")
+    assert files(engine, run_id) == []
+    keep(engine, worker, 5)
+
+    complete_step(engine, worker, "{}", "SUCCESS")
+
+    run = find_run(engine, run_id).manifest
+    assert (run.status, files(engine, run_id)) == ("COMPLETED", [])
+    assert (run.owed, run.alarm_at) == ((), None)
+
+
+def test_what_is_refused_leaves_no_file(engine: Engine, run_id: str) -> None:
+    _, worker = claim(engine, run_id)
+    keep(engine, worker, 5)
+    kept = files(engine, run_id)
+
+    with pytest.raises(InvalidRequestError, match="iteration_count is '4'; allowed: 5 or more"):
+        keep(engine, worker, 4)
+    assert files(engine, run_id) == kept
+
+    release_step(engine, worker)
+    with pytest.raises(LeaseLostError):
+        keep(engine, worker, 6)
+    assert files(engine, run_id) == kept
+
+
+def test_a_damaged_checkpoint_is_rejected_with_the_claim(engine: Engine, run_id: str) -> None:
+    """The worker gets the step, and begins at the beginning; the trace says why."""
+    _, worker = claim(engine, run_id)
+    keep(engine, worker, 5)
+    release_step(engine, worker)
+    (name,) = files(engine, run_id)
+    engine.artifacts.put(name, engine.artifacts.get(name)[:-5])
+
+    claimed, worker = claim(engine, run_id)
+
+    assert (claimed.partial_results, claimed.manifest.checkpoint) == (None, None)
+    assert story(engine, run_id)[-2:] == ["checkpoint_resumed", "checkpoint_rejected"]
+    keep(engine, worker, 1)
+    assert find_run(engine, run_id).manifest.lease is not None
+
+
+def test_artifacts_that_are_away_keep_the_step_and_its_checkpoint(
+    engine: Engine, run_id: str, tmp_path: Path
+) -> None:
+    _, worker = claim(engine, run_id)
+    keep(engine, worker, 5)
+    release_step(engine, worker)
+    (tmp_path / "artifacts").rename(tmp_path / "away")
+
+    with pytest.raises(StoreUnavailableError):
+        claim(engine, run_id)
+    (tmp_path / "away").rename(tmp_path / "artifacts")
+
+    claimed, _ = claim(engine, run_id)
+    assert claimed.partial_results == LARGE
+
+
+def test_what_the_worker_of_a_cancelled_run_stores_late_is_left_to_the_sweep(
+    engine: Engine, run_id: str
+) -> None:
+    _, worker = claim(engine, run_id)
+    keep(engine, worker, 5)
+
+    operate(engine, run_id, OperationRequest(Operation.CANCEL, actor="ada"))
+
+    run = find_run(engine, run_id).manifest
+    assert files(engine, run_id) == []
+    assert run.alarm_at == run.updated_at + timedelta(hours=1)
+
+
+def ended(engine: Engine, run_id: str) -> Manifest:
+    """A run that was completed two hours ago, and whose worker was killed then."""
+    at, rules, value = engine.clock.now() - timedelta(hours=2), engine.rules, KeptValue(text="{}")
+    new = NewRun(run_id, "away", ("away",), value, "digest", "nonce")
+    run = lifecycle.start(None, at, rules=rules, new=new).manifest
+    run = lifecycle.claim(run, at, rules=rules, lease_id="lease-1", holder="a").manifest
+    facts = {"rules": rules, "fence": fence_of(run)}
+    large = KeptValue(ref=f"{step_folder(run_id, 'away', 1)}/1-a.json.gz", digest="d")
+    place = {"iteration_count": 1, "phase": "", "partial_results": large}
+    run = lifecycle.checkpoint(run, at, **facts, **place).manifest
+    return lifecycle.complete(run, at, **facts, output=value).manifest
+
+
+def test_what_is_left_of_an_ended_run_is_swept_after_an_hour(engine: Engine, unique: str) -> None:
+    name = f"{step_folder(unique, 'away', 1)}/1-a.json.gz"
+    engine.artifacts.put(name, b"left behind")
+    engine.artifacts.put(f"runs/{unique}/files/report", b"kept")
+    document = to_document(ended(engine, unique))
+    engine.documents.transact(run_ref(unique), lambda _, __: Write(None, document))
+
+    sweep(engine, among={unique})
+
+    run = find_run(engine, unique).manifest
+    assert files(engine, unique) == [f"runs/{unique}/files/report"]
+    assert (run.owed, run.alarm_at, story(engine, unique)[-1]) == ((), None, "run_completed")
