@@ -28,7 +28,8 @@ def record_call(
 ) -> Change:
     """Record a result and count the call; the lease is renewed.
 
-    A key that has a result keeps it: the same write twice is one call. At the dispatch deadline
+    A key that has a result keeps it: the same write twice is one call. A new one is progress:
+    interruptions, silences and continuations are counted anew from here. At the dispatch deadline
     the attempt is ended as by `renew`; the result is kept.
 
     Args:
@@ -52,6 +53,8 @@ def record_call(
         counts = draft.run.steps[manifest.current_step].calls or CallCount()
         draft.set_step(calls=counts.with_(made=counts.made + 1))
         draft.set(calls=with_call(manifest, call))
+        if found is None:  # paid work that no attempt repeats is progress
+            draft.set(interruptions=0, silences=0, continuations=0)
         if call.ref is not None and not call.keep:
             draft.owe_folder()
     return renewed(draft, fence, Outcome.RENEWED)
