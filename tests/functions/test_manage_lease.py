@@ -216,6 +216,7 @@ def test_a_claim_gives_the_lease_and_all_that_a_worker_needs(
             "timeoutMs": 60_000,
             "given": {"text": "a b"},
             "resume": None,
+            "findings": [],
         },
     )
 

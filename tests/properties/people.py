@@ -20,6 +20,7 @@ from leasehold.errors import (
     InvalidRequestError,
     LeaseholdError,
     NotAllowedError,
+    PartialOutputError,
     UnknownKeyError,
 )
 from tests.properties.model import (
@@ -95,21 +96,27 @@ class People(World):
             self.went_on(run_id, step, kept)
 
     @precondition(lambda self: len(self.runs) < 4 and self.runs[self.nth_run(0)].is_terminal)
-    @rule(recent=RECENT, from_step=st.sampled_from([*PLAN, "nowhere"]))
-    def recreate(self, recent: int, from_step: str) -> None:
+    @rule(recent=RECENT, from_step=st.sampled_from([*PLAN, "nowhere"]), keep_partial=st.booleans())
+    def recreate(self, recent: int, from_step: str, keep_partial: bool) -> None:
         run_id = self.nth_run(recent)
         manifest, known = self.runs[run_id], self.known[run_id]
         new = new_run(f"r-{len(self.runs) + 1}")
-        recreate = partial(lifecycle.recreate, from_step=from_step, new=new)
+        recreate = partial(
+            lifecycle.recreate, from_step=from_step, new=new, keep_partial=keep_partial
+        )
         earlier = PLAN[: PLAN.index(from_step)] if from_step in PLAN else PLAN
         if from_step not in PLAN or any(step not in known.handed_off for step in earlier):
-            error: type[LeaseholdError] = InvalidRequestError
+            error: type[LeaseholdError] | None = InvalidRequestError
+        elif not keep_partial and any(
+            manifest.steps[step].output_status == "PARTIAL" for step in earlier
+        ):
+            error = PartialOutputError
         else:
-            error = UnknownKeyError
+            error = None if self.is_known(from_step) else UnknownKeyError
         if not manifest.is_terminal:
             self.operate(run_id, recreate, False, Outcome.RECREATED)
             return
-        if error is InvalidRequestError or not self.is_known(from_step):
+        if error is not None:
             self.refused(run_id, self.as_transition(recreate), error)
             return
 

@@ -244,11 +244,29 @@ def test_remote_workers_write_and_review_as_well(tmp_path: Path) -> None:
         claimed = claim_step(parts, "reviewer", "vm-1")
         with pytest.raises(InvalidOutputError, match=r"it lacks 'settled'.* Nothing was changed"):
             complete_step(parts, credentials(claimed), '{"score": 1, "findings": []}', "SUCCESS")
+        with pytest.raises(InvalidOutputError, match="its 'score' is null"):
+            complete_step(
+                parts, credentials(claimed), json.dumps(verdict(0) | {"score": None}), "PARTIAL"
+            )
         complete_step(parts, credentials(claimed), json.dumps(verdict(0.4)), "SUCCESS")
 
         (run,) = engine.runs()
         assert (run.run_id, run.status) == (started.run_id, "COMPLETED")
         assert engine.output(run.run_id, "author") == "one"
+
+
+def test_a_remote_reviewer_that_says_its_output_is_an_error_needs_no_verdict(
+    tmp_path: Path,
+) -> None:
+    with testing.engine(REMOTE, tmp_path) as engine:
+        parts = engine.engine
+        engine.start("remote", None)
+        complete_step(parts, credentials(claim_step(parts, "author", "vm-1")), "1", "SUCCESS")
+
+        claimed = claim_step(parts, "reviewer", "vm-1")
+        ended = complete_step(parts, credentials(claimed), '"no model"', "ERROR")
+
+        assert ended.outcome == "retry_scheduled"
 
 
 # -- contexts of unit tests ------------------------------------------------------------------------

@@ -88,6 +88,8 @@ def complete_step(
             return publish_owed(engine, answer)
         raise
     _check_output(engine, attempt.manifest, output)
+    if status != "ERROR":  # which fails the attempt, whatever it says
+        _check_verdict(attempt.manifest, output)
     check_size("output", output, OUTPUT_BYTES)
     return _settle(engine, attempt, Finished(output, status))
 
@@ -155,9 +157,13 @@ def _check_output(engine: Engine, run: Manifest, output: str) -> None:
             issues=misfit.validation_issues,
             issue_count=misfit.validation_issue_count,
         )
+
+
+def _check_verdict(run: Manifest, output: str) -> None:
+    """Refuse the output of a reviewer that has no verdict."""
     try:
         verdict_in(run, output)
     except InvalidVerdictError as error:
         raise InvalidOutputError(
-            problem=error.message, step=step.step_type, issues=(), issue_count=0
+            problem=error.message, step=run.current_step, issues=(), issue_count=0
         ) from None
