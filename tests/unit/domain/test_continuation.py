@@ -181,6 +181,13 @@ def test_a_person_who_retries_gives_it_new_ones(runs: Runs) -> None:
     assert (run.continuations, again.continuations) == (3, 0)
 
 
+def test_a_count_that_an_older_version_left_behind_is_not_the_steps_own(runs: Runs) -> None:
+    """One that knows no continuations hands a step off without setting the count back."""
+    change = continued(runs, runs.leased().with_(continuations=2))
+
+    assert (change.outcome, change.manifest.continuations) == (Outcome.CONTINUED, 1)
+
+
 def test_the_next_step_begins_to_count_anew(runs: Runs) -> None:
     run = runs.leased(continued(runs, runs.leased()).manifest, at=6, lease_id="lease-2")
 
