@@ -12,6 +12,7 @@ import pytest
 from leasehold.domain.manifest import Manifest
 from leasehold.testing import InProcessEngine
 from tests.examples.conftest import Begin, ended
+from tests.waiting import until
 
 SUMMARY = ["A worker renews its lease.", "Nobody shares a lease."]
 EVERY = ("--every", "0.2")
@@ -105,7 +106,9 @@ def test_a_worker_that_was_away_learns_that_its_lease_is_lost_and_changes_nothin
     first.wait_until_it_says("checkpoint 2 of 5")
     first.process.send_signal(signal.SIGSTOP)
     begin(*EVERY)
-    done = ended(engine, run)
+    ended(engine, run)
+    until(lambda: not engine.show(run.run_id).owed)  # what it may have left is deleted
+    done = engine.show(run.run_id)
 
     first.process.send_signal(signal.SIGCONT)
 
