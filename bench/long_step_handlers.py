@@ -149,7 +149,8 @@ def texts(size: int) -> list[dict[str, Any]]:
         for _ in range(_WORDS)
     ]
     shares = [1 / (rank + 2) for rank in range(_WORDS)]
-    found, left = [], size
+    found: list[dict[str, Any]] = []
+    left = size
     while left > 0:
         text = " ".join(chance.choices(words, shares, k=120))
         found.append({"document": f"docs/{len(found)}.md", "line": len(found) * 7, "text": text})
