@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: .venv/.runtime ## run the review pipeline on this repository's documents, or on INPUT=folder, and kill a worker of it; CHAOS=1 kills more of them, and has a step hang
@@ -59,8 +59,8 @@ fix: .venv/.dev ## format, fix what ruff can fix, draw the generated docs
 	$(BIN)/python docs/generate.py
 
 .PHONY: storm
-storm: .venv/.dev ## the property tests with many more examples (minutes)
-	LEASEHOLD_STORM=1 $(BIN)/pytest tests/properties
+storm: .venv/.dev ## the property tests with many more examples, and workers killed at every point (minutes)
+	LEASEHOLD_STORM=1 $(BIN)/python -m tests.emulators $(BIN)/pytest tests/properties tests/kills
 
 .PHONY: bench
 bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the same run (minutes)
@@ -74,6 +74,11 @@ bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the s
 	@$(BIN)/python -m bench.at_scale
 	@$(BIN)/python -m bench.linear_time
 	@$(BIN)/python -m bench.sandbox
+	@$(BIN)/python -m bench.long_steps
+
+.PHONY: bench-long-steps
+bench-long-steps: .venv/.dev ## what checkpoints, calls made once and continuations cost, and what a kill repeats
+	@$(BIN)/python -m bench.long_steps
 
 .PHONY: bench-sandbox
 bench-sandbox: .venv/.dev ## what a step in a process of its own costs, and how late a stop or a kill is

@@ -24,7 +24,7 @@ class BareChildren:
     def run(self, value: object) -> object:
         """Start a child, send it the value, get it back, and wait for the end of the child."""
         here, there = self._children.Pipe()
-        with here, _unnamed_program():
+        with here, unnamed_program():
             child = self._children.Process(target=answer, args=(there,))
             child.start()
             there.close()
@@ -41,7 +41,7 @@ def answer(pipe: Connection) -> None:
 
 
 @contextmanager
-def _unnamed_program() -> Iterator[None]:
+def unnamed_program() -> Iterator[None]:
     """Keep each child from running the program's file again, which is no part of a floor."""
     program = sys.modules["__main__"]
     spec, program.__spec__ = program.__spec__, ModuleSpec("__main__", None)

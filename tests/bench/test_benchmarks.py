@@ -14,6 +14,7 @@ from bench import (
     durable_steps,
     firestore_steps,
     lease_cost,
+    long_steps,
     many_runs,
     measuring,
     recovery,
@@ -170,3 +171,13 @@ def test_the_same_is_read_on_firestore() -> None:
         "recovered after: sweep of a dead worker's run behind 400 that wait",
         "last of 40 recovered beside a locked run",
     ]
+
+
+def test_long_steps_are_measured_on_every_store() -> None:
+    """Counts are exact, however few; times mean nothing here."""
+    need_firestore()
+
+    rows = long_steps.measure(rounds=1, megabytes=0.1, count=12, kills=2)
+
+    assert [row.name for row in rows if not row.holds and row.unit != "s"] == []
+    assert {row.unit for row in rows} == {"iterations", "s", "bytes", "writes", "reads", "files"}

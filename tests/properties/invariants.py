@@ -11,6 +11,7 @@ from leasehold.domain.change import Change
 from leasehold.domain.effect import owed_tasks
 from leasehold.domain.lease import held_lease
 from leasehold.domain.manifest import Manifest, to_document
+from leasehold.domain.manifest_parts import CallCount
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.errors import LeaseLostError
 from tests.properties.model import (
@@ -18,10 +19,15 @@ from tests.properties.model import (
     MAX_INTERRUPTIONS,
     MAX_RETRIES,
     PLAN,
+    TRIALS,
     WAIT,
+    Call,
     Known,
     Worker,
 )
+
+#: The steps of a trial.
+LOOPED = (TRIALS.author, TRIALS.reviewer)
 
 #: The fields of a run that has ended which a recreation may still write.
 LINEAGE = ("recreated_as", "operations", "updated_at", "traced", "alarm_at")
@@ -56,14 +62,40 @@ def check_change(before: Manifest, change: Change, now: datetime) -> None:
     _check_kept(before, after)
     new_lease = _lease_id(after) not in (None, _lease_id(before))
     assert after.fencing_token == before.fencing_token + new_lease
+    _check_results(before, after)
     was, is_ = PLAN.index(before.current_step), PLAN.index(after.current_step)
+    reviewed = before.steps[before.current_step].handed_off_at is None and (
+        after.steps[before.current_step].trials != before.steps[before.current_step].trials
+        or after.steps[before.current_step].trial is not None
+    )
+    if is_ < was:
+        _check_opened(before, after)
+        return
     assert is_ - was in (0, 1)
-    for step in PLAN[:was]:
+    for step in PLAN[:was] if not reviewed else ():
         assert after.steps[step] == before.steps[step], "what was handed off never changes"
     if is_ == was:
         assert after.steps[PLAN[was]].handed_off_at is None
     else:
         assert after.steps[PLAN[was]].handed_off_at == now
+
+
+def _check_opened(before: Manifest, after: Manifest) -> None:
+    """A review sends the run back to its author; what the trial came to is kept whole."""
+    assert (before.current_step, after.current_step) == (TRIALS.reviewer, TRIALS.author)
+    for step in LOOPED:
+        filed = after.steps[step].trials or ()
+        assert filed[:-1] == (before.steps[step].trials or ()), "what is over never changes"
+        assert (after.steps[step].output, filed[-1].trial) == (None, len(filed))
+    assert after.trial == before.trial + 1 <= TRIALS.max_trials
+
+
+def _check_results(before: Manifest, after: Manifest) -> None:
+    """The result of a call that was made once stands until its step is over."""
+    known = {(call.step, call.trial, call.key): call for call in before.calls}
+    for call in after.calls:
+        assert known.get((call.step, call.trial, call.key), call) == call
+    assert len({(call.step, call.trial, call.key) for call in after.calls}) == len(after.calls)
 
 
 def is_dispatched(before: Manifest, after: Manifest) -> bool:
@@ -155,7 +187,7 @@ def check_counts(manifest: Manifest, known: Known) -> None:
         "failed": known.ends["failed"],
         "interrupted": known.ends["interrupted"],
         "expired": known.ends["expired"],
-        "continued": 0,
+        "continued": known.ends["continued"],
         "repeated": known.ends["repeated"],
         "deferred": known.ends["deferred"],
     }
@@ -163,6 +195,7 @@ def check_counts(manifest: Manifest, known: Known) -> None:
     assert known.ends["failed"] <= MAX_RETRIES + one_more
     assert manifest.dispatch.redispatched == known.lost <= MAX_INTERRUPTIONS
     assert manifest.interruptions == known.stuck <= MAX_INTERRUPTIONS + one_more
+    assert manifest.continuations == known.continued
     assert manifest.silences == known.silences <= 1 + one_more
 
 
@@ -182,9 +215,27 @@ def check_steps(manifest: Manifest, known: Known) -> None:
     for step in PLAN[place + 1 :]:
         assert manifest.steps[step].output is None
         assert manifest.steps[step].status is RunStatus.PENDING
+    counts = {step: record.calls or CallCount() for step, record in manifest.steps.items()}
+    for step, count in counts.items():
+        assert (count.made, count.spared) == (known.made[step], known.spared[step])
+    calls = [Call(it.step, it.trial, it.key, it.inline or "", it.keep) for it in manifest.calls]
+    assert calls == [call for call in known.calls if call.keep or not manifest.is_terminal]
+    assert manifest.trial == (known.trial if manifest.current_step in LOOPED else 1)
+    _check_trials(manifest, known)
     outputs = {step: r.output for step, r in manifest.steps.items() if r.output is not None}
     kept = {} if known.kept is None else {manifest.current_step: known.kept}
-    assert outputs == known.handed_off | kept
+    assert outputs == {step: it.text for step, it in (known.handed_off | kept).items()}
+
+
+def _check_trials(manifest: Manifest, known: Known) -> None:
+    """Each trial that is over has one output of each step; one of them counts in the end."""
+    for step in LOOPED:
+        record = manifest.steps[step]
+        outputs = {one.trial: one.output for one in record.trials or ()}
+        if record.trial is not None:
+            assert record.trial not in outputs
+            outputs[record.trial] = record.output
+        assert outputs == {i + 1: trial[step].text for i, trial in enumerate(known.trials)}
 
 
 def is_let_in(manifest: Manifest, now: datetime, worker: Worker) -> bool:

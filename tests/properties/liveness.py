@@ -26,8 +26,12 @@ HABITS: dict[str, tuple[str, ...]] = {
     "interrupted": ("release",),
     "without a store": ("defer", "defer", "complete"),
     "moody": ("die", "fail", "release", "complete"),
+    "continued for ever": ("continue_later",),
     "busy": ("checkpoint", "checkpoint", "release"),
 }
+
+#: Those that bring no step to its end.
+ENDLESS = ("failing", "hanging", "continued for ever")
 
 #: Each step may fail, be interrupted, get on once, be interrupted again and succeed; an attempt
 #: takes a sweep, a hint and an end.
@@ -44,7 +48,7 @@ def comes_to_an_end(
     replaced = False
     for attempt in range(BOUND):
         if manifest.is_terminal:
-            assert habit not in ("failing", "hanging") or manifest.dead_lettered
+            assert habit not in ENDLESS or manifest.dead_lettered
             return
         assert manifest.alarm_at is not None
         owed = owed_tasks(manifest)
@@ -100,6 +104,8 @@ def _do(deed: str, manifest: Manifest, now: datetime, rules: Rules) -> Manifest:
         case "defer":
             facts |= {"reason": "store_unavailable", "detail": "It does not answer."}
             return lifecycle.defer(manifest, now, **facts).manifest
-        case "release":
-            return lifecycle.release(manifest, now, **facts, reason="instance_shutdown").manifest
-    return manifest  # it died
+        case "die":
+            return manifest
+    more = {"reason": "instance_shutdown"} if deed == "release" else {}
+    end: Change = getattr(lifecycle, deed)(manifest, now, **facts, **more)
+    return end.manifest

@@ -20,9 +20,11 @@ from hypothesis.stateful import (
 )
 
 from leasehold.domain import lifecycle
+from leasehold.domain.manifest_parts import TrialRule
 from leasehold.domain.status import Outcome
 from tests.properties.deliveries import Deliveries
 from tests.properties.invariants import (
+    LOOPED,
     check_alarm,
     check_counts,
     check_lease,
@@ -52,16 +54,20 @@ class Lifecycle(Deliveries, Workers, People):
 
     Attributes:
         remote: the steps that may run elsewhere at first, one of these.
+        trials: those of the run.
     """
 
     remote: Sequence[Sequence[str]] = ((), (), ("draft",), ("check",), ("send",), PLAN)
+    trials: TrialRule | None = None
 
     @initialize(place=st.integers(0, 5))
     def start(self, place: int) -> None:
         self.away.update(self.remote[place % len(self.remote)])
         self.catalog.update(catalog_of(self.away))
 
-        change = lifecycle.start(None, self.now, rules=self.in_force, new=new_run("r-1"))
+        change = lifecycle.start(
+            None, self.now, rules=self.in_force, new=new_run("r-1", self.trials)
+        )
 
         assert change.outcome is Outcome.STARTED
         self.add_run(change.manifest)
@@ -83,10 +89,15 @@ class Lifecycle(Deliveries, Workers, People):
         what=_weighted(
             complete=3,
             complete_and_go_on=2,
+            complete_in_part=1,
+            call_once=2,
             nothing=3,
             fail=2,
             block=1,
             release=1,
+            continue_later=2,
+            continue_and_go_on=1,
+            continue_on_and_on=1,
             defer=2,
             hang=1,
             exceed_limit=1,
@@ -107,6 +118,13 @@ class Lifecycle(Deliveries, Workers, People):
         if len(self.workers) > workers and what != "nothing":
             getattr(self, what)(self.workers[-1])
 
+    @precondition(lambda self: self.trials is not None)
+    @rule(gets_there=st.booleans())
+    def play_a_trial(self, gets_there: bool) -> None:
+        """Each step of a trial in turn; or the author alone, and the reviewer later."""
+        for _ in LOOPED if gets_there else LOOPED[:1]:
+            self.by_the_book("complete", keeps=False)
+
     @precondition(lambda self: self.workers)
     @rule(
         recent=RECENT,
@@ -116,12 +134,18 @@ class Lifecycle(Deliveries, Workers, People):
             fail=4,
             exceed_limit=2,
             release=3,
+            continue_later=3,
+            continue_and_go_on=2,
             defer=3,
             block=3,
             checkpoint=3,
             renew=2,
             hang=2,
             lease_is_over=2,
+            call_once=3,
+            call_that_is_kept=1,
+            spare_a_call=1,
+            complete_in_part=1,
             checkpoint_again=1,
             checkpoint_back=1,
             checkpoint_of_the_next_phase=1,
@@ -140,7 +164,14 @@ class Lifecycle(Deliveries, Workers, People):
         recent=RECENT,
         first=_weighted(renew=3, checkpoint=2, cancel=2, pause=2, complete=1, release=1),
         then=_weighted(
-            complete=4, fail=2, checkpoint=2, release=1, block=1, renew=1, exceed_limit=1
+            complete=4,
+            fail=2,
+            checkpoint=2,
+            continue_later=2,
+            release=1,
+            block=1,
+            renew=1,
+            exceed_limit=1,
         ),
     )
     def race(self, recent: int, first: str, then: str) -> None:
@@ -173,6 +204,7 @@ class Lifecycle(Deliveries, Workers, People):
         worker.reads = True
         for what in ("renew", "checkpoint", "complete", "fail", "block", "release", "defer"):
             getattr(self, what)(worker)
+        self.continue_later(worker)
         self.exceed_limit(worker)
         assert self.runs[run_id] == stored, "whoever lost its lease changes nothing"
         assert len(self.workers) == others

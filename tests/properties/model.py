@@ -14,7 +14,7 @@ from leasehold.domain.dispatch import StepSettings
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block, ErrorRecord
+from leasehold.domain.manifest_parts import Block, ErrorRecord, TrialRule, TrialVerdict
 from leasehold.domain.status import Outcome
 from leasehold.domain.task import Task
 from tests import builders
@@ -23,11 +23,15 @@ from tests.builders import step_settings
 PLAN = ("draft", "check", "send")
 MAX_RETRIES = 1
 MAX_INTERRUPTIONS = 2
+#: So many attempts in a row that end to be continued, without progress, are a failure.
+MAX_CONTINUATIONS = 3
 TTL = timedelta(seconds=150)
 GRACE = timedelta(seconds=60)
 STUCK = timedelta(seconds=250)
 WAIT = timedelta(seconds=400)
 START = datetime(2026, 1, 1, tzinfo=UTC)
+#: Those runs that have trials: check reviews what draft writes.
+TRIALS = TrialRule(author="draft", reviewer="check", max_trials=3)
 FOUND = Block(code="TOO_SHORT", finding="3 words", remediation="Approve or retry.")
 ERROR = ErrorRecord(type="AgentClientError", code="overloaded", message="try later")
 
@@ -84,6 +88,24 @@ class Worker:
     reads: bool = True  # False: it writes on what it has seen
 
 
+class Output(NamedTuple):
+    """The output of a step: its text, whether it is whole, and a reviewer's verdict."""
+
+    text: str
+    is_partial: bool = False
+    verdict: TrialVerdict | None = None
+
+
+class Call(NamedTuple):
+    """The recorded result of a call, by the step, trial and key that it is of."""
+
+    step: str
+    trial: int
+    key: str
+    text: str
+    keep: bool
+
+
 class Kept(NamedTuple):
     """A checkpoint, and the token of the lease that wrote it."""
 
@@ -105,12 +127,17 @@ class Known:
     ends: Counter[str] = field(default_factory=Counter)
     stuck: int = 0  # interruptions since the last progress
     silences: int = 0  # those of them after which nothing was heard for too long
+    continued: int = 0  # attempts that ended to be continued, since the last progress
     lost: int = 0  # tasks in a row, without a lease in between
     furthest: dict[str, int] = field(default_factory=dict)  # iterations by phase
     checkpoint: Kept | None = None
     elsewhere: bool = False  # how its dispatch was frozen
-    kept: str | None = None
-    handed_off: dict[str, str] = field(default_factory=dict)
+    kept: Output | None = None
+    handed_off: dict[str, Output] = field(default_factory=dict)
+    trials: list[dict[str, Output]] = field(default_factory=list)  # those that are over
+    calls: list[Call] = field(default_factory=list)
+    made: Counter[str] = field(default_factory=Counter)  # calls, by step
+    spared: Counter[str] = field(default_factory=Counter)
     blocks: list[int] = field(default_factory=list)  # the generation of each block
 
     def let_go(self) -> None:
@@ -137,18 +164,46 @@ class Known:
             self.silences += silent
         self.let_go()
 
+    @property
+    def trial(self) -> int:
+        return len(self.trials) + 1
+
+    def best_trial(self) -> dict[str, Output]:
+        """Return the outputs of the trial that counts: settled, or else the highest score."""
+
+        def rank(number: int) -> tuple[bool, float, int]:
+            verdict = self.trials[number][TRIALS.reviewer].verdict
+            assert verdict is not None
+            return verdict.settled, verdict.score, number
+
+        return self.trials[max(range(len(self.trials)), key=rank)]
+
+    def step_is_over(self) -> None:
+        self.kept = self.checkpoint = None
+        self.furthest = {}
+        self.calls = [call for call in self.calls if call.keep]
+
     def progress(self) -> None:
-        self.stuck = self.silences = 0
+        self.stuck = self.silences = self.continued = 0
 
 
-def new_run(run_id: str) -> NewRun:
-    return builders.new_run(run_id, plan=PLAN, nonce=f"nonce of {run_id}")
+def new_run(run_id: str, trials: TrialRule | None = None) -> NewRun:
+    return builders.new_run(run_id, plan=PLAN, nonce=f"nonce of {run_id}", trials=trials)
 
 
-def output_of(worker: Worker) -> str:
+def text_of(worker: Worker) -> str:
     return json.dumps(f"by {worker.fence.lease_id}")
 
 
 def tasks_of(change: Change) -> list[Task]:
     """Return the tasks that a change owes; what is to be deleted is nobody's turn."""
     return [effect for effect in change.owed if isinstance(effect, Task)]
+
+
+def output_of(worker: Worker, manifest: Manifest, *, is_partial: bool = False) -> Output:
+    """Return what a worker makes; a reviewer has a verdict, as good as chance has it."""
+    verdict = None
+    if manifest.trials is not None and manifest.current_step == manifest.trials.reviewer:
+        chance = int(worker.fence.lease_id)
+        verdict = TrialVerdict(settled=chance % 5 == 0, score=chance * 7 % 3)
+    return Output(text_of(worker), is_partial, verdict)

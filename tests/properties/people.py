@@ -25,6 +25,7 @@ from leasehold.errors import (
 )
 from tests.properties.model import (
     PLAN,
+    TRIALS,
     new_run,
 )
 from tests.properties.world import RECENT, World
@@ -78,17 +79,18 @@ class People(World):
 
         if change is not None:
             known = self.known[run_id]
-            known.ends["repeated"] += known.kept is not None
-            known.kept = None
             known.progress()
-            if manifest.status is RunStatus.BLOCKED:
-                known.checkpoint, known.furthest = None, {}
+            if known.kept is not None:
+                known.ends["repeated"] += 1
+                known.step_is_over()
 
     def approve(self, run_id: str) -> None:
         manifest, known = self.runs[run_id], self.known[run_id]
         kept, step = known.kept, manifest.current_step
         allowed = kept is not None and not manifest.is_terminal
-        expected = self.after_output(run_id, Outcome.APPROVED)
+        expected = Outcome.APPROVED
+        if kept is not None:
+            expected = self.after_output(run_id, expected, kept)
 
         change = self.operate(run_id, lifecycle.approve, allowed, expected)
 
@@ -96,27 +98,31 @@ class People(World):
             self.went_on(run_id, step, kept)
 
     @precondition(lambda self: len(self.runs) < 4 and self.runs[self.nth_run(0)].is_terminal)
-    @rule(recent=RECENT, from_step=st.sampled_from([*PLAN, "nowhere"]), keep_partial=st.booleans())
+    @rule(
+        recent=RECENT,
+        from_step=st.sampled_from([*PLAN, "nowhere"]),
+        keep_partial=st.booleans(),
+    )
     def recreate(self, recent: int, from_step: str, keep_partial: bool) -> None:
         run_id = self.nth_run(recent)
         manifest, known = self.runs[run_id], self.known[run_id]
-        new = new_run(f"r-{len(self.runs) + 1}")
+        new = new_run(f"r-{len(self.runs) + 1}", manifest.trials)
         recreate = partial(
             lifecycle.recreate, from_step=from_step, new=new, keep_partial=keep_partial
         )
         earlier = PLAN[: PLAN.index(from_step)] if from_step in PLAN else PLAN
-        if from_step not in PLAN or any(step not in known.handed_off for step in earlier):
-            error: type[LeaseholdError] | None = InvalidRequestError
-        elif not keep_partial and any(
-            manifest.steps[step].output_status == "PARTIAL" for step in earlier
-        ):
+        done = known.handed_off
+        if known.trials and known.kept is None and TRIALS.reviewer in earlier:
+            done = known.best_trial() | done if TRIALS.reviewer in done else known.best_trial()
+        error: type[LeaseholdError] = UnknownKeyError
+        if from_step not in PLAN or any(step not in done for step in earlier):
+            error = InvalidRequestError
+        elif not keep_partial and any(done[step].is_partial for step in earlier):
             error = PartialOutputError
-        else:
-            error = None if self.is_known(from_step) else UnknownKeyError
         if not manifest.is_terminal:
             self.operate(run_id, recreate, False, Outcome.RECREATED)
             return
-        if error is not None:
+        if error is not UnknownKeyError or not self.is_known(from_step):
             self.refused(run_id, self.as_transition(recreate), error)
             return
 

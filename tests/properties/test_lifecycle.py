@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.properties.machine import Lifecycle
-from tests.properties.model import PLAN
+from tests.properties.model import PLAN, TRIALS
 
 
 class LocalFirst(Lifecycle):
@@ -22,7 +22,12 @@ class MixedFirst(Lifecycle):
     remote = (("draft",), ("check",), ("send",))
 
 
-@pytest.mark.parametrize("world", [LocalFirst, RemoteFirst, MixedFirst])
+class WithTrials(Lifecycle):
+    remote = ((), (), PLAN)
+    trials = TRIALS
+
+
+@pytest.mark.parametrize("world", [LocalFirst, RemoteFirst, MixedFirst, WithTrials])
 def test_no_order_of_events_breaks_the_lifecycle(world: type[Lifecycle]) -> None:
     """Tasks, workers and people come in every order; this is what all guarantees rest on.
 

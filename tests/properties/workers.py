@@ -8,7 +8,7 @@ from functools import partial
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.iterations import MAX_PHASES
-from leasehold.domain.manifest_parts import KeptValue, Progress
+from leasehold.domain.manifest_parts import CallResult, KeptValue, Progress
 from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome
 from leasehold.errors import (
@@ -18,10 +18,13 @@ from leasehold.errors import (
 from tests.properties.model import (
     ERROR,
     FOUND,
+    MAX_CONTINUATIONS,
     TTL,
+    Call,
     Kept,
     Worker,
     output_of,
+    text_of,
 )
 from tests.properties.world import World
 
@@ -91,7 +94,7 @@ class Workers(World):
             fence=worker.fence,
             iteration_count=kept.iterations,
             phase=kept.phase,
-            partial_results=KeptValue(text=output_of(worker)),
+            partial_results=KeptValue(text=text_of(worker)),
         )
 
         goes_back = kept.fencing_token == last.fencing_token and kept < last
@@ -128,44 +131,90 @@ class Workers(World):
     def complete_and_go_on(self, worker: Worker) -> None:
         self.complete(worker, may_continue=True)
 
-    def complete(self, worker: Worker, may_continue: bool = False) -> None:
-        run_id, step = worker.run_id, self.runs[worker.run_id].current_step
-        output = output_of(worker)
+    def complete_in_part(self, worker: Worker) -> None:
+        self.complete(worker, is_partial=True)
+
+    def complete(
+        self, worker: Worker, *, may_continue: bool = False, is_partial: bool = False
+    ) -> None:
+        run_id, manifest = worker.run_id, self.runs[worker.run_id]
+        output = output_of(worker, manifest, is_partial=is_partial)
         complete: Transition = partial(
             lifecycle.complete,
             fence=worker.fence,
             rules=self.in_force,
-            output=KeptValue(text=output),
+            output=KeptValue(text=output.text),
+            output_status="PARTIAL" if is_partial else "SUCCESS",
+            verdict=output.verdict,
         )
         next_lease = self.new_id()
         if may_continue:
             complete = lifecycle.then_arrive(
                 complete, rules=self.in_force, lease_id=next_lease, holder="the same"
             )
-        expected = self.after_output(run_id, Outcome.HANDED_OFF)
+        expected = self.after_output(run_id, Outcome.HANDED_OFF, output)
 
         change = self.settle(worker, complete, expected)
 
         if change is not None:
-            self.went_on(run_id, step, output)
+            self.went_on(run_id, manifest.current_step, output)
             if change.manifest.lease is not None:
                 assert may_continue
                 self.leased(run_id, change, next_lease)
 
     def block(self, worker: Worker) -> None:
+        output = output_of(worker, self.runs[worker.run_id], is_partial=True)
         block = partial(
             lifecycle.block,
             rules=self.in_force,
             fence=worker.fence,
-            output=KeptValue(text=output_of(worker)),
+            output=KeptValue(text=output.text),
             output_status="PARTIAL",
+            verdict=output.verdict,
             found=FOUND,
         )
 
         change = self.settle(worker, block, Outcome.BLOCKED)
 
         if change is not None:
-            self.known[worker.run_id].kept = output_of(worker)
+            self.known[worker.run_id].kept = output
+
+    def call_once(self, worker: Worker, key: str = "model") -> None:
+        """Record the result of a call, or find that it is recorded and spare one."""
+        known, manifest = self.known[worker.run_id], self.runs[worker.run_id]
+        step, trial, keep = manifest.current_step, manifest.trial, key == "kept"
+        found = [
+            call
+            for call in known.calls
+            if (call.step, call.key) == (step, key) and (call.keep or call.trial == trial)
+        ]
+        result = CallResult(
+            step=step, trial=trial, key=key, type="str", inline=text_of(worker), keep=keep
+        )
+        record = partial(
+            lifecycle.record_call, rules=self.in_force, fence=worker.fence, call=result
+        )
+
+        change = self.keep_on(worker, record, Outcome.RENEWED)
+
+        if change is not None and not found:
+            known.calls.append(Call(step, trial, key, text_of(worker), keep))
+            known.made[step] += 1
+            known.progress()
+
+    def call_that_is_kept(self, worker: Worker) -> None:
+        self.call_once(worker, "kept")
+
+    def spare_a_call(self, worker: Worker) -> None:
+        """Tell of one more call that was spared, with the next write."""
+        known, step = self.known[worker.run_id], self.runs[worker.run_id].current_step
+        notes = Notes(calls_spared=known.spared[step] + 1)
+        renew = partial(lifecycle.renew, rules=self.in_force, fence=worker.fence, notes=notes)
+
+        change = self.keep_on(worker, renew, Outcome.RENEWED)
+
+        if change is not None:
+            known.spared[step] += 1
 
     def fail_for_good(self, worker: Worker) -> None:
         self.fail(worker, permanent=True)
@@ -227,6 +276,50 @@ class Workers(World):
 
         if change is not None:
             self.known[worker.run_id].cut_short("interrupted")
+
+    def continue_and_go_on(self, worker: Worker) -> None:
+        self.continue_later(worker, may_continue=True)
+
+    def continue_later(self, worker: Worker, may_continue: bool = False) -> None:
+        """End for the next attempt to go on: no failure, unless nothing ever goes on."""
+        run_id, known = worker.run_id, self.known[worker.run_id]
+        manifest, count = self.runs[run_id], known.continued + 1
+        is_idle = count >= MAX_CONTINUATIONS
+        expected = self.after_failure(run_id) if is_idle else Outcome.CONTINUED
+        if not manifest.paused and expected is Outcome.CONTINUED:
+            expected = self.blocked_or(manifest.current_step, expected)
+        go_on: Transition = partial(
+            lifecycle.continue_later, rules=self.in_force, fence=worker.fence
+        )
+        next_lease = self.new_id()
+        if may_continue:
+            go_on = lifecycle.then_arrive(
+                go_on, rules=self.in_force, lease_id=next_lease, holder="the same"
+            )
+
+        change = self.settle(worker, go_on, expected)
+
+        if change is None:
+            return
+        known.continued = count
+        if is_idle:
+            self.failed(worker, change, paused=manifest.paused)
+            return
+        known.ends["continued"] += 1
+        after = change.manifest
+        assert after.interruptions == manifest.interruptions
+        if expected is Outcome.CONTINUED and not manifest.paused:
+            assert after.dispatch.not_before == after.updated_at
+            assert after.dispatch.generation == manifest.dispatch.generation + 1
+        if after.lease is not None:
+            assert may_continue
+            self.leased(run_id, change, next_lease)
+
+    def continue_on_and_on(self, worker: Worker) -> None:
+        """Each attempt ends for the next one to go on, and none of them keeps anything."""
+        for _ in range(MAX_CONTINUATIONS):
+            self.continue_later(worker, may_continue=True)
+            worker = self.workers[-1]
 
     def defer(self, worker: Worker) -> None:
         """An outage: it counts for nothing, and no number of them gives the run up."""

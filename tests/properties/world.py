@@ -21,6 +21,7 @@ from leasehold.domain.change import Change, Transition, as_write
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, to_document
+from leasehold.domain.manifest_parts import CallCount
 from leasehold.domain.status import Outcome
 from leasehold.domain.task import Task
 from leasehold.domain.trace import TraceType
@@ -41,8 +42,10 @@ from tests.properties.model import (
     PLAN,
     START,
     STUCK,
+    TRIALS,
     TTL,
     Known,
+    Output,
     Seen,
     Worker,
     catalog_of,
@@ -135,9 +138,16 @@ class World(RuleBasedStateMachine):
 
     def add_run(self, manifest: Manifest) -> None:
         self.runs[manifest.run_id] = from_store(manifest)
-        kept = {s: r.output for s, r in manifest.steps.items() if r.output is not None}
+        kept = {
+            step: Output(record.output, record.output_status == "PARTIAL")
+            for step, record in manifest.steps.items()
+            if record.output is not None
+        }
         elsewhere = self.is_away(manifest.current_step)
-        self.known[manifest.run_id] = Known(handed_off=kept, elsewhere=elsewhere)
+        self.known[manifest.run_id] = known = Known(handed_off=kept, elsewhere=elsewhere)
+        for step, record in manifest.steps.items():
+            counts = record.calls or CallCount()
+            known.made[step], known.spared[step] = counts.made, counts.spared
 
     def refused(
         self,
@@ -204,9 +214,18 @@ class World(RuleBasedStateMachine):
         outcome = Outcome.RETRY_SCHEDULED
         return outcome if manifest.paused else self.blocked_or(manifest.current_step, outcome)
 
-    def after_output(self, run_id: str, outcome: Outcome) -> Outcome:
+    def opens_trial(self, run_id: str, output: Output) -> bool:
+        """Whether an output is a review that another trial follows."""
+        known = self.known[run_id]
+        if output.verdict is None or output.verdict.settled or known.trial == TRIALS.max_trials:
+            return False
+        return not known.handed_off[TRIALS.author].is_partial
+
+    def after_output(self, run_id: str, outcome: Outcome, output: Output) -> Outcome:
         """Return what an output that goes on should answer, instead of `outcome`."""
         manifest = self.runs[run_id]
+        if self.opens_trial(run_id, output):
+            return outcome if manifest.paused else self.blocked_or(TRIALS.author, outcome)
         place = PLAN.index(manifest.current_step) + 1
         if place == len(PLAN):
             return Outcome.COMPLETED
@@ -214,12 +233,17 @@ class World(RuleBasedStateMachine):
             return Outcome.BLOCKED
         return outcome
 
-    def went_on(self, run_id: str, step: str, output: str) -> None:
+    def went_on(self, run_id: str, step: str, output: Output) -> None:
         known = self.known[run_id]
-        assert step not in known.handed_off, "a step is handed off once"
+        assert step not in known.handed_off, "a step is handed off once in each trial"
+        opens = self.opens_trial(run_id, output)
         known.handed_off[step] = output
-        known.kept = known.checkpoint = None
-        known.furthest = {}
+        known.step_is_over()
+        if output.verdict is not None:
+            looped = (TRIALS.author, TRIALS.reviewer)
+            known.trials.append({name: known.handed_off.pop(name) for name in looped})
+        if output.verdict is not None and not opens:
+            known.handed_off |= known.best_trial()
         if step != PLAN[-1]:
             known.ends.clear()
             known.progress()
