@@ -37,7 +37,7 @@ from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest, run_ref, to_document
-from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue
+from leasehold.domain.manifest_parts import Block, CallResult, ErrorRecord, KeptValue
 from leasehold.domain.status import DeadLetterReason
 from leasehold.domain.task import dispatch_task
 from leasehold.errors import (
@@ -622,6 +622,7 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
     }
     never = Verdict(DeadLetterReason.NEVER_STARTED, "again")
     output = KeptValue(text="1")
+    call = CallResult(step=run.current_step, trial=1, key="k", type="", inline="1")
     start: dict[str, Any] = {
         "new": NewRun(run.run_id, run.pipeline, run.plan, output, "other", "nonce"),
     }
@@ -631,6 +632,8 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
         "claim": (partial(lifecycle.claim, **lease), NothingToClaimError),
         "renew": (partial(lifecycle.renew, **fence), LeaseLostError),
         "checkpoint": (partial(lifecycle.checkpoint, **fence, **kept), LeaseLostError),
+        "record_call": (partial(lifecycle.record_call, **fence, call=call), LeaseLostError),
+        "continue_later": (partial(lifecycle.continue_later, **fence), LeaseLostError),
         "complete": (partial(lifecycle.complete, **fence, output=output), LeaseLostError),
         "fail": (partial(lifecycle.fail, **fence, error=error, permanent=True), LeaseLostError),
         "exceed_limit": (
