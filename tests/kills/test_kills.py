@@ -6,15 +6,26 @@ import json
 import os
 import signal
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from leasehold.domain.manifest import Manifest
 from leasehold.registry.dispatch import Isolation
 from tests.conformance.stores import DOCUMENTS
 from tests.emulators import need_firestore
 from tests.kills.long_step import ITERATIONS, LARGE_BYTES, SMALL_BYTES
-from tests.kills.points import AFTER_THE_DELETE, LARGE, SMALL, Kill, Place
+from tests.kills.points import (
+    AFTER_THE_DELETE,
+    AFTER_THE_LAST_DELETE,
+    BEFORE_THE_END,
+    BEFORE_THE_LAST_DELETE,
+    LARGE,
+    SMALL,
+    Kill,
+    Place,
+)
 from tests.kills.workers import WorkerProcesses, opened
 
 SQUARES = ["1", "4", "9", "16", "25", "36", "49", "64", "81", "100"]
@@ -25,10 +36,14 @@ def kills_at(*points: str, first: int = 1) -> list[Kill]:
     return [Kill(point, number) for number in range(first, ITERATIONS + 1) for point in points]
 
 
-def check_killed(
+def killed(
     kind: str, folder: Path, isolation: Isolation, size: int, kills: Sequence[Kill]
-) -> None:
-    """Have one run killed again and again, in this order, and then done; check what is left."""
+) -> tuple[Manifest, list[str]]:
+    """Have one run killed again and again, in this order, and then done.
+
+    Returns:
+        The run, and the files that it left.
+    """
     place = Place(folder)
     place.order(None)
     workers = WorkerProcesses(kind, folder, isolation)
@@ -40,18 +55,27 @@ def check_killed(
 
     assert codes == {str(kill): -signal.SIGKILL for kill in kills}
     assert last == 0
+    executed = place.executed
+    assert sorted(set(executed)) == list(range(1, ITERATIONS + 1))
+    assert len(executed) <= ITERATIONS + len(kills)
     with opened(kind, folder, isolation, workers=0) as idle:
         run = idle.show(run_id)
         left = idle.engine.artifacts.list(f"runs/{run_id}")
     assert json.loads(run.steps["iterate"].output or "") == SQUARES
-    executed = place.executed
-    assert sorted(set(executed)) == list(range(1, ITERATIONS + 1))
-    assert len(executed) <= ITERATIONS + len(kills)
-    assert list(left) == []
+    return run, list(left)
+
+
+def check_killed(
+    kind: str, folder: Path, isolation: Isolation, size: int, kills: Sequence[Kill]
+) -> None:
+    """Have a run killed and then done; check that it left nothing."""
+    run, left = killed(kind, folder, isolation, size, kills)
+
+    assert (run.owed, left) == ((), [])
 
 
 SMALL_KILLS = kills_at(*SMALL)
-LARGE_KILLS = kills_at(*LARGE)
+LARGE_KILLS = [*kills_at(*LARGE), Kill(BEFORE_THE_END, ITERATIONS)]
 #: What the first checkpoint replaces is nothing.
 LATER_KILLS = kills_at(AFTER_THE_DELETE, first=2)
 
@@ -80,9 +104,23 @@ def test_nor_where_the_handler_has_a_process_of_its_own(tmp_path: Path) -> None:
 
 def test_nor_on_firestore(tmp_path: Path) -> None:
     need_firestore()
-    kills = one_of_each(*LARGE, AFTER_THE_DELETE)
 
-    check_killed("firestore", tmp_path, "inline", LARGE_BYTES, kills)
+    check_killed("firestore", tmp_path, "inline", LARGE_BYTES, LARGE_KILLS)
+
+
+@pytest.mark.parametrize(
+    ("point", "count"), [(BEFORE_THE_LAST_DELETE, 1), (AFTER_THE_LAST_DELETE, 0)]
+)
+def test_a_kill_at_the_end_leaves_its_files_to_the_sweep(
+    tmp_path: Path, point: str, count: int
+) -> None:
+    """In an hour: see tests/in_process/test_checkpoint_files.py."""
+    kills = [Kill(point, ITERATIONS)]
+
+    run, left = killed("sqlite", tmp_path, "inline", LARGE_BYTES, kills)
+
+    assert (len(left), len(run.owed)) == (count, 1)
+    assert run.alarm_at == run.updated_at + timedelta(hours=1)
 
 
 @pytest.mark.skipif(os.environ.get("LEASEHOLD_STORM") != "1", reason="minutes: make storm")
