@@ -199,8 +199,10 @@ def test_a_checkpoint_that_is_damaged_is_rejected_and_the_step_begins_at_the_beg
 @pytest.mark.parametrize(
     "facts",
     [{"step": "pass"}, {"trial": 2}, {"ref": "runs/another/checkpoints/count-1/1-x.json.gz"},
-     {"ref": None}, {"ref": "../../etc/passwd"}, {"ref": None, "digest": None, "inline": "[1,"}],
-    ids=["step", "trial", "run", "nothing", "outside", "no JSON"],
+     {"ref": None}, {"ref": "../../etc/passwd"}, {"ref": None, "digest": None, "inline": "[1,"},
+     {"ref": None, "inline": "[1,"}, {"iteration_count": -1}, {"iteration_count": 2**63}],
+    ids=["step", "trial", "run", "nothing", "outside", "no JSON", "digest of no file", "below 0",
+         "huge"],
 )  # fmt: skip
 def test_a_checkpoint_that_is_none_of_the_steps_is_rejected(
     engine: InProcessEngine, facts: dict[str, object]
@@ -216,6 +218,19 @@ def test_a_checkpoint_that_is_none_of_the_steps_is_rejected(
 
     assert (done.status, done.steps["count"].attempts.failed) == ("COMPLETED", 0)
     assert DONE[run.run_id, 1] == 2
+    assert len(events(engine, run, "checkpoint_rejected")) == 1
+
+
+def test_a_file_of_another_name_is_held_against_its_digest(engine: InProcessEngine) -> None:
+    """Else whoever edits a run has any file of it gone on from."""
+    run = killed(engine)
+    engine.engine.artifacts.put(f"runs/{run.run_id}/files/plain.gz", b"plain")
+    facts = {"ref": f"runs/{run.run_id}/files/plain"}
+    change_run(engine.engine, run.run_id, lambda found, _: rewritten(found, facts))
+
+    done = engine.run_until_settled(run.run_id)
+
+    assert (done.status, done.steps["count"].attempts.failed) == ("COMPLETED", 0)
     assert len(events(engine, run, "checkpoint_rejected")) == 1
 
 

@@ -36,18 +36,12 @@ def print_to_stderr() -> Iterator[None]:
 
 def print_json(value: Any) -> None:
     """Print the value as JSON."""
-    plain = pydantic_core.to_jsonable_python(
-        value, bytes_mode="base64", inf_nan_mode="null", fallback=str
-    )
-    text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
-    click.echo(printable_json(text))
+    click.echo(printable_json(_json_text(value, indent=2)))
 
 
 def print_json_line(value: Any) -> None:
     """Print the value as JSON in one line, at once: more of them follow."""
-    plain = pydantic_core.to_jsonable_python(value, inf_nan_mode="null", fallback=str)
-    text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
-    click.echo(printable_json(text))
+    click.echo(printable_json(_json_text(value)))
     sys.stdout.flush()
 
 
@@ -95,6 +89,16 @@ def print_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
     click.echo("\t".join(columns))
     for row in rows:
         click.echo("\t".join(one_line(_styled(cell).text) for cell in row))
+
+
+def _json_text(value: Any, indent: int | None = None) -> str:
+    """Return the value as JSON text; null where a model of a server's has NaN or infinity."""
+    plain = pydantic_core.to_jsonable_python(value, bytes_mode="base64", fallback=str)
+    try:
+        return json.dumps(plain, indent=indent, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        finite = json.loads(json.dumps(plain), parse_constant=lambda _: None)
+        return json.dumps(finite, indent=indent, ensure_ascii=False)
 
 
 def _styled(cell: Cell) -> StyledText:

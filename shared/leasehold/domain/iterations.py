@@ -7,8 +7,13 @@ from typing import Final
 
 from leasehold.domain.manifest import Manifest
 
+#: Every store keeps a whole number of 64 bits.
+MAX_ITERATIONS: Final = 2**63 - 1
 #: So many phases of a step count as progress; further ones are kept, and do not.
 MAX_PHASES: Final = 32
+#: A step that lost so many checkpoints makes no more progress that counts: it began anew after each
+#: of them, further than "ever before" each time, and would be continued for ever.
+MAX_REJECTED: Final = 10
 
 
 def furthest_of(manifest: Manifest) -> dict[str, int]:
@@ -16,6 +21,11 @@ def furthest_of(manifest: Manifest) -> dict[str, int]:
     kept = manifest.checkpoint
     known = () if kept is None else kept.furthest
     return {reached.phase: reached.iteration_count for reached in known}
+
+
+def counts_progress(manifest: Manifest) -> bool:
+    """Return whether the iterations of the current step count as progress still."""
+    return (manifest.steps[manifest.current_step].rejected or 0) <= MAX_REJECTED
 
 
 def is_further(furthest: Mapping[str, int], phase: str, iteration_count: int) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from leasehold.domain.iterations import MAX_ITERATIONS
 from leasehold.domain.json_text import check_json
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Checkpoint, KeptValue
 from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, DamagedFileError
+
+_MAX_SHOWN: Final = 40
 
 #: Returns the text of a value; raises what `services.kept_values.load` does.
 Load = Callable[[KeptValue], str]
@@ -36,8 +39,7 @@ def read_results(run: Manifest, checkpoint: Checkpoint, load: Load) -> KeptResul
         return KeptResults(problem=problem)
     try:
         text = load(checkpoint.partial_results)
-        if checkpoint.digest is None:
-            check_json(text)
+        check_json(text)
     except (ArtifactNotFoundError, ArtifactNameError, DamagedFileError) as error:
         return KeptResults(problem=error.message)
     except ValueError as error:
@@ -54,4 +56,6 @@ def _foreign(run: Manifest, checkpoint: Checkpoint) -> str:
         return f"It refers to {ref!r}, which is none of the run's."
     if ref is None and checkpoint.inline is None:
         return "It holds nothing."
+    if not 0 <= checkpoint.iteration_count <= MAX_ITERATIONS:
+        return f"It has {str(checkpoint.iteration_count)[:_MAX_SHOWN]} iterations."
     return ""

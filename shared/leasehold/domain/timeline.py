@@ -95,7 +95,12 @@ def _place(event: TraceEvent, run: Manifest) -> tuple[int, ...]:
 
 
 def _last_trial(run: Manifest) -> int:
-    return max(one.trial for step in run.looped_steps for one in trials_of(run.steps[step]))
+    return _trial_numbers(run)[-1]
+
+
+def _trial_numbers(run: Manifest) -> list[int]:
+    """Return the numbers of the trials that there are; whoever edits a run may write any."""
+    return sorted({one.trial for step in run.looped_steps for one in trials_of(run.steps[step])})
 
 
 def _planned(manifest: Manifest) -> Iterator[TraceEvent]:
@@ -124,7 +129,7 @@ def _planned_trials(manifest: Manifest, looped: tuple[str, ...]) -> Iterator[Tra
     """Yield what went as planned in each trial; the reviewer hands off once all are over."""
     trials = {step: trials_of(manifest.steps[step]) for step in looped}
     handed_off = []
-    for number in range(1, _last_trial(manifest) + 1):
+    for number in _trial_numbers(manifest):
         for step in looped:
             for record in (one for one in trials[step] if one.trial == number):
                 is_whole = record is trials[step][-1]

@@ -55,7 +55,10 @@ def run_line(run: Summary, now: datetime) -> RunLine:
 def _step_fraction(run: Summary) -> float | None:
     """Return how far the current step says it is: the part of the run's share that is its own."""
     progress = run.progress
-    share = progress.fraction * progress.steps - progress.steps_done
+    try:
+        share = progress.fraction * progress.steps - progress.steps_done
+    except OverflowError:  # a server may say anything
+        return None
     if run.heartbeat_at is None or not (progress.message or share):
         return None
     return min(1.0, max(0.0, share)) if isfinite(share) else 0.0

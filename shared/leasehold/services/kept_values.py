@@ -50,7 +50,7 @@ def load(artifacts: Artifacts, kept: KeptValue) -> str:
     """
     if kept.ref is None:
         return kept.text if kept.text is not None else "null"
-    if kept.ref.endswith(temporary_files.GZIP):
+    if kept.digest is not None or kept.ref.endswith(temporary_files.GZIP):
         return temporary_files.load(artifacts, kept.ref, kept.digest)
     try:
         return artifacts.get(kept.ref).decode()

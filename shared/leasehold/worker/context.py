@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn, TypeVar, cast, overload
 
 import pydantic_core
 
+from leasehold.domain.iterations import MAX_ITERATIONS
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.result import OutputStatus
@@ -33,8 +34,6 @@ _LOG: Final = logging.getLogger(STEP_LOG)
 _MAX_MESSAGE: Final = 200
 
 MAX_PHASE: Final = 128
-#: Every store keeps a whole number of 64 bits.
-MAX_ITERATIONS: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
+from leasehold.domain.iterations import MAX_REJECTED
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress, Settlement
@@ -213,3 +214,33 @@ def test_it_is_bounded_by_progress_alone(gains: list[int]) -> None:
         assert (run.status, run.attempts.failed) == (expected, failed)
         assert run.attempts.continued + failed == number
         assert not run.is_terminal
+
+
+def test_a_step_that_loses_each_of_its_checkpoints_is_not_continued_for_ever(runs: Runs) -> None:
+    """As where each worker has an artifact store of its own: all work begins anew each time."""
+    run, outcome = runs.pending(), Outcome.CONTINUED
+    for attempt in range(1, 30):
+        run = runs.leased(run, at=attempt * 100, lease_id=f"lease-{attempt}")
+        if run.checkpoint is not None:
+            run = _rejected(runs, run, at=attempt * 100)
+        run = runs.checkpointed(run, at=attempt * 100 + 1)
+        change = continued(runs, run, at=attempt * 100 + 2, at_checkpoint=True)
+        run, outcome = change.manifest, change.outcome
+        if outcome is not Outcome.CONTINUED:
+            break
+
+    assert outcome is Outcome.RETRY_SCHEDULED
+    assert run.error is not None
+    assert (run.error.code, run.steps["draft"].rejected) == ("no_progress", MAX_REJECTED + 2)
+
+
+def _rejected(runs: Runs, run: Manifest, *, at: float) -> Manifest:
+    assert run.checkpoint is not None
+    return lifecycle.reject_checkpoint(
+        run,
+        runs.at(at),
+        rules=runs.rules,
+        fence=runs.fence(run),
+        rejected=run.checkpoint,
+        why="It is not there.",
+    ).manifest

@@ -180,6 +180,16 @@ def test_each_trial_stands_in_its_place_whichever_counts() -> None:
     ]
 
 
+def test_a_number_that_nobody_counts_to_stands_where_it_belongs() -> None:
+    trials = TrialRun.begun(plan=("write", "review"), rule=RULE.with_(max_trials=2))
+    trials.output().output(review(0.5))
+    (filed,) = trials.run.steps["review"].trials or ()
+    edited = trials.run.with_step("review", trials=(filed.with_(trial=2**62),))
+    trials.run = trials.run.with_(steps=edited)
+
+    assert told(trials)[-2:] == [f"step_started review {2**62}", f"step_completed review {2**62}"]
+
+
 def test_trials_keep_their_order_where_the_clock_was_set_back() -> None:
     run = TrialRun.begun().output().fails().output().output().lease()
     run.now = START - timedelta(days=1)

@@ -50,3 +50,9 @@ def test_a_share_that_is_no_number_is_none_of_it(runs: Runs, at: At) -> None:
     for given, drawn in ((float("nan"), 0.0), (float("inf"), 0.0), (7.0, 1.0), (-1.0, 0.0)):
         progress = RunProgress.model_construct(steps_done=0, steps=1, fraction=given, message="far")
         assert run_line(summary.with_(progress=progress), at(1)).fraction == drawn
+
+
+def test_a_count_that_no_number_can_hold_is_no_share(runs: Runs, at: At) -> None:
+    progress = RunProgress(steps_done=10**400, steps=1, fraction=0.5, message="far")
+
+    assert run_line(summary_of(runs.leased()).with_(progress=progress), at(1)).fraction is None

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from leasehold.domain.calls import MAX_KEY, MAX_TYPE
+from leasehold.domain.iterations import MAX_ITERATIONS
 from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.result import OutputStatus
 from leasehold.domain.status import Termination
@@ -124,7 +125,7 @@ class CheckpointCall(Call):
 
     longest_body: ClassVar[int] = OUTPUT_BYTES
     kind: Literal["checkpoint"] = "checkpoint"
-    iteration_count: Annotated[int, Field(ge=0, le=2**63 - 1)]
+    iteration_count: Annotated[int, Field(ge=0, le=MAX_ITERATIONS)]
     phase: Annotated[str, Field(max_length=128)]
 
 
