@@ -73,7 +73,7 @@ def checkpoint(
     furthest = furthest_of(manifest)
     if is_further(furthest, phase, iteration_count):
         furthest[phase] = iteration_count
-        draft.set(interruptions=0, silences=0, continuations=0)
+        draft.count_anew()
     kept = Checkpoint(
         step=manifest.current_step,
         trial=manifest.trial,
