@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,8 +20,9 @@ from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import KeptValue
 from leasehold.domain.temporary_files import step_folder
 from leasehold.errors import InvalidRequestError, LeaseLostError, StoreUnavailableError
-from leasehold.ports.documents import Documents
+from leasehold.ports.documents import Committed, Documents
 from leasehold.registry.pipelines import Catalog
+from leasehold.services.attempt import Attempt
 from leasehold.services.claim_step import ClaimedStep, acquire_run
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.manage_lease import (
@@ -105,6 +108,44 @@ def test_what_is_refused_leaves_no_file(engine: Engine, run_id: str) -> None:
     with pytest.raises(LeaseLostError):
         keep(engine, worker, 6)
     assert files(engine, run_id) == kept
+
+
+class LosesAnswer:
+    """A store whose answer to the next write is lost, while the write stands."""
+
+    def __init__(self, inner: Documents) -> None:
+        self._inner = inner
+        self.is_next = True
+
+    def transact(self, *given: Any, **named: Any) -> Committed[Any]:
+        committed = self._inner.transact(*given, **named)
+        if self.is_next:
+            self.is_next = False
+            raise StoreUnavailableError(store="store", problem="its answer was lost")
+        return committed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def test_a_checkpoint_that_is_recorded_twice_keeps_its_file(engine: Engine, run_id: str) -> None:
+    """The answer to its write was lost, and a renewal has read the run before it is repeated."""
+    _, worker = claim(engine, run_id)
+    keep(engine, worker, 1)
+    forgetful = replace(engine, documents=LosesAnswer(engine.documents))
+    attempt = Attempt(forgetful, find_run(engine, run_id), worker.fence)
+    write = attempt.new_checkpoint(2, "", LARGE)
+    write.store()
+
+    with pytest.raises(StoreUnavailableError):
+        write.record()
+    attempt.renew()
+    write.record()
+    write.tidy_up()
+
+    kept = find_run(engine, run_id).manifest.checkpoint
+    assert kept is not None
+    assert (kept.iteration_count, kept.partial_results.ref in files(engine, run_id)) == (2, True)
 
 
 def test_a_damaged_checkpoint_is_rejected_with_the_claim(engine: Engine, run_id: str) -> None:

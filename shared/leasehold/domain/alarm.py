@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from leasehold.domain.effect import DELETED_AFTER, Deletion, owed_effects
+from leasehold.domain.effect import DELETED_AFTER, is_awaited, owed_effects
 from leasehold.domain.manifest import Manifest
 
 
@@ -34,6 +34,6 @@ def alarm_for(
 def _alarm_of_idle(manifest: Manifest, grace: timedelta, written_at: datetime) -> datetime | None:
     """Return when what an idle run owes is to be carried out; a live one owes no deletion."""
     owed = owed_effects(manifest)
-    if any(not isinstance(effect, Deletion) for effect in owed):
+    if any(map(is_awaited, owed)):
         return written_at + grace
     return written_at + DELETED_AFTER if owed and manifest.is_terminal else None

@@ -48,6 +48,11 @@ def owed_effects(manifest: Manifest) -> tuple[Effect, ...]:
     return tuple(effect for owed in OWED for effect in owed(manifest))
 
 
+def is_awaited(effect: Effect) -> bool:
+    """Return whether somebody waits for an effect: not for the deletion of temporary files."""
+    return not isinstance(effect, Deletion)
+
+
 def owed_tasks(manifest: Manifest) -> tuple[Task, ...]:
     """Return the task of a dispatch that waits for a worker and is not known to be enqueued."""
     return () if manifest.dispatch.enqueued else waiting_tasks(manifest)

@@ -13,7 +13,7 @@ from typing import Final
 
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.effect import Deletion, owed_effects
+from leasehold.domain.effect import is_awaited, owed_effects
 from leasehold.domain.lifecycle.on_alarm import on_alarm
 from leasehold.domain.lifecycle.operate import Operation, decisions
 from leasehold.domain.lifecycle.repair import flaws, flaws_at
@@ -59,7 +59,7 @@ def explain(
         is_possible: whether an operation that its state allows would be done; no other is offered.
     """
     possible = tuple(filter(is_possible, decisions(manifest)))
-    if manifest.is_terminal and not _is_awaited(manifest):
+    if manifest.is_terminal and not any(map(is_awaited, owed_effects(manifest))):
         ending = _ending(manifest, remedy=_REMEDY if is_possible(Operation.RECREATE) else "")
         words = f"Run {manifest.run_id} {ending}"
         if manifest.owed and manifest.alarm_at is not None:
@@ -82,11 +82,6 @@ def explain(
     then = f"if nothing happens by then, {_then(change)}" if now < until else _then(change)
     words = f"Run {manifest.run_id} waits for {what}, {when}; {then}."
     return Explanation(what, until, change.outcome, words)
-
-
-def _is_awaited(manifest: Manifest) -> bool:
-    """Return whether a run that ended owes anything that somebody waits for."""
-    return any(not isinstance(effect, Deletion) for effect in owed_effects(manifest))
 
 
 def _what(

@@ -67,7 +67,9 @@ class CheckpointWrite:
         except (LeaseLostError, InvalidRequestError):
             self._is_refused = True
             raise
-        self._unused = None if before is None else before.partial_results.ref
+        replaced = None if before is None else before.partial_results.ref
+        if replaced != self._kept.ref:  # its own, where a write whose answer was lost is repeated
+            self._unused = replaced
 
     def tidy_up(self) -> None:
         """Delete the file that the run refers to no more; its own, where that was refused.

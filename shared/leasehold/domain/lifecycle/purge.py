@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from leasehold.domain.change import Change
-from leasehold.domain.effect import Deletion, owed_effects
+from leasehold.domain.effect import is_awaited, owed_effects
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.errors import NotAllowedError
@@ -22,8 +22,8 @@ def is_purgeable(manifest: Manifest, ended_before: datetime) -> bool:
     """Return whether the run ended before then, and nothing is to come of it any more."""
     ended_at = manifest.ended_at
     is_over = ended_at is not None and ended_at < ended_before
-    waits = [owed for owed in owed_effects(manifest) if not isinstance(owed, Deletion)]
-    return is_over and manifest.lease is None and not waits  # its temporary files go with it
+    is_owing = any(map(is_awaited, owed_effects(manifest)))  # its temporary files go with it
+    return is_over and manifest.lease is None and not is_owing
 
 
 def purge(manifest: Manifest, now: datetime, *, ended_before: datetime) -> Change:

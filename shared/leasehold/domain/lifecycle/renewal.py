@@ -74,7 +74,7 @@ def checkpoint(
     if is_further(furthest, phase, iteration_count):
         furthest[phase] = iteration_count
         if counts_progress(manifest):
-            draft.set(interruptions=0, silences=0, continuations=0)
+            draft.count_anew()
     kept = Checkpoint(
         step=manifest.current_step,
         trial=manifest.trial,
