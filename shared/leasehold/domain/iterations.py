@@ -9,6 +9,8 @@ from leasehold.domain.manifest import Manifest
 
 #: So many phases of a step count as progress; further ones are kept, and do not.
 MAX_PHASES: Final = 32
+#: So many checkpoints of a step may turn out to be unusable; what is kept after that is no progress.
+MAX_REJECTED: Final = 3
 
 
 def furthest_of(manifest: Manifest) -> dict[str, int]:
@@ -25,3 +27,14 @@ def is_further(furthest: Mapping[str, int], phase: str, iteration_count: int) ->
     """
     is_counted = phase in furthest or len(furthest) < MAX_PHASES
     return is_counted and furthest.get(phase, -1) < iteration_count
+
+
+def counts_as_progress(manifest: Manifest, phase: str, iteration_count: int) -> bool:
+    """Return whether a checkpoint of the current step is progress: the step was never as far.
+
+    How far it was goes with a checkpoint that is rejected, so that the step can begin again. Where
+    that happens again and again, it would begin again for ever.
+    """
+    rejected = manifest.steps[manifest.current_step].rejected or 0
+    is_new = is_further(furthest_of(manifest), phase, iteration_count)
+    return is_new and rejected <= MAX_REJECTED

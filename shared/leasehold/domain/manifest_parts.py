@@ -327,6 +327,7 @@ class StepRecordUpdate(TypedDict, total=False):
     progress: Progress | None
     attempts: Attempts
     calls: CallCount | None
+    rejected: int | None
     verdict: TrialVerdict | None
     trial: int | None
     trials: tuple[TrialRecord, ...] | None
@@ -350,6 +351,7 @@ class StepRecord(Stored):
     progress: Progress | None = None
     attempts: Attempts = Attempts()
     calls: CallCount | None = None
+    rejected: int | None = None  # checkpoints that could not be used; None: none
     verdict: TrialVerdict | None = None
     trial: int | None = None
     trials: tuple[TrialRecord, ...] | None = None

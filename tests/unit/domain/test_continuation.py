@@ -170,6 +170,33 @@ def test_each_further_one_has_failed_as_well_until_there_is_an_iteration(runs: R
     assert run.dead_letter_reason == "RETRIES_EXHAUSTED"
 
 
+def test_a_step_whose_checkpoints_are_rejected_again_and_again_comes_to_its_end(
+    runs: Runs,
+) -> None:
+    """How far it was goes with a rejected checkpoint, so each attempt seems to make progress."""
+    run, ends = runs.pending(), []
+    while not run.is_terminal and len(ends) < 20:
+        begins = 1000 * len(ends)
+        run = runs.leased(run, at=begins, lease_id=f"lease-{begins}")
+        if run.checkpoint is not None:
+            run = lifecycle.reject_checkpoint(
+                run,
+                runs.at(begins + 1),
+                rules=runs.rules,
+                fence=runs.fence(run),
+                rejected=run.checkpoint,
+                why="It is lost.",
+            ).manifest
+        change = continued(runs, runs.checkpointed(run, at=begins + 2), at=begins + 3)
+        ends.append(change.outcome.value)
+        run = change.manifest
+
+    failed = ["retry_scheduled"] * 2 + ["dead_lettered"]
+    assert ends == [*["continued"] * 5, *failed]  # three rejections cost it nothing
+    assert run.error is not None
+    assert run.error.code == "no_progress"
+
+
 def test_a_person_who_retries_gives_it_new_ones(runs: Runs) -> None:
     run = runs.pending()
     for number in range(1, 4):
