@@ -71,6 +71,7 @@ class HeldAttempt:
         told_at: when the handler was asked to stop, in monotonic seconds; None: it was not.
         stop_detail: why, in a sentence; empty: the reason says all.
         is_killed: set by a runner that had to kill the handler.
+        outage: what its handler waits for now: a store that is away. None: it waits for none.
         renew_every: seconds between renewals; None: never.
         renew_at: when the next beat is due, in monotonic seconds.
     """
@@ -99,6 +100,7 @@ class HeldAttempt:
         self.stop_detail = ""
         self.is_killed = False
         ttl = (lease.expires_at - lease.acquired_at).total_seconds()
+        self.outage: StoreUnavailableError | None = None
         self._margin = min(STOP_MARGIN_S, ttl / _MARGIN_SHARE)
         now = clock.monotonic()
         self._answer_by = self._end_at = attempt.ends_at - ttl + manifest.dispatch.deadline_s
@@ -275,7 +277,20 @@ class HeldAttempt:
         """
         now = self._clock.monotonic
         latest = self._answer_by if patience is None else now() + patience
-        return outlast(call, now=now, until=lambda: min(latest, self.stop_at), wait=self.stop.wait)
+        ask = partial(self._ask, call)
+        try:
+            return outlast(
+                ask, now=now, until=lambda: min(latest, self.stop_at), wait=self.stop.wait
+            )
+        finally:
+            self.outage = None
+
+    def _ask(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except StoreUnavailableError as error:
+            self.outage = error
+            raise
 
     def fetch(self, call: Callable[[], T]) -> T:
         """Do as `insist`, for at most a lease's length: nothing is lost with the attempt yet."""
