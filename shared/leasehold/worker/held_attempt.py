@@ -95,12 +95,13 @@ class HeldAttempt:
         self._in_call: UserCall | None = None
         self._unpublished: Change | None = None
         self._is_overrun = False
+        self._leaves_file = False
         self.name = AttemptName(manifest.run_id, manifest.current_step, manifest.attempt)
         self.told_at: float | None = None
         self.stop_detail = ""
         self.is_killed = False
-        ttl = (lease.expires_at - lease.acquired_at).total_seconds()
         self.outage: StoreUnavailableError | None = None
+        ttl = (lease.expires_at - lease.acquired_at).total_seconds()
         self._margin = min(STOP_MARGIN_S, ttl / _MARGIN_SHARE)
         now = clock.monotonic()
         self._answer_by = self._end_at = attempt.ends_at - ttl + manifest.dispatch.deadline_s
@@ -116,7 +117,7 @@ class HeldAttempt:
     @property
     def notes(self) -> Notes:
         """What is to be kept with the next write."""
-        return Notes(self.progress, self.calls_spared)
+        return Notes(self.progress, self.calls_spared, self._leaves_file)
 
     @property
     def answer_by(self) -> float:
@@ -223,6 +224,7 @@ class HeldAttempt:
         """
         kept = self._attempt.new_checkpoint(iteration_count, phase, results)
         try:
+            self._leaves_file |= kept.leaves_file
             self.insist(kept.store)
             self._persist(partial(self._write, lambda: kept.record(self.notes)))
         finally:
@@ -250,10 +252,14 @@ class HeldAttempt:
         """
         write = self._attempt.new_call(call, in_place_of)
         is_recorded = False
-        while not is_recorded:
-            self.insist(write.store)
-            record = partial(write.record, self.notes)
-            is_recorded = self._persist(partial(self._write, record))
+        try:
+            while not is_recorded:
+                self._leaves_file |= write.leaves_file
+                self.insist(write.store)
+                record = partial(write.record, self.notes)
+                is_recorded = self._persist(partial(self._write, record))
+        finally:
+            write.tidy_up()
 
     def note_spared_call(self) -> None:
         """Count a call that its recorded result has spared."""
