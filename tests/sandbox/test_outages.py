@@ -136,15 +136,16 @@ def test_a_handler_that_ends_its_fork_server_has_failed_in_the_end(tmp_path: Pat
     assert descriptors() == before
 
 
+@pytest.mark.parametrize("write", ["store", "record"])
 def test_the_time_that_a_handler_waits_for_a_store_is_no_failure(
-    attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+    attempts: Attempts, monkeypatch: pytest.MonkeyPatch, write: str
 ) -> None:
     """Else an outage of an hour uses all retries up of a step whose limit is ten minutes."""
 
-    def away(_: MemoryCheckpoint) -> None:
+    def away(_: MemoryCheckpoint, *_notes: object) -> None:
         raise StoreUnavailableError(store="here", problem="it is not mounted")
 
-    monkeypatch.setattr(MemoryCheckpoint, "store", away)
+    monkeypatch.setattr(MemoryCheckpoint, write, away)
 
     result = attempts.run("keeps_once", {}, attempts.held(timeout=1.5, cleanup=1))
 

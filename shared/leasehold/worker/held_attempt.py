@@ -283,20 +283,7 @@ class HeldAttempt:
         """
         now = self._clock.monotonic
         latest = self._answer_by if patience is None else now() + patience
-        ask = partial(self._ask, call)
-        try:
-            return outlast(
-                ask, now=now, until=lambda: min(latest, self.stop_at), wait=self.stop.wait
-            )
-        finally:
-            self.outage = None
-
-    def _ask(self, call: Callable[[], T]) -> T:
-        try:
-            return call()
-        except StoreUnavailableError as error:
-            self.outage = error
-            raise
+        return self._outlast(call, until=lambda: min(latest, self.stop_at), wait=self.stop.wait)
 
     def fetch(self, call: Callable[[], T]) -> T:
         """Do as `insist`, for at most a lease's length: nothing is lost with the attempt yet."""
@@ -339,16 +326,29 @@ class HeldAttempt:
         """
         give_up_at = self._attempt.ends_at  # however often it is renewed meanwhile
         try:
-            return outlast(
-                write,
-                now=self._clock.monotonic,
-                until=lambda: give_up_at,
-                wait=self._never.wait,  # an attempt that is to stop still says how it ended
-            )
+            wait = self._never.wait  # an attempt that is to stop still says how it ended
+            return self._outlast(write, until=lambda: give_up_at, wait=wait)
         except LeaseLostError as error:
             if self._settled is None:  # else it was released here, and not lost
                 self._lost(error)
             raise
+
+    def _outlast(
+        self, call: Callable[[], T], until: Callable[[], float], wait: Callable[[float], bool]
+    ) -> T:
+        """Do as `outlast`; meanwhile it is known here that a store is away."""
+
+        def ask() -> T:
+            try:
+                return call()
+            except StoreUnavailableError as error:
+                self.outage = error
+                raise
+
+        try:
+            return outlast(ask, now=self._clock.monotonic, until=until, wait=wait)
+        finally:
+            self.outage = None
 
     def _settle_once(self, ending: Transition) -> Committed[Change]:
         with self._writing:
