@@ -46,6 +46,7 @@ class CheckpointWrite:
         self._folder = step_folder(run.run_id, run.current_step, run.trial)
         self._run_id = run.run_id
         self._file: PackedFile | None = None
+        self._is_sent = False
         self._is_refused = False
         self._unused: str | None = None
         self._kept = inline(results, beside=run.with_(checkpoint=None).text_bytes)
@@ -53,6 +54,11 @@ class CheckpointWrite:
             check_results(results)
         else:
             self._file = _packed(engine, run, results)
+
+    @property
+    def leaves_file(self) -> bool:
+        """Whether `store` makes a temporary file: it may be there, and nobody know of it."""
+        return self._file is not None
 
     def store(self) -> None:
         """Store the file of large results, where the run has no room for them."""
@@ -62,6 +68,7 @@ class CheckpointWrite:
     def record(self, notes: Notes = NO_NOTES) -> None:
         """Have the run refer to the results, and keep the notes of the attempt."""
         assert self._kept is not None  # noqa: S101 - it is stored by now
+        self._is_sent = True
         try:
             before = self._save(self._kept, notes)
         except (LeaseLostError, InvalidRequestError):
@@ -74,13 +81,18 @@ class CheckpointWrite:
     def tidy_up(self) -> None:
         """Delete the file that the run refers to no more; its own, where that was refused.
 
-        Where nobody can tell, it stays until the step is over.
+        So is one whose attempt was over before it was stored. Where nobody can tell, it stays until
+        the step is over.
         """
-        if self._is_refused and self._file and not self._is_recorded(self._file.name):
+        if self._file and self._is_unneeded(self._file.name):
             self._unused = self._file.name
         unused, self._unused = self._unused, None
         if unused and unused.startswith(f"{self._folder}/"):
-            temporary_files.discard(self._engine.artifacts, unused)
+            temporary_files.discard(self._engine, unused)
+
+    def _is_unneeded(self, name: str) -> bool:
+        """Return whether the run surely does not refer to its own file."""
+        return not self._is_sent or (self._is_refused and not self._is_recorded(name))
 
     def _is_recorded(self, name: str) -> bool:
         """Return whether the run refers to the file, as far as can be known.

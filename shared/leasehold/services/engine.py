@@ -60,6 +60,8 @@ class Engine:
         overrides: what people set for steps, which the rules look up as it is known here.
         runners: what runs a handler, by the isolation of its step: see `isolation_of`.
         side_by_side: makes the calls that it is given, so many at a time, until it gets none.
+        errand: makes a call that nobody needs the end of now, and returns whether it is over: one
+            that hangs goes on without the caller, or is not made.
         raise_interrupt: raises the Ctrl-C that cut an attempt of this thread short, if one did.
         observe: given each change whose commit stands; for displays and logs.
         holder: how leases name this worker.
@@ -83,6 +85,7 @@ class Engine:
     overrides: Overrides
     holder: str
     side_by_side: Callable[[NextCall, int], None]
+    errand: Callable[[Callable[[], object]], bool]
     raise_interrupt: Callable[[], None]
     observe: Callable[[Change], None]
     may_continue: Callable[[], bool]
@@ -230,6 +233,12 @@ def _create_task(engine: Engine, task: Task) -> None:
 
 def _delete_folders(engine: Engine, deletion: Deletion) -> None:
     """Delete temporary files; what cannot be deleted now delays nobody, and is owed still."""
+    if not engine.errand(partial(_delete_now, engine, deletion)):
+        problem = "the artifacts store has not answered yet"
+        engine.log(f"temporary files of run {deletion.run_id} are deleted later: {problem}")
+
+
+def _delete_now(engine: Engine, deletion: Deletion) -> None:
     run_id = deletion.run_id
     try:
         for folder in deletion.folders:

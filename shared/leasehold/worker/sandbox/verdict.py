@@ -182,8 +182,14 @@ class _Verdict:
             record = record.with_(details=json_of({"printed": _end_of(printed)}))
         return Failed(record)
 
-    def _exceeded(self, reason: Termination, raised: ErrorRecord | None = None) -> LimitExceeded:
-        """Return the end at a limit; of what the handler raised then, the traceback is kept."""
+    def _exceeded(self, reason: Termination, raised: ErrorRecord | None = None) -> Result:
+        """Return the end at a limit; of what the handler raised then, the traceback is kept.
+
+        Time that went by while it waited for a store is no failure of its own.
+        """
+        outage = self._held.outage
+        if outage is not None and reason is not Termination.MEMORY_LIMIT_EXCEEDED:
+            return Deferred(Termination.STORE_UNAVAILABLE, safe_text(outage.message, _MAX_DETAIL))
         stacks = self._attempt.stacks
         record = ErrorRecord.of(self._error_of(reason)).with_(origin=stacks.origin())
         if raised is not None:
