@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
-from leasehold.domain.json_text import check_json
+from leasehold.domain.json_text import check_json, not_json
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.manifest_parts import Checkpoint, KeptValue
 from leasehold.domain.notes import NO_NOTES, Notes
@@ -20,8 +19,6 @@ from leasehold.services import temporary_files
 from leasehold.services.engine import Engine
 from leasehold.services.kept_values import inline
 from leasehold.services.temporary_files import PackedFile
-
-_MAX_SHOWN: Final = 200
 
 #: The fenced write; it returns the checkpoint that it takes the place of.
 SaveCheckpoint = Callable[[KeptValue, Notes], Checkpoint | None]
@@ -112,9 +109,7 @@ def check_results(text: str) -> None:
     try:
         check_json(text)
     except ValueError as error:
-        raise InvalidRequestError(
-            field="partial_results", value=str(error)[:_MAX_SHOWN], allowed="JSON values"
-        ) from None
+        raise not_json("partial_results", error) from None
 
 
 def _packed(engine: Engine, run: Manifest, text: str) -> PackedFile:

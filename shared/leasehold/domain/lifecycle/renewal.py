@@ -144,9 +144,7 @@ def _check_goes_on(reached: Mapping[str, int], phase: str, iteration_count: int)
     if last is not None and iteration_count < last:
         of_phase = f" of phase {phase!r}" if phase else ""
         allowed = f"{last} or more: this attempt has kept {last}{of_phase} before"
-        raise InvalidRequestError(
-            field="iteration_count", value=str(iteration_count), allowed=allowed
-        )
+        raise InvalidRequestError(field="iteration_count", value=iteration_count, allowed=allowed)
 
 
 def _phases(counts: Mapping[str, int]) -> tuple[PhaseReached, ...]:
