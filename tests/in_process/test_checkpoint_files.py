@@ -202,6 +202,22 @@ def test_where_the_end_of_a_run_was_cut_short_its_files_are_swept_after_an_hour(
     assert (files(engine, run), stored(engine, run).alarm_at) == ([], None)
 
 
+def test_files_behind_a_link_out_of_the_store_are_nobodys_to_delete_and_not_owed_for_ever(
+    engine: InProcessEngine, tmp_path: Path, clock: FrozenClock
+) -> None:
+    run = killed(engine)
+    folder = tmp_path / "artifacts" / "runs" / run.run_id / "checkpoints"
+    outside = folder.rename(tmp_path / "outside")
+    folder.symlink_to(outside)
+
+    engine.cancel(run.run_id)
+    clock.advance(HOUR)
+    engine.sweep()
+
+    assert len([*outside.glob("*/*")]) == 2
+    assert (stored(engine, run).owed, stored(engine, run).alarm_at) == ((), None)
+
+
 Spoil = Callable[[Path, Path], object]
 
 SPOILED: dict[str, Spoil] = {

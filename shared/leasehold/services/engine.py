@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,7 +17,12 @@ from leasehold.domain.document import DecideDocument
 from leasehold.domain.effect import Deletion, Effect
 from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
 from leasehold.domain.task import Task
-from leasehold.errors import LeaseholdError, StoreUnavailableError, UnknownRunError
+from leasehold.errors import (
+    ArtifactNameError,
+    LeaseholdError,
+    StoreUnavailableError,
+    UnknownRunError,
+)
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Documents, Snapshot
@@ -242,7 +248,8 @@ def _delete_now(engine: Engine, deletion: Deletion) -> None:
     run_id = deletion.run_id
     try:
         for folder in deletion.folders:
-            engine.artifacts.delete(folder)
+            with suppress(ArtifactNameError):  # behind a link nothing is the run's, now or later
+                engine.artifacts.delete(folder)
         if deletion.is_last:
             announce(engine, _note_deleted(engine, run_id))
     except LeaseholdError as error:
