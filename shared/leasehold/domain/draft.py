@@ -79,6 +79,10 @@ class Draft:
         if folder not in run.owed:
             self.set(owed=(*run.owed, folder))
 
+    def count_anew(self) -> None:
+        """Count from zero what bounds attempts without progress: the step made some."""
+        self.set(interruptions=0, silences=0, continuations=0)
+
     def count(self, end: AttemptEnd) -> None:
         """Count one more end of an attempt, for the step and in total."""
         run = self.run

@@ -139,7 +139,5 @@ def _go_to(draft: Draft, event: RunEvent, step: str) -> None:
         step_started_at=None,
         heartbeat_at=None,
         attempts=_NONE_ENDED,
-        interruptions=0,
-        silences=0,
-        continuations=0,
     )
+    draft.count_anew()

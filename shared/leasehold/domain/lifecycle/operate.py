@@ -132,12 +132,10 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
     draft.set(
         status=after(manifest.status, RunEvent.RETRIED),
         block=None,
-        interruptions=0,
-        silences=0,
-        continuations=0,
         checkpoint=None if had_ended else manifest.checkpoint,
         calls=outlasting(manifest) if had_ended else manifest.calls,
     )
+    draft.count_anew()
     return dispatch_next(draft, Outcome.RETRIED)
 
 

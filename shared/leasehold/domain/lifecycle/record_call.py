@@ -54,7 +54,7 @@ def record_call(
         draft.set_step(calls=counts.with_(made=counts.made + 1))
         draft.set(calls=with_call(manifest, call))
         if found is None:  # paid work that no attempt repeats is progress
-            draft.set(interruptions=0, silences=0, continuations=0)
+            draft.count_anew()
         if call.ref is not None and not call.keep:
             draft.owe_folder()
     return renewed(draft, fence, Outcome.RENEWED)
