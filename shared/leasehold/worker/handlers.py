@@ -18,6 +18,7 @@ from leasehold.errors import HandlerNotFoundError
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context import StepContext
 from leasehold.worker.stack_frames import frames_of
+from leasehold.worker.user_code import adapter_of, code_of, first_sentence, unwrapped
 
 _HANDLER: Final = "a handler is a function (ctx, given) that returns its output"
 _ACTION: Final = "an entry action is a function (ctx, given)"
@@ -164,15 +165,12 @@ def _code_of(function: Any, wanted: str) -> Callable[..., Any]:
         function: what a path leads to.
         wanted: what it should be, in words.
     """
-    while isinstance(function, functools.partial):
-        function = function.func
+    function = unwrapped(function)
     if not callable(function):
         short = wanted.partition(" that ")[0]
         problem = f"it is of class {type(function).__name__}; {short}"
         raise UnresolvedError(problem)
-    code: Callable[..., Any] = function
-    if not inspect.isroutine(function) and not inspect.isclass(function):
-        code = function.__call__
+    code: Callable[..., Any] = code_of(function)
     for is_such, what in _REFUSED:
         if is_such(code):
             raise UnresolvedError(f"it is {what}; {wanted}")
@@ -208,14 +206,10 @@ def _second_argument(function: Callable[..., Any]) -> str:
 def _adapter(model: Any) -> TypeAdapter[Any]:
     """Return what reads and writes the model; one with an unknown name in it is refused now."""
     try:
-        adapter = TypeAdapter(model)
-        adapter.rebuild(raise_errors=True)
+        return adapter_of(model)
     except Exception as error:
         raise UnresolvedError(_unusable(error)) from error
-    return adapter
 
 
 def _unusable(error: Exception) -> str:
-    """Return the first sentence of the error: pydantic adds advice and an address."""
-    problem = (str(error).splitlines() or [type(error).__name__])[0].partition(". ")[0]
-    return f"its annotations cannot be used: {problem.rstrip(' .')}"
+    return f"its annotations cannot be used: {first_sentence(error).rstrip(' .')}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import types
 from collections.abc import Awaitable, Callable, Coroutine
@@ -15,6 +14,7 @@ from leasehold.domain.calls import MAX_TYPE
 from leasehold.domain.json_text import digest
 from leasehold.errors import InvalidRequestError
 from leasehold.worker.failures import safe_text
+from leasehold.worker.user_code import adapter_of, code_of, first_sentence, unwrapped
 
 _MAX_SHOWN: Final = 200
 _MARK: Final = 16
@@ -44,11 +44,9 @@ def return_type_of(call: Callable[..., Any]) -> ReturnType:
     code = _code_of(call)
     try:
         hint = code if inspect.isclass(code) else _returned(code)
-        model: TypeAdapter[Any] = TypeAdapter(hint)
-        model.rebuild(raise_errors=True)
+        model = adapter_of(hint)
     except Exception as error:
-        words = (str(error).splitlines() or [type(error).__name__])[0].partition(". ")[0]
-        problem = safe_text(words, _MAX_SHOWN)  # pydantic adds advice
+        problem = safe_text(first_sentence(error), _MAX_SHOWN)
         allowed = (
             f"a function whose return annotation can be read from JSON; of this one: {problem}"
         )
@@ -63,10 +61,9 @@ def refused(call: object, allowed: str) -> InvalidRequestError:
 
 def name_of(call: object) -> str:
     """Return the name of what is called."""
-    while isinstance(call, functools.partial):
-        call = call.func
-    name = getattr(call, "__qualname__", None)
-    return name if isinstance(name, str) else type(call).__qualname__
+    function = unwrapped(call)
+    name = getattr(function, "__qualname__", None)
+    return name if isinstance(name, str) else type(function).__qualname__
 
 
 def type_name(hint: Any) -> str:
@@ -90,13 +87,9 @@ def type_name(hint: Any) -> str:
 
 def _code_of(call: Any) -> Any:
     """Return the function, method or class behind a partial or an object that can be called."""
-    function = call
-    while isinstance(function, functools.partial):
-        function = function.func
-    if not callable(function):
+    if not callable(unwrapped(call)):
         raise refused(call, "a function, and its arguments after it")
-    if not inspect.isroutine(function) and not inspect.isclass(function):
-        function = function.__call__
+    function = code_of(call)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise refused(call, "a function that returns its result; a generator yields several")
     return function
