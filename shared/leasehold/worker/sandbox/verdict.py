@@ -6,9 +6,7 @@ import signal
 import time
 from typing import Final
 
-import pydantic_core
-
-from leasehold.domain.json_text import check_depth
+from leasehold.domain.json_text import check_json
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.result import (
     Continued,
@@ -119,8 +117,7 @@ class _Verdict:
         match note:
             case FinishedNote(status=status):
                 output = body.decode()
-                pydantic_core.from_json(output, allow_inf_nan=False)
-                check_depth(output)
+                check_json(output)
                 return Finished(output, status)
             case DeferredNote(reason=reason, detail=detail):
                 return Deferred(reason, safe_text(detail, _MAX_DETAIL))
