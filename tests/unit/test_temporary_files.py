@@ -15,6 +15,7 @@ from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.manifest_parts import KeptValue
 from leasehold.errors import ArtifactNotFoundError, DamagedFileError, StoreUnavailableError
 from leasehold.services import kept_values, temporary_files
+from leasehold.worker.errands import Errands
 from tests.builders import new_run, rules_of, step_settings
 
 RUN = lifecycle.start(
@@ -85,8 +86,8 @@ def test_a_file_that_is_gone_is_no_outage_while_its_run_has_others(
 
 
 def test_what_cannot_be_deleted_is_left(artifacts: FolderArtifacts, kept: KeptValue) -> None:
-    temporary_files.discard(artifacts, name_of(kept))
-    temporary_files.discard(artifacts, name_of(kept))
+    temporary_files.discard(artifacts, name_of(kept), Errands().run)
+    temporary_files.discard(artifacts, name_of(kept), Errands().run)
 
     with pytest.raises(ArtifactNotFoundError):
         artifacts.get(name_of(kept))

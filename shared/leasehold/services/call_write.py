@@ -90,4 +90,4 @@ class CallWrite:
     def _discard(self) -> None:
         """Delete the file, unless a write whose answer was lost may refer to it."""
         if self._file and not self._may_be_recorded:
-            temporary_files.discard(self._engine, self._file.name)
+            temporary_files.discard(self._engine.artifacts, self._file.name, self._engine.errand)

@@ -85,7 +85,7 @@ class CheckpointWrite:
             self._unused = self._file.name
         unused, self._unused = self._unused, None
         if unused and unused.startswith(f"{self._folder}/"):
-            temporary_files.discard(self._engine, unused)
+            temporary_files.discard(self._engine.artifacts, unused, self._engine.errand)
 
     def _is_unneeded(self, name: str) -> bool:
         """Return whether the run surely does not refer to its own file."""

@@ -56,6 +56,9 @@ class Retention:
 #: The next call to make, or None where there is none now.
 NextCall = Callable[[], Callable[[], None] | None]
 
+#: Makes a call that nobody needs the end of now; see `Engine`.
+Errand = Callable[[Callable[[], object]], bool]
+
 
 @dataclass(frozen=True, slots=True)
 class Engine:
@@ -91,7 +94,7 @@ class Engine:
     overrides: Overrides
     holder: str
     side_by_side: Callable[[NextCall, int], None]
-    errand: Callable[[Callable[[], object]], bool]
+    errand: Errand
     raise_interrupt: Callable[[], None]
     observe: Callable[[Change], None]
     may_continue: Callable[[], bool]

@@ -23,7 +23,7 @@ from leasehold.errors import (
     StoreUnavailableError,
 )
 from leasehold.ports.artifacts import Artifacts
-from leasehold.services.engine import Engine
+from leasehold.services.engine import Errand
 
 #: What a name ends with whose file is gzip.
 GZIP: Final = ".json.gz"
@@ -68,10 +68,10 @@ def put(artifacts: Artifacts, file: PackedFile) -> KeptValue:
     return KeptValue(ref=file.name, digest=file.digest)
 
 
-def discard(engine: Engine, name: str) -> None:
+def discard(artifacts: Artifacts, name: str, errand: Errand) -> None:
     """Delete a file that nothing refers to; where that cannot be done, it goes with its folder."""
     with contextlib.suppress(StoreUnavailableError, ArtifactNameError):
-        engine.errand(partial(engine.artifacts.delete_file, name))
+        errand(partial(artifacts.delete_file, name))
 
 
 def load(artifacts: Artifacts, name: str, expected: str | None) -> str:
