@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leasehold.domain import lifecycle
@@ -224,6 +224,7 @@ def test_the_next_step_begins_to_count_anew(runs: Runs) -> None:
     assert runs.with_output(run, at=7).continuations == 0
 
 
+@settings(deadline=None)  # a busy machine takes its time
 @given(st.lists(st.integers(min_value=0, max_value=2), max_size=40))
 def test_it_is_bounded_by_progress_alone(gains: list[int]) -> None:
     """Each number is how many new iterations an attempt makes before it is continued."""
