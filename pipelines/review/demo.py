@@ -23,6 +23,7 @@ from leasehold.cli.run_watcher import wait_for
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
+from leasehold.logs.for_people import log_to_stderr
 from leasehold.presentation.run_state import result_of
 from pipelines.review import kill_in_supervision
 from pipelines.review.agent import PACE, pace_of
@@ -53,6 +54,7 @@ def main() -> int:
     environ = os.environ | {"LEASEHOLD_CATALOG": CATALOG}
     if wanted:
         environ = {PACE: pace_for(documents), **environ, "LEASEHOLD_CATALOG": CHAOS_CATALOG}
+    log_to_stderr()
     server = None
     try:
         server = DevServer(DevOptions(port=free_port(), environ=environ), say)

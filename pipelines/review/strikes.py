@@ -113,7 +113,7 @@ class Striker(ABC):
         try:
             self.work()
         except LeaseholdError as error:
-            self.tell(f"the chaos ends: {error.message}")
+            self.tell(f"no further worker is struck: {error.message}")
 
     def _was_cut_short(self, hit: Hit) -> bool:
         """Wait for the next lease and report it; return whether the strike ended the attempt."""

@@ -44,6 +44,7 @@ from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.services.engine import Engine, Retention
 from leasehold.services.kept_values import load
 from leasehold.services.reporting import ENDS, Facts, without_repeats
+from leasehold.worker.errands import Errands
 from leasehold.worker.gates import InlineGateRunner
 from leasehold.worker.handler_checks import ImportedHandlerChecks
 from leasehold.worker.holder import holder_name, host_name
@@ -184,6 +185,7 @@ def boot(
         overrides=overrides,
         holder=holder_name(host_name(), os.getpid()),
         side_by_side=side_by_side,
+        errand=Errands().run,
         raise_interrupt=interrupts.raise_interrupt,
         observe=hooks.observe,
         may_continue=hooks.may_continue,

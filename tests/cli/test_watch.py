@@ -166,9 +166,9 @@ def test_all_live_runs_are_told_of_as_they_change_and_how_they_end(
     assert said(capsys) == [
         f"run {one} three IN_PROGRESS step add attempt 1",
         f"run {other} holds PENDING step hold attempt 1",
-        f"run {one} three IN_PROGRESS step add attempt 1 50% half",
+        f"run {one} three IN_PROGRESS step add attempt 1: 50%, half",
         f"run {other} holds PENDING cancelled step hold attempt 1",
-        f"run {one} three IN_PROGRESS paused step add attempt 1 50% half",
+        f"run {one} three IN_PROGRESS paused step add attempt 1: 50%, half",
     ]
 
 
@@ -199,7 +199,7 @@ def test_an_outage_is_waited_for_with_a_line(
     before, after, *again = capsys.readouterr().err.splitlines()
     assert before.startswith("The server http://127.0.0.1:")
     assert before.endswith("Waiting for it.")
-    assert after == "it answers again."
+    assert after == "It answers again."
     assert len(again) == 2
     assert ended.cancelled
 
@@ -229,7 +229,7 @@ def test_a_terminal_has_a_table_that_hostile_words_cannot_spoil(
         *("RUN", "PIPELINE", "STATUS", "STEP", "ATTEMPT", "PROGRESS", "HEARTBEAT")
     ]
     row = lines[2]
-    assert row.startswith(f"{run_id}  three")
+    assert row.startswith(f"{run_id} three")
     assert "\\x1b]0;owned" in row
     assert row.endswith(" s ago")
     assert max(map(len, lines)) <= 110

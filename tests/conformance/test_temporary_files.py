@@ -100,7 +100,7 @@ def test_what_is_refused_leaves_no_file(engine: Engine, run_id: str) -> None:
     keep(engine, worker, 5)
     kept = files(engine, run_id)
 
-    with pytest.raises(InvalidRequestError, match="iteration_count is '4'; allowed: 5 or more"):
+    with pytest.raises(InvalidRequestError, match="iteration_count is 4; allowed: 5 or more"):
         keep(engine, worker, 4)
     assert files(engine, run_id) == kept
 

@@ -40,6 +40,15 @@ def turn_back(ctx: StepContext, given: Any) -> Any:
     ctx.checkpoint(3, LARGE, "read")
 
 
+def keep_in_the_first_attempt(ctx: StepContext, given: Any) -> Any:
+    """Keep something large, but not again."""
+    if ctx.attempt == 1 and given["is_call"]:
+        ctx.once("large", lambda: LARGE)
+    elif ctx.attempt == 1:
+        ctx.checkpoint(1, LARGE)
+    return given
+
+
 def _step(name: str, handler: str) -> StepDispatchEntry:
     return StepDispatchEntry(
         step_type=name,
@@ -52,7 +61,12 @@ def _step(name: str, handler: str) -> StepDispatchEntry:
 
 STEPS = Registry(
     "dispatch",
-    [_step("count", "count"), _step("pass", "pass_on"), _step("back", "turn_back")],
+    [
+        _step("count", "count"),
+        _step("pass", "pass_on"),
+        _step("back", "turn_back"),
+        _step("late", "keep_in_the_first_attempt"),
+    ],
 )
 PIPELINES = Registry(
     "pipelines",
@@ -60,5 +74,6 @@ PIPELINES = Registry(
         PipelineEntry(name="counts", steps=("count",)),
         PipelineEntry(name="passes", steps=("count", "pass")),
         PipelineEntry(name="turns", steps=("back",)),
+        PipelineEntry(name="late", steps=("late",)),
     ],
 )

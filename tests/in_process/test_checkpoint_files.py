@@ -5,14 +5,17 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from leasehold import testing
+from leasehold.adapters.folder import FolderArtifacts
+from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.status import Outcome
+from leasehold.domain.status import Outcome, Termination
 from leasehold.domain.trace import TraceEvent
 from leasehold.services.engine import change_run, find_run
 from leasehold.testing import FrozenClock, InProcessEngine
@@ -146,6 +149,41 @@ def test_what_the_killed_worker_of_a_cancelled_run_leaves_is_swept_after_an_hour
     assert (stored(engine, run).owed, stored(engine, run).alarm_at) == ((), None)
 
 
+@pytest.mark.parametrize("is_large_call", [False, True], ids=["checkpoint", "call"])
+@pytest.mark.parametrize("is_over", [False, True], ids=["released", "past its deadline"])
+def test_a_file_that_is_stored_after_its_attempt_was_over_is_deleted(
+    engine: InProcessEngine,
+    clock: FrozenClock,
+    monkeypatch: pytest.MonkeyPatch,
+    is_over: bool,
+    is_large_call: bool,
+) -> None:
+    """The next attempt keeps nothing large, so no other file has the step's folder deleted."""
+    put = FolderArtifacts.put
+    names: list[str] = []
+
+    def put_late(self: FolderArtifacts, name: str, data: bytes) -> str:
+        (held,) = engine.engine.leases.held_attempts()
+        if is_over:
+            clock.advance(timedelta(minutes=4))
+            engine.engine.leases.look()
+        else:
+            facts = {"rules": engine.engine.rules, "fence": held.fence, "notes": held.notes}
+            reason = Termination.INSTANCE_SHUTDOWN
+            held.settle(partial(lifecycle.release, **facts, reason=reason))
+        names.append(name)
+        return put(self, name, data)
+
+    monkeypatch.setattr(FolderArtifacts, "put", put_late)
+    run = engine.start("late", {"is_call": is_large_call})
+
+    done = engine.run_until_settled(run.run_id)
+
+    assert (done.status, len(names)) == ("COMPLETED", 1)
+    stored_run = stored(engine, run)
+    assert (files(engine, run), stored_run.owed) == ([], ())
+
+
 def test_where_the_end_of_a_run_was_cut_short_its_files_are_swept_after_an_hour(
     engine: InProcessEngine, clock: FrozenClock
 ) -> None:
@@ -162,6 +200,22 @@ def test_where_the_end_of_a_run_was_cut_short_its_files_are_swept_after_an_hour(
     clock.advance(HOUR)
     engine.sweep()
     assert (files(engine, run), stored(engine, run).alarm_at) == ([], None)
+
+
+def test_files_behind_a_link_out_of_the_store_are_nobodys_to_delete_and_not_owed_for_ever(
+    engine: InProcessEngine, tmp_path: Path, clock: FrozenClock
+) -> None:
+    run = killed(engine)
+    folder = tmp_path / "artifacts" / "runs" / run.run_id / "checkpoints"
+    outside = folder.rename(tmp_path / "outside")
+    folder.symlink_to(outside)
+
+    engine.cancel(run.run_id)
+    clock.advance(HOUR)
+    engine.sweep()
+
+    assert len([*outside.glob("*/*")]) == 2
+    assert (stored(engine, run).owed, stored(engine, run).alarm_at) == ((), None)
 
 
 Spoil = Callable[[Path, Path], object]
@@ -277,7 +331,7 @@ def test_a_count_that_goes_back_is_refused_by_name_and_leaves_no_file(
 
     assert done.error is not None
     assert done.error.message == (
-        "[invalid_request] iteration_count is '3'; allowed: 5 or more: "
+        "[invalid_request] iteration_count is 3; allowed: 5 or more: "
         "this attempt has kept 5 of phase 'read' before."
     )
     assert files(engine, run) == []

@@ -13,7 +13,8 @@ import pytest
 
 from leasehold.domain.result import Deferred, Failed, Finished
 from leasehold.domain.status import Termination
-from leasehold.errors import ForkServerError
+from leasehold.errors import ForkServerError, StoreUnavailableError
+from leasehold.testing.memory_attempt import MemoryCheckpoint
 from leasehold.worker.sandbox.child import Child
 from leasehold.worker.sandbox.children import Children
 from leasehold.worker.sandbox.sandbox import Sandbox
@@ -133,6 +134,24 @@ def test_a_handler_that_ends_its_fork_server_has_failed_in_the_end(tmp_path: Pat
             attempts.run("kills_its_parent")
         assert isinstance(attempts.run("who_runs"), Finished)  # it was not to blame
     assert descriptors() == before
+
+
+@pytest.mark.parametrize("write", ["store", "record"])
+def test_the_time_that_a_handler_waits_for_a_store_is_no_failure(
+    attempts: Attempts, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    """Else an outage of an hour uses all retries up of a step whose limit is ten minutes."""
+
+    def away(_: MemoryCheckpoint, *_notes: object) -> None:
+        raise StoreUnavailableError(store="here", problem="it is not mounted")
+
+    monkeypatch.setattr(MemoryCheckpoint, write, away)
+
+    result = attempts.run("keeps_once", {}, attempts.held(timeout=1.5, cleanup=1))
+
+    assert isinstance(result, Deferred)
+    assert result.reason is Termination.STORE_UNAVAILABLE
+    assert "it is not mounted" in result.detail
 
 
 def _opened(children: Children, within: float = 60) -> Child:

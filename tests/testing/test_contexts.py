@@ -115,8 +115,10 @@ def test_files_and_outputs_and_progress_and_the_log_are_there() -> None:
 
 def test_what_production_refuses_is_refused() -> None:
     with step_context() as ctx:
-        with pytest.raises(InvalidRequestError, match="partial_results is"):
+        with pytest.raises(InvalidRequestError, match=r"partial_results is 'not JSON'.*object"):
             ctx.checkpoint(1, {"at": object()})
+        with pytest.raises(InvalidRequestError, match="without NaN and infinity"):
+            ctx.checkpoint(1, [float("nan")])
         with pytest.raises(InvalidRequestError, match="iteration_count is"):
             ctx.checkpoint(-1, [])
         with pytest.raises(TooLargeError):

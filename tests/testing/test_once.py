@@ -370,6 +370,18 @@ def test_a_result_that_json_cannot_keep_is_refused(
     assert ctx.recorded.calls == {}
 
 
+def test_a_result_that_can_be_read_but_once_is_recorded_whole(ctx: RecordingContext) -> None:
+    assert ctx.once("pages", lambda: (page for page in "abc")) == ["a", "b", "c"]
+    assert ctx.once("by name", lambda: {"all": map(str.upper, "abc")}) == {"all": ["A", "B", "C"]}
+
+
+def test_large_texts_leave_room_for_further_calls(ctx: RecordingContext) -> None:
+    """As those of a run do, which are kept as files."""
+    ctx.checkpoint(1, "x" * 300_000)
+    assert len(ctx.once("large", lambda: "x" * 300_000)) == 300_000
+    assert ctx.once("next", lambda: 1) == 1
+
+
 def test_a_result_is_at_most_as_large_as_an_output(ctx: RecordingContext) -> None:
     with pytest.raises(TooLargeError, match="the result of the call 'ask' has 16777219 bytes"):
         ctx.once("ask", lambda: "x" * (16 * 1024 * 1024 + 1))

@@ -56,6 +56,7 @@ class FolderArtifacts:
         self._root = root.absolute()
         self._unfinished = self._root / UNFINISHED
         self._was_there = False
+        self._swept_at = 0.0
         with self._translated(self._root):
             is_folder(self._unfinished)  # what is below a link is not ours to write or to sweep
             _try_out(self._unfinished)
@@ -74,12 +75,14 @@ class FolderArtifacts:
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
+                    now = os.fstat(file.fileno()).st_mtime
                 self._name(Path(unfinished), name, path)
             except BaseException:
                 with contextlib.suppress(OSError):
                     Path(unfinished).unlink()
                 raise
             _sync_folder(path.parent)
+        self._sweep_each_hour(now)
         return str(path)
 
     def get(self, name: str) -> bytes:
@@ -150,6 +153,18 @@ class FolderArtifacts:
         finally:
             os.close(folder)
         return swept
+
+    def _sweep_each_hour(self, now: float) -> None:
+        """Sweep for as long as the process lives: a write may be cut while it does, or just before.
+
+        Args:
+            now: by the clock that writes the times of files, which may be another machine's.
+        """
+        if now - self._swept_at < ORPHAN_AGE_S:
+            return
+        self._swept_at = now
+        with contextlib.suppress(OSError):  # what was to be stored is stored
+            self.sweep(before=now - ORPHAN_AGE_S)
 
     def _path(self, name: str) -> Path:
         check_artifact_name(name)

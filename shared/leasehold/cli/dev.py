@@ -11,6 +11,7 @@ from leasehold.cli.exit_codes import DONE
 from leasehold.cli.server_options import port_option, workers_option
 from leasehold.cli.stderr import note
 from leasehold.cli.stop_signals import StopSignals
+from leasehold.logs.for_people import log_to_stderr
 from leasehold.registry.extras import require_extra
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def _serve(options: DevOptions) -> int:
     """Serve; return when it was stopped in order, or at once at a second signal."""
     from leasehold.devserver.server import DevServer  # noqa: PLC0415 - it needs the extra
 
+    log_to_stderr()
     signals = StopSignals()
     server = DevServer(options, note)
     try:

@@ -27,7 +27,9 @@ from leasehold.presentation.run_state import state_of
 from leasehold.presentation.step_line import StepLine, step_line
 
 _COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "ATTEMPT", "PROGRESS", "", "HEARTBEAT")
+_NARROW_COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "ATTEMPT", "PROGRESS", "HEARTBEAT")
 _BAR: Final = 16
+_WIDE: Final = 120  # characters a line; where there are fewer, words have the room of the bar
 _MIN_LINES: Final = 3
 _MARGIN: Final = 4  # the head, an error's second line, and the cursor
 
@@ -127,12 +129,8 @@ class LiveTable(_Screen):
     def update(self, live: LiveRuns) -> None:
         """Draw the runs as they are now."""
         now, shown = self._now(), live.runs[: self._height]
-        table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
-        for column in _COLUMNS:  # the one without a name takes what is left
-            table.add_column(column, no_wrap=bool(column), overflow="ellipsis")
-        for run in shown:
-            table.add_row(*_run_cells(run_line(run, now)))
-        self._draw(_count(live, len(shown), now), table)
+        lines = [run_line(run, now) for run in shown]
+        self._draw(_count(live, len(lines), now), _table(lines, self._console.width))
 
 
 def _count(live: LiveRuns, shown: int, now: datetime) -> Text:
@@ -143,15 +141,35 @@ def _count(live: LiveRuns, shown: int, now: datetime) -> Text:
     return Text.assemble((words, "bold"), part, (f"  {stamp(now)}", "dim"))
 
 
-def _run_cells(line: RunLine) -> tuple[Text | ProgressBar, ...]:
+def _table(lines: list[RunLine], width: int) -> Table:
+    """Return a line for each run; ids, which people copy, are whole, and messages have room."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    longest_id = max((len(line.run_id) for line in lines), default=0)
+    columns = _COLUMNS if width >= _WIDE else _NARROW_COLUMNS
+    for column in columns:  # the last but one takes what is left
+        is_id, is_flexible = column == "RUN", column == columns[-2]
+        table.add_column(
+            column,
+            no_wrap=not is_flexible,
+            overflow="ellipsis",
+            min_width=min(longest_id, width // 3) if is_id else None,
+            max_width=None if is_id or is_flexible else width // 6,
+        )
+    for line in lines:
+        table.add_row(*_run_cells(line, has_bar=width >= _WIDE))
+    return table
+
+
+def _run_cells(line: RunLine, *, has_bar: bool) -> tuple[Text | ProgressBar, ...]:
+    message = line.message if has_bar else line.reported
     return (
         Text(line.run_id, style="bold"),
         Text(line.pipeline),
         Text(one_line(line.state.on_screen), style=line.state.style),
         Text(line.step),
         Text(line.attempt),
-        _bar(line.fraction),
-        Text(line.message, no_wrap=True, overflow="ellipsis"),
+        *((_bar(line.fraction),) if has_bar else ()),
+        Text(message, no_wrap=True, overflow="ellipsis"),
         Text(line.heartbeat, style="dim"),
     )
 

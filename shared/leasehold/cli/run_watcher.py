@@ -71,7 +71,7 @@ def view_of(client: Client, run_id: str, *, patience: float | None = None) -> Vi
 
 def note_outage(error: LeaseholdError | None) -> None:
     """Print that nobody answers, or, for None, that somebody does again."""
-    note("it answers again." if error is None else f"{error.message} Waiting for it.")
+    note("It answers again." if error is None else f"{error.message} Waiting for it.")
 
 
 def explain_watch_interrupt(run_id: str, url: str | None) -> AbstractContextManager[None]:

@@ -31,7 +31,7 @@ def check_call_key(key: object) -> None:
     """Refuse what cannot name a call, with InvalidRequestError."""
     if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY or not key.isprintable():
         allowed = f"a text of 1 to {MAX_KEY} printable characters"
-        value = ascii(key)[:_MAX_SHOWN]
+        value = key[:_MAX_SHOWN] if isinstance(key, str) else type(key).__name__
         raise InvalidRequestError(field="key", value=value, allowed=allowed)
 
 

@@ -71,6 +71,8 @@ class Draft:
         if notes.calls_spared is not None:
             calls = self.run.steps[self.run.current_step].calls or CallCount()
             self.set_step(calls=calls.with_(spared=notes.calls_spared))
+        if notes.leaves_file:
+            self.owe_folder()
 
     def owe_folder(self) -> None:
         """Note that the current trial of the step may have temporary files, to be deleted later."""

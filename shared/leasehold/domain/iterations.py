@@ -11,9 +11,8 @@ from leasehold.domain.manifest import Manifest
 MAX_ITERATIONS: Final = 2**63 - 1
 #: So many phases of a step count as progress; further ones are kept, and do not.
 MAX_PHASES: Final = 32
-#: A step that lost so many checkpoints makes no more progress that counts: it began anew after each
-#: of them, further than "ever before" each time, and would be continued for ever.
-MAX_REJECTED: Final = 10
+#: So many checkpoints of a step may prove unusable; what is kept after that is no progress.
+MAX_REJECTED: Final = 3
 
 
 def furthest_of(manifest: Manifest) -> dict[str, int]:
@@ -23,11 +22,6 @@ def furthest_of(manifest: Manifest) -> dict[str, int]:
     return {reached.phase: reached.iteration_count for reached in known}
 
 
-def counts_progress(manifest: Manifest) -> bool:
-    """Return whether the iterations of the current step count as progress still."""
-    return (manifest.steps[manifest.current_step].rejected or 0) <= MAX_REJECTED
-
-
 def is_further(furthest: Mapping[str, int], phase: str, iteration_count: int) -> bool:
     """Return whether a step with so many iterations of a phase is further than it ever was.
 
@@ -35,3 +29,14 @@ def is_further(furthest: Mapping[str, int], phase: str, iteration_count: int) ->
     """
     is_counted = phase in furthest or len(furthest) < MAX_PHASES
     return is_counted and furthest.get(phase, -1) < iteration_count
+
+
+def counts_as_progress(manifest: Manifest, phase: str, iteration_count: int) -> bool:
+    """Return whether a checkpoint of the current step is progress: the step was never as far.
+
+    How far it was goes with a checkpoint that is rejected, so that the step can begin again. Where
+    that happens again and again, it would begin again for ever.
+    """
+    rejected = manifest.steps[manifest.current_step].rejected or 0
+    is_new = is_further(furthest_of(manifest), phase, iteration_count)
+    return is_new and rejected <= MAX_REJECTED

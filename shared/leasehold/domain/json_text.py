@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pydantic_core
 
-from leasehold.errors import TooLargeError
+from leasehold.errors import InvalidRequestError, TooLargeError
 
 #: No value is larger: an input comes in one HTTP body, an output is read whole by the next step.
 INPUT_BYTES: Final = 1024 * 1024
@@ -17,6 +17,7 @@ OUTPUT_BYTES: Final = 16 * 1024 * 1024
 #: two levels down (`resume.partialResults`).
 MAX_DEPTH: Final = 198
 _READABLE_DEPTH: Final = 200
+_MAX_PROBLEM: Final = 200
 _TOO_DEEP: Final = f"it is nested more than {MAX_DEPTH} levels deep"
 
 
@@ -73,6 +74,13 @@ def check_json(text: str) -> None:
         if len(found) != 1:
             raise ValueError("it is not one JSON value")
         found = found[0]
+
+
+def not_json(field: str, error: ValueError) -> InvalidRequestError:
+    """Return the error of a value that cannot be kept as JSON."""
+    problem = str(error)[:_MAX_PROBLEM]
+    allowed = f"JSON values, without NaN and infinity, and pydantic models ({problem})"
+    return InvalidRequestError(field=field, value="not JSON", allowed=allowed)
 
 
 def digest(text: str) -> str:

@@ -351,7 +351,7 @@ class StepRecord(Stored):
     progress: Progress | None = None
     attempts: Attempts = Attempts()
     calls: CallCount | None = None
-    rejected: int | None = None  # how many of its checkpoints could not be used; None: none
+    rejected: int | None = None  # checkpoints that could not be used; None: none
     verdict: TrialVerdict | None = None
     trial: int | None = None
     trials: tuple[TrialRecord, ...] | None = None

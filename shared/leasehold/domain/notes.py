@@ -14,10 +14,12 @@ class Notes(NamedTuple):
         progress: what the handler last said; None: nothing.
         calls_spared: how many calls of the step its records have spared so far, over all attempts;
             None: as the run has it. A total, so that to write it twice does no harm.
+        leaves_file: whether a temporary file may be there that the run does not refer to yet.
     """
 
     progress: Progress | None = None
     calls_spared: int | None = None
+    leaves_file: bool = False
 
 
 NO_NOTES: Final = Notes()

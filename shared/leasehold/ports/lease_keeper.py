@@ -25,6 +25,11 @@ T = TypeVar("T")
 class CheckpointWrite(Protocol):
     """A checkpoint on its way: three steps, of which only the second is a write of the attempt."""
 
+    @property
+    def leaves_file(self) -> bool:
+        """Whether `store` makes a temporary file: it may be there, and nobody know of it."""
+        ...
+
     def store(self) -> None:
         """Store what the run has no room for; StoreUnavailableError: call it again."""
         ...
@@ -46,6 +51,11 @@ class CheckpointWrite(Protocol):
 class CallWrite(Protocol):
     """The result of a call on its way; only `record` is a write of the attempt."""
 
+    @property
+    def leaves_file(self) -> bool:
+        """Whether `store` makes a temporary file: it may be there, and nobody know of it."""
+        ...
+
     def store(self) -> None:
         """Store what the run has no room for; StoreUnavailableError: call it again."""
         ...
@@ -60,6 +70,10 @@ class CallWrite(Protocol):
             TooManyCallsError: the run has no room for a reference to it either.
             LeaseLostError, StoreUnavailableError: as all writes.
         """
+        ...
+
+    def tidy_up(self) -> None:
+        """Delete the file that the run does not refer to; call it in any case."""
         ...
 
 

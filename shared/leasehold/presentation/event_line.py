@@ -17,7 +17,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     TraceType.STEP_ERROR: "step {step} failed, attempt {attempt}",
     TraceType.STEP_TERMINATED: "step {step} ended without an output, attempt {attempt}",
     TraceType.STEP_CONTINUED: "step {step} to be continued, attempt {attempt}",
-    TraceType.CHECKPOINT_RESUMED: "step {step} resumed from its checkpoint, attempt {attempt}",
+    TraceType.CHECKPOINT_RESUMED: "step {step} resumed, attempt {attempt}",
     TraceType.CHECKPOINT_REJECTED: "step {step} began again: its checkpoint cannot be used",
     TraceType.STEP_UNKNOWN: "step {step} is not known here",
     TraceType.GATE_BLOCKED: "step {step} blocked by a gate",
@@ -58,7 +58,7 @@ def event_sentence(event: TraceEvent) -> str | None:
     sentence = _SENTENCES.get(event.type)
     if sentence is None:
         return None
-    why = ": ".join(filter(None, (_grade(event), event.reason, event.detail)))
+    why = ": ".join(filter(None, (_grade(event), _kept(event), event.reason, event.detail)))
     what = sentence.format(step=event.step, attempt=event.attempt, trial=event.trial)
     if event.type in _IN_TRIALS and (event.trial or 1) > 1:
         what += f", trial {event.trial}"
@@ -80,7 +80,8 @@ def event_reason(event: TraceEvent) -> str:
     by, into = actor and f"by {actor}", new_run and f"as {new_run}"
     made, spared = facts.get("callsMade"), facts.get("callsSpared")
     calls = None if made is None else f"{made} calls made, {spared} spared"
-    return ": ".join(filter(None, (by, _grade(event), event.reason, event.detail, into, calls)))
+    state = _grade(event) or _kept(event)
+    return ": ".join(filter(None, (by, state, event.reason, event.detail, into, calls)))
 
 
 def has_trials(events: Iterable[TraceEvent]) -> bool:
@@ -92,3 +93,12 @@ def _grade(event: TraceEvent) -> str | None:
     """Return the status of an output that is not whole."""
     status = (event.model_extra or {}).get("outputStatus")
     return None if status in (None, "SUCCESS") else str(status)
+
+
+def _kept(event: TraceEvent) -> str | None:
+    """Return which checkpoint the event tells of."""
+    facts = event.model_extra or {}
+    count, phase = facts.get("iterationCount"), facts.get("phase")
+    if count is None:
+        return None
+    return f"checkpoint {count} of {phase}" if phase else f"checkpoint {count}"

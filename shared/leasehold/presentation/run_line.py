@@ -32,10 +32,15 @@ class RunLine:
     @property
     def words(self) -> str:
         """The line for a log; without the age of the heartbeat, which is no news."""
+        run = f"run {self.run_id} {self.pipeline} {self.state.text}"
+        where = f"{run} step {self.step} attempt {self.attempt}"
+        return one_line(f"{where}: {self.reported}" if self.reported else where)
+
+    @property
+    def reported(self) -> str:
+        """How far the step is, in words."""
         share = "" if self.fraction is None else f"{self.fraction:.0%}"
-        where = f"step {self.step} attempt {self.attempt}"
-        words = ("run", self.run_id, self.pipeline, self.state.text, where, share, self.message)
-        return one_line(" ".join(filter(None, words)))
+        return ", ".join(filter(None, (share, self.message)))
 
 
 def run_line(run: Summary, now: datetime) -> RunLine:

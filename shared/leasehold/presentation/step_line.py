@@ -117,7 +117,7 @@ def reported(run: Manifest) -> str:
         one_line(progress.message, _MAX_WORD) if progress else "",
         f"checkpoint {kept.iteration_count}{phase}" if kept else "",
     )
-    return "  ".join(filter(None, words))
+    return ", ".join(filter(None, words))
 
 
 def attempt_words(run: Manifest) -> str:

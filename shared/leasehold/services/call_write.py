@@ -36,9 +36,15 @@ class CallWrite:
         self._call = call
         self._save = save
         self._file: PackedFile | None = None
+        self._is_sent = False
         self._may_be_recorded = False
         if not fits_inline(len(call.inline or "")):
             self._pack()
+
+    @property
+    def leaves_file(self) -> bool:
+        """Whether `store` makes a temporary file: it may be there, and nobody know of it."""
+        return self._file is not None and not self._call.keep
 
     def store(self) -> None:
         """Store the file of a large result; StoreUnavailableError: call it again."""
@@ -52,6 +58,7 @@ class CallWrite:
             TooManyCallsError: it has no room for a reference either.
             LeaseLostError, StoreUnavailableError: as all writes.
         """
+        self._is_sent = self._file is not None
         try:
             self._save(self._call, notes)
         except StoreUnavailableError:
@@ -64,6 +71,11 @@ class CallWrite:
             self._discard()
             raise
         return True
+
+    def tidy_up(self) -> None:
+        """Delete a file whose attempt was over before the run could refer to it."""
+        if not self._is_sent:
+            self._discard()
 
     def _pack(self) -> None:
         """Make a file of the result: with the step's temporary files, or with the run's values."""
@@ -78,4 +90,4 @@ class CallWrite:
     def _discard(self) -> None:
         """Delete the file, unless a write whose answer was lost may refer to it."""
         if self._file and not self._may_be_recorded:
-            temporary_files.discard(self._engine.artifacts, self._file.name)
+            temporary_files.discard(self._engine, self._file.name)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
-from leasehold.domain.json_text import check_json
+from leasehold.domain.json_text import check_json, not_json
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.manifest_parts import Checkpoint, KeptValue
 from leasehold.domain.notes import NO_NOTES, Notes
@@ -20,8 +19,6 @@ from leasehold.services import temporary_files
 from leasehold.services.engine import Engine
 from leasehold.services.kept_values import inline
 from leasehold.services.temporary_files import PackedFile
-
-_MAX_SHOWN: Final = 200
 
 #: The fenced write; it returns the checkpoint that it takes the place of.
 SaveCheckpoint = Callable[[KeptValue, Notes], Checkpoint | None]
@@ -46,6 +43,7 @@ class CheckpointWrite:
         self._folder = step_folder(run.run_id, run.current_step, run.trial)
         self._run_id = run.run_id
         self._file: PackedFile | None = None
+        self._is_sent = False
         self._is_refused = False
         self._unused: str | None = None
         self._kept = inline(results, beside=run.with_(checkpoint=None).text_bytes)
@@ -53,6 +51,11 @@ class CheckpointWrite:
             check_results(results)
         else:
             self._file = _packed(engine, run, results)
+
+    @property
+    def leaves_file(self) -> bool:
+        """Whether `store` makes a temporary file: it may be there, and nobody know of it."""
+        return self._file is not None
 
     def store(self) -> None:
         """Store the file of large results, where the run has no room for them."""
@@ -62,6 +65,7 @@ class CheckpointWrite:
     def record(self, notes: Notes = NO_NOTES) -> None:
         """Have the run refer to the results, and keep the notes of the attempt."""
         assert self._kept is not None  # noqa: S101 - it is stored by now
+        self._is_sent = True
         try:
             before = self._save(self._kept, notes)
         except (LeaseLostError, InvalidRequestError):
@@ -74,13 +78,18 @@ class CheckpointWrite:
     def tidy_up(self) -> None:
         """Delete the file that the run refers to no more; its own, where that was refused.
 
-        Where nobody can tell, it stays until the step is over.
+        So is one whose attempt was over before it was stored. Where nobody can tell, it stays until
+        the step is over.
         """
-        if self._is_refused and self._file and not self._is_recorded(self._file.name):
+        if self._file and self._is_unneeded(self._file.name):
             self._unused = self._file.name
         unused, self._unused = self._unused, None
         if unused and unused.startswith(f"{self._folder}/"):
-            temporary_files.discard(self._engine.artifacts, unused)
+            temporary_files.discard(self._engine, unused)
+
+    def _is_unneeded(self, name: str) -> bool:
+        """Return whether the run surely does not refer to its own file."""
+        return not self._is_sent or (self._is_refused and not self._is_recorded(name))
 
     def _is_recorded(self, name: str) -> bool:
         """Return whether the run refers to the file, as far as can be known.
@@ -100,9 +109,7 @@ def check_results(text: str) -> None:
     try:
         check_json(text)
     except ValueError as error:
-        raise InvalidRequestError(
-            field="partial_results", value=str(error)[:_MAX_SHOWN], allowed="JSON values"
-        ) from None
+        raise not_json("partial_results", error) from None
 
 
 def _packed(engine: Engine, run: Manifest, text: str) -> PackedFile:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,7 +17,12 @@ from leasehold.domain.document import DecideDocument
 from leasehold.domain.effect import Deletion, Effect
 from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
 from leasehold.domain.task import Task
-from leasehold.errors import LeaseholdError, StoreUnavailableError, UnknownRunError
+from leasehold.errors import (
+    ArtifactNameError,
+    LeaseholdError,
+    StoreUnavailableError,
+    UnknownRunError,
+)
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Documents, Snapshot
@@ -60,6 +66,8 @@ class Engine:
         overrides: what people set for steps, which the rules look up as it is known here.
         runners: what runs a handler, by the isolation of its step: see `isolation_of`.
         side_by_side: makes the calls that it is given, so many at a time, until it gets none.
+        errand: makes a call that nobody needs the end of now, and returns whether it is over: one
+            that hangs goes on without the caller, or is not made.
         raise_interrupt: raises the Ctrl-C that cut an attempt of this thread short, if one did.
         observe: given each change whose commit stands; for displays and logs.
         holder: how leases name this worker.
@@ -83,6 +91,7 @@ class Engine:
     overrides: Overrides
     holder: str
     side_by_side: Callable[[NextCall, int], None]
+    errand: Callable[[Callable[[], object]], bool]
     raise_interrupt: Callable[[], None]
     observe: Callable[[Change], None]
     may_continue: Callable[[], bool]
@@ -230,10 +239,17 @@ def _create_task(engine: Engine, task: Task) -> None:
 
 def _delete_folders(engine: Engine, deletion: Deletion) -> None:
     """Delete temporary files; what cannot be deleted now delays nobody, and is owed still."""
+    if not engine.errand(partial(_delete_now, engine, deletion)):
+        problem = "the artifacts store has not answered yet"
+        engine.log(f"temporary files of run {deletion.run_id} are deleted later: {problem}")
+
+
+def _delete_now(engine: Engine, deletion: Deletion) -> None:
     run_id = deletion.run_id
     try:
         for folder in deletion.folders:
-            engine.artifacts.delete(folder)
+            with suppress(ArtifactNameError):  # behind a link nothing is the run's, now or later
+                engine.artifacts.delete(folder)
         if deletion.is_last:
             announce(engine, _note_deleted(engine, run_id))
     except LeaseholdError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
+from functools import partial
 from typing import Final, NamedTuple
 
 from leasehold.domain.json_text import OUTPUT_BYTES, digest
@@ -22,6 +23,7 @@ from leasehold.errors import (
     StoreUnavailableError,
 )
 from leasehold.ports.artifacts import Artifacts
+from leasehold.services.engine import Engine
 
 #: What a name ends with whose file is gzip.
 GZIP: Final = ".json.gz"
@@ -66,10 +68,10 @@ def put(artifacts: Artifacts, file: PackedFile) -> KeptValue:
     return KeptValue(ref=file.name, digest=file.digest)
 
 
-def discard(artifacts: Artifacts, name: str) -> None:
+def discard(engine: Engine, name: str) -> None:
     """Delete a file that nothing refers to; where that cannot be done, it goes with its folder."""
     with contextlib.suppress(StoreUnavailableError, ArtifactNameError):
-        artifacts.delete_file(name)
+        engine.errand(partial(engine.artifacts.delete_file, name))
 
 
 def load(artifacts: Artifacts, name: str, expected: str | None) -> str:

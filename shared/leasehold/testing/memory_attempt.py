@@ -32,6 +32,7 @@ class MemoryCheckpoint:
     iteration_count: int
     phase: str
     results: str
+    leaves_file: bool = False
 
     def store(self) -> None:
         """Do nothing: nothing is too large for a test."""
@@ -118,6 +119,7 @@ class MemoryCallWrite:
 
     attempt: MemoryAttempt
     call: CallResult
+    leaves_file: bool = False
 
     def store(self) -> None:
         """Do nothing: it stays where it is."""
@@ -128,3 +130,6 @@ class MemoryCallWrite:
         attempt.manifest = attempt.manifest.with_(calls=(*attempt.manifest.calls, call))
         attempt.on_call(call.key, pydantic_core.from_json(call.inline or "null"))
         return True
+
+    def tidy_up(self) -> None:
+        """Do nothing: no file was written."""

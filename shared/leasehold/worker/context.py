@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, TypeVar, cast, overload
 import pydantic_core
 
 from leasehold.domain.iterations import MAX_ITERATIONS
-from leasehold.domain.json_text import OUTPUT_BYTES, check_size
+from leasehold.domain.json_text import OUTPUT_BYTES, check_size, not_json
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.result import OutputStatus
 from leasehold.errors import (
@@ -224,9 +224,7 @@ class StepContext:
         try:
             text = pydantic_core.to_json(partial_results, inf_nan_mode="constants").decode()
         except ValueError as error:
-            raise InvalidRequestError(
-                field="partial_results", value=str(error)[:_MAX_MESSAGE], allowed="JSON values"
-            ) from None
+            raise not_json("partial_results", error) from None
         check_size("partial_results", text, OUTPUT_BYTES)
         self._calls.checkpoint(iteration_count, phase, text)
         return self._pace.note(iteration_count, phase)

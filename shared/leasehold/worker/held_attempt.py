@@ -71,6 +71,7 @@ class HeldAttempt:
         told_at: when the handler was asked to stop, in monotonic seconds; None: it was not.
         stop_detail: why, in a sentence; empty: the reason says all.
         is_killed: set by a runner that had to kill the handler.
+        outage: what its handler waits for now: a store that is away. None: it waits for none.
         renew_every: seconds between renewals; None: never.
         renew_at: when the next beat is due, in monotonic seconds.
     """
@@ -94,10 +95,12 @@ class HeldAttempt:
         self._in_call: UserCall | None = None
         self._unpublished: Change | None = None
         self._is_overrun = False
+        self._leaves_file = False
         self.name = AttemptName(manifest.run_id, manifest.current_step, manifest.attempt)
         self.told_at: float | None = None
         self.stop_detail = ""
         self.is_killed = False
+        self.outage: StoreUnavailableError | None = None
         ttl = (lease.expires_at - lease.acquired_at).total_seconds()
         self._margin = min(STOP_MARGIN_S, ttl / _MARGIN_SHARE)
         now = clock.monotonic()
@@ -114,7 +117,7 @@ class HeldAttempt:
     @property
     def notes(self) -> Notes:
         """What is to be kept with the next write."""
-        return Notes(self.progress, self.calls_spared)
+        return Notes(self.progress, self.calls_spared, self._leaves_file)
 
     @property
     def answer_by(self) -> float:
@@ -221,6 +224,7 @@ class HeldAttempt:
         """
         kept = self._attempt.new_checkpoint(iteration_count, phase, results)
         try:
+            self._leaves_file |= kept.leaves_file
             self.insist(kept.store)
             self._persist(partial(self._write, lambda: kept.record(self.notes)))
         finally:
@@ -248,10 +252,14 @@ class HeldAttempt:
         """
         write = self._attempt.new_call(call, in_place_of)
         is_recorded = False
-        while not is_recorded:
-            self.insist(write.store)
-            record = partial(write.record, self.notes)
-            is_recorded = self._persist(partial(self._write, record))
+        try:
+            while not is_recorded:
+                self._leaves_file |= write.leaves_file
+                self.insist(write.store)
+                record = partial(write.record, self.notes)
+                is_recorded = self._persist(partial(self._write, record))
+        finally:
+            write.tidy_up()
 
     def note_spared_call(self) -> None:
         """Count a call that its recorded result has spared."""
@@ -275,7 +283,7 @@ class HeldAttempt:
         """
         now = self._clock.monotonic
         latest = self._answer_by if patience is None else now() + patience
-        return outlast(call, now=now, until=lambda: min(latest, self.stop_at), wait=self.stop.wait)
+        return self._outlast(call, until=lambda: min(latest, self.stop_at), wait=self.stop.wait)
 
     def fetch(self, call: Callable[[], T]) -> T:
         """Do as `insist`, for at most a lease's length: nothing is lost with the attempt yet."""
@@ -318,16 +326,29 @@ class HeldAttempt:
         """
         give_up_at = self._attempt.ends_at  # however often it is renewed meanwhile
         try:
-            return outlast(
-                write,
-                now=self._clock.monotonic,
-                until=lambda: give_up_at,
-                wait=self._never.wait,  # an attempt that is to stop still says how it ended
-            )
+            wait = self._never.wait  # an attempt that is to stop still says how it ended
+            return self._outlast(write, until=lambda: give_up_at, wait=wait)
         except LeaseLostError as error:
             if self._settled is None:  # else it was released here, and not lost
                 self._lost(error)
             raise
+
+    def _outlast(
+        self, call: Callable[[], T], until: Callable[[], float], wait: Callable[[float], bool]
+    ) -> T:
+        """Do as `outlast`; meanwhile it is known here that a store is away."""
+
+        def ask() -> T:
+            try:
+                return call()
+            except StoreUnavailableError as error:
+                self.outage = error
+                raise
+
+        try:
+            return outlast(ask, now=self._clock.monotonic, until=until, wait=wait)
+        finally:
+            self.outage = None
 
     def _settle_once(self, ending: Transition) -> Committed[Change]:
         with self._writing:

@@ -23,9 +23,9 @@ def json_text_of(model: TypeAdapter[Any], value: Any, *, round_trip: bool = Fals
         ValueError, RecursionError: JSON has no such value, or it is nested too deep.
     """
     fitting = model.validate_python(value)
-    _refuse_nan(fitting)
     by_alias = True if round_trip else None
     text = model.dump_json(fitting, by_alias=by_alias, round_trip=round_trip).decode()
+    _refuse_nan(fitting)  # what is read but once, such as a generator, is in the text by now
     check_depth(text)
     return text
 

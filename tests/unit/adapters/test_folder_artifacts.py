@@ -63,6 +63,22 @@ def test_what_is_being_written_is_not_swept(root: Path) -> None:
     assert unfinished(root) == ["a while ago", "just now"]
 
 
+def test_what_a_cut_write_left_is_swept_while_the_store_is_in_use(
+    root: Path, artifacts: FolderArtifacts
+) -> None:
+    """A server runs for weeks, and what was cut just before it started was too young then."""
+    left = root / ".unfinished" / "tmp-cut"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half")
+    an_hour_ago = SystemClock().now().timestamp() - 3700
+    os.utime(left, (an_hour_ago, an_hour_ago))
+
+    artifacts.put("runs/r-1/files/report.md", b"whole")
+
+    assert not left.exists()
+    assert artifacts.get("runs/r-1/files/report.md") == b"whole"
+
+
 def test_a_sweep_tells_how_many_it_found(root: Path) -> None:
     artifacts = FolderArtifacts(root, FrozenClock())
     leave(root, "a", timedelta(hours=2))

@@ -50,9 +50,9 @@ def test_progress_is_a_line_when_it_is_new_and_then_every_10_s(
     assert [line.partition("Z ")[2] for line in lines] == [
         "run started: letters",
         "step draft started",
-        "step draft: 0% page 0",
-        "step draft: 10% page 10",
-        "step draft: 20% page 20",
+        "step draft: 0%, page 0",
+        "step draft: 10%, page 10",
+        "step draft: 20%, page 20",
     ]
     assert watched.traces == 1
 

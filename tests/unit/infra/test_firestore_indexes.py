@@ -82,6 +82,7 @@ def queries_of_services() -> list[Query]:
         clock=clock,
         catalog=catalog,
         side_by_side=side_by_side,
+        errand=lambda call: bool(call()) or True,
         rules=rules,
         retention=Retention(timedelta(days=30)),
     )

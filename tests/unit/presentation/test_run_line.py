@@ -20,7 +20,7 @@ def test_a_run_that_is_worked_on_says_how_far_its_step_is_and_when_it_was_heard_
     assert (line.step, line.attempt, line.message) == ("send", "1", "page 3")
     assert line.fraction == 0.25
     assert line.heartbeat == "14 s ago"
-    assert line.words == "run r-1 letters IN_PROGRESS step send attempt 1 25% page 3"
+    assert line.words == "run r-1 letters IN_PROGRESS step send attempt 1: 25%, page 3"
 
 
 def test_a_run_that_waits_has_neither_progress_nor_a_heartbeat(runs: Runs, at: At) -> None:

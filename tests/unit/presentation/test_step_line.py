@@ -26,8 +26,8 @@ def test_a_step_that_runs_turns_and_says_how_far_it_is_and_who_runs_it(runs: Run
 
     ours, theirs = lines(run, at, 5, "host-a")[0], lines(run, at, 5)[0]
 
-    assert (ours.fraction, ours.words) == (0.5, "50%  page 3")
-    assert theirs.words == "50%  page 3  held by host-a, renewed or over in 25 s"
+    assert (ours.fraction, ours.words) == (0.5, "50%, page 3")
+    assert theirs.words == "50%, page 3  held by host-a, renewed or over in 25 s"
     assert ours.icon not in "·✗■✓"
     assert ours.icon != lines(run, at, 5.1, "host-a")[0].icon
 
@@ -98,7 +98,7 @@ def test_a_long_word_of_a_handler_is_cut(runs: Runs, at: At) -> None:
 
     words = lines(run, at, 5, "host-a")[0].words
 
-    assert words.startswith("50%  \\x1b[2Jxxx")
+    assert words.startswith("50%, \\x1b[2Jxxx")
     assert len(words) < 100
 
 

@@ -127,6 +127,7 @@ def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
         output=None,
         output_ref=None,
         output_status=None,
+        rejected=None,
         verdict=None,
     )
     draft.set(

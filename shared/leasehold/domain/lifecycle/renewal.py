@@ -8,7 +8,7 @@ from datetime import datetime
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
-from leasehold.domain.iterations import MAX_PHASES, counts_progress, furthest_of, is_further
+from leasehold.domain.iterations import MAX_PHASES, counts_as_progress, furthest_of, is_further
 from leasehold.domain.lease import Fence, deadline_of, held_lease
 from leasehold.domain.lifecycle.lapse import lapse
 from leasehold.domain.lifecycle.settle import end_attempt
@@ -57,7 +57,8 @@ def checkpoint(
     At the dispatch deadline the attempt is ended as by `renew`; the checkpoint is kept.
 
     More iterations of a phase than ever before are progress: interruptions, silences and
-    continuations are counted anew from here; not in a step that lost many checkpoints.
+    continuations are counted anew from here. Not once too many checkpoints of the step were
+    rejected: it would begin at the beginning for ever.
 
     Raises:
         LeaseLostError: the lease is not the one that is held.
@@ -73,8 +74,8 @@ def checkpoint(
     furthest = furthest_of(manifest)
     if is_further(furthest, phase, iteration_count):
         furthest[phase] = iteration_count
-        if counts_progress(manifest):
-            draft.count_anew()
+    if counts_as_progress(manifest, phase, iteration_count):
+        draft.count_anew()
     kept = Checkpoint(
         step=manifest.current_step,
         trial=manifest.trial,
@@ -124,8 +125,7 @@ def reject_checkpoint(
     if manifest.checkpoint == rejected:
         place = {"phase": rejected.phase, "iteration_count": rejected.iteration_count}
         draft.trace(TraceType.CHECKPOINT_REJECTED, detail=why, **place)
-        lost = manifest.steps[manifest.current_step].rejected or 0
-        draft.set_step(rejected=lost + 1)
+        draft.set_step(rejected=(manifest.steps[manifest.current_step].rejected or 0) + 1)
         draft.set(checkpoint=None)
     return renewed(draft, fence, Outcome.RENEWED)
 
@@ -144,9 +144,7 @@ def _check_goes_on(reached: Mapping[str, int], phase: str, iteration_count: int)
     if last is not None and iteration_count < last:
         of_phase = f" of phase {phase!r}" if phase else ""
         allowed = f"{last} or more: this attempt has kept {last}{of_phase} before"
-        raise InvalidRequestError(
-            field="iteration_count", value=str(iteration_count), allowed=allowed
-        )
+        raise InvalidRequestError(field="iteration_count", value=iteration_count, allowed=allowed)
 
 
 def _phases(counts: Mapping[str, int]) -> tuple[PhaseReached, ...]:

@@ -49,7 +49,7 @@ def _trace_choice(draft: Draft, end: TrialsEnd, best: TrialRecord) -> None:
         TraceType.TRIAL_CHOSEN,
         draft.now,
         reason=end.value,
-        detail=f"score {verdict.score:g}; {made} of {run.trials.max_trials} trials were made",
+        detail=f"score {verdict.score:g}, after {made} of {run.trials.max_trials} trials",
         score=verdict.score,
     )
     draft.events += (event,)

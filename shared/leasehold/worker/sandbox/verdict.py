@@ -6,9 +6,7 @@ import signal
 import time
 from typing import Final
 
-import pydantic_core
-
-from leasehold.domain.json_text import check_depth
+from leasehold.domain.json_text import check_json
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.result import (
     Continued,
@@ -119,8 +117,7 @@ class _Verdict:
         match note:
             case FinishedNote(status=status):
                 output = body.decode()
-                pydantic_core.from_json(output, allow_inf_nan=False)
-                check_depth(output)
+                check_json(output)
                 return Finished(output, status)
             case DeferredNote(reason=reason, detail=detail):
                 return Deferred(reason, safe_text(detail, _MAX_DETAIL))
@@ -182,8 +179,14 @@ class _Verdict:
             record = record.with_(details=json_of({"printed": _end_of(printed)}))
         return Failed(record)
 
-    def _exceeded(self, reason: Termination, raised: ErrorRecord | None = None) -> LimitExceeded:
-        """Return the end at a limit; of what the handler raised then, the traceback is kept."""
+    def _exceeded(self, reason: Termination, raised: ErrorRecord | None = None) -> Result:
+        """Return the end at a limit; of what the handler raised then, the traceback is kept.
+
+        Time that went by while it waited for a store is no failure of its own.
+        """
+        outage = self._held.outage
+        if outage is not None and reason is not Termination.MEMORY_LIMIT_EXCEEDED:
+            return Deferred(Termination.STORE_UNAVAILABLE, safe_text(outage.message, _MAX_DETAIL))
         stacks = self._attempt.stacks
         record = ErrorRecord.of(self._error_of(reason)).with_(origin=stacks.origin())
         if raised is not None:
