@@ -14,6 +14,10 @@ import pytest
 #: use, hold the clock, or would only start more processes.
 SANDBOXED: Final = frozenset({"bundle", "docs", "examples", "package", "sandbox"})
 
+#: The client of Cloud Storage asks about its bucket, for traces, in a thread that tries for two
+#: minutes: where none answers it outlives its test, and draws random numbers beside later ones.
+_NO_LATE_THREADS: Final = "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"
+
 _TESTS: Final = Path(__file__).parent
 
 
@@ -24,6 +28,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     is_sandboxed = folder in SANDBOXED or item.get_closest_marker("sandboxed") is not None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LEASEHOLD_ISOLATION", "" if is_sandboxed else "inline")
+        patch.setenv(_NO_LATE_THREADS, "true")
         return (yield)
 
 

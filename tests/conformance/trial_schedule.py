@@ -208,15 +208,14 @@ class Schedule:
         """Write on what the worker knows, as an attempt does; where that is old, read again."""
         bound = partial(transition, rules=RULES)
         try:
-            return self._commit(bound, worker.known)
+            return self._commit(bound, worker)
         except VersionConflictError:
             return self._commit(bound)
 
-    def _commit(self, transition: Transition, known: Snapshot | None = None) -> Change:
-        decide = on_run(self.ref.id, transition)
-        if known is not None:
-            known_run = manifest_of(self.ref.id, known.document)
-            decide = lambda _, now: as_write(transition(known_run, now))  # noqa: E731
+    def _commit(self, transition: Transition, worker: Worker | None = None) -> Change:
+        decide, known = on_run(self.ref.id, transition), None
+        if worker is not None:
+            decide, known = (lambda _, now: as_write(transition(worker.run, now))), worker.known
         return self._note(self.documents.transact(self.ref, decide, if_version=known))
 
     def _note(self, committed: Committed[Change]) -> Change:

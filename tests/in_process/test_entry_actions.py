@@ -15,9 +15,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.sandboxed
-@pytest.mark.parametrize("isolation", ["", "inline"])
 def test_a_kill_after_the_action_and_a_spoiled_file_both_end_with_the_right_one(
-    environ: dict[str, str], isolation: str
+    environ: dict[str, str],
 ) -> None:
     def start() -> subprocess.CompletedProcess[str]:
         settings = {"LEASEHOLD_CATALOG": "tests.in_process.entered"}
@@ -25,7 +24,7 @@ def test_a_kill_after_the_action_and_a_spoiled_file_both_end_with_the_right_one(
         return subprocess.run(
             [sys.executable, "-m", "leasehold", *words, "--in-process", "--json"],
             cwd=ROOT,
-            env=os.environ | environ | settings | {"LEASEHOLD_ISOLATION": isolation},
+            env=os.environ | environ | settings,
             capture_output=True,
             text=True,
             timeout=90,
