@@ -28,6 +28,7 @@ from leasehold.presentation.step_line import StepLine, step_line
 
 _COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "ATTEMPT", "PROGRESS", "", "HEARTBEAT")
 _BAR: Final = 16
+_MAX_STATE: Final = 40  # a handler may give its errors any code, and the others need room
 _MIN_LINES: Final = 3
 _MARGIN: Final = 4  # the head, an error's second line, and the cursor
 
@@ -147,7 +148,7 @@ def _run_cells(line: RunLine) -> tuple[Text | ProgressBar, ...]:
     return (
         Text(line.run_id, style="bold"),
         Text(line.pipeline),
-        Text(one_line(line.state.on_screen), style=line.state.style),
+        Text(one_line(line.state.on_screen, _MAX_STATE), style=line.state.style),
         Text(line.step),
         Text(line.attempt),
         _bar(line.fraction),
