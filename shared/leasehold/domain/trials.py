@@ -104,6 +104,7 @@ def with_trial_filed(run: Manifest) -> Mapping[str, StepRecord]:
             **_BLANK,
             status=RunStatus.PENDING,
             progress=None,
+            rejected=None,
             trials=tuple(trials_of(record)),
         )
         for step, record in run.steps.items()

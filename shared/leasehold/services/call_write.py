@@ -8,9 +8,10 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import CallResult
 from leasehold.domain.manifest_room import fits_inline
 from leasehold.domain.notes import NO_NOTES, Notes
-from leasehold.errors import LeaseLostError, StoreUnavailableError, TooManyCallsError
+from leasehold.errors import LeaseLostError, TooManyCallsError
 from leasehold.services import temporary_files
 from leasehold.services.engine import Engine
+from leasehold.services.recorded_files import may_refer_to
 from leasehold.services.temporary_files import PackedFile
 
 
@@ -37,8 +38,7 @@ class CallWrite:
         self._save = save
         self._file: PackedFile | None = None
         self._is_sent = False
-        self._may_be_recorded = False
-        if not fits_inline(len(call.inline or "")):
+        if not fits_inline(call.size):
             self._pack()
 
     @property
@@ -61,21 +61,19 @@ class CallWrite:
         self._is_sent = self._file is not None
         try:
             self._save(self._call, notes)
-        except StoreUnavailableError:
-            self._may_be_recorded = True
-            raise
         except (LeaseLostError, TooManyCallsError) as error:
             if self._file is None and isinstance(error, TooManyCallsError):
                 self._pack()
                 return False
-            self._discard()
+            if self._file and not may_refer_to(self._engine, self._run.run_id, self._file.name):
+                self._discard(self._file)
             raise
         return True
 
     def tidy_up(self) -> None:
         """Delete a file whose attempt was over before the run could refer to it."""
-        if not self._is_sent:
-            self._discard()
+        if self._file and not self._is_sent:
+            self._discard(self._file)
 
     def _pack(self) -> None:
         """Make a file of the result: with the step's temporary files, or with the run's values."""
@@ -87,7 +85,5 @@ class CallWrite:
         self._file = file
         self._call = call.with_(inline=None, ref=file.name, digest=file.digest)
 
-    def _discard(self) -> None:
-        """Delete the file, unless a write whose answer was lost may refer to it."""
-        if self._file and not self._may_be_recorded:
-            temporary_files.discard(self._engine.artifacts, self._file.name, self._engine.errand)
+    def _discard(self, file: PackedFile) -> None:
+        temporary_files.discard(self._engine.artifacts, file.name, self._engine.errand)

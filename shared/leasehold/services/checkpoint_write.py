@@ -10,14 +10,15 @@ from collections.abc import Callable
 from functools import partial
 
 from leasehold.domain.json_text import check_json, not_json
-from leasehold.domain.manifest import Manifest, manifest_of, run_ref
+from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Checkpoint, KeptValue
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.temporary_files import step_folder
-from leasehold.errors import InvalidRequestError, LeaseholdError, LeaseLostError
+from leasehold.errors import InvalidRequestError, LeaseLostError
 from leasehold.services import temporary_files
 from leasehold.services.engine import Engine
 from leasehold.services.kept_values import inline
+from leasehold.services.recorded_files import may_refer_to
 from leasehold.services.temporary_files import PackedFile
 
 #: The fenced write; it returns the checkpoint that it takes the place of.
@@ -89,19 +90,9 @@ class CheckpointWrite:
 
     def _is_unneeded(self, name: str) -> bool:
         """Return whether the run surely does not refer to its own file."""
-        return not self._is_sent or (self._is_refused and not self._is_recorded(name))
-
-    def _is_recorded(self, name: str) -> bool:
-        """Return whether the run refers to the file, as far as can be known.
-
-        The answer to a write may be lost, and the next one refused because the lease was over.
-        """
-        try:
-            found = self._engine.documents.get(run_ref(self._run_id))
-            kept = None if found is None else manifest_of(self._run_id, found.document).checkpoint
-        except LeaseholdError:
+        if not self._is_sent:
             return True
-        return kept is not None and kept.partial_results.ref == name
+        return self._is_refused and not may_refer_to(self._engine, self._run_id, name)
 
 
 def check_results(text: str) -> None:
