@@ -11,7 +11,7 @@ from leasehold.domain.manifest import Manifest
 MAX_ITERATIONS: Final = 2**63 - 1
 #: So many phases of a step count as progress; further ones are kept, and do not.
 MAX_PHASES: Final = 32
-#: So many checkpoints of a step may prove unusable; what is kept after that is no progress.
+#: So many checkpoints of a step may turn out to be unusable; what it keeps then is no progress.
 MAX_REJECTED: Final = 3
 
 
