@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import CallCount, CallResult, Checkpoint, Progress
+from leasehold.domain.manifest_parts import CallResult, Checkpoint, Progress
 from leasehold.domain.masks import masked
 from leasehold.domain.notes import Notes
 from leasehold.domain.result import Deferred, Result, Stopped
@@ -22,10 +22,11 @@ from leasehold.logs.attempt import AttemptName
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed
 from leasehold.ports.lease_keeper import LeasedAttempt
+from leasehold.worker.attempt_notes import AttemptNotes
 from leasehold.worker.flag import Flag
 from leasehold.worker.outage import outlast
 from leasehold.worker.stop import StopSignal
-from leasehold.worker.thread_stacks import stack_of
+from leasehold.worker.thread_stacks import UserCall, stack_of
 
 T = TypeVar("T")
 
@@ -46,14 +47,6 @@ _NO_THREAD: Final = "The system had no thread to renew the lease with."
 _RETRY_S: Final = 1.0
 
 
-class UserCall(NamedTuple):
-    """A call of a handler or a gate: which of them, its path, and the thread that waits for it."""
-
-    kind: str
-    path: str
-    thread: int
-
-
 class HeldAttempt:
     """Shares an attempt between its handler, its renewals and a shutdown; one settlement wins.
 
@@ -64,8 +57,6 @@ class HeldAttempt:
 
     Attributes:
         stop: given when the handler should end.
-        progress: what the handler last said; stored with the next write, soon where it has changed.
-        calls_spared: how many calls of the step its records have spared, in total; likewise.
         fence: what each write shows.
         name: the attempt, as log lines name it.
         told_at: when the handler was asked to stop, in monotonic seconds; None: it was not.
@@ -82,20 +73,17 @@ class HeldAttempt:
         assert lease is not None  # noqa: S101 - it was acquired a moment ago
         self.fence: Fence = attempt.fence
         self.stop = StopSignal(clock.skip)
-        self.progress: Progress | None = None
-        self.calls_spared: int | None = None
+        self._notes = AttemptNotes(manifest.steps[manifest.current_step])
         self._attempt = attempt
         self._clock = clock
         self._patience = patience
         self._never = StopSignal(clock.skip)  # whoever waits for it waits in full
         self._writing = threading.Lock()
-        self._noting = threading.Lock()
         self._ended = Flag()
         self._settled: Committed[Change] | None = None
         self._in_call: UserCall | None = None
         self._unpublished: Change | None = None
         self._is_overrun = False
-        self._leaves_file = False
         self.name = AttemptName(manifest.run_id, manifest.current_step, manifest.attempt)
         self.told_at: float | None = None
         self.stop_detail = ""
@@ -117,7 +105,16 @@ class HeldAttempt:
     @property
     def notes(self) -> Notes:
         """What is to be kept with the next write."""
-        return Notes(self.progress, self.calls_spared, self._leaves_file)
+        return self._notes.value
+
+    @property
+    def progress(self) -> Progress | None:
+        """What the handler last said; stored with the next write, soon where it has changed."""
+        return self._notes.progress
+
+    @progress.setter
+    def progress(self, progress: Progress) -> None:
+        self._notes.progress = progress
 
     @property
     def answer_by(self) -> float:
@@ -153,12 +150,10 @@ class HeldAttempt:
         if self.renew_every is None:
             return False
         now = self._clock.monotonic()
-        return self.renew_at <= now or (self._progress_at <= now and self._has_news)
+        return self.renew_at <= now or (self._progress_at <= now and self._has_news())
 
-    @property
     def _has_news(self) -> bool:
-        run = self.manifest
-        return self.progress not in (None, run.steps[run.current_step].progress)
+        return self._notes.is_news(self.manifest.steps[self.manifest.current_step])
 
     @property
     def is_overdue(self) -> bool:
@@ -224,7 +219,8 @@ class HeldAttempt:
         """
         kept = self._attempt.new_checkpoint(iteration_count, phase, results)
         try:
-            self._leaves_file |= kept.leaves_file
+            if kept.leaves_file:
+                self._notes.note_file()
             self.insist(kept.store)
             self._persist(partial(self._write, lambda: kept.record(self.notes)))
         finally:
@@ -254,7 +250,8 @@ class HeldAttempt:
         is_recorded = False
         try:
             while not is_recorded:
-                self._leaves_file |= write.leaves_file
+                if write.leaves_file:
+                    self._notes.note_file()
                 self.insist(write.store)
                 record = partial(write.record, self.notes)
                 is_recorded = self._persist(partial(self._write, record))
@@ -263,11 +260,7 @@ class HeldAttempt:
 
     def note_spared_call(self) -> None:
         """Count a call that its recorded result has spared."""
-        with self._noting:
-            run = self.manifest
-            before = run.steps[run.current_step].calls or CallCount()
-            spared = before.spared if self.calls_spared is None else self.calls_spared
-            self.calls_spared = spared + 1
+        self._notes.count_spared_call()
 
     def insist(self, call: Callable[[], T], *, patience: float | None = None) -> T:
         """Return what `call` returns; a store that is away is asked again while the lease is held.
@@ -337,18 +330,11 @@ class HeldAttempt:
         self, call: Callable[[], T], until: Callable[[], float], wait: Callable[[float], bool]
     ) -> T:
         """Do as `outlast`; meanwhile it is known here that a store is away."""
+        now = self._clock.monotonic
+        return outlast(call, now=now, until=until, wait=wait, report=self._note_outage)
 
-        def ask() -> T:
-            try:
-                return call()
-            except StoreUnavailableError as error:
-                self.outage = error
-                raise
-
-        try:
-            return outlast(ask, now=self._clock.monotonic, until=until, wait=wait)
-        finally:
-            self.outage = None
+    def _note_outage(self, outage: StoreUnavailableError | None) -> None:
+        self.outage = outage
 
     def _settle_once(self, ending: Transition) -> Committed[Change]:
         with self._writing:

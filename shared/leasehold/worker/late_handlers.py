@@ -11,8 +11,8 @@ from typing import Final
 
 from leasehold.logs.attempt import lines_of
 from leasehold.ports.clock import Clock
-from leasehold.worker.held_attempt import HeldAttempt, UserCall
-from leasehold.worker.thread_stacks import stack_of
+from leasehold.worker.held_attempt import HeldAttempt
+from leasehold.worker.thread_stacks import UserCall, stack_of
 
 _LOG: Final = logging.getLogger("leasehold.lease_keeper")
 

@@ -21,6 +21,7 @@ def outlast(
     now: Callable[[], float],
     until: Callable[[], float],
     wait: Callable[[float], bool],
+    report: Callable[[StoreUnavailableError | None], object] = lambda _: None,
 ) -> T:
     """Return what `call` returns; a store that is away is asked again, with growing waits.
 
@@ -30,25 +31,30 @@ def outlast(
         until: when to give up, likewise; asked before each wait, as it may move. No try is begun
             that would end later, if it took as long as the one before.
         wait: waits so many seconds; True: give up now.
+        report: given each outage that is met, and None once it is over or nobody asks any more.
 
     Raises:
         StoreUnavailableError: the store was away for all that time.
     """
     begun = tried_at = now()
     waited, pause = 0.0, _FIRST_WAIT_S
-    while True:
-        try:
-            return call()
-        except StoreUnavailableError:
-            passed = max(waited, now() - begun)  # a clock that stands still must not keep it here
-            took = now() - tried_at  # the next try may take as long
-            left = until() - begun - passed - took
-            pause = min(pause, left / 2)  # a short lease is renewed often, or over soon
-            if left < _FIRST_WAIT_S or wait(pause):
-                raise
-        waited += pause
-        pause = min(2 * max(pause, _FIRST_WAIT_S), _LONGEST_WAIT_S)
-        tried_at = now()
+    try:
+        while True:
+            try:
+                return call()
+            except StoreUnavailableError as outage:
+                report(outage)
+                passed = max(waited, now() - begun)  # a clock may stand still
+                took = now() - tried_at  # the next try may take as long
+                left = until() - begun - passed - took
+                pause = min(pause, left / 2)  # a short lease is renewed often, or over soon
+                if left < _FIRST_WAIT_S or wait(pause):
+                    raise
+            waited += pause
+            pause = min(2 * max(pause, _FIRST_WAIT_S), _LONGEST_WAIT_S)
+            tried_at = now()
+    finally:
+        report(None)
 
 
 def outage_in(error: BaseException) -> StoreUnavailableError | None:

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from leasehold.domain.lifecycle.termination import MAX_STACKS_BYTES
 from leasehold.worker.kept_text import cut
@@ -23,6 +23,14 @@ _LAST: Final = 30
 _MAX_ORIGIN: Final = 400
 #: A thread that recurses has many calls; the most recent say where it is.
 _MAX_DEPTH: Final = 2000
+
+
+class UserCall(NamedTuple):
+    """A call of a handler or a gate: which of them, its path, and the thread that waits for it."""
+
+    kind: str
+    path: str
+    thread: int
 
 
 @dataclass(frozen=True, slots=True)

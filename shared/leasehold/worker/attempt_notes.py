@@ -1,0 +1,45 @@
+"""What an attempt has to say beside its result, gathered until its next write keeps it."""
+
+from __future__ import annotations
+
+import threading
+
+from leasehold.domain.manifest_parts import CallCount, Progress, StepRecord
+from leasehold.domain.notes import Notes
+
+
+class AttemptNotes:
+    """The notes of an attempt, for any of its threads.
+
+    Args:
+        record: the step as the attempt found it.
+
+    Attributes:
+        progress: what the handler last said; None: nothing.
+    """
+
+    def __init__(self, record: StepRecord) -> None:
+        self.progress: Progress | None = None
+        self._spared_before = (record.calls or CallCount()).spared
+        self._spared = 0
+        self._leaves_file = False
+        self._counting = threading.Lock()
+
+    @property
+    def value(self) -> Notes:
+        """What is to be kept with the next write."""
+        spared = self._spared_before + self._spared if self._spared else None
+        return Notes(self.progress, spared, self._leaves_file)
+
+    def count_spared_call(self) -> None:
+        """Count a call that its recorded result has spared."""
+        with self._counting:
+            self._spared += 1
+
+    def note_file(self) -> None:
+        """Note that a temporary file may be there from now on, of which nobody knows."""
+        self._leaves_file = True
+
+    def is_news(self, record: StepRecord) -> bool:
+        """Return whether the handler said something of its progress that is not stored yet."""
+        return self.progress not in (None, record.progress)
