@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from leasehold.domain.dispatch import Rules, StepSettings
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lifecycle import NewRun
-from leasehold.domain.manifest_parts import KeptValue
 
 
 def step_settings(step_type: str = "draft", **fields: Any) -> StepSettings:

@@ -17,10 +17,11 @@ from leasehold.bootstrap import boot
 from leasehold.cli.commands import COMMANDS
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref
-from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue
+from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run

@@ -34,10 +34,12 @@ from leasehold.domain.document import Write
 from leasehold.domain.draft import Draft
 from leasehold.domain.effect import owed_effects
 from leasehold.domain.give_up_rules import Verdict
+from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import CallResult
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest, run_ref, to_document
-from leasehold.domain.manifest_parts import Block, CallResult, ErrorRecord, KeptValue
+from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.status import DeadLetterReason
 from leasehold.domain.task import dispatch_task
 from leasehold.errors import (

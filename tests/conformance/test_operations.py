@@ -26,9 +26,10 @@ from leasehold.domain.document import Write
 from leasehold.domain.draft import Draft
 from leasehold.domain.effect import owed_tasks
 from leasehold.domain.give_up_rules import Verdict
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
-from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue
+from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.status import DeadLetterReason
 from leasehold.domain.task import Task
 from leasehold.errors import StoreUnavailableError

@@ -11,10 +11,10 @@ from leasehold.domain import effect, lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.document import Write
 from leasehold.domain.draft import Draft
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
-from leasehold.domain.manifest_parts import KeptValue
 from leasehold.domain.status import Outcome
 from leasehold.domain.task import Task
 from leasehold.ports.documents import Documents

@@ -17,9 +17,9 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, on_manifest, on_run
 from leasehold.domain.document import Document, Ref, Write
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, manifest_of, to_document
-from leasehold.domain.manifest_parts import KeptValue
 from leasehold.domain.status import Outcome
 from leasehold.errors import (
     LeaseHeldError,

@@ -14,10 +14,10 @@ from leasehold import PipelineEntry, Registry, StepDispatchEntry
 from leasehold.bootstrap import Bundle, boot
 from leasehold.domain import lifecycle
 from leasehold.domain.document import Write
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, run_ref, to_document
-from leasehold.domain.manifest_parts import KeptValue
 from leasehold.domain.temporary_files import step_folder
 from leasehold.errors import InvalidRequestError, LeaseLostError, StoreUnavailableError
 from leasehold.ports.documents import Committed, Documents

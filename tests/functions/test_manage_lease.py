@@ -15,8 +15,8 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.document import Write
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import run_ref
-from leasehold.domain.manifest_parts import KeptValue
 from leasehold.errors import StoreUnavailableError
 from leasehold.services.claim_step import acquire_run
 from leasehold.services.limits import FILE_BYTES

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from leasehold.domain.change import Change, on_run
+from leasehold.domain.kept_work import CallCount
 from leasehold.domain.manifest import Manifest, run_ref
-from leasehold.domain.manifest_parts import CallCount
 from leasehold.domain.status import Outcome
 from leasehold.services.read_runs import get_run
 from leasehold.testing import InProcessEngine

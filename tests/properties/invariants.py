@@ -9,9 +9,9 @@ import pydantic_core
 
 from leasehold.domain.change import Change
 from leasehold.domain.effect import owed_tasks
+from leasehold.domain.kept_work import CallCount
 from leasehold.domain.lease import held_lease
 from leasehold.domain.manifest import Manifest, to_document
-from leasehold.domain.manifest_parts import CallCount
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.errors import LeaseLostError
 from tests.properties.model import (

@@ -11,9 +11,9 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import owed_tasks
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import KeptValue
 from leasehold.domain.status import Outcome
 from tests.properties.model import ERROR, MAX_INTERRUPTIONS, MAX_RETRIES, PLAN
 

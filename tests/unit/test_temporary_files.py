@@ -12,7 +12,7 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.folder import FolderArtifacts
 from leasehold.domain import lifecycle
 from leasehold.domain.json_text import OUTPUT_BYTES
-from leasehold.domain.manifest_parts import KeptValue
+from leasehold.domain.kept_value import KeptValue
 from leasehold.errors import ArtifactNotFoundError, DamagedFileError, StoreUnavailableError
 from leasehold.services import kept_values, temporary_files
 from leasehold.worker.errands import Errands

@@ -6,7 +6,7 @@ from typing import Literal
 
 from leasehold.api.overrides import OverrideReport
 from leasehold.api.response_model import ResponseModel
-from leasehold.domain.manifest_parts import TrialRule
+from leasehold.domain.trial_record import TrialRule
 
 
 class SettingInForce(ResponseModel):

@@ -11,8 +11,9 @@ import click
 from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
 from leasehold.cli.stdout import Fact, Row, print_block, print_facts, print_json, print_table
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import Manifest, to_document
-from leasehold.domain.manifest_parts import KeptValue, StepRecord
+from leasehold.domain.manifest_parts import StepRecord
 from leasehold.domain.status import RunStatus
 from leasehold.domain.trials import trial_words
 from leasehold.presentation.failure_lines import traceback_lines

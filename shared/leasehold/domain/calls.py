@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from leasehold.domain.json_text import digest
+from leasehold.domain.kept_work import CallResult
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import CallResult
 from leasehold.domain.manifest_room import (
     CALL_REFERENCE_BYTES,
     CALL_TEXT_BYTES,

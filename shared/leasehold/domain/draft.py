@@ -10,9 +10,10 @@ from leasehold.domain.alarm import alarm_for
 from leasehold.domain.change import Change
 from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.kept_work import CallCount
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, ManifestUpdate
-from leasehold.domain.manifest_parts import CallCount, Settlement, StepRecordUpdate
+from leasehold.domain.manifest_parts import Settlement, StepRecordUpdate
 from leasehold.domain.notes import Notes
 from leasehold.domain.status import AttemptEnd, Outcome
 from leasehold.domain.stored import overwrite, trusted

@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 
 from leasehold.domain.iterations import MAX_ITERATIONS
 from leasehold.domain.json_text import check_json
+from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import Checkpoint
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Checkpoint, KeptValue
 from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, DamagedFileError
 
 _MAX_SHOWN: Final = 40

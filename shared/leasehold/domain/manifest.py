@@ -14,24 +14,22 @@ from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
 from pydantic import AwareDatetime, ValidationError
 
 from leasehold.domain.document import Document, Ref, UnreadableDocument
+from leasehold.domain.kept_value import KeptValue, kept_value
+from leasehold.domain.kept_work import CallResult, Checkpoint
 from leasehold.domain.manifest_parts import (
     Attempts,
     Block,
-    CallResult,
-    Checkpoint,
     Dispatch,
     ErrorRecord,
-    KeptValue,
     Lease,
     OperationRecord,
     Settlement,
     StepRecord,
     StepRecordUpdate,
-    TrialRule,
-    kept_value,
 )
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.stored import Stored, StoredDocument
+from leasehold.domain.trial_record import TrialRule
 from leasehold.errors import UnreadableRunError
 
 #: What one step leaves of one trial beside its output takes no more: times, and names.

@@ -11,27 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime
 
+from leasehold.domain.kept_value import KeptValue, kept_value
+from leasehold.domain.kept_work import CallCount
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
-from leasehold.domain.stored import Stored, trusted
+from leasehold.domain.stored import Stored
+from leasehold.domain.trial_record import TrialRecord, TrialVerdict
 from leasehold.errors import LeaseholdError
 
 #: What is left to a handler between its soft limit and its hard one, where its step does not say.
 DEFAULT_CLEANUP: Final = timedelta(seconds=5)
-
-
-class KeptValue(Stored):
-    """A user's value: its JSON text, or the name of the artifact that holds the text.
-
-    `digest` is that of the text behind `ref`, where it is known: any other text is refused.
-    """
-
-    text: str | None = None
-    ref: str | None = None
-    digest: str | None = None
-
-
-#: A `KeptValue` of a text or a name that the engine made or has read.
-kept_value: Final = trusted(KeptValue)
 
 
 class LeaseUpdate(TypedDict, total=False):
@@ -193,117 +181,6 @@ class Settlement(Stored):
     if TYPE_CHECKING:
 
         def with_(self, **update: Unpack[SettlementUpdate]) -> Self: ...  # noqa: D102
-
-
-#: What the name of a packed artifact ends with.
-PACKED: Final = ".gz"
-
-
-class PhaseReached(Stored):
-    """The most iterations of a phase that were ever kept."""
-
-    phase: str
-    iteration_count: int
-
-
-class Checkpoint(Stored):
-    """What an attempt can go on from: partial results as JSON text, or the artifact's name.
-
-    `furthest` says how far the step ever was: what goes back and comes again is no progress.
-    `reached` says how far this attempt was in the phases that it had before.
-    `digest` is that of the text behind `ref`: an artifact of any other text is none of the step's.
-    Where it is known, the artifact is called `ref` with `.gz` after it. A version before this one
-    cannot read that: it finds nothing under `ref`, and begins at the beginning.
-    """
-
-    step: str
-    trial: int
-    phase: str = ""
-    iteration_count: int
-    inline: str | None = None
-    ref: str | None = None
-    digest: str | None = None  # None: it is inline, or a version before this one kept it
-    saved_at: AwareDatetime
-    fencing_token: int
-    furthest: tuple[PhaseReached, ...] = ()
-    reached: tuple[PhaseReached, ...] | None = None  # None: none
-
-    @property
-    def partial_results(self) -> KeptValue:
-        """The partial results."""
-        is_packed = self.ref is not None and self.digest is not None
-        ref = f"{self.ref}{PACKED}" if is_packed else self.ref
-        return kept_value(text=self.inline, ref=ref, digest=self.digest)
-
-
-class CallResult(Stored):
-    """The result of a call that a handler had made once (`ctx.once`): its type, and the value.
-
-    An empty `type` is not known, and any type goes with it. `keep`: it outlasts its step.
-    """
-
-    step: str
-    trial: int
-    key: str
-    type: str
-    inline: str | None = None
-    ref: str | None = None
-    digest: str | None = None  # of the text behind `ref`
-    keep: bool = False
-
-    @property
-    def value(self) -> KeptValue:
-        """The result."""
-        return kept_value(text=self.inline, ref=self.ref, digest=self.digest)
-
-    @property
-    def size(self) -> int:
-        """The bytes that it takes in a manifest, in JSON."""
-        return len(self.model_dump_json(exclude_none=True).encode())
-
-
-class CallCount(Stored):
-    """How many calls a step made once, and how many later ones their results spared."""
-
-    made: int = 0
-    spared: int = 0
-
-
-class TrialRule(Stored):
-    """The trials of a run, as its pipeline had them when it began."""
-
-    author: str
-    reviewer: str
-    max_trials: int
-
-
-class TrialVerdict(Stored):
-    """What a reviewer made of a trial. Its findings stand in its output."""
-
-    settled: bool
-    score: float
-
-
-class TrialRecord(Stored):
-    """What became of a step in one trial; `verdict`: of a reviewer."""
-
-    trial: int
-    output: str | None = None
-    output_ref: str | None = None
-    output_status: str | None = None
-    started_at: AwareDatetime | None = None
-    completed_at: AwareDatetime | None = None
-    handed_off_at: AwareDatetime | None = None
-    execution_seconds: float | None = None
-    attempts_ended: int = 0  # in this trial, without an output that counts
-    verdict: TrialVerdict | None = None
-
-    @property
-    def kept_output(self) -> KeptValue | None:
-        """The output, if there is one."""
-        if self.output is None and self.output_ref is None:
-            return None
-        return kept_value(text=self.output, ref=self.output_ref)
 
 
 class Progress(Stored):

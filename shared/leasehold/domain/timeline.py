@@ -6,9 +6,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from leasehold.domain.kept_work import CallCount
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import CallCount, StepRecord, TrialRecord
+from leasehold.domain.manifest_parts import StepRecord
 from leasehold.domain.trace import TraceEvent, TraceType
+from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trials import trials_of
 
 #: What an attempt without an output leaves. It comes after the start of its step, and before the

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pydantic_core
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import TrialVerdict
+from leasehold.domain.trial_record import TrialVerdict
 from leasehold.domain.trials import reviewed_step
 from leasehold.errors import InvalidVerdictError
 

@@ -11,9 +11,11 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final
 
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import KeptValue, StepRecord, TrialRecord
+from leasehold.domain.manifest_parts import StepRecord
 from leasehold.domain.status import RunStatus
+from leasehold.domain.trial_record import TrialRecord
 
 #: What a record says of one trial alone; all else it says of the step.
 _OF_TRIAL: Final = (

@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 from leasehold.domain.change import Change, Transition
+from leasehold.domain.kept_work import CallResult, Checkpoint
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import CallResult, Checkpoint
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.status import Termination
 from leasehold.errors import LeaseLostError

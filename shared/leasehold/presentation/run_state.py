@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import KeptValue, StepRecord
+from leasehold.domain.manifest_parts import StepRecord
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.presentation.formatting import StyledText, duration, one_line

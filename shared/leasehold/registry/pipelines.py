@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from leasehold.domain.manifest_parts import TrialRule
+from leasehold.domain.trial_record import TrialRule
 from leasehold.errors import InvalidEntryError, UnknownPipelineError
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry

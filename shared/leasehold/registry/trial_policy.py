@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from leasehold.domain.manifest_parts import TrialRule
+from leasehold.domain.trial_record import TrialRule
 
 #: A run keeps what each step did in each trial; this many fit into its document.
 _MAX_TRIALS: Final = 100

@@ -16,10 +16,12 @@ from leasehold.domain.change import Change, Transition
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import Document, Write
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
+from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import CallResult, Checkpoint
 from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_lease
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import manifest_of, to_document
-from leasehold.domain.manifest_parts import CallResult, Checkpoint, ErrorRecord, KeptValue
+from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.result import (
     Continued,

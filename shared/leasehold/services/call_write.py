@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from leasehold.domain.kept_work import CallResult
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import CallResult
 from leasehold.domain.manifest_room import fits_inline
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.errors import LeaseLostError, TooManyCallsError

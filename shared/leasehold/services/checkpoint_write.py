@@ -10,8 +10,9 @@ from collections.abc import Callable
 from functools import partial
 
 from leasehold.domain.json_text import check_json, not_json
+from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import Checkpoint
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Checkpoint, KeptValue
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.temporary_files import step_folder
 from leasehold.errors import InvalidRequestError, LeaseLostError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.domain.manifest_parts import KeptValue, kept_value
+from leasehold.domain.kept_value import KeptValue, kept_value
 from leasehold.domain.manifest_room import fits_inline
 from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
 from leasehold.ports.artifacts import Artifacts

@@ -10,9 +10,9 @@ from typing import Any, Final
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.json_text import canonical, digest
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import KeptValue
 from leasehold.errors import AlreadyRecreatedError, InvalidRequestError
 from leasehold.registry.pipelines import PipelineEntry
 from leasehold.services.engine import Engine, commit, dispatch_rules, publish_or_leave

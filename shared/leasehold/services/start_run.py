@@ -12,9 +12,9 @@ from typing import Any
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.json_text import INPUT_BYTES, canonical, check_size, digest
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
-from leasehold.domain.manifest_parts import KeptValue
 from leasehold.errors import InvalidInputError, InvalidRequestError
 from leasehold.ports.documents import Committed
 from leasehold.registry.dispatch import REMOTE

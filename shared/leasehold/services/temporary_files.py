@@ -13,8 +13,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from leasehold.domain.json_text import OUTPUT_BYTES, digest
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import KeptValue
 from leasehold.domain.temporary_files import step_folder
 from leasehold.errors import (
     ArtifactNameError,

@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from leasehold.bootstrap import folder_artifacts
-from leasehold.domain.manifest_parts import (
-    Attempts,
-    Progress,
-)
+from leasehold.domain.manifest_parts import Attempts, Progress
 from leasehold.domain.status import Termination
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock

@@ -8,19 +8,13 @@ from typing import Any, Final
 
 from leasehold.domain.calls import check_call_key
 from leasehold.domain.dispatch import Rules, StepSettings
+from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import CallResult, Checkpoint, PhaseReached
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import (
-    CallResult,
-    Checkpoint,
-    KeptValue,
-    Lease,
-    PhaseReached,
-    StepRecord,
-    TrialRecord,
-    TrialRule,
-)
+from leasehold.domain.manifest_parts import Lease, StepRecord
 from leasehold.domain.status import RunStatus
+from leasehold.domain.trial_record import TrialRecord, TrialRule
 from leasehold.ports.clock import Clock
 from leasehold.testing.arguments import checked_mapping, checked_run_id, json_text, refuse
 from leasehold.worker.context import IncrementalState

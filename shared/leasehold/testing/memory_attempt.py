@@ -12,9 +12,10 @@ import pydantic_core
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import CallResult, Checkpoint
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import CallResult, Checkpoint, KeptValue
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.errors import LeaseLostError
 from leasehold.ports.documents import Committed

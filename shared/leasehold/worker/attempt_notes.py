@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from leasehold.domain.manifest_parts import CallCount, Progress, StepRecord
+from leasehold.domain.kept_work import CallCount
+from leasehold.domain.manifest_parts import Progress, StepRecord
 from leasehold.domain.notes import Notes
 
 

@@ -10,9 +10,10 @@ from functools import partial
 from typing import Final, TypeVar
 
 from leasehold.domain.change import Change, Transition
+from leasehold.domain.kept_work import CallResult, Checkpoint
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import CallResult, Checkpoint, Progress
+from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.masks import masked
 from leasehold.domain.notes import Notes
 from leasehold.domain.result import Deferred, Result, Stopped

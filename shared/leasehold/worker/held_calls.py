@@ -9,7 +9,8 @@ import pydantic_core
 
 from leasehold.domain.kept_checkpoint import Load, read_results
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Progress, StepRecord, TrialRecord
+from leasehold.domain.manifest_parts import Progress, StepRecord
+from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trial_verdict import findings_in
 from leasehold.domain.trials import last_review, record_with_output
 from leasehold.errors import InvalidRequestError

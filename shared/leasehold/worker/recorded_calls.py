@@ -10,8 +10,9 @@ from typing import Final
 
 from leasehold.domain.calls import check_call_key, check_room, expected_reference, recorded_call
 from leasehold.domain.json_text import OUTPUT_BYTES, check_json, check_size
+from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import CallResult
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import CallResult, KeptValue
 from leasehold.errors import (
     ArtifactNameError,
     ArtifactNotFoundError,

@@ -9,10 +9,11 @@ from datetime import datetime
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue
+from leasehold.domain.manifest_parts import Block, ErrorRecord
 from tests.builders import new_run
 
 #: The time so many seconds after the start.

@@ -11,9 +11,10 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.iterations import MAX_PHASES
+from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import Checkpoint, PhaseReached
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Checkpoint, KeptValue, PhaseReached
 from leasehold.domain.status import Outcome
 from leasehold.errors import LeaseLostError
 from tests.unit.domain.runs import At, Bound, Runs

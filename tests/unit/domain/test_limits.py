@@ -9,10 +9,11 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.termination import MAX_STACKS_BYTES
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import ErrorRecord, KeptValue, Progress, RetryRule
+from leasehold.domain.manifest_parts import ErrorRecord, Progress, RetryRule
 from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome, RunStatus, Termination
 from tests.unit.domain.runs import At, Bound, Runs

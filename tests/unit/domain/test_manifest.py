@@ -7,8 +7,8 @@ import json
 import pydantic_core
 import pytest
 
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import Manifest, manifest_of, to_document
-from leasehold.domain.manifest_parts import KeptValue
 from leasehold.errors import UnreadableRunError
 from tests.unit.domain.runs import At, Runs
 

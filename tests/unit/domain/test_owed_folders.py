@@ -10,8 +10,9 @@ from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Deletion, left_behind, owed_effects
 from leasehold.domain.explanation import explain
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import ErrorRecord, KeptValue
+from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.status import Outcome
 from tests.unit.domain.runs import At, Runs
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from leasehold.domain import lifecycle
 from leasehold.domain.calls import MAX_KEY, MAX_RESULTS, MAX_TYPE, check_call_key, recorded_call
 from leasehold.domain.change import Change
+from leasehold.domain.kept_work import CallCount, CallResult, Checkpoint
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, to_document
-from leasehold.domain.manifest_parts import CallCount, CallResult, Checkpoint
 from leasehold.domain.manifest_room import CALL_TEXT_BYTES, INLINE_BYTES
 from leasehold.domain.notes import Notes
 from leasehold.errors import InvalidRequestError, LeaseLostError, TooManyCallsError

@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from leasehold.domain import lifecycle
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
-from leasehold.domain.manifest_parts import KeptValue
 from leasehold.domain.status import Outcome
 from leasehold.errors import LeaseLostError
 from tests.unit.domain.runs import At, Bound, Runs

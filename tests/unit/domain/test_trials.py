@@ -9,9 +9,9 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import TrialRule, TrialVerdict
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.summary import progress_of
+from leasehold.domain.trial_record import TrialRule, TrialVerdict
 from leasehold.domain.trial_verdict import findings_in
 from leasehold.domain.trials import last_review, record_with_output
 from leasehold.errors import InvalidRequestError, InvalidVerdictError, PartialOutputError

@@ -11,11 +11,13 @@ from typing import Any
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue, TrialRule
+from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent
+from leasehold.domain.trial_record import TrialRule
 from leasehold.domain.trial_verdict import verdict_in
 from tests.builders import new_run, rules_of, step_settings
 

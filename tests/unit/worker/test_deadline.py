@@ -15,9 +15,9 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.document import Write
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, run_ref
-from leasehold.domain.manifest_parts import KeptValue
 from leasehold.domain.override import override_ref
 from leasehold.domain.status import Outcome, Termination
 from leasehold.domain.task import dispatch_task

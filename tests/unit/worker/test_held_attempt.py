@@ -13,8 +13,8 @@ import pytest
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import run_ref
-from leasehold.domain.manifest_parts import KeptValue
 from leasehold.domain.status import Outcome, Termination
 from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.services.attempt import acquired_attempt

@@ -12,8 +12,9 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import run_ref
-from leasehold.domain.manifest_parts import ErrorRecord, KeptValue
+from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.services.attempt import acquired_attempt, deadline_error
 from leasehold.services.engine import Engine
 from leasehold.services.shut_down import shut_down

@@ -8,10 +8,10 @@ from leasehold.domain.calls import recorded_call, with_call
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
+from leasehold.domain.kept_work import CallCount, CallResult
 from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.lifecycle.renewal import renewed
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import CallCount, CallResult
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.status import Outcome
 

@@ -9,11 +9,12 @@ from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
 from leasehold.domain.iterations import MAX_PHASES, counts_as_progress, furthest_of, is_further
+from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import PACKED, Checkpoint, PhaseReached
 from leasehold.domain.lease import Fence, deadline_of, held_lease
 from leasehold.domain.lifecycle.lapse import lapse
 from leasehold.domain.lifecycle.settle import end_attempt
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import PACKED, Checkpoint, KeptValue, PhaseReached
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.status import Outcome, RunEvent, after
 from leasehold.domain.trace import TraceType

@@ -14,6 +14,7 @@ from leasehold.domain.change import Change, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
 from leasehold.domain.give_up_rules import verdict_on
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.lifecycle.dead_letter import dead_letter
 from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off, under_next_generation
@@ -27,11 +28,12 @@ from leasehold.domain.lifecycle.termination import (
     trace_termination,
 )
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block, ErrorRecord, KeptValue, Lease, TrialVerdict
+from leasehold.domain.manifest_parts import Block, ErrorRecord, Lease
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.retry import wait_after
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.trace import TraceType
+from leasehold.domain.trial_record import TrialVerdict
 
 #: What happens to a run whose attempt ends in this way.
 _EVENTS: Final[Mapping[AttemptEnd, RunEvent]] = {

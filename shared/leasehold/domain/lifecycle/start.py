@@ -9,10 +9,12 @@ from typing import Final
 
 from leasehold.domain.change import Change, unchanged, with_index_fields
 from leasehold.domain.dispatch import Rules, StepSettings, dispatch_of
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import KeptValue, StepRecord, TrialRule
+from leasehold.domain.manifest_parts import StepRecord
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import trusted
+from leasehold.domain.trial_record import TrialRule
 from leasehold.errors import DocumentExistsError, IdempotencyKeyReusedError, RunBeingPurgedError
 
 #: How many shards lead the alarm's index, so that no timestamp leads it.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from leasehold.domain.draft import Draft
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import TrialRecord
 from leasehold.domain.trace import TraceType, event_of
+from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trials import TrialsEnd, ends_trials, reviewed_step, trial_at, with_best_trial
 
 

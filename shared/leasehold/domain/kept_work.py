@@ -1,0 +1,83 @@
+"""What a step has kept of its work for later attempts: its checkpoint, and calls made once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import AwareDatetime
+
+from leasehold.domain.kept_value import KeptValue, kept_value
+from leasehold.domain.stored import Stored
+
+#: What the name of a packed artifact ends with.
+PACKED: Final = ".gz"
+
+
+class PhaseReached(Stored):
+    """The most iterations of a phase that were ever kept."""
+
+    phase: str
+    iteration_count: int
+
+
+class Checkpoint(Stored):
+    """What an attempt can go on from: partial results as JSON text, or the artifact's name.
+
+    `furthest` says how far the step ever was: what goes back and comes again is no progress.
+    `reached` says how far this attempt was in the phases that it had before.
+    `digest` is that of the text behind `ref`: an artifact of any other text is none of the step's.
+    Where it is known, the artifact is called `ref` with `.gz` after it. A version before this one
+    cannot read that: it finds nothing under `ref`, and begins at the beginning.
+    """
+
+    step: str
+    trial: int
+    phase: str = ""
+    iteration_count: int
+    inline: str | None = None
+    ref: str | None = None
+    digest: str | None = None  # None: it is inline, or a version before this one kept it
+    saved_at: AwareDatetime
+    fencing_token: int
+    furthest: tuple[PhaseReached, ...] = ()
+    reached: tuple[PhaseReached, ...] | None = None  # None: none
+
+    @property
+    def partial_results(self) -> KeptValue:
+        """The partial results."""
+        is_packed = self.ref is not None and self.digest is not None
+        ref = f"{self.ref}{PACKED}" if is_packed else self.ref
+        return kept_value(text=self.inline, ref=ref, digest=self.digest)
+
+
+class CallResult(Stored):
+    """The result of a call that a handler had made once (`ctx.once`): its type, and the value.
+
+    An empty `type` is not known, and any type goes with it. `keep`: it outlasts its step.
+    """
+
+    step: str
+    trial: int
+    key: str
+    type: str
+    inline: str | None = None
+    ref: str | None = None
+    digest: str | None = None  # of the text behind `ref`
+    keep: bool = False
+
+    @property
+    def value(self) -> KeptValue:
+        """The result."""
+        return kept_value(text=self.inline, ref=self.ref, digest=self.digest)
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes in a manifest, in JSON."""
+        return len(self.model_dump_json(exclude_none=True).encode())
+
+
+class CallCount(Stored):
+    """How many calls a step made once, and how many later ones their results spared."""
+
+    made: int = 0
+    spared: int = 0
