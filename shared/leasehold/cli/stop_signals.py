@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
 import signal
-import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import Final
+
+#: A signal wakes whoever waits; it looks as often as that besides.
+_LOOK_S: Final = 1.0
+_MANY: Final = 512
 
 
 class StopSignals:
@@ -20,8 +27,14 @@ class StopSignals:
 
     def __init__(self, at_once: Callable[[], object] = lambda: None) -> None:
         self._at_once = at_once
-        self._stop, self._ready = threading.Event(), threading.Event()
         self._count = 0
+        self._is_ready = False
+        # the system may give a signal to any thread, which wakes no other one, and so not the main
+        # thread that is to handle it; what Python writes here for each signal does
+        self._woken_by, wakes = os.pipe()
+        for end in (self._woken_by, wakes):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
         #: What the first one is called; None: none came.
         self.name: str | None = None
         #: Whether a start was cut short. What was imported then may have made another error of it.
@@ -36,11 +49,14 @@ class StopSignals:
 
     def ready(self) -> None:
         """Raise no more: from here on, or in what ends a start."""
-        self._ready.set()
+        self._is_ready = True
 
     def wait(self) -> None:
-        """Wait for the first one."""
-        self._stop.wait()
+        """Wait for the first one; in the main thread."""
+        while self.name is None:
+            select.select([self._woken_by], [], [], _LOOK_S)
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._woken_by, _MANY)
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
         self._count += 1
@@ -48,7 +64,6 @@ class StopSignals:
             self._at_once()
             return
         self.name = signal.Signals(number).name
-        self._stop.set()
-        if not self._ready.is_set():
+        if not self._is_ready:
             self.cut_start = True
             raise KeyboardInterrupt
