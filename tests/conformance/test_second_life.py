@@ -8,39 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from leasehold import PipelineEntry, Registry, StepDispatchEntry
-from leasehold.bootstrap import Bundle, boot
 from leasehold.domain.document import Ref, Write
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.trace import TraceEvent, TraceType, loss_ref
 from leasehold.errors import LeaseLostError
 from leasehold.ports.documents import Documents
-from leasehold.registry.pipelines import Catalog
 from leasehold.services.claim_step import acquire_run
 from leasehold.services.engine import Engine
 from leasehold.services.manage_lease import LeaseCredentials, complete_step, release_step
 from leasehold.services.operate import Operation, OperationRequest, operate
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
+from tests.conformance.remote_step import engine_of_remote_step
 
 
 @pytest.fixture
 def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    step = StepDispatchEntry(
-        step_type="away",
-        handler="remote",
-        agent_timeout=timedelta(minutes=1),
-        dispatch_deadline=timedelta(minutes=2),
-    )
-    catalog = Catalog(
-        steps=Registry("dispatch", [step]),
-        pipelines=Registry("pipelines", [PipelineEntry(name="away", steps=("away",))]),
-    )
-    environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
-    bundle: Bundle = boot(environ, catalog=catalog, documents=documents)
-    yield bundle.engine
-    bundle.engine.leases.close()
+    with engine_of_remote_step(documents, tmp_path) as engine:
+        yield engine
 
 
 def begin(engine: Engine, key: str) -> str:

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from leasehold import PipelineEntry, Registry, StepDispatchEntry
-from leasehold.bootstrap import Bundle, boot
 from leasehold.domain import lifecycle
 from leasehold.domain.document import Write
 from leasehold.domain.kept_value import KeptValue
@@ -21,7 +19,6 @@ from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.temporary_files import step_folder
 from leasehold.errors import InvalidRequestError, LeaseLostError, StoreUnavailableError
 from leasehold.ports.documents import Committed, Documents
-from leasehold.registry.pipelines import Catalog
 from leasehold.services.attempt import Attempt
 from leasehold.services.claim_step import ClaimedStep, acquire_run
 from leasehold.services.engine import Engine, find_run
@@ -35,26 +32,15 @@ from leasehold.services.operate import Operation, OperationRequest, operate
 from leasehold.services.read_runs import timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
+from tests.conformance.remote_step import engine_of_remote_step
 
 LARGE = '["' + "x" * 40_000 + '"]'
 
 
 @pytest.fixture
 def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    step = StepDispatchEntry(
-        step_type="away",
-        handler="remote",
-        agent_timeout=timedelta(minutes=1),
-        dispatch_deadline=timedelta(minutes=2),
-    )
-    catalog = Catalog(
-        steps=Registry("dispatch", [step]),
-        pipelines=Registry("pipelines", [PipelineEntry(name="away", steps=("away",))]),
-    )
-    environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
-    bundle: Bundle = boot(environ, catalog=catalog, documents=documents)
-    yield bundle.engine
-    bundle.engine.leases.close()
+    with engine_of_remote_step(documents, tmp_path) as engine:
+        yield engine
 
 
 def claim(engine: Engine, run_id: str) -> tuple[ClaimedStep, LeaseCredentials]:

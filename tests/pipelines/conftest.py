@@ -15,3 +15,14 @@ def two_docs(tmp_path: Path) -> Path:
             f"# {name}\n\nA worker must renew its lease every 10 seconds, says {name}.\n"
         )
     return folder
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    """Three documents, each with one claim."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.md").write_text("# A\n\nA worker must renew its lease every 10 seconds.\n")
+    (folder / "b.md").write_text("# B\n\nA run is given up after 5 failed attempts at most.\n")
+    (folder / "c.md").write_text("# C\n\nEach alarm must be kept in the manifest of its run.\n")
+    return folder

@@ -27,16 +27,6 @@ def engine(tmp_path: Path) -> Iterator[InProcessEngine]:
         yield engine
 
 
-@pytest.fixture
-def docs(tmp_path: Path) -> Path:
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    (folder / "a.md").write_text("# A\n\nA worker must renew its lease every 10 seconds.\n")
-    (folder / "b.md").write_text("# B\n\nA run is given up after 5 failed attempts at most.\n")
-    (folder / "c.md").write_text("# C\n\nEach alarm must be kept in the manifest of its run.\n")
-    return folder
-
-
 def reviewed(engine: InProcessEngine, docs: Path) -> Manifest:
     run_id = engine.start("review", {"folder": str(docs)}).run_id
     engine.run_until_idle()
