@@ -92,7 +92,7 @@ clean: ## delete .venv and the demo's data
 # What users run needs the run-time dependencies alone; the gate needs the development ones as well.
 .venv/.runtime: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "installing Leasehold into .venv (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[functions,serve,google,review]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[functions,serve,google,channels,review]'
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python

@@ -14,8 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from leasehold.adapters.channels import open_channel
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.factory import open_artifacts, open_documents, open_tasks
+from leasehold.adapters.in_process_events import UndeliveredEvents
 from leasehold.adapters.in_process_tasks import InProcessTasks, UndeliveredTasks
 from leasehold.adapters.null_stores import NullArtifacts, NullDocuments
 from leasehold.domain.change import Change
@@ -174,6 +176,7 @@ def boot(
     engine = Engine(
         documents=documents,
         tasks=tasks,
+        events=UndeliveredEvents(),
         artifacts=artifacts,
         leases=ThreadedLeaseKeeper(clock, rules.lease_ttl),
         runners={"inline": inline, "process": process},
@@ -181,6 +184,7 @@ def boot(
         checks=ImportedHandlerChecks(),
         clock=clock,
         catalog=catalog,
+        open_channel=open_channel,
         rules=rules,
         overrides=overrides,
         holder=holder_name(host_name(), os.getpid()),

@@ -438,6 +438,44 @@ class InvalidOutputError(LeaseholdError):
     text = "{problem} Nothing was changed; correct it and complete again."
 
 
+# -- announcements -----------------------------------------------------------------------------
+
+
+class UnknownDeliveryError(LeaseholdError):
+    """The run owes the channel nothing."""
+
+    code = "unknown_delivery"
+    text = "No delivery of run {run_id} to channel {channel!r} is known."
+
+
+class ChannelRefusedError(LeaseholdError):
+    """A provider refused an announcement for good."""
+
+    code = "channel_refused"
+    text = "Channel {channel} refuses it: {problem}."
+
+
+class ChannelUnavailableError(LeaseholdError):
+    """A provider did not take an announcement, and may later."""
+
+    code = "channel_unavailable"
+    text = "Channel {channel} does not take it now: {problem}."
+    retryable = True
+
+    @property
+    def retry_after(self) -> timedelta | None:
+        """How long the provider asks to wait; None: it does not say."""
+        seconds = self.details.get("retry_after_s")
+        return None if seconds is None else timedelta(seconds=seconds)
+
+
+class ChannelUnansweredError(ChannelUnavailableError):
+    """Nobody knows whether a provider took an announcement."""
+
+    code = "channel_unanswered"
+    text = "Channel {channel} did not answer, and may have taken it: {problem}."
+
+
 # -- stores ------------------------------------------------------------------------------------
 
 

@@ -6,11 +6,12 @@ Transitions make one with a `Draft`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from leasehold.domain.alarm import alarm_for
 from leasehold.domain.claim import claimable_step
+from leasehold.domain.delivery import Delivery, delivery_ref
 from leasehold.domain.document import DecideDocument, Document, Ref, Write
 from leasehold.domain.effect import Effect, owed_effects
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
@@ -33,6 +34,7 @@ class Change:
         created: a further run, stored in the same commit.
         wake: a task of this change alone: to look again at the end of somebody's lease.
         changed: False where nothing is to be written.
+        deliveries: what each channel is owed by it, stored in the same commit.
         repeats: the first time of an operation that was requested again; nothing is written.
     """
 
@@ -42,6 +44,7 @@ class Change:
     created: Manifest | None = None
     wake: Task | None = None
     changed: bool = True
+    deliveries: tuple[Delivery, ...] = ()
     repeats: OperationRecord | None = None
 
     @property
@@ -50,6 +53,14 @@ class Change:
         if self.wake is not None:
             return (self.wake,)
         return owed_effects(self.manifest) + (owed_effects(self.created) if self.created else ())
+
+    def following(self, first: Change) -> Change:
+        """Return this change and one before it as one commit."""
+        return replace(
+            self,
+            events=first.events + self.events,
+            deliveries=first.deliveries + self.deliveries,
+        )
 
 
 #: A transition with its facts bound: a run and the store's time in, what becomes of it out.
@@ -77,7 +88,11 @@ def as_write(change: Change) -> Write[Change]:
     }
     if change.created is not None:
         creates[run_ref(change.created.run_id)] = StoredDocument(change.created)
-    return Write(change, StoredDocument(change.manifest), creates)
+    puts: dict[Ref, Document] = {
+        delivery_ref(one.run_id, one.occurrence, one.channel): StoredDocument(one)
+        for one in change.deliveries
+    }
+    return Write(change, StoredDocument(change.manifest), creates, puts)
 
 
 def on_manifest(

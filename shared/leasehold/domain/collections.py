@@ -46,6 +46,20 @@ RUNS: Final = Collection(
     ),
 )
 TRACE: Final = Collection("trace")
+DELIVERIES: Final = Collection(
+    "deliveries",
+    indexes=(
+        ("runId", "createdAt"),
+        ("createdAt",),
+        ("state", "createdAt"),
+        ("channel", "createdAt"),
+        ("shard", "alarmAt"),
+    ),
+)
+BREAKERS: Final = Collection("breakers")
+LEDGER: Final = Collection("ledger")
 OVERRIDES: Final = Collection("overrides")
 
-COLLECTIONS: Final[Mapping[str, Collection]] = {c.name: c for c in (RUNS, TRACE, OVERRIDES)}
+COLLECTIONS: Final[Mapping[str, Collection]] = {
+    c.name: c for c in (RUNS, TRACE, OVERRIDES, DELIVERIES, BREAKERS, LEDGER)
+}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from leasehold.domain.announcement import AnnouncedEvent
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import DEFAULT_CLEANUP, Dispatch, RetryRule
 from leasehold.domain.retry import Backoff
@@ -65,6 +66,7 @@ class Rules:
         recovery_window: how long after a failure the next attempt may begin.
         backoff: the waits between failed attempts.
         grace: how long after its time a task may still come before the sweep looks for it.
+        channels_for: the channels that are told of an event in runs of a pipeline.
     """
 
     settings_for: Callable[[str], StepSettings | None]
@@ -74,6 +76,7 @@ class Rules:
     recovery_window: timedelta = timedelta(hours=1)
     backoff: Backoff = field(default_factory=Backoff)
     grace: timedelta = timedelta(seconds=60)
+    channels_for: Callable[[str, AnnouncedEvent], tuple[str, ...]] = lambda _pipeline, _event: ()
 
     def known_settings(self, step_type: str) -> StepSettings:
         """Return the settings in force, or raise UnknownKeyError."""

@@ -46,12 +46,19 @@ class Write(Generic[Answer]):
     Args:
         document: stored in place of what is there; None leaves it as it is.
         creates: further documents of the same commit; none of them may exist.
+        puts: further documents of the same commit, stored in place of whatever is there.
         answer: passed through to the caller once the commit stands.
     """
 
     answer: Answer
     document: Document | None = None
     creates: Mapping[Ref, Document] | None = None
+    puts: Mapping[Ref, Document] | None = None
+
+    @property
+    def has_others(self) -> bool:
+        """Whether documents beside the one that was decided on are written."""
+        return bool(self.creates or self.puts)
 
 
 #: A pure function of what is stored (None: nothing) and the store's time; it may run several times.

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final, Unpack
 
 from leasehold.domain.alarm import alarm_for
+from leasehold.domain.announcing import announcement_of, deliveries_of
 from leasehold.domain.change import Change
 from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
@@ -112,6 +113,9 @@ class Draft:
             outcome: the answer for the caller.
             created: a further run.
         """
+        told = announcement_of(self.before, self.run, self.now, self.rules)
+        if told is not None:
+            self.set(announcement=told)
         run = self.run
         self.set(
             updated_at=self.now,
@@ -120,7 +124,8 @@ class Draft:
             claimable=claimable_step(run),
             last_settlement=self._settlement(outcome),
         )
-        return Change(outcome, self.run, self.events, created)
+        owed = () if told is None else deliveries_of(self.run, self.rules.grace)
+        return Change(outcome, self.run, self.events, created, deliveries=owed)
 
     def _settlement(self, outcome: Outcome) -> Settlement | None:
         """Return the note of the answer, so that the same settlement gets it again."""

@@ -15,13 +15,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeAlias
 
+from leasehold.domain.announcing import deliveries_of
 from leasehold.domain.artifact_name import is_artifact_name
+from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import RunStatus
 from leasehold.domain.task import Task, dispatch_task
 from leasehold.domain.temporary_files import checkpoints_folder, step_folder
 
 #: How long after a run ended its temporary files are deleted (again) by the sweep.
 DELETED_AFTER: Final = timedelta(hours=1)
+
+_NO_TIME: Final = timedelta()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class Deletion:
 
 
 #: All that a run can owe.
-Effect: TypeAlias = Task | Deletion
+Effect: TypeAlias = Task | EventMessage | Deletion
 
 
 def owed_effects(manifest: Manifest) -> tuple[Effect, ...]:
@@ -49,8 +54,8 @@ def owed_effects(manifest: Manifest) -> tuple[Effect, ...]:
 
 
 def is_awaited(effect: Effect) -> bool:
-    """Return whether somebody waits for an effect: not for the deletion of temporary files."""
-    return not isinstance(effect, Deletion)
+    """Return whether the run waits for an effect: a message is owed by a delivery of its own."""
+    return not isinstance(effect, EventMessage | Deletion)
 
 
 def owed_tasks(manifest: Manifest) -> tuple[Task, ...]:
@@ -63,6 +68,17 @@ def waiting_tasks(manifest: Manifest) -> tuple[Task, ...]:
     if not manifest.waits_for_worker or manifest.dispatch.remote:
         return ()
     return (dispatch_task(manifest),)
+
+
+def owed_messages(manifest: Manifest) -> tuple[EventMessage, ...]:
+    """Return the messages of the last announcement of a run that has not moved on since.
+
+    Deliveries have alarms of their own: this is for whoever comes by before those ring.
+    """
+    waits = manifest.archive is not None or manifest.status is RunStatus.BLOCKED
+    if not waits or (manifest.is_terminal and manifest.archive is None):
+        return ()
+    return tuple(map(EventMessage, deliveries_of(manifest, _NO_TIME)))
 
 
 def owed_deletions(manifest: Manifest) -> tuple[Deletion, ...]:
@@ -93,5 +109,9 @@ def _deletion(manifest: Manifest, folders: Sequence[str]) -> tuple[Deletion, ...
     return (Deletion(manifest.run_id, tuple(own), manifest.is_terminal),)
 
 
-#: What is owed of each kind; tasks come first.
-OWED: Final[tuple[Callable[[Manifest], tuple[Effect, ...]], ...]] = (owed_tasks, owed_deletions)
+#: What is owed of each kind: tasks first, then messages, and what nobody waits for last.
+OWED: Final[tuple[Callable[[Manifest], tuple[Effect, ...]], ...]] = (
+    owed_tasks,
+    owed_messages,
+    owed_deletions,
+)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime, ValidationError
 
+from leasehold.domain.announcement import Announcement
+from leasehold.domain.archive import OwedArchive
 from leasehold.domain.document import Document, Ref, UnreadableDocument
 from leasehold.domain.kept_value import KeptValue, kept_value
 from leasehold.domain.kept_work import CallResult, Checkpoint
@@ -87,6 +89,8 @@ class ManifestUpdate(TypedDict, total=False):
     recreated_as: tuple[str, ...]
     operations: tuple[OperationRecord, ...]
     owed: tuple[str, ...]
+    announcement: Announcement | None
+    archive: OwedArchive | None
     traced: int
     purged_at: AwareDatetime | None
 
@@ -142,6 +146,8 @@ class Manifest(Stored):
     recreated_as: tuple[str, ...] = ()
     operations: tuple[OperationRecord, ...] = ()  # what people did last, newest last
     owed: tuple[str, ...] = ()  # folders of temporary files, to be deleted after their step
+    announcement: Announcement | None = None  # the last one
+    archive: OwedArchive | None = None  # what is still to be archived of an ended run
     traced: int = 0  # how many trace events are stored: the number of the next one
     purged_at: AwareDatetime | None = None  # nobody sees it any more, and it is being deleted
 

@@ -49,6 +49,10 @@ class TraceType(StrEnum):
     RUN_RETRIED = "run_retried"
     RUN_APPROVED = "run_approved"
     RUN_RECREATED = "run_recreated"
+    ANNOUNCEMENT_SENT = "announcement_sent"
+    ANNOUNCEMENT_GIVEN_UP = "announcement_given_up"
+    ANNOUNCEMENT_REQUESTED = "announcement_requested"
+    ARCHIVE_FAILED = "archive_failed"
 
 
 #: The name of an event whose run marks it; a version before had no marks.
@@ -107,13 +111,13 @@ def is_of_run(manifest: Manifest, name: str, event: TraceEvent) -> bool:
         event: the event.
     """
     marked = _MARKED.fullmatch(name)
-    return marked["mark"] == _mark(manifest) if marked else manifest.created_at <= event.at
+    return marked["mark"] == run_mark(manifest) if marked else manifest.created_at <= event.at
 
 
 def _ref(manifest: Manifest, name: str) -> Ref:
-    return Ref(f"runs/{manifest.run_id}/trace", f"{name}-{_mark(manifest)}")
+    return Ref(f"runs/{manifest.run_id}/trace", f"{name}-{run_mark(manifest)}")
 
 
-def _mark(manifest: Manifest) -> str:
+def run_mark(manifest: Manifest) -> str:
     """Return what no other run of this id has; the nonce itself is for the names of tasks alone."""
     return hashlib.sha256(manifest.dispatch.nonce.encode()).hexdigest()[:8]

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from leasehold.domain.announcement import AnnouncedEvent
 from leasehold.domain.trial_record import TrialRule
 from leasehold.errors import InvalidEntryError, UnknownPipelineError
+from leasehold.registry.channels import NO_CHANNELS, ChannelEntry
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry
 from leasehold.registry.registry import Registry
@@ -91,10 +93,15 @@ class Catalog:
     steps: Registry[StepDispatchEntry]
     pipelines: Registry[PipelineEntry]
     gates: Registry[GateEntry] = NO_GATES
+    channels: Registry[ChannelEntry] = NO_CHANNELS
 
     def __post_init__(self) -> None:
         for problem in catalog_problems(self.steps, self.pipelines, self.gates):
             raise problem
+
+    def channels_for(self, pipeline: str, event: AnnouncedEvent) -> tuple[str, ...]:
+        """Return the channels that are told of an event in runs of a pipeline."""
+        return tuple(entry.name for entry in self.channels if entry.wants(pipeline, event))
 
     def gates_of(self, step_type: str) -> list[GateEntry]:
         """Return the gates that the output of a step must pass, in order."""

@@ -46,6 +46,7 @@ def rules_of(
         stuck_timeout=timedelta(milliseconds=settings["PIPELINE_STUCK_TIMEOUT_MS"]),
         recovery_window=timedelta(milliseconds=settings["PIPELINE_RECOVERY_WINDOW_MS"]),
         backoff=backoff,
+        channels_for=catalog.channels_for,
     )
 
 

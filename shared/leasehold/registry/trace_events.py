@@ -89,5 +89,19 @@ TRACE_EVENTS: Final = Registry(
         TraceEventEntry(TraceType.RUN_RETRIED, False, "A person had the step run again."),
         TraceEventEntry(TraceType.RUN_APPROVED, False, "A person approved the kept output."),
         TraceEventEntry(TraceType.RUN_RECREATED, False, "A new run was made of this one."),
+        TraceEventEntry(TraceType.ANNOUNCEMENT_SENT, False, "A channel was told of the run."),
+        TraceEventEntry(
+            TraceType.ANNOUNCEMENT_GIVEN_UP,
+            False,
+            "A channel was not told of the run; `reason` and `detail` say why.",
+        ),
+        TraceEventEntry(
+            TraceType.ANNOUNCEMENT_REQUESTED, False, "A person had a channel told once more."
+        ),
+        TraceEventEntry(
+            TraceType.ARCHIVE_FAILED,
+            False,
+            "What is done after the end of a run failed; the sweep does it again.",
+        ),
     ],
 )

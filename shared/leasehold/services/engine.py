@@ -15,6 +15,7 @@ from leasehold.domain.change import Change, Transition, as_write, on_manifest, o
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import DecideDocument
 from leasehold.domain.effect import Deletion, Effect
+from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
 from leasehold.domain.task import Task
 from leasehold.errors import (
@@ -24,13 +25,16 @@ from leasehold.errors import (
     UnknownRunError,
 )
 from leasehold.ports.artifacts import Artifacts
+from leasehold.ports.channel import Channel
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Documents, Snapshot
+from leasehold.ports.event_bus import EventBus
 from leasehold.ports.handler_checks import HandlerChecks
 from leasehold.ports.handler_runner import GateRunner, HandlerRunner
 from leasehold.ports.lease_keeper import LeaseKeeper
 from leasehold.ports.overrides import Overrides
 from leasehold.ports.task_queue import TaskQueue
+from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.dispatch import Isolation, StepDispatchEntry
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.reporting import Facts, reports
@@ -67,6 +71,7 @@ class Engine:
     Args:
         rules: what transitions need to know; those that may dispatch get `dispatch_rules`.
         overrides: what people set for steps, which the rules look up as it is known here.
+        open_channel: opens what sends to a channel.
         runners: what runs a handler, by the isolation of its step: see `isolation_of`.
         side_by_side: makes the calls that it is given, so many at a time, until it gets none.
         errand: makes a call that nobody needs the end of now, and returns whether it is over: one
@@ -83,6 +88,7 @@ class Engine:
 
     documents: Documents
     tasks: TaskQueue
+    events: EventBus
     artifacts: Artifacts
     leases: LeaseKeeper[Any]
     runners: Mapping[str, HandlerRunner[Any]]
@@ -90,6 +96,7 @@ class Engine:
     checks: HandlerChecks
     clock: Clock
     catalog: Catalog
+    open_channel: Callable[[ChannelEntry], Channel]
     rules: Rules
     overrides: Overrides
     holder: str
@@ -240,6 +247,15 @@ def _create_task(engine: Engine, task: Task) -> None:
     engine.tasks.create(task)
 
 
+def _publish_message(engine: Engine, message: EventMessage) -> None:
+    """Publish a message; what cannot be published now delays nobody: its delivery has an alarm."""
+    try:
+        engine.events.publish([message])
+    except StoreUnavailableError as error:
+        about = message.delivery.delivery_id
+        engine.log(f"delivery {about} is due, and the sweep publishes it: {error}")
+
+
 def _delete_folders(engine: Engine, deletion: Deletion) -> None:
     """Delete temporary files; what cannot be deleted now delays nobody, and is owed still."""
     if not engine.errand(partial(_delete_now, engine, deletion)):
@@ -266,6 +282,7 @@ def _note_deleted(engine: Engine, run_id: str) -> Change:
 #: Who carries out each kind of effect that a change can owe.
 CARRIERS: Final[Mapping[type, Callable[[Engine, Any], None]]] = {
     Task: _create_task,
+    EventMessage: _publish_message,
     Deletion: _delete_folders,
 }
 

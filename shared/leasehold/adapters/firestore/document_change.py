@@ -109,6 +109,8 @@ class DocumentChange(Generic[Answer]):
         writes = [self._main(sent)]
         for ref, document in (sent.write.creates or {}).items():
             writes.append(self._put(ref, document, sent.id, None))
+        for ref, document in (sent.write.puts or {}).items():
+            writes.append(self._stored(ref, document, sent.id))
         time = self._connection.commit(writes, self._budget.timeout(), transaction)
         return self._committed(sent, time)
 
@@ -135,11 +137,15 @@ class DocumentChange(Generic[Answer]):
         return check
 
     def _put(self, ref: Ref, document: Document, commit: str, version: int | None) -> Any:
+        write = self._stored(ref, document, commit)
+        _expect(write, version)
+        return write
+
+    def _stored(self, ref: Ref, document: Document, commit: str) -> Any:
         write = types.Write.pb()()
         write.update.name = self._connection.path(ref)
         encode_fields(write.update.fields, document)
         write.update.fields[COMMIT_FIELD].string_value = commit
-        _expect(write, version)
         return write
 
     def _recognised(self, documents: Sequence[ReadResult]) -> Committed[Answer] | None:
@@ -175,7 +181,7 @@ class DocumentChange(Generic[Answer]):
 
 
 def _is_to_commit(write: Write[Answer]) -> bool:
-    return write.document is not None or bool(write.creates)
+    return write.document is not None or write.has_others
 
 
 def _expect(write: Any, version: int | None) -> None:

@@ -165,10 +165,10 @@ class SqliteDocuments:
     ) -> Committed[Answer]:
         now, monotonic = self._clock.now(), self._clock.monotonic()
         write = decide(None if known is None else known.document, now)
-        if write.document is None and not write.creates:
+        if write.document is None and not write.has_others:
             return Committed(write.answer, known)
         work = partial(self._write, ref, known, write, (now, monotonic))
-        return self._commits.run(work, is_atomic=not write.creates)
+        return self._commits.run(work, is_atomic=not write.has_others)
 
     def _delete(
         self, ref: Ref, if_version: Snapshot | None, connection: sqlite3.Connection
@@ -203,10 +203,13 @@ class SqliteDocuments:
             else:
                 version = self._update(connection, known, write.document)
             snapshot = Snapshot(ref, write.document, version, *at)
-        elif write.creates and known and self._version(connection, ref) != known.version:
+        elif write.has_others and known and self._version(connection, ref) != known.version:
             raise VersionConflictError(ref=str(ref))
         for created, document in (write.creates or {}).items():
             self._insert(connection, created, document)
+        for put, document in (write.puts or {}).items():
+            self._delete(put, None, connection)
+            self._insert(connection, put, document)
         return Committed(write.answer, snapshot)
 
     def _insert(self, connection: sqlite3.Connection, ref: Ref, document: Document) -> int:

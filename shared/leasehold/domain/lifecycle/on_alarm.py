@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -90,4 +89,4 @@ def on_audit(
 def _followed(repaired: Change, at_alarm: Transition, now: datetime) -> Change:
     """Return a repair and what the alarm that it set calls for, if that is due already."""
     then = at_alarm(repaired.manifest, now)
-    return replace(then, events=repaired.events + then.events) if then.changed else repaired
+    return then.following(repaired) if then.changed else repaired

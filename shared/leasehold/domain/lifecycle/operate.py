@@ -84,7 +84,7 @@ def resume(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
     if ended.manifest.is_terminal:
         return ended
     then = _resume(Draft(ended.manifest, now, rules))
-    return replace(then, events=ended.events + then.events)
+    return then.following(ended)
 
 
 def _resume(draft: Draft) -> Change:

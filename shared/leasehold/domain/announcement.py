@@ -1,0 +1,52 @@
+"""Announcements: what people are told of a run, and when."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from pydantic import AwareDatetime
+
+from leasehold.domain.stored import Stored
+
+
+class AnnouncedEvent(StrEnum):
+    """What is announced: a run has ended, or waits for a person."""
+
+    RUN_COMPLETED = "run_completed"
+    RUN_BLOCKED = "run_blocked"
+    RUN_DEAD_LETTERED = "run_dead_lettered"
+    RUN_CANCELLED = "run_cancelled"
+
+
+class Priority(StrEnum):
+    """How much an announcement matters to whoever gets it."""
+
+    HIGH = "high"  # somebody has to do something
+    NORMAL = "normal"
+
+
+#: What somebody has to do something about.
+URGENT: Final = frozenset({AnnouncedEvent.RUN_BLOCKED, AnnouncedEvent.RUN_DEAD_LETTERED})
+
+
+class Announcement(Stored):
+    """The last announcement of a run, as its manifest keeps it.
+
+    `occurrence` tells announcements of one run from each other: the fencing token of the run when
+    it came to that, and `.2`, `.3` behind it where no worker had the run in between. `channels` are
+    those that were owed it: a record in `deliveries` for each, of the same commit.
+    """
+
+    occurrence: str
+    event: AnnouncedEvent | str
+    at: AwareDatetime
+    channels: tuple[str, ...]
+
+
+def next_occurrence(before: Announcement | None, fencing_token: int) -> str:
+    """Return the occurrence of an announcement: one that the run did not have before."""
+    token, _, number = ("" if before is None else before.occurrence).partition(".")
+    if token != str(fencing_token):
+        return str(fencing_token)
+    return f"{token}.{int(number) + 1 if number.isdecimal() else 2}"

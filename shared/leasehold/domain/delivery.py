@@ -1,0 +1,122 @@
+"""Deliveries: what one channel is told of one occurrence in a run (`deliveries/{id}`).
+
+The record is made by the commit that ends or blocks the run. It is the outbox of its message: while
+it is due, or claimed by somebody who may be gone, it has an alarm.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
+
+from pydantic import AwareDatetime
+
+from leasehold.domain.announcement import AnnouncedEvent, Priority
+from leasehold.domain.document import Ref
+from leasehold.domain.stored import Stored
+
+#: What a summary and a detail are cut to, in characters.
+MAX_SUMMARY: Final = 300
+MAX_DETAIL: Final = 500
+
+_OCCURRENCE: Final = re.compile(r"\d{1,19}(\.\d{1,9})?", re.ASCII)
+
+
+class DeliveryState(StrEnum):
+    """Where a delivery stands."""
+
+    DUE = "due"  # to be announced, now or at its next try
+    CLAIMED = "claimed"  # somebody sends it
+    ANNOUNCED = "announced"  # the provider took it
+    GIVEN_UP = "given_up"  # the provider refused it, or 24 hours were over
+
+
+class Claim(Stored):
+    """Who may send, and until when. It is over at `expires_at` itself."""
+
+    claim_id: str
+    holder: str
+    expires_at: AwareDatetime
+
+
+class DeliveryUpdate(TypedDict, total=False):
+    """What may be replaced of a `Delivery`."""
+
+    state: DeliveryState
+    updated_at: AwareDatetime
+    alarm_at: AwareDatetime | None
+    not_before: AwareDatetime | None
+    give_up_at: AwareDatetime
+    token: int
+    claim: Claim | None
+    round: int
+    tries: int
+    unknown: int
+    published: int
+    message_id: str | None
+    announced_at: AwareDatetime | None
+    given_up_at: AwareDatetime | None
+    given_up_why: str | None
+    last_error: str | None
+
+
+class Delivery(Stored):
+    """What one channel is told, and whether it was. Each field's meaning: docs/notifications.md."""
+
+    run_id: str
+    occurrence: str
+    channel: str
+    pipeline: str
+    event: AnnouncedEvent | str
+    priority: Priority | str
+    step: str
+    summary: str  # one plain line
+    reason: str | None = None  # of a dead letter, or the code of a block
+    detail: str | None = None
+    mark: str  # tells the run from an earlier one of the same id
+
+    state: DeliveryState
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+    shard: int  # that of the run
+    alarm_at: AwareDatetime | None = None  # when its message is published again
+    not_before: AwareDatetime | None = None  # of the next try
+    give_up_at: AwareDatetime
+
+    token: int = 0  # how often it was claimed; each write of a claim is fenced by it
+    claim: Claim | None = None
+    round: int = 1  # more than 1: somebody asked for it again
+    tries: int = 0  # of this round
+    unknown: int = 0  # sends of which nobody knows whether the provider took them
+    published: int = 0  # how often the sweep published its message again
+    message_id: str | None = None  # as the provider named it
+    announced_at: AwareDatetime | None = None
+    given_up_at: AwareDatetime | None = None
+    given_up_why: str | None = None
+    last_error: str | None = None
+
+    if TYPE_CHECKING:
+
+        def with_(self, **update: Unpack[DeliveryUpdate]) -> Self: ...  # noqa: D102
+
+    @property
+    def delivery_id(self) -> str:
+        """The name of its document."""
+        return f"{self.run_id}:{self.occurrence}:{self.channel}"
+
+    @property
+    def key(self) -> str:
+        """What tells a provider that it has this announcement already: the same at each try."""
+        key = f"{self.delivery_id}:{self.mark}"
+        return key if self.round == 1 else f"{key}:{self.round}"
+
+
+def delivery_ref(run_id: str, occurrence: str, channel: str) -> Ref:
+    """Return the name of a delivery's document."""
+    return Ref("deliveries", f"{run_id}:{occurrence}:{channel}")
+
+
+def is_occurrence(text: str) -> bool:
+    """Return whether an announcement could have this occurrence."""
+    return _OCCURRENCE.fullmatch(text) is not None

@@ -1,0 +1,71 @@
+"""Messages of the event bus: the hint that a delivery is due, as CloudEvents-shaped JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from leasehold.domain.delivery import Delivery
+from leasehold.domain.moment import moment_text
+
+#: What stands before the event in the type of a message.
+TYPE_PREFIX: Final = "leasehold."
+
+
+@dataclass(frozen=True, slots=True)
+class EventMessage:
+    """One message to `deliver_notification`; what is sent, the delivery says and not the message.
+
+    Args:
+        delivery: what it is about, as it was when the message was made.
+    """
+
+    delivery: Delivery
+
+    def attributes(self) -> dict[str, str]:
+        """Return what subscriptions may filter by."""
+        about = self.delivery
+        return {
+            "event": str(about.event),
+            "channel": about.channel,
+            "pipeline": about.pipeline,
+            "priority": str(about.priority),
+        }
+
+    def content(self, base_url: str) -> Mapping[str, Any]:
+        """Return the message as it is published.
+
+        Args:
+            base_url: where the runs API is, for the links; empty: not known, and they are paths.
+        """
+        about = self.delivery
+        return {
+            "specversion": "1.0",
+            "id": about.key,
+            "source": f"leasehold/pipelines/{about.pipeline}",
+            "type": f"{TYPE_PREFIX}{about.event}",
+            "subject": about.run_id,
+            "time": moment_text(about.created_at),
+            "datacontenttype": "application/json",
+            "data": announced_facts(about, base_url),
+        }
+
+
+def announced_facts(delivery: Delivery, base_url: str) -> Mapping[str, Any]:
+    """Return what people are told: what happened and where to look, never an input or an output."""
+    run = f"{base_url}/runs/{delivery.run_id}"
+    facts = {
+        "runId": delivery.run_id,
+        "pipeline": delivery.pipeline,
+        "event": str(delivery.event),
+        "occurrence": delivery.occurrence,
+        "channel": delivery.channel,
+        "priority": str(delivery.priority),
+        "step": delivery.step,
+        "summary": delivery.summary,
+        "reason": delivery.reason,
+        "detail": delivery.detail,
+        "links": {"run": run, "why": f"{run}/why", "trace": f"{run}/trace"},
+    }
+    return {name: fact for name, fact in facts.items() if fact is not None}
