@@ -36,6 +36,7 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
 from leasehold.ports.task_queue import PulledTaskQueue, TaskQueue
+from leasehold.registry.channels import NO_CHANNELS
 from leasehold.registry.dispatch import Isolation
 from leasehold.registry.gates import NO_GATES
 from leasehold.registry.half_set import check_artifacts
@@ -221,6 +222,11 @@ def delivers_tasks(engine: Engine) -> bool:
     return not isinstance(engine.tasks, InProcessTasks)
 
 
+def delivers_events(engine: Engine) -> bool:
+    """Return whether messages that a command publishes reach who sends, once it is over."""
+    return not isinstance(engine.events, UndeliveredEvents)
+
+
 def store_address(environ: Mapping[str, str] | None = None) -> str:
     """Return where the runs are.
 
@@ -271,10 +277,12 @@ def load_catalog(name: str) -> Catalog:
     for table, found in tables.items():
         if not isinstance(found, Registry):
             raise CatalogError(catalog=name, problem=f"it has no {table}, a Registry")
-    gates = getattr(module, "GATES", NO_GATES)
-    if not isinstance(gates, Registry):
-        raise CatalogError(catalog=name, problem="its GATES is no Registry")
-    return Catalog(steps=tables["STEPS"], pipelines=tables["PIPELINES"], gates=gates)  # type: ignore[arg-type] # checked above
+    further = {"GATES": NO_GATES, "CHANNELS": NO_CHANNELS}
+    for table, without in further.items():
+        tables[table] = getattr(module, table, without)
+        if not isinstance(tables[table], Registry):
+            raise CatalogError(catalog=name, problem=f"its {table} is not a Registry")
+    return Catalog(*tables.values())  # type: ignore[arg-type] # checked above
 
 
 def _missing_catalog(name: str, folder: str) -> MissingCatalogError:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Self
 
+from leasehold.api.deliveries import DeliveryReport
 from leasehold.api.response_model import ResponseModel
 from leasehold.domain.lifecycle import Operation
 from leasehold.services.audit import AuditResult
@@ -17,7 +18,7 @@ class WhyResponse(ResponseModel):
 
     `waitsFor` is null for a run that waits for nothing any more, `until` where no time moves it,
     and `then` is what would become of it at that time. `operations` are what a person who looked
-    at this `generation` can do now.
+    at this `generation` can do now. `owed` says what people are still to be told of the run.
     """
 
     run_id: str
@@ -27,6 +28,8 @@ class WhyResponse(ResponseModel):
     words: str
     generation: int
     operations: list[Operation]
+    owed: tuple[str, ...] = ()  # a server of an earlier version does not say
+    deliveries: tuple[DeliveryReport, ...] = ()
 
     @classmethod
     def of(cls, explained: ExplainedRun) -> Self:
@@ -40,6 +43,8 @@ class WhyResponse(ResponseModel):
             words=explanation.words,
             generation=run.dispatch.generation,
             operations=list(explanation.operations),
+            owed=explained.owed,
+            deliveries=tuple(map(DeliveryReport.of, explained.unannounced)),
         )
 
 

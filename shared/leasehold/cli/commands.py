@@ -39,6 +39,12 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     "why": CommandRow(
         "why", "Say in one sentence what a run waits for, until when, and what happens then."
     ),
+    "deliveries": CommandRow(
+        "deliveries", "List what channels were told of runs, or of RUN alone, newest first."
+    ),
+    "deliver": CommandRow(
+        "deliver", "Have a channel told of RUN once more, as it was announced last."
+    ),
     "pause": CommandRow(
         "operations",
         "Hold RUN: a running attempt may end, and nothing more is dispatched.",

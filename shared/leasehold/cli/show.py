@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
 import click
 
+from leasehold.api.deliveries import DeliveryReport
+from leasehold.cli.delivery_line import announced_to
 from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
 from leasehold.cli.stdout import Fact, Row, print_block, print_facts, print_json, print_table
+from leasehold.client.client import Client
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.manifest_parts import StepRecord
 from leasehold.domain.status import RunStatus
 from leasehold.domain.trials import trial_words
+from leasehold.errors import ServerRefusedError
 from leasehold.presentation.failure_lines import traceback_lines
 from leasehold.presentation.formatting import StyledText, ago, duration, stamp
 from leasehold.presentation.run_state import (
@@ -47,10 +52,12 @@ def show(*, run_id: str, url: str | None, as_json: bool) -> None:
     """  # noqa: D301
     with client_at(url) as client:
         run, now = client.get(run_id), client.source.now()
+        deliveries = () if as_json else _deliveries(client, run)
     if as_json:
         print_json(to_document(run))
         return
-    print_facts([*_identity(run, now), *_troubles(run, now), *_work(run, now)])
+    facts = [*_identity(run, now), *_troubles(run, now), *_work(run, now)]
+    print_facts([*facts, *_announced(deliveries, now)])
     click.echo()
     until = now if run.is_moving else run.updated_at
     has_calls = any(run.steps[step].calls for step in run.plan)
@@ -61,6 +68,20 @@ def show(*, run_id: str, url: str | None, as_json: bool) -> None:
     if run.error is not None and run.error.traceback is not None:
         heading = f"traceback of attempt {run.error.attempt} of step {run.error.step}:"
         print_block(heading, traceback_lines(run.error.traceback))
+
+
+def _deliveries(client: Client, run: Manifest) -> Sequence[DeliveryReport]:
+    """Return what was announced of the run; nothing where a server is older, and cannot say."""
+    if run.announcement is None:
+        return ()
+    with contextlib.suppress(ServerRefusedError):
+        return client.deliveries(run)
+    return ()
+
+
+def _announced(deliveries: Sequence[DeliveryReport], now: datetime) -> Iterator[Fact]:
+    if deliveries:
+        yield "announced", announced_to(deliveries, now)
 
 
 def _identity(run: Manifest, now: datetime) -> Iterator[Fact]:

@@ -11,6 +11,7 @@ from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_block, print_json, print_line
+from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
@@ -36,12 +37,21 @@ def why(*, run_id: str, url: str | None, as_json: bool) -> None:
     if as_json:
         print_json(answer)
         return
-    print_line(one_line(answer.words))
+    for line in (answer.words, *answer.owed):
+        print_line(one_line(line))
     _print_error(run)
     if hint is not None:
         note("this takes it up at once:", hint)
     for operation in answer.operations:
         note(f"{operation} it with:", _decision(run_id, answer, operation, url))
+    for channel in _given_up(answer):
+        words = ("deliver", run_id, "--channel", channel, *url_words(url))
+        note(f"tell {channel} once more with:", command_line(*words))
+
+
+def _given_up(answer: WhyResponse) -> list[str]:
+    """Return the channels that will not be told any more, unless somebody asks for it."""
+    return [one.channel for one in answer.deliveries if one.state is DeliveryState.GIVEN_UP]
 
 
 def _is_holder_gone(run: Manifest) -> bool:

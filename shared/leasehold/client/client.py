@@ -25,6 +25,7 @@ from leasehold.client.arguments import (
 )
 from leasehold.client.caller import checked_actor, this_user
 from leasehold.client.connection import LOG, connect
+from leasehold.client.delivery_calls import DeliveryCalls
 from leasehold.client.override_calls import OverrideCalls
 from leasehold.client.run_wait import OnChange, RunWait
 from leasehold.client.source import Source
@@ -44,7 +45,7 @@ _PAGE: Final = 200
 T = TypeVar("T")
 
 
-class Client(OverrideCalls):
+class Client(DeliveryCalls, OverrideCalls):
     """Starts, reads and changes runs, over a server's runs API or on a store.
 
     Many threads may use one client. A store stays open until the client is closed.

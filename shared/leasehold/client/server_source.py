@@ -8,6 +8,13 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 from leasehold.api.batch import BatchBody, BatchResponse
+from leasehold.api.deliveries import (
+    DeliverBody,
+    DeliveriesQuery,
+    DeliveriesResponse,
+    DeliveryReport,
+    RunDeliveriesResponse,
+)
 from leasehold.api.operations import ACTOR_HEADER, body_of
 from leasehold.api.overrides import (
     OverrideBody,
@@ -27,13 +34,14 @@ from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.batch import BatchResult
 from leasehold.services.operate import OperationRequest
 from leasehold.services.overrides import OverrideRequest
+from leasehold.services.read_deliveries import DeliveryFilter
 from leasehold.services.read_runs import RunFilter
 from leasehold.services.start_run import StartRequest
 
 #: A thousand runs, each with a commit of its own.
 _BATCH_TIMEOUT_S: Final = 900.0
 
-Page = TypeVar("Page", FilesResponse, RunsResponse)
+Page = TypeVar("Page", FilesResponse, RunsResponse, DeliveriesResponse)
 
 
 class ServerSource:
@@ -108,6 +116,25 @@ class ServerSource:
         _, answer = self._api.call(f"/runs?{urlencode(query)}")
         return self._api.read(lambda it: _further(RunsResponse, it, token), answer)
 
+    def deliveries(self, run_id: str) -> list[DeliveryReport]:
+        """Return what channels were told of one run, or are owed, newest first."""
+        _, answer = self._api.call(f"{path_of(run_id)}/deliveries")
+        return self._api.read(RunDeliveriesResponse.model_validate, answer).deliveries
+
+    def delivery_page(
+        self, wanted: DeliveryFilter, limit: int, token: str | None
+    ) -> DeliveriesResponse:
+        """Return the deliveries of all runs that fit, newest first."""
+        query = DeliveriesQuery.page_of(wanted, limit, token).to_texts()
+        _, answer = self._api.call(f"/deliveries?{urlencode(query)}")
+        return self._api.read(lambda it: _further(DeliveriesResponse, it, token), answer)
+
+    def deliver(self, run_id: str, channel: str, *, reason: str, actor: str) -> DeliveryReport:
+        """Have a channel told of one run once more."""
+        body = DeliverBody(channel=channel, reason=reason).to_json()
+        _, answer = self._api.call(f"{path_of(run_id)}:deliver", body, headers=_named(actor))
+        return self._api.read(DeliveryReport.model_validate, answer)
+
     def overrides(self) -> list[OverrideReport]:
         """Return the overrides of step limits, by their steps."""
         _, answer = self._api.call("/overrides")
@@ -128,6 +155,10 @@ class ServerSource:
     def now(self) -> datetime:
         """Return the time of this machine; the API has none."""
         return system_clock().now()
+
+    def announces(self) -> bool:
+        """Return True: the server sees to what is due to its channels."""
+        return True
 
     def delivers(self) -> bool:
         """Return True: the server sees to what it has changed."""

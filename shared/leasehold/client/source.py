@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
+from leasehold.api.deliveries import DeliveriesResponse, DeliveryReport
 from leasehold.api.overrides import OverrideChange, OverrideReport
 from leasehold.api.results import FilesResponse
 from leasehold.api.runs import RunsResponse
@@ -17,6 +18,7 @@ from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.batch import BatchResult
 from leasehold.services.operate import OperationRequest
 from leasehold.services.overrides import OverrideRequest
+from leasehold.services.read_deliveries import DeliveryFilter
 from leasehold.services.read_runs import RunFilter
 from leasehold.services.start_run import StartRequest
 
@@ -70,6 +72,20 @@ class Source(Protocol):
         """Return the runs that fit, newest first."""
         ...
 
+    def deliveries(self, run_id: str) -> list[DeliveryReport]:
+        """Return what channels were told of one run, or are owed, newest first."""
+        ...
+
+    def delivery_page(
+        self, wanted: DeliveryFilter, limit: int, token: str | None
+    ) -> DeliveriesResponse:
+        """Return the deliveries of all runs that fit, newest first."""
+        ...
+
+    def deliver(self, run_id: str, channel: str, *, reason: str, actor: str) -> DeliveryReport:
+        """Have a channel told of one run once more."""
+        ...
+
     def overrides(self) -> list[OverrideReport]:
         """Return the overrides of step limits, by their steps."""
         ...
@@ -84,6 +100,10 @@ class Source(Protocol):
 
     def now(self) -> datetime:
         """Return the time."""
+        ...
+
+    def announces(self) -> bool:
+        """Return whether what is due to a channel reaches who sends it, without a server here."""
         ...
 
     def delivers(self) -> bool:

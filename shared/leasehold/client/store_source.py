@@ -10,11 +10,12 @@ from typing import Any, Final
 
 import pydantic_core
 
+from leasehold.api.deliveries import DeliveriesResponse, DeliveryReport
 from leasehold.api.overrides import OverrideChange, OverrideReport
 from leasehold.api.results import FilesResponse
 from leasehold.api.runs import RunsResponse
 from leasehold.api.upkeep import WhyResponse
-from leasehold.bootstrap import delivers_tasks
+from leasehold.bootstrap import delivers_events, delivers_tasks
 from leasehold.client.store import Store
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
@@ -23,6 +24,7 @@ from leasehold.domain.summary import Summary, summary_of
 from leasehold.domain.trace import TraceEvent
 from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.batch import BatchResult, batch
+from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.engine import Engine
 from leasehold.services.explain_run import explain_run
 from leasehold.services.operate import OperationRequest, operate
@@ -32,6 +34,7 @@ from leasehold.services.overrides import (
     list_overrides,
     set_override,
 )
+from leasehold.services.read_deliveries import DeliveryFilter, list_deliveries, read_deliveries
 from leasehold.services.read_results import list_files, open_file, read_output
 from leasehold.services.read_runs import RunFilter, list_runs, read_run, read_timeline
 from leasehold.services.start_run import StartRequest, start_run
@@ -105,6 +108,23 @@ class StoreSource:
         page = list_runs(self.engine, wanted, limit=limit, page_token=token)
         return RunsResponse.of(page)
 
+    def deliveries(self, run_id: str) -> list[DeliveryReport]:
+        """Return what channels were told of one run, or are owed, newest first."""
+        return [DeliveryReport.of(one) for one in read_deliveries(self.engine, run_id)]
+
+    def delivery_page(
+        self, wanted: DeliveryFilter, limit: int, token: str | None
+    ) -> DeliveriesResponse:
+        """Return the deliveries of all runs that fit, newest first."""
+        page = list_deliveries(self.engine, wanted, limit=limit, page_token=token)
+        return DeliveriesResponse.of(page)
+
+    def deliver(self, run_id: str, channel: str, *, reason: str, actor: str) -> DeliveryReport:
+        """Have a channel of the catalog told of one run once more."""
+        engine = self._acting()
+        owed = request_delivery(engine, run_id, channel, actor=actor, reason=reason)
+        return DeliveryReport.of(owed)
+
     def overrides(self) -> list[OverrideReport]:
         """Return the overrides of step limits; whether they hold, says the catalog, if any."""
         engine = self.engine if self.store is None else self.store.to_explain()
@@ -124,6 +144,10 @@ class StoreSource:
     def now(self) -> datetime:
         """Return the time of the store."""
         return self.engine.clock.now()
+
+    def announces(self) -> bool:
+        """Return whether there is a bus that takes messages to the sender of another process."""
+        return delivers_events(self._acting())
 
     def delivers(self) -> bool:
         """Return whether there is a queue that takes tasks to workers of other processes."""

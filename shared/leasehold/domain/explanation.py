@@ -18,6 +18,7 @@ from leasehold.domain.lifecycle.on_alarm import on_alarm
 from leasehold.domain.lifecycle.operate import Operation, decisions
 from leasehold.domain.lifecycle.repair import flaws, flaws_at
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.moment import stamp
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.trials import trial_words
 
@@ -63,7 +64,7 @@ def explain(
         ending = _ending(manifest, remedy=_REMEDY if is_possible(Operation.RECREATE) else "")
         words = f"Run {manifest.run_id} {ending}"
         if manifest.owed and manifest.alarm_at is not None:
-            at = _stamp(manifest.alarm_at)
+            at = stamp(manifest.alarm_at)
             words = f"{words} Temporary files that it left are deleted at {at} at the latest."
         return Explanation(None, None, None, words)
     wrong = (*flaws(manifest, rules.grace), *flaws_at(manifest, now))
@@ -78,7 +79,7 @@ def explain(
         words = f"Run {manifest.run_id} waits for {what}."
         return Explanation(what, None, None, words, () if broken else possible)
     change = _at(manifest, max(now, until), rules)
-    when = f"until {_stamp(until)}" if now < until else f"which was due at {_stamp(until)}"
+    when = f"until {stamp(until)}" if now < until else f"which was due at {stamp(until)}"
     then = f"if nothing happens by then, {_then(change)}" if now < until else _then(change)
     words = f"Run {manifest.run_id} waits for {what}, {when}; {then}."
     return Explanation(what, until, change.outcome, words)
@@ -125,7 +126,7 @@ def _worker(manifest: Manifest, now: datetime) -> str:
     attempt = _attempt(manifest)
     dispatch = manifest.dispatch
     if now < dispatch.not_before:
-        return f"the time of {attempt}, {_stamp(dispatch.not_before)}"
+        return f"the time of {attempt}, {stamp(dispatch.not_before)}"
     if dispatch.remote:
         return f"a remote worker to claim {attempt}"
     return f"a worker to take {attempt} from queue {dispatch.queue}"
@@ -170,7 +171,3 @@ def _then(change: Change) -> str:
     if change.outcome is Outcome.EXPIRED and change.manifest.status is RunStatus.ERROR:
         return "the attempt counts as failed, and the step is tried again after its backoff"
     return _THEN.get(change.outcome, "the sweep looks at it again")
-
-
-def _stamp(at: datetime) -> str:
-    return at.isoformat(timespec="seconds").replace("+00:00", "Z")

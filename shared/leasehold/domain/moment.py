@@ -40,6 +40,11 @@ def moment_text(at: datetime) -> str:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+def stamp(at: datetime) -> str:
+    """Return the time as sentences have it: to the second."""
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
 def moment_of(text: str, now: datetime, *, ahead: bool = False) -> datetime:
     """Return the moment that a text names; ValueError for one that names none.
 

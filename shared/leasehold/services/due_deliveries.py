@@ -14,10 +14,12 @@ def request_delivery(
     """Have a channel told once more of the last announcement of a run; return what it is owed.
 
     Raises:
+        UnknownKeyError: the catalog has no such channel.
         UnknownRunError: there is no such run.
         UnknownDeliveryError: the run has not announced anything that the channel can be told.
     """
     del actor, reason
+    channel = engine.catalog.channels[channel].name  # refused before anything is read
     run = find_run(engine, run_id).manifest
     for delivery in deliveries_of(run, engine.rules.grace):
         if delivery.channel == channel:

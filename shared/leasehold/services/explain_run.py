@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from leasehold.domain.delivery import Delivery
+from leasehold.domain.delivery_explanation import explain_delivery, unannounced
 from leasehold.domain.dispatch import as_dispatched
 from leasehold.domain.explanation import Explanation, explain
 from leasehold.domain.lifecycle import Operation
@@ -14,6 +16,7 @@ from leasehold.errors import LeaseholdError
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.engine import Engine
 from leasehold.services.operate import OperationRequest, preview
+from leasehold.services.read_deliveries import deliveries_of_run
 from leasehold.services.read_runs import get_run
 
 
@@ -24,10 +27,14 @@ class ExplainedRun:
     Args:
         run: the run.
         explanation: what it waits for.
+        unannounced: what channels are still to be told of it, or will not be.
+        owed: a sentence on each of those.
     """
 
     run: Manifest
     explanation: Explanation
+    unannounced: tuple[Delivery, ...] = ()
+    owed: tuple[str, ...] = ()
 
 
 def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) -> ExplainedRun:
@@ -54,7 +61,10 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
         holder_gone=holder_gone,
         is_possible=partial(_is_possible, engine, run),
     )
-    return ExplainedRun(run, explanation)
+    left = unannounced(run.announcement, deliveries_of_run(engine, run))
+    now = engine.clock.now()
+    owed = tuple(explain_delivery(one, now, {}) for one in left)
+    return ExplainedRun(run, explanation, tuple(left), owed)
 
 
 def _is_possible(engine: Engine, run: Manifest, operation: Operation) -> bool:

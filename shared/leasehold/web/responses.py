@@ -26,6 +26,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "unknown_step": 404,
     "unknown_file": 404,
     "unknown_key": 404,
+    "unknown_delivery": 404,
     "nothing_to_claim": 404,
     "idempotency_key_reused": 409,
     "run_being_purged": 409,

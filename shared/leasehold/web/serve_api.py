@@ -12,6 +12,13 @@ from werkzeug.routing import BaseConverter, Map, Rule
 
 from leasehold import errors
 from leasehold.api.batch import BatchBody, BatchResponse
+from leasehold.api.deliveries import (
+    DeliverBody,
+    DeliveriesQuery,
+    DeliveriesResponse,
+    DeliveryReport,
+    RunDeliveriesResponse,
+)
 from leasehold.api.operations import OperationBody, RecreateBody
 from leasehold.api.overrides import (
     OverrideBody,
@@ -41,6 +48,7 @@ from leasehold.web.request_body import drops_rest
 from leasehold.web.request_trace import names_trace
 from leasehold.web.responses import guarded, refuse_method, refuse_path, respond
 from leasehold.web.route import Call, Route
+from leasehold.web.run_deliveries import deliver, deliveries, run_deliveries
 from leasehold.web.run_results import file, files, output, step_output
 from leasehold.worker.holder import host_name, is_gone
 
@@ -160,6 +168,7 @@ _STEP_ERRORS: Final = (
     errors.OutputGoneError,
 )
 _FILE_ERRORS: Final = (*_OF_RUN, errors.UnknownFileError, errors.ArtifactNameError)
+_DELIVER_ERRORS: Final = (*_OF_RUN, errors.UnknownKeyError, errors.UnknownDeliveryError)
 _OPERATION_ERRORS: Final = (*_OF_RUN, errors.NotAllowedError, errors.StateChangedError)
 _RECREATE_ERRORS: Final = (
     *_OPERATION_ERRORS,
@@ -193,8 +202,11 @@ ROUTES: Final = (
     Route("GET", "/runs/<run_id>/steps/<step>/output", step_output, None, JsonValue, _STEP_ERRORS),
     Route("GET", "/runs/<run_id>/files", files, FilesQuery, FilesResponse, _OF_RUN),
     Route("GET", "/runs/<run_id>/files/<path:name>", file, None, bytes, _FILE_ERRORS),
+    Route("GET", "/runs/<run_id>/deliveries", run_deliveries, None, RunDeliveriesResponse, _OF_RUN),
     *map(_operation, Operation),
+    Route("POST", "/runs/<run_id>:deliver", deliver, DeliverBody, DeliveryReport, _DELIVER_ERRORS),
     Route("POST", "/runs:batch", batch, BatchBody, BatchResponse),
+    Route("GET", "/deliveries", deliveries, DeliveriesQuery, DeliveriesResponse),
     Route("GET", "/audit", partial(audit, repair=False), None, AuditResponse),
     Route("POST", "/audit:repair", partial(audit, repair=True), None, AuditResponse),
     Route("POST", "/sweep", sweep, None, SweepResponse),

@@ -13,6 +13,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from leasehold import api
 from leasehold.api.batch import BatchBody
+from leasehold.api.deliveries import DeliverBody, DeliveriesQuery
 from leasehold.api.leases import (
     AcquireBody,
     CheckpointBody,
@@ -59,6 +60,8 @@ RIGHT: dict[type[RequestModel], dict[str, Any]] = {
     PutFileBody: LEASE | {"name": "a", "content": ""},
     GetFileBody: LEASE | {"name": "a"},
     ListFilesBody: LEASE,
+    DeliveriesQuery: {},
+    DeliverBody: {"channel": "slack"},
     OverrideBody: {"until": "2027-01-01", "why": "slow day"},
 }
 LONG_NAME = f"a text of 1 to {MAX_NAME} printable characters"
@@ -70,6 +73,9 @@ LIMITS: list[tuple[type[RequestModel], str, Any, Any, str]] = [
     (FilesQuery, "limit", str(MAX_PAGE), str(MAX_PAGE + 1), "a whole number from 1 to 1000"),
     (ListFilesBody, "limit", MAX_PAGE, MAX_PAGE + 1, "a whole number from 1 to 1000"),
     (BatchBody, "limit", MAX_PAGE, MAX_PAGE + 1, "a whole number from 1 to 1000"),
+    (DeliveriesQuery, "limit", str(MAX_PAGE), str(MAX_PAGE + 1), "a whole number from 1 to 1000"),
+    (DeliveriesQuery, "state", "given_up", "gone", "due, claimed, announced, given_up"),
+    (DeliverBody, "channel", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
     (BatchBody, "limit", 1, 0, "a whole number from 1 to 1000"),
     (OverrideBody, "timeoutS", 1800, 1800.1, "seconds from 0 to 1800"),
     (OverrideBody, "timeoutS", 0.5, float("nan"), "seconds from 0 to 1800"),
@@ -78,7 +84,7 @@ LIMITS: list[tuple[type[RequestModel], str, Any, Any, str]] = [
     (OverrideBody, "until", "2027-01-01T00:00:00Z", "2h", "a time with its zone"),
     *(
         (model, "reason", "x" * MAX_REASON, "x" * (MAX_REASON + 1), "at most 500 printable")
-        for model in (OperationBody, RecreateBody, BatchBody)
+        for model in (OperationBody, RecreateBody, BatchBody, DeliverBody)
     ),
     *(
         (model, "step", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME)
