@@ -65,12 +65,20 @@ RUN = {
 }
 #: The run under a name that a command can be given.
 NAMED = RUN | {"runId": "r-1", "shard": 9}
+DELIVERY: dict[str, Any] = dict.fromkeys(
+    ("runId", "occurrence", "channel", "pipeline", "event", "priority", "step", "summary"), EVIL
+)
+DELIVERY |= dict.fromkeys(("reason", "detail", "holder", "lastError", "messageId"), EVIL)
+DELIVERY |= {"state": "given_up", "givenUpWhy": EVIL, "round": 1, "tries": 1, "unknown": 1}
+DELIVERY |= dict.fromkeys(("createdAt", "updatedAt", "giveUpAt", "givenUpAt"), AT)
+DELIVERY |= dict.fromkeys(("nextTryAt", "claimedUntil", "announcedAt"))
+ANNOUNCED = {"occurrence": "1", "event": EVIL, "at": AT, "channels": [EVIL]}
 EVENT = {"type": "gate_blocked", "at": AT, "step": EVIL, "reason": EVIL, "detail": EVIL}
 EVENT |= {"actor": EVIL, "recreatedAs": EVIL}
 REFUSAL = {"error": {"code": EVIL, "message": EVIL}}
 BATCH = {"matched": 1, "changed": 0, "refused": [{"runId": EVIL, "code": EVIL}]}
 WHY = {"runId": EVIL, "waitsFor": EVIL, "until": None, "then": EVIL, "words": EVIL}
-WHY |= {"generation": 1, "operations": ["approve"]}
+WHY |= {"generation": 1, "operations": ["approve"], "owed": [EVIL], "deliveries": [DELIVERY]}
 BREACH = {"code": EVIL, "finding": EVIL, "repair": EVIL}
 AUDIT = {"found": [{"runId": EVIL, "breaches": [BREACH], "outcome": EVIL}], "left": 0}
 SETTING = {"value": 1, "source": EVIL}
@@ -106,6 +114,10 @@ class Hostile(BaseHTTPRequestHandler):
             "/audit": AUDIT,
             "/registry": REGISTRY,
             "/overrides": {"overrides": [OVERRIDE]},
+            "/runs/r-1/deliveries": {"deliveries": [DELIVERY]},
+            "/deliveries": {"deliveries": [DELIVERY], "nextPageToken": f"{EVIL}{next(PAGES)}"},
+            "/runs/r-told": NAMED | {"runId": "r-told", "announcement": ANNOUNCED},
+            "/runs/r-told/deliveries": {"deliveries": [DELIVERY]},
         }
         path = self.path.partition("?")[0]
         if path.endswith("refused"):
@@ -119,6 +131,7 @@ class Hostile(BaseHTTPRequestHandler):
         answers = {"/runs:batch": BATCH, "/audit:repair": AUDIT, "/sweep": SWEEP}
         change = {"stepType": EVIL, "override": OVERRIDE, "replaced": OVERRIDE}
         answers["/overrides/charge:set"] = answers["/overrides/charge:clear"] = change
+        answers["/runs/r-1:deliver"] = DELIVERY
         self._answer(200, answers.get(self.path, RUN))
 
     def _answer(self, status: int, body: Any) -> None:
@@ -142,7 +155,11 @@ def url() -> Iterator[str]:
 COMMANDS = [
     ("runs",),
     ("show", "r-1"),
+    ("show", "r-told"),
     ("show", "r-refused"),
+    ("deliveries",),
+    ("deliveries", "r-1"),
+    ("deliver", "r-1", "--channel", "slack"),
     ("trace", "r-1"),
     ("why", "r-1"),
     ("audit",),

@@ -17,6 +17,7 @@ from leasehold import (
     StepContext,
     StepDispatchEntry,
 )
+from leasehold.registry.channels import LogChannel
 
 
 class Question(BaseModel):
@@ -69,4 +70,5 @@ PIPELINES = Registry(
         PipelineEntry(name="refuses", steps=("refuse",)),
     ],
 )
+CHANNELS = Registry("channels", [LogChannel(name="log")])
 GATES = Registry("gates", [GateEntry(name="words", check="tests.client.catalog:check")])

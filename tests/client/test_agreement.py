@@ -25,7 +25,18 @@ Call = Callable[[Client, list[str]], Any]
 EXAMPLES = count()
 
 #: What differs between two stores, whatever is done: times, and random names.
-RANDOM = {"createdAt", "updatedAt", "at", "alarmAt", "shard", "nonce", "notBefore", "id", "setAt"}
+RANDOM = {
+    "createdAt",
+    "updatedAt",
+    "at",
+    "alarmAt",
+    "shard",
+    "nonce",
+    "notBefore",
+    "id",
+    "setAt",
+    "giveUpAt",
+}
 
 
 def _start(key: str, pipeline: str, value: Any, labels: Any) -> Call:
@@ -90,6 +101,14 @@ def _overrides(client: Client, _: list[str]) -> Any:
     return client.overrides()
 
 
+def _deliveries(**wanted: Any) -> Call:
+    def call(client: Client, runs: list[str]) -> Any:
+        page = client.list_deliveries(**wanted).deliveries
+        return [one for one in page if one.run_id in runs]
+
+    return call
+
+
 def _clear(step: str) -> Call:
     return lambda client, _: client.clear_override(step)
 
@@ -143,6 +162,21 @@ CALLS: st.SearchStrategy[Call] = st.one_of(
                 "why": mostly(["slow day"], ["", "a\nb"]),
             }
         ),
+    ),
+    st.builds(_on_run, st.just("deliveries"), PLACES),
+    st.builds(
+        _on_run,
+        st.just("deliver"),
+        PLACES,
+        channel=mostly(["log"], ["none", "", "a\nb"]),
+        reason=TEXTS,
+    ),
+    st.builds(
+        _deliveries,
+        channel=mostly([None, "log"], ["none", ""]),
+        state=mostly([None, "due"], ["lost", ""]),
+        limit=mostly([1, 50], [0, 1001, "5"]),
+        page_token=mostly([None], ["", "?"]),
     ),
     st.just(_overrides),
     st.builds(_clear, STEPS),

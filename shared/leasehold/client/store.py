@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from leasehold.bootstrap import Bundle, Hooks, Purpose, boot, store_exists
-from leasehold.errors import MissingCatalogError
+from leasehold.errors import LeaseholdError, MissingCatalogError
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.engine import Engine
 
@@ -56,6 +56,18 @@ class Store:
                 documents = self.make().documents
                 self._changing = self._boot(Purpose.CHANGE, warn=self._warn, documents=documents)
             return self._changing.engine
+
+    def to_cancel(self) -> Engine:
+        """Return the engine that cancels: it has to work without a catalog that can be used.
+
+        The catalog says which channels are told of it; where none does, that is warned of.
+        """
+        try:
+            return self.to_change()
+        except LeaseholdError as error:
+            engine = self.to_read()
+            self._warn(f"no channel is told of what is cancelled here: {error.message}")
+            return engine
 
     def to_explain(self) -> Engine:
         """Return the engine whose rules explain runs: those of the catalog, where there is one.

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import pydantic_core
 
@@ -39,9 +39,6 @@ from leasehold.services.read_results import list_files, open_file, read_output
 from leasehold.services.read_runs import RunFilter, list_runs, read_run, read_timeline
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.holder import host_name, is_gone
-
-#: What dispatches no step, and so needs no limits of one.
-_WITHOUT_CATALOG: Final = frozenset({Operation.PAUSE, Operation.CANCEL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,4 +154,9 @@ class StoreSource:
         return self.engine if self.store is None else self.store.to_change()
 
     def _engine_for(self, operation: Operation) -> Engine:
-        return self.engine if operation in _WITHOUT_CATALOG else self._acting()
+        """Return the engine of an operation; what dispatches no step needs no limits of one."""
+        if self.store is None or operation is Operation.PAUSE:
+            return self.engine
+        if operation is Operation.CANCEL:
+            return self.store.to_cancel()
+        return self.store.to_change()
