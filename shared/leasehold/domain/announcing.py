@@ -112,7 +112,8 @@ def _delivery(run: Manifest, told: Announcement, channel: str, grace: timedelta)
 
 def _why(run: Manifest, told: Announcement) -> tuple[str | None, str | None]:
     """Return why it came to that, for machines and for people; each is one line, safe to show."""
-    reason, detail = None, told.detail
+    reason: str | None = None
+    detail = told.detail
     if told.event == AnnouncedEvent.RUN_DEAD_LETTERED:
         reason, detail = run.dead_letter_reason, run.dead_letter_detail
     elif told.event == AnnouncedEvent.RUN_BLOCKED and run.block is not None:
