@@ -57,7 +57,7 @@ class Change:
         if not self.deliveries:
             return owed
         others = (effect for effect in owed if not isinstance(effect, EventMessage))
-        return (*others, *map(EventMessage, self.deliveries))
+        return (*map(EventMessage, self.deliveries), *others)
 
     def following(self, first: Change, outcome: Outcome | None = None) -> Change:
         """Return this change and one before it as one commit, answered as this one or as told."""
