@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from leasehold.adapters.channels import open_channel
+from leasehold.adapters.channels import ChannelOpener
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.factory import open_artifacts, open_documents, open_tasks
 from leasehold.adapters.in_process_events import UndeliveredEvents
@@ -36,6 +36,7 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
 from leasehold.ports.task_queue import PulledTaskQueue, TaskQueue
+from leasehold.registry.channels import NO_CHANNELS
 from leasehold.registry.dispatch import Isolation
 from leasehold.registry.gates import NO_GATES
 from leasehold.registry.half_set import check_artifacts
@@ -46,6 +47,7 @@ from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.services.engine import Engine, Retention
 from leasehold.services.kept_values import load
 from leasehold.services.reporting import ENDS, Facts, without_repeats
+from leasehold.worker.channel_senders import sender_of
 from leasehold.worker.errands import Errands
 from leasehold.worker.gates import InlineGateRunner
 from leasehold.worker.handler_checks import ImportedHandlerChecks
@@ -104,7 +106,7 @@ class Hooks:
         observe: given each change whose commit stands.
         may_continue: whether a worker that hands a step off may take the next one at once.
         warn: given each override and threshold that is refused, once.
-        report: given dead letters and refused outputs, as facts.
+        report: given dead letters, refused outputs and announcements to the log, as facts.
     """
 
     observe: Callable[[Change], None] = lambda _: None
@@ -173,6 +175,13 @@ def boot(
     inline = InlineRunner(artifacts, load_value, clock, interrupts)
     handlers = [step.handler for step in catalog.steps]
     process = ProcessRunner(artifacts, load_value, clock, interrupts, handlers)
+    channels = ChannelOpener(
+        environ,
+        clock,
+        report=hooks.report,
+        find_sender=sender_of,
+        allow_local=settings["LEASEHOLD_ALLOW_LOCAL_CHANNELS"],
+    )
     engine = Engine(
         documents=documents,
         tasks=tasks,
@@ -184,7 +193,8 @@ def boot(
         checks=ImportedHandlerChecks(),
         clock=clock,
         catalog=catalog,
-        open_channel=open_channel,
+        open_channel=channels,
+        is_variable_set=channels.is_variable_set,
         rules=rules,
         overrides=overrides,
         holder=holder_name(host_name(), os.getpid()),
@@ -271,10 +281,12 @@ def load_catalog(name: str) -> Catalog:
     for table, found in tables.items():
         if not isinstance(found, Registry):
             raise CatalogError(catalog=name, problem=f"it has no {table}, a Registry")
-    gates = getattr(module, "GATES", NO_GATES)
-    if not isinstance(gates, Registry):
-        raise CatalogError(catalog=name, problem="its GATES is no Registry")
-    return Catalog(steps=tables["STEPS"], pipelines=tables["PIPELINES"], gates=gates)  # type: ignore[arg-type] # checked above
+    further = {"GATES": NO_GATES, "CHANNELS": NO_CHANNELS}
+    for table, without in further.items():
+        tables[table] = getattr(module, table, without)
+        if not isinstance(tables[table], Registry):
+            raise CatalogError(catalog=name, problem=f"its {table} is not a Registry")
+    return Catalog(*tables.values())  # type: ignore[arg-type] # checked above
 
 
 def _missing_catalog(name: str, folder: str) -> MissingCatalogError:

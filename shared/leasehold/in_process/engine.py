@@ -23,6 +23,7 @@ from leasehold.in_process.clockwork import TICK_S, Clockwork
 from leasehold.in_process.workers import Workers
 from leasehold.ports.clock import Clock
 from leasehold.ports.lease_keeper import HeldAttempt
+from leasehold.registry.channels import NO_CHANNELS, ChannelEntry
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
@@ -51,6 +52,7 @@ class InProcessEngine:
         steps: the dispatch registry; None: that of LEASEHOLD_CATALOG.
         pipelines: the pipeline registry; given with `steps`.
         gates: the gate registry of those.
+        channels: the channel registry of those.
         environ: the settings; None: those of the process.
         clock: in place of the machine's.
         workers: how many steps run at once.
@@ -63,6 +65,7 @@ class InProcessEngine:
         steps: Registry[StepDispatchEntry] | None = None,
         pipelines: Registry[PipelineEntry] | None = None,
         gates: Registry[GateEntry] = NO_GATES,
+        channels: Registry[ChannelEntry] = NO_CHANNELS,
         *,
         environ: Mapping[str, str] | None = None,
         clock: Clock | None = None,
@@ -74,7 +77,7 @@ class InProcessEngine:
             raise TypeError("steps and pipelines are given together, or neither")
         catalog = None
         if steps is not None and pipelines is not None:
-            catalog = Catalog(steps=steps, pipelines=pipelines, gates=gates)
+            catalog = Catalog(steps, pipelines, gates, channels)
         self._listeners: list[Callable[[Manifest], object]] = []
         self._closing = threading.Event()
         clock = clock or system_clock()
