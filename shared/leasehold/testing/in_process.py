@@ -237,6 +237,7 @@ def engine(
             known.steps,
             known.pipelines,
             known.gates,
+            known.channels,
             environ=_environ_of(place, settings or {}, known),
             clock=clock,
             workers=workers,
