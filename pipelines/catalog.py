@@ -1,9 +1,11 @@
-"""What this bundle runs: its gates, its steps, and the pipelines that put them in order."""
+"""What this bundle runs: gates, steps, the pipelines that put them in order, and who is told."""
 
+import os
 from datetime import timedelta
 from typing import Final
 
 from leasehold import GateEntry, PipelineEntry, Registry, StepDispatchEntry, TrialPolicy
+from pipelines.review.channels import channels_of
 
 GATES: Final = Registry(
     "gates",
@@ -55,3 +57,5 @@ PIPELINES: Final = Registry(
         )
     ],
 )
+
+CHANNELS: Final = channels_of(os.environ)

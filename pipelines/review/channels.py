@@ -54,7 +54,7 @@ def _email(environ: Mapping[str, str]) -> ChannelEntry:
         sender=_needed(environ, "email", "REVIEW_EMAIL_FROM", "an address as ops@example.com"),
         recipients=tuple(address.strip() for address in recipients.split(",")),
         user_variable="SMTP_USER" if signs_in else None,
-        password_variable="SMTP_PASSWORD" if signs_in else None,  # noqa: S106 - as above
+        password_variable="SMTP_PASSWORD" if signs_in else None,
     )
 
 

@@ -11,6 +11,7 @@ from pipelines.review.hanging_publish import LIMIT
 #: The step that hangs: it asks no agent, so its limit can be short, however large the folder is.
 HANGING: Final = "publish"
 
+CHANNELS: Final = demo_catalog.CHANNELS
 GATES: Final = demo_catalog.GATES
 PIPELINES: Final = demo_catalog.PIPELINES
 STEPS: Final = Registry(

@@ -9,6 +9,7 @@ from pipelines import catalog
 #: The step whose worker is killed.
 SUPERVISED: Final = "review"
 
+CHANNELS: Final = catalog.CHANNELS
 GATES: Final = catalog.GATES
 PIPELINES: Final = catalog.PIPELINES
 STEPS: Final = Registry(

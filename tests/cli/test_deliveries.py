@@ -14,8 +14,7 @@ from tests.cli.shell import Shell, only_line, without_controls
 from tests.cli.test_hostile_text import EVIL, OBEYED
 
 CATALOG = """
-from leasehold import Registry
-from leasehold.registry.channels import LogChannel
+from leasehold import LogChannel, Registry
 from shop import PIPELINES, STEPS
 
 CHANNELS = Registry("channels", [LogChannel(name="log"), LogChannel(name="audit")])

@@ -11,13 +11,13 @@ from leasehold import (
     GateContext,
     GateEntry,
     GatePolicyFailure,
+    LogChannel,
     PermanentError,
     PipelineEntry,
     Registry,
     StepContext,
     StepDispatchEntry,
 )
-from leasehold.registry.channels import LogChannel
 
 
 class Question(BaseModel):

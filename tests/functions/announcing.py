@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold import Registry
-from leasehold.registry.channels import LogChannel
+from leasehold import LogChannel, Registry
 from tests.in_process.sample import PIPELINES, STEPS
 
 __all__ = ["CHANNELS", "PIPELINES", "STEPS"]
