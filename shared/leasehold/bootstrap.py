@@ -44,6 +44,7 @@ from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
 from leasehold.ports.event_bus import EventBus
 from leasehold.ports.task_queue import PulledTaskQueue, TaskQueue
+from leasehold.registry.channels import NO_CHANNELS
 from leasehold.registry.dispatch import Isolation
 from leasehold.registry.gates import NO_GATES
 from leasehold.registry.half_set import check_artifacts
@@ -75,17 +76,17 @@ class Bundle:
 
     engine: Engine
     processes: ProcessRunner
+    events: EventBus
 
     def deliver_due(self) -> int:
         """Deliver what is due of a bus within this process; return how many messages that were."""
-        events = self.engine.events
-        return events.deliver_due() if isinstance(events, InProcessEvents) else 0
+        return self.events.deliver_due() if isinstance(self.events, InProcessEvents) else 0
 
     def close(self) -> None:
         """End all processes, stop renewing leases and close the store; no attempt may run."""
         self.processes.close()
         self.engine.leases.close()
-        self.engine.events.close()
+        self.events.close()
         self.engine.documents.close()
 
 
@@ -217,7 +218,7 @@ def boot(
     )
     if isinstance(events, InProcessEvents):
         events.deliver_by(partial(_deliver, engine))
-    return Bundle(engine, process)
+    return Bundle(engine, process, events)
 
 
 def system_clock() -> Clock:
@@ -290,10 +291,12 @@ def load_catalog(name: str) -> Catalog:
     for table, found in tables.items():
         if not isinstance(found, Registry):
             raise CatalogError(catalog=name, problem=f"it has no {table}, a Registry")
-    gates = getattr(module, "GATES", NO_GATES)
-    if not isinstance(gates, Registry):
-        raise CatalogError(catalog=name, problem="its GATES is no Registry")
-    return Catalog(steps=tables["STEPS"], pipelines=tables["PIPELINES"], gates=gates)  # type: ignore[arg-type] # checked above
+    further = {"GATES": NO_GATES, "CHANNELS": NO_CHANNELS}
+    for table, without in further.items():
+        tables[table] = getattr(module, table, without)
+        if not isinstance(tables[table], Registry):
+            raise CatalogError(catalog=name, problem=f"its {table} is not a Registry")
+    return Catalog(*tables.values())  # type: ignore[arg-type] # checked above
 
 
 def _missing_catalog(name: str, folder: str) -> MissingCatalogError:

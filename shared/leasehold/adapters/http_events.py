@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from leasehold.domain.event_message import EventMessage
 from leasehold.errors import StoreUnavailableError
@@ -14,6 +15,8 @@ from leasehold.errors import StoreUnavailableError
 PATH: Final = "/messages"
 _JSON: Final = {"Content-Type": "application/json"}
 _TIMEOUT_S: Final = 5.0
+#: So many messages are one request: a server reads bodies of 1 MiB.
+_MOST: Final = 100
 
 
 class HttpEvents:
@@ -29,16 +32,20 @@ class HttpEvents:
         self._base_url = base_url
 
     def publish(self, messages: Sequence[EventMessage]) -> None:
-        """Publish the messages, all with one request.
+        """Publish the messages.
 
         Raises:
             StoreUnavailableError: the server did not take them. Retryable.
         """
-        contents = [
-            {"content": one.content(self._base_url), "attributes": one.attributes()}
-            for one in messages
-        ]
-        body = json.dumps({"messages": contents})
+        for first in range(0, len(messages), _MOST):
+            self._publish(messages[first : first + _MOST])
+
+    def close(self, grace: float = 0.0) -> bool:  # noqa: ARG002 - nothing is under way after a call
+        """Do nothing: each call has a connection of its own."""
+        return True
+
+    def _publish(self, messages: Sequence[EventMessage]) -> None:
+        body = json.dumps({"messages": [self._message(one) for one in messages]})
         connection = http.client.HTTPConnection(
             self._address.removeprefix("http://"), timeout=_TIMEOUT_S
         )
@@ -53,9 +60,11 @@ class HttpEvents:
         if answer.status != http.client.OK:
             raise self._unavailable(f"it answered {answer.status}")
 
-    def close(self, grace: float = 0.0) -> bool:  # noqa: ARG002 - nothing is under way after a call
-        """Do nothing: each call has a connection of its own."""
-        return True
+    def _message(self, message: EventMessage) -> dict[str, Any]:
+        """Return a message as Pub/Sub takes it over REST."""
+        content = json.dumps(message.content(self._base_url), ensure_ascii=False)
+        data = base64.b64encode(content.encode()).decode()
+        return {"data": data, "attributes": message.attributes()}
 
     def _unavailable(self, problem: str) -> StoreUnavailableError:
         return StoreUnavailableError(store=self._address, problem=problem)

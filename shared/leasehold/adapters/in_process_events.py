@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -61,8 +62,8 @@ class _Lane:
 class InProcessEvents:
     """Messages by their time, delivered by threads of this process: a few for each channel.
 
-    A message that is known, because it waits or is being delivered, is not taken again. Whoever
-    publishes never waits, and is never refused.
+    A message that waits no longer than this one would, or is being delivered, is not taken again.
+    Whoever publishes never waits, and is never refused.
 
     Args:
         clock: decides which messages are due.
@@ -79,7 +80,9 @@ class InProcessEvents:
         self._deliver: Deliver = lambda _: None
         self._changed = threading.Condition()
         self._lanes: dict[str, _Lane] = {}
-        self._known: set[str] = set()  # waiting or being delivered
+        self._known: dict[
+            str, float
+        ] = {}  # waiting or being delivered: by name, since or until when
         self._numbers = itertools.count()
         self._over_at: float | None = None  # monotonic; None: it is open
 
@@ -92,13 +95,15 @@ class InProcessEvents:
         now = self._clock.now().timestamp()
         with self._changed:
             for message in messages:
-                name, channel = message.delivery.delivery_id, message.delivery.channel
-                lane = self._lanes.setdefault(channel, _Lane())
-                if name in self._known or len(lane.heap) >= _MOST_WAITING:
+                about = message.delivery
+                at = max(now, about.not_before.timestamp()) if about.not_before else now
+                lane = self._lanes.setdefault(about.channel, _Lane())
+                is_known = self._known.get(about.delivery_id, math.inf) <= at
+                if is_known or len(lane.heap) >= _MOST_WAITING:
                     continue
-                self._known.add(name)
-                heapq.heappush(lane.heap, _Entry(now, next(self._numbers), message))
-                self._wake(channel, lane)
+                self._known[about.delivery_id] = at
+                heapq.heappush(lane.heap, _Entry(at, next(self._numbers), message))
+                self._wake(about.channel, lane)
 
     def deliver_due(self) -> int:
         """Deliver what is due now in this thread; return how many messages that were."""
@@ -174,7 +179,7 @@ class InProcessEvents:
 
     def _deliver_one(self, entry: _Entry) -> None:
         """Deliver a message; one that failed comes again after a backoff, as from any bus."""
-        failures, again = 0, None
+        about, failures, again = entry.message.delivery, 0, None
         try:
             again = self._deliver(entry.message)
         except Exception as error:  # noqa: BLE001 - the thread must outlive any delivery
@@ -185,9 +190,9 @@ class InProcessEvents:
             self._log(f"an announcement could not be looked after, again soon: {problem}")
         with self._changed:
             if again is None or self._over_at is not None:
-                self._known.discard(entry.message.delivery.delivery_id)
+                self._known.pop(about.delivery_id, None)
                 return
             entry = replace(entry, at=again.timestamp(), failures=failures)
-            lane = self._lanes[entry.message.delivery.channel]
-            heapq.heappush(lane.heap, entry)
+            self._known[about.delivery_id] = entry.at
+            heapq.heappush(self._lanes[about.channel].heap, entry)
             self._changed.notify_all()

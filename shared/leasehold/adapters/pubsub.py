@@ -65,7 +65,7 @@ class PubSubEvents:
         """Close the connection, if this process has one."""
         with self._lock:
             if self._client is not None and self._made_in == os.getpid():
-                self._client.transport.close()
+                self._client.transport.close()  # type: ignore[no-untyped-call] # has no types
             self._client = None
         return True
 
@@ -110,7 +110,9 @@ def _make_client() -> PublisherClient:
         PublisherGrpcTransport,
     )
 
-    return PublisherClient(transport=PublisherGrpcTransport(channel=grpc.insecure_channel(emulator)))
+    return PublisherClient(
+        transport=PublisherGrpcTransport(channel=grpc.insecure_channel(emulator))
+    )
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -92,7 +92,7 @@ def _events_address(text: str) -> str:
 def _is_loopback(text: str) -> bool:
     """Return whether it is a server of this machine: nobody signs in there."""
     port = text.removeprefix("http://127.0.0.1:")
-    return port != text and 0 < _whole(1, _LAST_PORT)(port)
+    return port != text and _whole(1, _LAST_PORT)(port) > 0
 
 
 def _public_url(text: str) -> str:
