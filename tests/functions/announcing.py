@@ -1,10 +1,11 @@
-"""A catalog whose runs are announced to two channels."""
+"""The sample, with a channel."""
 
 from __future__ import annotations
 
-from leasehold import LogChannel, Registry
+from leasehold.registry.channels import LogChannel
+from leasehold.registry.registry import Registry
 from tests.in_process.sample import PIPELINES, STEPS
 
 __all__ = ["CHANNELS", "PIPELINES", "STEPS"]
 
-CHANNELS = Registry("channels", [LogChannel(name="log"), LogChannel(name="audit")])
+CHANNELS = Registry("channels", [LogChannel(name="log")])

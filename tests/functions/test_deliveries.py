@@ -23,7 +23,7 @@ EVIL = "\x1b]0;owned\x07\u202e"
 
 @pytest.fixture
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    return one_store(tmp_path, monkeypatch, LEASEHOLD_CATALOG="tests.functions.announcing")
+    return one_store(tmp_path, monkeypatch, LEASEHOLD_CATALOG="tests.functions.two_channels")
 
 
 def cancelled(serve_api: Function) -> str:

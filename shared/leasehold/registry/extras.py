@@ -20,7 +20,12 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "serve": ("flask", "werkzeug", "waitress"),
     "channels": ("slack_sdk",),
-    "google": ("google.cloud.firestore", "google.cloud.storage", "google.cloud.tasks_v2"),
+    "google": (
+        "google.cloud.firestore",
+        "google.cloud.storage",
+        "google.cloud.tasks_v2",
+        "google.pubsub_v1",
+    ),
 }
 
 
