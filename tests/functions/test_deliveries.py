@@ -23,7 +23,10 @@ EVIL = "\x1b]0;owned\x07\u202e"
 
 @pytest.fixture
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    return one_store(tmp_path, monkeypatch, LEASEHOLD_CATALOG="tests.functions.two_channels")
+    """A store with a bus that nobody answers for: what is due stays so."""
+    nobody = "http://127.0.0.1:1"
+    catalog = "tests.functions.two_channels"
+    return one_store(tmp_path, monkeypatch, LEASEHOLD_CATALOG=catalog, LEASEHOLD_EVENTS=nobody)
 
 
 def cancelled(serve_api: Function) -> str:
