@@ -59,4 +59,9 @@ class LogChannel(ChannelEntry):
     kind: ClassVar[str] = "log"
 
 
+def is_channel_name(text: str) -> bool:
+    """Return whether a channel could have this name."""
+    return _NAME.fullmatch(text) is not None
+
+
 NO_CHANNELS: Final[Registry[ChannelEntry]] = Registry("channels", [])
