@@ -211,11 +211,12 @@ def dead_letters() -> str:
     return _table(heads, rows)
 
 
-def settings() -> str:
-    """Return the settings of a bundle."""
+def settings(*prefixes: str) -> str:
+    """Return the settings of a bundle: all, or those whose names begin with one of these."""
     rows = [
         [f"`{s.name}`", f"`{s.default}`" if s.default else "", s.meaning, s.allowed]
         for s in SETTINGS
+        if not prefixes or s.name.startswith(prefixes)
     ]
     return _table(["variable", "default", "meaning", "allowed"], rows)
 
@@ -232,6 +233,7 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "events": trace_events,
     "dead-letters": dead_letters,
     "settings": settings,
+    "delivery-settings": partial(settings, "PIPELINE_DELIVERY_", "PIPELINE_CHANNEL_"),
     "calls-of-runs": partial(http_api.calls_of_runs, OPERATION_WORDS),
     "calls-of-leases": http_api.calls_of_leases,
     "shapes": http_api.shapes,

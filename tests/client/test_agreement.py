@@ -199,9 +199,10 @@ def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[s
     def folder() -> Path:
         return tmp_path_factory.mktemp("way")
 
-    bundle = boot(environ_of(folder(), LEASEHOLD_CATALOG=CATALOG))
+    settings = {"LEASEHOLD_CATALOG": CATALOG, "LEASEHOLD_EVENTS": "http://127.0.0.1:1"}  # nobody
+    bundle = boot(environ_of(folder(), **settings))
     with runs_api(bundle.engine) as url:
-        yield url, environ_of(folder(), LEASEHOLD_CATALOG=CATALOG)
+        yield url, environ_of(folder(), **settings)
     bundle.close()
 
 

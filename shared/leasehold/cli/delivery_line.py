@@ -32,7 +32,8 @@ def delivery_detail(delivery: DeliveryReport, now: datetime) -> str:
         case DeliveryState.ANNOUNCED:
             return f"as {one_line(delivery.message_id, _MAX_WORDS)}" if delivery.message_id else ""
         case DeliveryState.GIVEN_UP:
-            return one_line(delivery.given_up_why or "", _MAX_WORDS)
+            why = filter(None, (delivery.given_up_why, delivery.last_error))
+            return one_line(": ".join(why), _MAX_WORDS)
         case DeliveryState.CLAIMED:
             return f"sent by {delivery.holder}"
     at = delivery.next_try_at

@@ -23,6 +23,7 @@ from leasehold.cli.stderr import note, print_error
 from leasehold.cli.streams import UnwrittenAnswerError, forget_stdout
 from leasehold.domain.printable import printable
 from leasehold.errors import (
+    DeliveryClaimedError,
     LeaseholdError,
     NotAllowedError,
     RunNotCompletedError,
@@ -44,6 +45,7 @@ NO_READER: Final = 141
 TERMINATED: Final = 143
 
 _BY_STATE: Final = (
+    DeliveryClaimedError,
     NotAllowedError,
     RunNotCompletedError,
     RunUnfinishedError,

@@ -58,8 +58,8 @@ class DeliveryCalls:
     def deliver(self: _Client, run: Run, channel: str, *, reason: str = "") -> DeliveryReport:
         """Have a channel told of the run once more, as the run was announced last.
 
-        One that is on its way already is left as it is; the answer says how it stands. What
-        goes out has another idempotency key than what the channel was sent before.
+        One that is due already is sent now, and not doubled. After one that was announced, or
+        given up, another is sent, whose idempotency key the provider has not seen.
 
         Args:
             run: the run.
@@ -69,6 +69,7 @@ class DeliveryCalls:
         Raises:
             UnknownKeyError: the catalog has no such channel.
             UnknownDeliveryError: nothing was announced of the run so far.
+            DeliveryClaimedError: somebody tells the channel right now.
         """
         body = DeliverBody(channel=channel, reason=reason)
         return self.source.deliver(id_of(run), body.channel, reason=body.reason, actor=self.actor)

@@ -42,8 +42,9 @@ def explain_delivery(delivery: Delivery, now: datetime, held_until: Mapping[str,
 def _parts(delivery: Delivery, now: datetime, held_until: datetime | None) -> Iterator[str]:
     channel, event = delivery.channel, delivery.event
     if delivery.state is DeliveryState.GIVEN_UP:
-        why = (delivery.given_up_why or "nobody wrote down why").rstrip(".")
-        yield f"Channel {channel} was not told of {event}, and will not be: {why}."
+        known = filter(None, (delivery.given_up_why, delivery.last_error))
+        why = ": ".join(known) or "nobody wrote down why"
+        yield f"Channel {channel} was not told of {event}, and will not be: {why.rstrip('.')}."
         yield ":deliver tells it once more."
         return
     claim = delivery.claim

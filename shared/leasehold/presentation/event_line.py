@@ -77,11 +77,13 @@ def event_reason(event: TraceEvent) -> str:
     """Return who did it and why, and what came of it, as far as the event says."""
     facts = event.model_extra or {}
     actor, new_run = facts.get("actor"), facts.get("recreatedAs")
-    by, into = actor and f"by {actor}", new_run and f"as {new_run}"
+    channel = facts.get("channel")
+    to, by, into = channel and f"to {channel}", actor and f"by {actor}", new_run and f"as {new_run}"
+    who = " ".join(filter(None, (to, by)))
     made, spared = facts.get("callsMade"), facts.get("callsSpared")
     calls = None if made is None else f"{made} calls made, {spared} spared"
     state = _grade(event) or _kept(event)
-    return ": ".join(filter(None, (by, state, event.reason, event.detail, into, calls)))
+    return ": ".join(filter(None, (who, state, event.reason, event.detail, into, calls)))
 
 
 def has_trials(events: Iterable[TraceEvent]) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 
+from leasehold.domain.breaker import BreakerState, breaker_of, breaker_ref
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.delivery_explanation import explain_delivery, unannounced
 from leasehold.domain.dispatch import as_dispatched
@@ -63,8 +65,20 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
     )
     left = unannounced(run.announcement, deliveries_of_run(engine, run))
     now = engine.clock.now()
-    owed = tuple(explain_delivery(one, now, {}) for one in left)
+    held_until = _held_until(engine, {one.channel for one in left}, now)
+    owed = tuple(explain_delivery(one, now, held_until) for one in left)
     return ExplainedRun(run, explanation, tuple(left), owed)
+
+
+def _held_until(engine: Engine, channels: Collection[str], now: datetime) -> dict[str, datetime]:
+    """Return the channels whose breaker is open, and until when."""
+    held = {}
+    for channel in channels:
+        found = engine.documents.get(breaker_ref(channel))
+        breaker = breaker_of(channel, None if found is None else found.document)
+        if breaker.open_until is not None and breaker.state(now) is BreakerState.OPEN:
+            held[channel] = breaker.open_until
+    return held
 
 
 def _is_possible(engine: Engine, run: Manifest, operation: Operation) -> bool:

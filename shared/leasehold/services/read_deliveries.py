@@ -8,13 +8,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
-from pydantic import ValidationError
-
-from leasehold.domain.delivery import Delivery, DeliveryState
-from leasehold.domain.document import UnreadableDocument
+from leasehold.domain.delivery import Delivery, DeliveryState, delivery_of
 from leasehold.domain.json_text import digest
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import run_mark
+from leasehold.errors import UnreadableDeliveryError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.engine import Engine
 from leasehold.services.limits import DEFAULT_PAGE
@@ -100,16 +98,8 @@ def list_deliveries(
 
 def _readable(engine: Engine, found: Snapshot) -> Delivery | None:
     """Return the delivery, or None for one that would hide all the others of its page."""
-    problem = "it is not what its name says"
-    if isinstance(found.document, UnreadableDocument):
-        problem = found.document.problem
-    else:
-        try:
-            delivery = Delivery.model_validate(found.document)
-        except ValidationError as error:
-            problem = f"{error.error_count()} problems"
-        else:
-            if delivery.delivery_id == found.ref.id:
-                return delivery
-    engine.log(f"the delivery {found.ref} cannot be read: {problem}")
-    return None
+    try:
+        return delivery_of(found.ref, found.document)
+    except UnreadableDeliveryError as error:
+        engine.log(str(error))
+        return None

@@ -168,7 +168,13 @@ _STEP_ERRORS: Final = (
     errors.OutputGoneError,
 )
 _FILE_ERRORS: Final = (*_OF_RUN, errors.UnknownFileError, errors.ArtifactNameError)
-_DELIVER_ERRORS: Final = (*_OF_RUN, errors.UnknownKeyError, errors.UnknownDeliveryError)
+_DELIVER_ERRORS: Final = (
+    *_OF_RUN,
+    errors.UnknownKeyError,
+    errors.UnknownDeliveryError,
+    errors.UnreadableDeliveryError,
+    errors.DeliveryClaimedError,
+)
 _OPERATION_ERRORS: Final = (*_OF_RUN, errors.NotAllowedError, errors.StateChangedError)
 _RECREATE_ERRORS: Final = (
     *_OPERATION_ERRORS,
