@@ -20,6 +20,7 @@ from typing import Final
 
 from leasehold import Client, LeaseholdError, PermanentError
 from leasehold.cli.run_watcher import wait_for
+from leasehold.devserver.events import EventsDouble
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
@@ -28,6 +29,7 @@ from leasehold.presentation.run_state import result_of
 from pipelines.review import kill_in_supervision
 from pipelines.review.agent import PACE, pace_of
 from pipelines.review.chaos import Chaos, account, pace_for
+from pipelines.review.doubled_message import DoubledMessage
 from pipelines.review.kill_in_supervision import KillInSupervision
 from pipelines.review.markdown_escapes import escape_controls
 from pipelines.review.markdown_files import find_markdown
@@ -60,7 +62,7 @@ def main() -> int:
         server = DevServer(DevOptions(port=free_port(), environ=environ), say)
         say("starting the functions on this machine")
         server.start()
-        return review(folder, Client(server.url), chaotic=bool(wanted))
+        return review(folder, Client(server.url), server.events, chaotic=bool(wanted))
     except KeyboardInterrupt:
         say("stopped; make demo again continues where it was")
         return 130
@@ -72,12 +74,13 @@ def main() -> int:
             server.stop()
 
 
-def review(folder: Path, client: Client, *, chaotic: bool) -> int:
+def review(folder: Path, client: Client, events: EventsDouble | None, *, chaotic: bool) -> int:
     """Have the server review the folder, and show the result; return the exit code."""
     digest = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
     key = unfinished(client, f"demo:{digest}") or f"demo-{secrets.token_hex(4)}"
     given = {"folder": str(folder)}
     started = client.start("review", given, idempotency_key=key, labels={"demo": digest})
+    doubled = None if events is None else DoubledMessage(events)
     with (
         KillInSupervision(client, started.run_id, say) as kill,
         Chaos(client, started.run_id, say) if chaotic else nullcontext() as chaos,
@@ -91,6 +94,8 @@ def review(folder: Path, client: Client, *, chaotic: bool) -> int:
         accounts["The kill"] = kill_in_supervision.account(
             kill.hits[0], review.supervision, client.trace(run)
         )
+    if doubled is not None:
+        accounts["Announced"] = doubled.account(client, run)
     for name, (_, lines) in accounts.items():
         print(escape_controls(f"\n{name + ':':14}" + "\n              ".join(lines)))
     tell(run)

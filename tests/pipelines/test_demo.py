@@ -9,6 +9,7 @@ import pytest
 
 from leasehold.domain.trace import TraceEvent, TraceType
 from pipelines.review import demo
+from pipelines.review.doubled_message import sent_to
 from pipelines.review.kill_in_supervision import account
 from pipelines.review.models import Supervision
 from pipelines.review.strikes import Hit
@@ -38,10 +39,26 @@ def test_the_worker_that_supervises_is_killed_and_the_next_one_goes_on(
         "it went on with iteration 5: the trace says checkpoint_resumed",
         "4 of 5 calls to the agent were not made again",
     ]
+    assert told[5:8] == [
+        "Announced:    to log: run_completed",
+        "its message was pushed twice, and the second push sent nothing:",
+        "the trace says announcement_sent once for each channel",
+    ]
+    assert done.stderr.count('"event": "RUN_COMPLETED"') == 1
     (report,) = tmp_path.rglob("report.md")
     assert "| Supervision | 5 iterations, 5 calls to the agent in 2 attempts; 4 of them made " in (
         report.read_text()
     )
+
+
+def test_who_was_told_twice_is_seen() -> None:
+    sent = TraceType.ANNOUNCEMENT_SENT
+    events = [
+        TraceEvent(type=sent, at=NOW, channel=channel, occurrence=occurrence)
+        for channel, occurrence in (("log", "1"), ("slack", "1"), ("log", "1"), ("log", "2"))
+    ]
+
+    assert sent_to(events) == ["log 1", "slack 1", "log 1", "log 2"]
 
 
 @pytest.mark.parametrize(("kept", "spared"), [(None, 0), (3, 3), (4, 3)])

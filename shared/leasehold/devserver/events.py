@@ -97,6 +97,10 @@ class EventsDouble:
         with self._queues.changed:
             return list(self._queues.faults.fired)
 
+    def is_idle(self) -> bool:
+        """Return whether all that was published is acknowledged."""
+        return self._queues.is_empty()
+
     def _publish(self) -> dict[str, Any]:
         """Take messages as Pub/Sub does over REST: `{"messages": [{"data", "attributes"}]}`."""
         messages = request.body().get("messages")
