@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -29,9 +30,11 @@ from bench.durable_steps import STEPS_A_RUN
 from bench.measuring import Figure, figure, report
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.firestore import FirestoreDocuments
-from leasehold.bootstrap import boot
+from leasehold.bootstrap import boot, load_catalog
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.task import Task
+from leasehold.registry.channels import LogChannel
+from leasehold.registry.registry import Registry
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.start_run import StartRequest, start_run
@@ -150,13 +153,30 @@ def _count_up(transaction: Any, ref: Any) -> None:
     transaction.set(ref, {**found, "count": found["count"] + 1})
 
 
-def _engine(folder: str, documents: FirestoreDocuments) -> tuple[Engine, OwnTasks]:
+def writes_a_channel(meter: Meter, project: str, channels: int = 3) -> float:
+    """Return how many writes the end of a run adds for each channel that is told of it."""
+    writes = []
+    for count in (0, channels):
+        with TemporaryDirectory() as folder:
+            documents = FirestoreDocuments(project, DATABASE, SystemClock(), connect=meter.connect)
+            engine, tasks = _engine(folder, documents, count)
+            start_run(engine, StartRequest("no-op", {"number": count}))
+            meter.taken()
+            _working(engine, tasks)()
+            writes.append(meter.taken()["writes"])
+            documents.close()
+    without, with_ = writes
+    return (with_ - without) / channels
+
+
+def _engine(
+    folder: str, documents: FirestoreDocuments, channels: int = 0
+) -> tuple[Engine, OwnTasks]:
     tasks = OwnTasks()
-    environ = {
-        "LEASEHOLD_CATALOG": "bench.durable_steps",
-        "LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts",
-    }
-    return boot(environ, documents=documents, tasks=tasks).engine, tasks
+    environ = {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"}
+    told = [LogChannel(name=f"channel-{number}") for number in range(channels)]
+    catalog = replace(load_catalog("bench.durable_steps"), channels=Registry("channels", told))
+    return boot(environ, catalog=catalog, documents=documents, tasks=tasks).engine, tasks
 
 
 def _working(engine: Engine, tasks: OwnTasks) -> Callable[[], None]:
@@ -196,6 +216,9 @@ def measure(rounds: int, runs: int) -> list[Figure]:
     for name, floor in (("reads", 1), ("writes", 2), ("rpcs", 4)):
         row = [(costs[name], floor)]
         figures.append(figure(f"{name} a step on Firestore", name, row, at_most=1.0))
+    row = [(writes_a_channel(meter, f"bench-{secrets.token_hex(4)}"), 1)]
+    name = "writes a channel at the end of a run on Firestore"
+    figures.append(figure(name, "writes", row, at_most=1.0))
     row = [(costs["looks"], 1)]
     name = "looks for overrides in 10 s of a process"
     figures.append(figure(name, "queries", row, at_most=1.0))

@@ -88,6 +88,7 @@ def test_a_step_on_firestore_costs_one_read_and_two_writes() -> None:
     assert rows["reads a step on Firestore"].value == 1
     assert rows["writes a step on Firestore"].value == 2
     assert rows["rpcs a step on Firestore"].value == 4
+    assert rows["writes a channel at the end of a run on Firestore"].value == 1
     assert rows["looks for overrides in 10 s of a process"].value <= 1
 
 

@@ -29,6 +29,7 @@ from leasehold.services.audit import audit
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.purge import PurgeResult, delete_run, purge
+from leasehold.services.purge_deliveries import delete_deliveries
 from leasehold.services.read_runs import RunFilter, list_runs, read_timeline
 from leasehold.services.retention import LATER_S, SOON_S
 from leasehold.services.start_run import StartRequest, start_run
@@ -90,8 +91,14 @@ def leftovers(engine: Engine, run_id: str) -> list[Any]:
     return [
         *filter(None, [engine.documents.get(run_ref(run_id))]),
         *engine.documents.query(Query(f"runs/{run_id}/trace")),
+        *deliveries(engine, run_id),
         *engine.artifacts.list(f"runs/{run_id}"),
     ]
+
+
+def deliveries(engine: Engine, run_id: str) -> Sequence[Snapshot]:
+    query = Query("deliveries", order_by="createdAt", equal={"runId": run_id}, descending=True)
+    return engine.documents.query(query)
 
 
 def of(label: str, **others: Any) -> RunFilter:
@@ -152,6 +159,85 @@ def test_a_filter_bounds_what_goes(engine: Engine, label: str) -> None:
 def test_a_time_at_which_nothing_can_have_ended_is_refused(engine: Engine) -> None:
     with pytest.raises(InvalidRequestError, match="since is '"):
         purge(engine, RunFilter(since=SOON), ended_before=NOW)
+
+
+# -- announcements ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def announcing(engine: Engine) -> Engine:
+    """The engine of a catalog with two channels."""
+    told = replace(engine.rules, channels_for=lambda _pipeline, _event: ("log", "mail"))
+    return replace(engine, rules=told)
+
+
+def write_deliveries(engine: Engine, run_id: str, **fields: Any) -> None:
+    for found in deliveries(engine, run_id):
+        engine.documents.transact(
+            found.ref, lambda was, _: Write(None, {**(was or {}), **fields}), if_version=found
+        )
+
+
+def test_deliveries_go_with_their_run_and_the_key_begins_one_that_is_told_anew(
+    announcing: Engine, label: str, unique: str
+) -> None:
+    old = ended(announcing, label, key=unique)
+    write_deliveries(announcing, old, state="announced")
+    first = {str(found.document["mark"]) for found in deliveries(announcing, old)}
+
+    done = purge(announcing, of(label), ended_before=SOON)
+    left = leftovers(announcing, old)
+    again = ended(announcing, label, key=unique)
+
+    assert (done, left) == (PurgeResult(1, 1, []), [])
+    assert again == old
+    assert [found.document["state"] for found in deliveries(announcing, again)] == ["due"] * 2
+    assert first.isdisjoint(str(found.document["mark"]) for found in deliveries(announcing, again))
+
+
+@pytest.mark.parametrize("state", ["due", "claimed"])
+def test_a_run_stays_until_all_were_told_of_it_but_for_a_day_at_most(
+    announcing: Engine, label: str, state: str
+) -> None:
+    """Where nothing sends announcements, it would stay for ever."""
+    old = ended(announcing, label)
+    write_deliveries(announcing, old, state=state)
+
+    dry = purge(announcing, of(label), ended_before=SOON, dry_run=True)
+    kept = purge(announcing, of(label), ended_before=SOON)
+    write_deliveries(announcing, old, createdAt=NOW - timedelta(hours=24, minutes=1))
+    done = purge(announcing, of(label), ended_before=SOON)
+
+    assert dry == kept == PurgeResult(0, 0, [])
+    assert done == PurgeResult(1, 1, [])
+    assert leftovers(announcing, old) == []
+
+
+def test_a_purge_that_comes_late_leaves_what_the_next_run_of_a_key_owes(
+    announcing: Engine, label: str, unique: str
+) -> None:
+    old = ended(announcing, label, key=unique)
+    marked = find_run(announcing, old).manifest.with_(purged_at=announcing.clock.now())
+    ended_again = deliveries(announcing, old)
+    write_deliveries(announcing, old, createdAt=marked.purged_at)
+
+    delete_deliveries(announcing, marked)
+
+    assert len(ended_again) == len(deliveries(announcing, old)) == 2
+
+
+def test_a_purge_that_is_cut_off_among_deliveries_is_finished(
+    announcing: Engine, label: str
+) -> None:
+    """Behind the mark and the artifacts, and the first of two."""
+    old = ended(announcing, label)
+    write_deliveries(announcing, old, state="given_up")
+    cut_off(announcing, old, after=3)
+    left = len(deliveries(announcing, old))
+
+    assert left == 1
+    assert purge(announcing, of(label), ended_before=SOON).purged == 1
+    assert leftovers(announcing, old) == []
 
 
 # -- lineage ---------------------------------------------------------------------------------------
