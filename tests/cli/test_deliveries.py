@@ -163,3 +163,44 @@ def test_what_a_stranger_wrote_into_a_delivery_is_shown_and_not_obeyed(
     assert [it for it in OBEYED if it in piped.stdout + piped.stderr + as_json.stdout] == []
     assert [it for it in OBEYED if it in without_controls(screen)] == []
     assert "\\x1b]0;owned" in piped.stdout
+
+
+def test_what_runs_in_the_command_tells_the_log_there(shell: Shell) -> None:
+    """A channel that was told, and nobody can see it, would be no announcement."""
+    done = shell.run(*ORDER, "--in-process")
+    run_id = done.stdout.split()[1]
+
+    told = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    assert done.returncode == 0
+    assert [(one["event"], one["runId"]) for one in told] == [("RUN_COMPLETED", run_id)] * 2
+    assert {one["channel"] for one in told} == {"log", "audit"}
+    states = [one["state"] for one in shell.json("deliveries", run_id)["deliveries"]]
+    assert states == ["announced", "announced"]
+
+
+def test_the_trace_says_whom_it_was_sent_to_and_who_asked_for_it(shell: Shell) -> None:
+    run_id = shell.run(*ORDER, "--in-process").stdout.split()[1]
+    shell.run("deliver", run_id, "--channel", "log", "--reason", "once more")
+
+    events = [line.split("\t") for line in shell.run("trace", run_id).stdout.splitlines()]
+    whom = {line[2]: line[-1] for line in events if line[2].startswith("announcement_")}
+
+    assert whom["announcement_sent"] in {"to log", "to audit"}
+    assert whom["announcement_requested"].startswith("to log by ")
+    assert whom["announcement_requested"].endswith(": once more")
+
+
+def test_one_that_is_asked_for_on_a_store_says_who_sends_it(shell: Shell) -> None:
+    run_id = shell.run(*ORDER, "--in-process").stdout.split()[1]
+
+    done = shell.run("deliver", run_id, "--channel", "log")
+
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"run {run_id} channel log due: waits for its message\n",
+    )
+    hint, look = done.stderr.splitlines()
+    assert hint.startswith("It is due. Unless a server of this store runs, and sends it, do so")
+    assert hint.endswith(" dev")
+    assert look.endswith(f"deliveries {run_id}")
+    assert shell.json("deliver", run_id, "--channel", "log")["round"] == 2

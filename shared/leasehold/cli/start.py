@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from leasehold.bootstrap import Purpose
+from leasehold.bootstrap import Purpose, log_report
 from leasehold.cli.bundle import open_bundle
 from leasehold.cli.exit_codes import DONE, end_on_sigterm, explain_interrupt
 from leasehold.cli.invocation import command_line, start_command
@@ -32,11 +32,12 @@ from leasehold.client.store_source import StoreSource
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.summary import Summary
-from leasehold.domain.trace import TraceEvent
+from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.in_process import InProcessEngine
 from leasehold.logs.for_people import log_to_stderr
 from leasehold.presentation.formatting import ago, stamp
 from leasehold.presentation.run_state import state_line
+from leasehold.services.reporting import Facts
 from leasehold.services.start_run import StartRequest, start_run
 
 _WAITING: Final = (RunStatus.PENDING, RunStatus.ERROR)
@@ -177,8 +178,8 @@ def _run_in_process(request: StartRequest, run_id: str, *, command: str, as_json
     )
     with (
         print_to_stderr(),
-        # the preview warned, and the display shows dead letters
-        InProcessEngine(warn=lambda _: None, report=lambda _: None) as local,
+        # the preview warned
+        InProcessEngine(warn=lambda _: None, report=_report) as local,
         explain_interrupt(meaning, command),
     ):
         ended = _run_to_end(local, request, quiet=as_json)
@@ -202,6 +203,12 @@ def _run_to_end(local: InProcessEngine, request: StartRequest, *, quiet: bool) -
         worker=local.engine.holder,
     )
     return watch_run(view, NoDisplay() if quiet else display_on(sys.stderr, view, known=known))
+
+
+def _report(facts: Facts) -> None:
+    """Log what channels are told, or cannot be told; the display shows all else."""
+    if "channel" in facts and facts["event"] != TraceType.ANNOUNCEMENT_SENT.upper():
+        log_report(facts)
 
 
 def _note_other_worker(local: InProcessEngine, run_id: str) -> None:

@@ -1,11 +1,11 @@
-"""The catalog: the gates, the steps, and the pipelines that put them in order.
+"""The catalog: gates, steps, the pipelines that put them in order, and who is told how they end.
 
 Leasehold finds it by its name; LEASEHOLD_CATALOG names another module.
 """
 
 from datetime import timedelta
 
-from leasehold import GateEntry, PipelineEntry, Registry, StepDispatchEntry
+from leasehold import GateEntry, LogChannel, PipelineEntry, Registry, StepDispatchEntry
 
 GATES = Registry("gates", [GateEntry(name="has_points", check="pipelines.summary:has_points")])
 
@@ -29,3 +29,6 @@ STEPS = Registry(
 )
 
 PIPELINES = Registry("pipelines", [PipelineEntry(name="summary", steps=("outline", "summarize"))])
+
+# Who is told that a run has ended, or waits for a person; Slack, e-mail and webhooks are others.
+CHANNELS = Registry("channels", [LogChannel(name="log")])
