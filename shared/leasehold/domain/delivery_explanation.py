@@ -55,7 +55,8 @@ def _parts(delivery: Delivery, now: datetime, held_until: datetime | None) -> It
         if held_until is not None and now < held_until:
             yield f"Nothing is sent to it until {stamp(held_until)}: its breaker is open."
     if delivery.unknown:
-        yield f"Of {_counted(delivery.unknown, 'send')} nobody knows whether it got through."
+        them = "it" if delivery.unknown == 1 else "they"
+        yield f"Of {_counted(delivery.unknown, 'send')} nobody knows whether {them} got through."
     if delivery.last_error:
         yield f"Its last error: {delivery.last_error.rstrip('.')}."
 

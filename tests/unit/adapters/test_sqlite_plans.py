@@ -10,7 +10,7 @@ import pytest
 
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.adapters.sqlite.querying import select
-from leasehold.domain.collections import RUNS, TRACE
+from leasehold.domain.collections import DELIVERIES, RUNS, TRACE
 from leasehold.domain.document import Document, Ref
 from leasehold.ports.documents import Query, Range
 from tests.unit.adapters.processes import put
@@ -94,6 +94,32 @@ def test_a_query_is_searched_in_its_index_and_not_sorted(
 
     assert steps[0].startswith(f"SEARCH runs USING INDEX {index} (parent=?")
     assert not any("SCAN runs" in step or "TEMP B-TREE" in step for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("equal", "indexes"),
+    [
+        ({}, ("createdAt",)),
+        ({"runId": "r-1"}, ("runId_createdAt",)),
+        ({"state": "due"}, ("state_createdAt",)),
+        ({"channel": "slack"}, ("channel_createdAt",)),
+        ({"state": "due", "channel": "slack"}, ("state_createdAt", "channel_createdAt")),
+    ],
+)
+@pytest.mark.parametrize("after", [None, BEHIND])
+def test_each_list_of_deliveries_is_searched_in_an_index_and_not_sorted(
+    reader: sqlite3.Connection,
+    equal: dict[str, str],
+    indexes: tuple[str, ...],
+    after: tuple[Any, str] | None,
+) -> None:
+    query = Query("deliveries", order_by="createdAt", descending=True, equal=equal, after=after)
+
+    steps = plan(reader, *select(query, DELIVERIES, ""))
+
+    begun = tuple(f"SEARCH deliveries USING INDEX deliveries_{name} (" for name in indexes)
+    assert steps[0].startswith(begun)
+    assert not any("SCAN deliveries" in step or "TEMP B-TREE" in step for step in steps)
 
 
 @pytest.mark.parametrize("after", [None, (None, "000004")])

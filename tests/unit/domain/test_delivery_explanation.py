@@ -1,0 +1,104 @@
+"""What people are still to be told of a run, and why they were not, in a sentence a channel."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from leasehold.domain.announcement import Announcement
+from leasehold.domain.delivery import Claim, Delivery, DeliveryState
+from leasehold.domain.delivery_explanation import explain_delivery, unannounced
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SOON, LATER = NOW + timedelta(seconds=5), NOW + timedelta(seconds=60)
+CLAIMED = {"state": DeliveryState.CLAIMED}
+CLAIM = Claim(claim_id="c-1", holder="host-a", expires_at=SOON)
+STILL = "Channel slack is still to be told of run_completed: "
+
+
+def delivery(**fields: Any) -> Delivery:
+    """What the channel slack is owed since a moment ago."""
+    usable: dict[str, Any] = {
+        "run_id": "r-1",
+        "occurrence": "1",
+        "channel": "slack",
+        "pipeline": "letters",
+        "event": "run_completed",
+        "priority": "normal",
+        "step": "send",
+        "summary": "Run r-1 is completed.",
+        "mark": "m",
+        "state": DeliveryState.DUE,
+        "created_at": NOW,
+        "updated_at": NOW,
+        "give_up_at": NOW + timedelta(days=1),
+    }
+    return Delivery(**(usable | fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (
+            {"alarm_at": LATER},
+            STILL
+            + "its message is on its way; the sweep publishes it again at 2026-01-01T12:01:00Z.",
+        ),
+        ({"alarm_at": NOW}, STILL + "the next sweep publishes its message again."),
+        ({}, STILL + "the next sweep publishes its message again."),
+        (
+            {"not_before": SOON, "alarm_at": SOON, "tries": 1, "last_error": "HTTP 503."},
+            STILL + "it is sent again at 2026-01-01T12:00:05Z after 1 try. "
+            "Its last error: HTTP 503.",
+        ),
+        (
+            {"not_before": SOON, "tries": 3, "unknown": 2},
+            STILL + "it is sent again at 2026-01-01T12:00:05Z after 3 tries. "
+            "Of 2 sends nobody knows whether they got through.",
+        ),
+        (
+            CLAIMED | {"claim": CLAIM, "tries": 1},
+            "Channel slack is being told of run_completed by host-a.",
+        ),
+        (
+            CLAIMED | {"claim": CLAIM.with_(expires_at=NOW), "tries": 1},
+            STILL + "whoever sent it did not say how that ended after 1 try, and the sweep takes "
+            "it up.",
+        ),
+        (
+            {"state": DeliveryState.GIVEN_UP, "given_up_why": "refused", "last_error": "HTTP 404"},
+            "Channel slack was not told of run_completed, and will not be: refused: HTTP 404. "
+            ":deliver tells it once more.",
+        ),
+        (
+            {"state": DeliveryState.GIVEN_UP},
+            "Channel slack was not told of run_completed, and will not be: nobody wrote down why. "
+            ":deliver tells it once more.",
+        ),
+    ],
+)
+def test_each_state_has_its_sentence(fields: dict[str, Any], words: str) -> None:
+    assert explain_delivery(delivery(**fields), NOW, {}) == words
+
+
+def test_a_breaker_that_is_open_is_named_while_it_is() -> None:
+    held = {"slack": LATER, "log": LATER}
+
+    assert explain_delivery(delivery(), NOW, held) == (
+        STILL + "the next sweep publishes its message again. "
+        "Nothing is sent to it until 2026-01-01T12:01:00Z: its breaker is open."
+    )
+    assert "breaker" not in explain_delivery(delivery(), LATER, held)
+
+
+def test_what_was_given_up_counts_while_the_run_has_not_moved_on() -> None:
+    """What is due counts always: somebody may still get it."""
+    lost = delivery(state=DeliveryState.GIVEN_UP)
+    due, sent = delivery(channel="log"), delivery(state=DeliveryState.ANNOUNCED)
+    last = Announcement(occurrence="1", event="run_blocked", at=NOW, channels=("slack",))
+
+    assert unannounced(last, [lost, due, sent]) == [lost, due]
+    assert unannounced(last.with_(occurrence="2"), [lost, due, sent]) == [due]
+    assert unannounced(None, [lost, due, sent]) == [due]
