@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, ValidationError
 
 from leasehold.domain.delivery_rules import DeliveryRules
 from leasehold.domain.document import Document, Ref
-from leasehold.domain.stored import Stored, StoredDocument
+from leasehold.domain.stored import Stored
 
 
 class BreakerState(StrEnum):
@@ -65,12 +65,11 @@ def breaker_ref(channel: str) -> Ref:
 
 def breaker_of(channel: str, document: Document | None) -> Breaker:
     """Return the breaker that a document is; a new one where nobody can make sense of it."""
-    if isinstance(document, StoredDocument) and isinstance(document.value, Breaker):
-        return document.value
     try:
-        return Breaker(channel=channel) if document is None else Breaker.model_validate(document)
+        found = Breaker.model_validate({"channel": channel} if document is None else document)
     except ValidationError:  # somebody edited it: it must hold up no announcement
         return Breaker(channel=channel)
+    return found if found.channel == channel else Breaker(channel=channel)
 
 
 def let_one_through(breaker: Breaker, now: datetime, *, rules: DeliveryRules) -> Breaker | None:
