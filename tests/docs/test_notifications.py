@@ -1,114 +1,92 @@
-"""What the page on notifications shows can be pasted as it stands there."""
+"""What the page on notifications shows runs as it stands there, in an empty folder."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
-import shlex
-import shutil
+import runpy
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+from werkzeug.serving import make_server
 
-from leasehold.web.serve_api import ADDRESSES
-from tests.cli.shell import Shell
+from leasehold import Registry, WebhookChannel
+from leasehold.adapters.clock import SystemClock
+from leasehold.domain.event_message import EventMessage
+from tests.channels.deliveries import TIMEOUT_S, delivery, opener
 
 PAGE = (Path(__file__).parents[2] / "docs/notifications.md").read_text()
-LINES = [
-    line.strip()
-    for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    for line in block.splitlines()
-]
-COMMANDS = [
-    line for line in LINES if re.match(r"leasehold (deliver|deliveries|why|show|trace)\b", line)
-]
-CURLS = [line for line in LINES if line.startswith("curl ") and "$URL/" in line]
-
-CATALOG = """
-from leasehold import LogChannel, Registry, SlackChannel
-from shop import PIPELINES, STEPS
-
-CHANNELS = Registry(
-    "channels", [LogChannel(name="log"), SlackChannel(name="slack", url_variable="SLACK_URL")]
-)
-"""
 
 
-@pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """A folder with a run that was cancelled; both channels are still to be told of it."""
-    shell = Shell(tmp_path_factory.mktemp("told"))
-    (shell.folder / "announcing.py").write_text(CATALOG)
-    shell.settings["LEASEHOLD_CATALOG"] = "announcing"
-    return shell
+def block(name: str) -> str:
+    (text,) = re.findall(rf"^```python\n# {name}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return str(text)
 
 
-@pytest.fixture(scope="module")
-def run_id(shell: Shell) -> str:
-    run_id: str = shell.json("start", "order", "--input", '{"amount": 3}')["runId"]
-    assert shell.run("cancel", run_id).returncode == 0
-    return run_id
+def test_the_channels_of_the_page_are_a_registry(tmp_path: Path) -> None:
+    (tmp_path / "channels.py").write_text(block(r"channels\.py"))
+
+    channels = runpy.run_path(str(tmp_path / "channels.py"))["CHANNELS"]
+
+    assert isinstance(channels, Registry)
+    assert channels.keys() == ("log", "team", "shop", "mail", "programs")
 
 
-@pytest.mark.parametrize("line", COMMANDS)
-def test_each_command_does_what_it_says(shell: Shell, run_id: str, line: str) -> None:
-    if "| jq" not in line:
-        words = shlex.split(line.replace("$RUN", run_id), comments=True)
-        done = shell.run(*words[1:])
-    elif shutil.which("jq") is None:
-        pytest.skip("jq is not installed")
-    else:
-        program = shlex.join([sys.executable, "-m", "leasehold"])
-        piped = line.replace("leasehold ", f"{program} ", 1)
-        done = shell.process("/bin/sh", "-c", piped)
+def test_the_receiver_of_the_page_takes_each_message_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (command,) = re.findall(r"^python -c '(.*)'$", PAGE, re.MULTILINE)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(command, {})  # noqa: S102 - it is the page's own
+    secret = printed.getvalue().strip()
+    monkeypatch.setenv("SHOP_WEBHOOK_SECRET", secret)
+    (tmp_path / "receiver.py").write_text(block(r"receiver\.py"))
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        app = runpy.run_path(str(tmp_path / "receiver.py"))["app"]
+        server = make_server("127.0.0.1", 0, app)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}/leasehold"
+        entry = WebhookChannel(name="shop", url_variable="URL", secret_variable="SECRET")  # noqa: S106 - a name
+        sender = opener({"URL": url, "SECRET": secret}, clock=SystemClock())(entry)
+        for _ in range(2):
+            sender.send(delivery(), timeout=TIMEOUT_S)
+        unsigned = app.test_client().post("/leasehold", data=b"{}")
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
-    assert done.returncode == 0, done.stderr
-
-
-def test_there_are_commands() -> None:
-    assert len(COMMANDS) > 7
-    assert len(CURLS) == 3
-
-
-@pytest.mark.parametrize("line", CURLS)
-def test_each_address_is_served_and_each_body_is_one_it_takes(line: str) -> None:
-    words = shlex.split(line)
-    method = "POST" if "-d" in words else "GET"
-    (address,) = (word for word in words if word.startswith("$URL"))
-    path, _, query = address.replace("$URL", "").replace("$RUN", "r-1").partition("?")
-
-    route, _ = ADDRESSES.bind("x").match(path, method=method)
-
-    given = json.loads(words[words.index("-d") + 1]) if method == "POST" else None
-    if query:
-        given = dict(pair.split("=") for pair in query.split("&"))
-    if route.takes is not None:
-        route.takes.read(given)
+    assert printed.getvalue() == f"{delivery().summary}\n"
+    assert unsigned.status_code == 401
 
 
-@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
-def test_the_lines_for_the_log_find_what_was_sent_and_given_up(tmp_path: Path) -> None:
-    given_up, rate = (line for line in LINES if line.startswith("jq -rR"))
-    facts = {"at": "2026-01-01T00:00:00Z", "runId": "r-1", "channel": "slack", "reason": "x"}
-    events = ("ANNOUNCEMENT_SENT", "ANNOUNCEMENT_SENT", "ANNOUNCEMENT_GIVEN_UP")
-    lines = [json.dumps(facts | {"event": event}) for event in events]
-    (tmp_path / "dev.log").write_text("\n".join(["ready", "7", *lines]))
+def test_the_message_of_the_page_is_the_one_that_is_sent() -> None:
+    (text,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    summary = json.loads(text)["data"]["summary"]
+    owed = delivery(channel="shop", occurrence="7", summary=summary)
 
-    def answer(line: str) -> str:
-        return subprocess.run(
-            ["/bin/sh", "-c", line],
-            cwd=tmp_path,
-            env=dict(os.environ),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        ).stdout
+    assert json.loads(text) == EventMessage(owed).content("")
 
-    assert answer(given_up) == "2026-01-01T00:00:00Z\tr-1\tslack\tx\n"
-    assert answer(rate).split() == [
-        "1", "slack", "ANNOUNCEMENT_GIVEN_UP", "2", "slack", "ANNOUNCEMENT_SENT",
-    ]  # fmt: skip
+
+def test_the_own_channel_of_the_page_passes_its_test(tmp_path: Path) -> None:
+    for name in ("pager.py", "test_pager.py"):
+        (tmp_path / name).write_text(block(re.escape(name)))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout

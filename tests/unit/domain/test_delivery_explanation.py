@@ -69,13 +69,17 @@ def delivery(**fields: Any) -> Delivery:
         ),
         (
             {"state": DeliveryState.GIVEN_UP, "given_up_why": "refused", "last_error": "HTTP 404"},
-            "Channel slack was not told of run_completed, and will not be: refused: HTTP 404. "
-            ":deliver tells it once more.",
+            (
+                "Channel slack was not told of run_completed, and will not be: refused: HTTP 404. "
+                ":deliver tells it once more."
+            ),
         ),
         (
             {"state": DeliveryState.GIVEN_UP},
-            "Channel slack was not told of run_completed, and will not be: nobody wrote down why. "
-            ":deliver tells it once more.",
+            (
+                "Channel slack was not told of run_completed, and will not be: nobody wrote down "
+                "why. :deliver tells it once more."
+            ),
         ),
     ],
 )
