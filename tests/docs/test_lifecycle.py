@@ -31,6 +31,7 @@ PAGES = {
     "events.md": ["events"],
     "operations.md": ["dead-letters"],
     "settings.md": ["settings"],
+    "notifications.md": ["delivery-settings"],
 }
 
 
