@@ -1,0 +1,188 @@
+"""Processes that run the delivery guard, three for each message at once, and are killed at it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final, cast
+
+from bench.bare_children import unnamed_program
+from leasehold.bootstrap import Around, boot
+from leasehold.errors import LeaseholdError
+from leasehold.ports.channel import Channel
+from leasehold.ports.documents import Documents
+from leasehold.registry.channels import ChannelEntry
+from leasehold.services.deliver_notification import DeliveryHint, deliver
+from leasehold.services.engine import Engine
+from tests.conformance.stores import DOCUMENTS
+from tests.storm.catalog import CATALOG
+from tests.storm.lethal import Fate, HttpSender, LethalChannel, LethalDocuments
+
+#: How often each message is delivered, all at once.
+COPIES: Final = 3
+PATIENCE_S: Final = 60.0
+PRELOADED: Final = [
+    "tests.storm.workers",
+    "tests.storm.provider",
+    "tests.kills.workers",
+    "google.cloud.firestore",
+    "tenacity",
+]
+
+#: Longer than a claim is good for, in seconds.
+_FROZEN_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a storm is.
+
+    Args:
+        kind: of its store.
+        folder: of its store.
+        seed: what happens by chance in it.
+        provider: the port of its provider.
+        deaf: a port of its own where nobody listens.
+        settings: of its engines.
+    """
+
+    kind: str
+    folder: Path
+    seed: int
+    provider: int
+    deaf: int
+    settings: Mapping[str, str]
+
+
+class Instance:
+    """One process, as one of a function: it delivers one message at a time."""
+
+    def __init__(self, place: Place) -> None:
+        processes: Any = multiprocessing.get_context("forkserver")
+        self._pipe, there = processes.Pipe()
+        with unnamed_program():
+            self._process = processes.Process(target=serve, args=(there, place), daemon=True)
+            self._process.start()
+        there.close()
+
+    def begin(self, hint: DeliveryHint) -> None:
+        """Give it a message."""
+        self._pipe.send(hint)
+
+    def end(self) -> str | None:
+        """Return what it answers; None: it was killed."""
+        try:
+            assert self._pipe.poll(PATIENCE_S), "a message is not answered"
+            word: str = self._pipe.recv()
+        except (EOFError, ConnectionError):
+            self.close()
+            return None
+        return word
+
+    def close(self) -> None:
+        """End the process."""
+        self._pipe.close()
+        self._process.kill()
+        self._process.join()
+        self._process.close()
+
+
+def serve(pipe: Connection, place: Place) -> None:
+    """Deliver what comes, until this process is killed, or nobody is there any more."""
+    fate = Fate(place.seed, place.provider, frozen_s=_FROZEN_S)
+
+    def open_channel(entry: ChannelEntry) -> Channel:
+        return LethalChannel(HttpSender(entry, place.provider), HttpSender(entry, place.deaf), fate)
+
+    def documents(store: Documents) -> Documents:
+        return cast(Documents, LethalDocuments(store, fate))
+
+    with DOCUMENTS[place.kind](place.folder) as store:
+        bundle = boot(
+            place.settings, catalog=CATALOG, documents=store, around=Around(documents=documents)
+        )
+        engine = replace(bundle.engine, open_channel=open_channel)
+        while hint := _next(pipe):
+            pipe.send(_deliver(engine, hint))
+
+
+def _next(pipe: Connection) -> DeliveryHint | None:
+    try:
+        hint: DeliveryHint = pipe.recv()
+    except (EOFError, OSError):
+        return None
+    return hint
+
+
+def _deliver(engine: Engine, hint: DeliveryHint) -> str:
+    """Return what becomes of a message: the outcome, or the class of the error it raises."""
+    try:
+        return str(deliver(engine, hint))
+    except LeaseholdError as error:
+        return type(error).__name__
+
+
+class Function:
+    """A function that delivers messages: so many at once, each to three instances.
+
+    A message that an instance did not answer comes again, as Pub/Sub has it.
+
+    Attributes:
+        words: how often which answer was given; None: the instance was killed.
+    """
+
+    def __init__(self, place: Place, at_once: int) -> None:
+        self.words: Counter[str | None] = Counter()
+        self._place = place
+        self._messages: queue.Queue[DeliveryHint | None] = queue.Queue()
+        self._failures: list[BaseException] = []
+        self._threads = [threading.Thread(target=self._work) for _ in range(at_once)]
+        for thread in self._threads:
+            thread.start()
+
+    def take(self, hint: DeliveryHint) -> None:
+        """Take a message."""
+        self._messages.put(hint)
+
+    def wait_until_idle(self) -> None:
+        """Wait until each message is acknowledged."""
+        self._messages.join()
+        if self._failures:
+            raise self._failures[0]
+
+    def close(self) -> None:
+        """End all processes."""
+        for _ in self._threads:
+            self._messages.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        instances = [Instance(self._place) for _ in range(COPIES)]
+        while (hint := self._messages.get()) is not None:
+            try:
+                self._deliver(instances, hint)
+            except BaseException as error:  # noqa: BLE001 - the test is to hear of it
+                self._failures.append(error)
+            finally:
+                self._messages.task_done()
+        self._messages.task_done()
+        for instance in instances:
+            instance.close()
+
+    def _deliver(self, instances: list[Instance], hint: DeliveryHint) -> None:
+        for instance in instances:
+            instance.begin(hint)
+        words = [instance.end() for instance in instances]
+        self.words.update(words)
+        for number, word in enumerate(words):
+            if word is None:
+                instances[number] = Instance(self._place)
+        if any(word is None or word.endswith("Error") for word in words):
+            self._messages.put(hint)
