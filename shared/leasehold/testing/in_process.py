@@ -71,6 +71,7 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
         self.faults = faults = Faults(
             clock,
             steps=lambda: [entry.step_type for entry in self.engine.catalog.steps],
+            channels=lambda: [entry.name for entry in self.engine.catalog.channels],
             workers=lambda: len(self._workers.threads),
             deliver=self._play,
             stop=lambda run_id: self.engine.leases.stop_run(run_id, Termination.INSTANCE_SHUTDOWN),
