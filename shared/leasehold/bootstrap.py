@@ -46,6 +46,7 @@ from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.services.engine import Engine, Retention
 from leasehold.services.kept_values import load
 from leasehold.services.reporting import ENDS, Facts, without_repeats
+from leasehold.worker.bounded_events import BoundedEvents
 from leasehold.worker.errands import Errands
 from leasehold.worker.gates import InlineGateRunner
 from leasehold.worker.handler_checks import ImportedHandlerChecks
@@ -176,7 +177,7 @@ def boot(
     engine = Engine(
         documents=documents,
         tasks=tasks,
-        events=UndeliveredEvents(),
+        events=BoundedEvents(UndeliveredEvents()),
         artifacts=artifacts,
         leases=ThreadedLeaseKeeper(clock, rules.lease_ttl),
         runners={"inline": inline, "process": process},

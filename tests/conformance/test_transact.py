@@ -1,12 +1,12 @@
 """transact, get and delete: one document, and what is created with it."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from leasehold.domain.document import Document, Ref, Write
-from leasehold.errors import DocumentExistsError
-from leasehold.ports.documents import Documents
+from leasehold.errors import DocumentExistsError, VersionConflictError
+from leasehold.ports.documents import Documents, Query
 from tests.conformance.stores import one_more, put
 
 
@@ -248,3 +248,72 @@ def test_nothing_is_written_in_place_of_what_is_expected_to_be_missing(
         documents.transact(ref, lambda _, __: Write(None, {"count": 1}, {event: {}}), is_new=True)
 
     assert documents.get(ref) is None
+
+
+@pytest.fixture
+def beside(ref: Ref) -> Ref:
+    """A document of another collection, as a delivery is of the run that owes it."""
+    return Ref("deliveries", f"{ref.id}:1:log")
+
+
+def test_a_put_is_stored_in_the_same_commit_in_place_of_whatever_is_there(
+    documents: Documents, ref: Ref, beside: Ref
+) -> None:
+    """What an earlier run of that id left behind fails no commit, and nothing of it stays."""
+    new = Ref("deliveries", f"{ref.id}:1:mail")
+    documents.transact(beside, put({"state": "announced", "left": "over"}))
+    puts = {beside: {"state": "due"}, new: {"state": "due"}}
+
+    documents.transact(ref, lambda _, __: Write(None, {"count": 1}, puts=puts))
+
+    found = [documents.get(one) for one in (ref, beside, new)]
+    expected = [{"count": 1}, {"state": "due"}, {"state": "due"}]
+    assert [one and one.document for one in found] == expected
+
+
+def test_a_put_is_found_by_its_fields_and_no_more_by_those_before(
+    documents: Documents, ref: Ref, beside: Ref
+) -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    for state in ("announced", "due"):
+        puts = {beside: {"state": state, "runId": ref.id, "createdAt": at}}
+        documents.transact(ref, lambda _, __, puts=puts: Write(None, {"count": 1}, puts=puts))
+
+    def found(**equal: str) -> list[Ref]:
+        query = Query("deliveries", order_by="createdAt", equal=equal, descending=True)
+        return [one.ref for one in documents.query(query) if one.ref == beside]
+
+    assert (found(runId=ref.id), found(state="due")) == ([beside], [beside])
+    assert found(state="announced") == []
+
+
+def test_whoever_read_what_a_put_replaced_writes_nothing(
+    documents: Documents, ref: Ref, beside: Ref
+) -> None:
+    known = documents.transact(beside, put({"count": 1})).snapshot
+    documents.transact(ref, lambda _, __: Write(None, {}, puts={beside: {"count": 1}}))
+
+    with pytest.raises(VersionConflictError):
+        documents.transact(beside, one_more, if_version=known)
+
+
+def test_a_put_is_not_stored_where_its_commit_is_refused(
+    documents: Documents, ref: Ref, beside: Ref
+) -> None:
+    event, puts = Ref(f"{ref}/trace", "000000"), {beside: {"state": "due"}}
+    old = documents.transact(ref, put({"count": 1})).snapshot
+    documents.transact(event, put({"number": 0}))
+
+    with pytest.raises(DocumentExistsError):
+        documents.transact(ref, lambda _, __: Write(None, {"count": 2}, {event: {}}, puts))
+    documents.transact(ref, put({"count": 3}))
+    with pytest.raises(VersionConflictError):
+        documents.transact(ref, lambda _, __: Write(None, {}, puts=puts), if_version=old)
+
+    assert documents.get(beside) is None
+
+
+def test_a_put_needs_a_document_whose_version_it_is_bound_to(beside: Ref) -> None:
+    """A commit that is sent twice would store it in place of what was made of it since."""
+    with pytest.raises(ValueError, match="puts need a document"):
+        Write(None, puts={beside: {"state": "due"}})

@@ -48,7 +48,7 @@ def check_change(before: Manifest, change: Change, now: datetime) -> None:
     after = change.manifest
     if not change.changed:
         assert after == before
-        assert (change.events, change.created) == ((), None)
+        assert (change.events, change.created, change.deliveries) == ((), None, ())
         return
     assert after.updated_at == now
     assert after.traced == before.traced + len(change.events)

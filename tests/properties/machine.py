@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 from leasehold.domain import lifecycle
 from leasehold.domain.status import Outcome
 from leasehold.domain.trial_record import TrialRule
+from tests.properties.announcements import CHANNELS
 from tests.properties.deliveries import Deliveries
 from tests.properties.invariants import (
     LOOPED,
@@ -253,6 +254,11 @@ class Lifecycle(Deliveries, Workers, People):
         if step is not None:
             del self.catalog[step]
 
+    @rule(channels=st.sampled_from(CHANNELS))
+    def deploy_channels(self, channels: tuple[str, ...]) -> None:
+        """Deploy a catalog where others are told, or nobody."""
+        self.announcements.channels = channels
+
     @rule(step=st.sampled_from(PLAN))
     def move(self, step: str) -> None:
         """Deploy a catalog where a step runs elsewhere from now on, or here again."""
@@ -268,6 +274,7 @@ class Lifecycle(Deliveries, Workers, People):
             check_owed(manifest, known)
             check_counts(manifest, known)
             check_steps(manifest, known)
+            self.announcements.check(manifest)
 
     @invariant()
     def only_the_holder_of_a_lease_is_let_in(self) -> None:

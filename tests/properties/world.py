@@ -28,6 +28,7 @@ from leasehold.domain.trace import TraceType
 from leasehold.errors import (
     LeaseholdError,
 )
+from tests.properties.announcements import Announcements
 from tests.properties.invariants import (
     check_change,
     check_generation,
@@ -65,8 +66,10 @@ class World(RuleBasedStateMachine):
         self.elapsed = timedelta()
         self.away: set[str] = set()
         self.catalog = catalog_of(self.away)
+        self.announcements = Announcements()
         self.in_force = Rules(
             settings_for=self.catalog.get,
+            channels_for=self.announcements.channels_for,
             lease_ttl=TTL,
             max_interruptions=MAX_INTERRUPTIONS,
             grace=GRACE,
@@ -119,6 +122,7 @@ class World(RuleBasedStateMachine):
         assert transition(before, now) == change, "a transition is pure"
         assert text(before) == was, "a transition leaves its argument alone"
         check_change(before, change, now)
+        self.announcements.committed(before, change)
         write = as_write(change)
         for ref in write.creates or ():
             assert str(ref) not in self.traced, "a trace event has a number of its own"

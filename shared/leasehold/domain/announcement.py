@@ -35,13 +35,15 @@ class Announcement(Stored):
 
     `occurrence` tells announcements of one run from each other: the fencing token of the run when
     it came to that, and `.2`, `.3` behind it where no worker had the run in between. `channels` are
-    those that were owed it: a record in `deliveries` for each, of the same commit.
+    those that were owed it: a record in `deliveries` for each, of the same commit. `detail` is what
+    the run itself does not say: who cancelled it, and why.
     """
 
     occurrence: str
     event: AnnouncedEvent | str
     at: AwareDatetime
     channels: tuple[str, ...]
+    detail: str | None = None
 
 
 def next_occurrence(before: Announcement | None, fencing_token: int) -> str:

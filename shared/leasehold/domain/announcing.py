@@ -5,6 +5,7 @@ Derived here alone: whatever ends or blocks a run does it by a `Draft`, which as
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -15,47 +16,69 @@ from leasehold.domain.announcement import (
     Priority,
     next_occurrence,
 )
-from leasehold.domain.delivery import MAX_DETAIL, MAX_SUMMARY, Delivery, DeliveryState
+from leasehold.domain.delivery import MAX_DETAIL, MAX_REASON, MAX_SUMMARY, Delivery, DeliveryState
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.printable import one_line
 from leasehold.domain.status import RunStatus
-from leasehold.domain.trace import run_mark
+from leasehold.domain.trace import TraceEvent, TraceType, run_mark
 
 #: So long an announcement is tried.
 GIVEN_UP_AFTER: Final = timedelta(hours=24)
 
 
-def announced_event(before: Manifest, after: Manifest) -> AnnouncedEvent | None:
-    """Return what people have to be told of a change; None: nothing."""
-    if before.is_terminal:
-        return None
-    if after.cancelled:
+def state_event(run: Manifest) -> AnnouncedEvent | None:
+    """Return what people have to know of a run as it stands; None: it goes on by itself."""
+    if run.cancelled:
         return AnnouncedEvent.RUN_CANCELLED
-    if after.dead_lettered:
+    if run.dead_lettered:
         return AnnouncedEvent.RUN_DEAD_LETTERED
-    if after.status is RunStatus.COMPLETED:
+    if run.status is RunStatus.COMPLETED:
         return AnnouncedEvent.RUN_COMPLETED
-    is_new = before.block is None or before.dispatch.generation != after.dispatch.generation
-    return AnnouncedEvent.RUN_BLOCKED if after.block is not None and is_new else None
+    return AnnouncedEvent.RUN_BLOCKED if run.status is RunStatus.BLOCKED else None
+
+
+def announced_event(before: Manifest, after: Manifest) -> AnnouncedEvent | None:
+    """Return what people have to be told of a change; None: nothing.
+
+    A run ends once. It may block again and again, each time under a generation of its own.
+    """
+    event = state_event(after)
+    if event is None or before.is_terminal:
+        return None
+    is_same_block = (
+        event is AnnouncedEvent.RUN_BLOCKED
+        and before.status is RunStatus.BLOCKED
+        and before.dispatch.generation == after.dispatch.generation
+    )
+    return None if is_same_block else event
 
 
 def announcement_of(
-    before: Manifest, after: Manifest, now: datetime, rules: Rules
+    before: Manifest, after: Manifest, events: Sequence[TraceEvent], now: datetime, rules: Rules
 ) -> Announcement | None:
-    """Return the announcement of a change; None: nobody is told of it."""
+    """Return the announcement of a change; None: there is none.
+
+    One that no channel is told of counts, where there was another one before: no two of a run
+    have one occurrence.
+    """
     event = announced_event(before, after)
-    channels = () if event is None else rules.channels_for(after.pipeline, event)
-    if event is None or not channels:
+    if event is None:
+        return None
+    channels = rules.channels_for(after.pipeline, event)
+    if not channels and before.announcement is None:
         return None
     occurrence = next_occurrence(before.announcement, after.fencing_token)
-    return Announcement(occurrence=occurrence, event=event, at=now, channels=channels)
+    return Announcement(
+        occurrence=occurrence, event=event, at=now, channels=channels, detail=_request_in(events)
+    )
 
 
 def deliveries_of(run: Manifest, grace: timedelta) -> tuple[Delivery, ...]:
     """Return what each channel is owed by the last announcement of a run, as it was made.
 
     Args:
-        run: the run.
+        run: the run, which did not move on since.
         grace: after that the sweep publishes the message of one that is not announced.
     """
     told = run.announcement
@@ -65,9 +88,7 @@ def deliveries_of(run: Manifest, grace: timedelta) -> tuple[Delivery, ...]:
 
 
 def _delivery(run: Manifest, told: Announcement, channel: str, grace: timedelta) -> Delivery:
-    block = run.block
-    reason = run.dead_letter_reason or (None if block is None else block.code)
-    detail = run.dead_letter_detail or (None if block is None else block.finding)
+    reason, detail = _why(run, told)
     return Delivery(
         run_id=run.run_id,
         occurrence=told.occurrence,
@@ -76,9 +97,9 @@ def _delivery(run: Manifest, told: Announcement, channel: str, grace: timedelta)
         event=told.event,
         priority=Priority.HIGH if told.event in URGENT else Priority.NORMAL,
         step=run.current_step,
-        summary=_summary(run, told.event)[:MAX_SUMMARY],
-        reason=None if reason is None else str(reason),
-        detail=None if detail is None else detail[:MAX_DETAIL],
+        summary=_summary(run, told.event, reason, detail),
+        reason=reason,
+        detail=detail,
         mark=run_mark(run),
         state=DeliveryState.DUE,
         created_at=told.at,
@@ -89,14 +110,43 @@ def _delivery(run: Manifest, told: Announcement, channel: str, grace: timedelta)
     )
 
 
-def _summary(run: Manifest, event: AnnouncedEvent | str) -> str:
-    """Return what happened, as one plain line."""
+def _why(run: Manifest, told: Announcement) -> tuple[str | None, str | None]:
+    """Return why it came to that, for machines and for people; each is one line, safe to show."""
+    reason: str | None = None
+    detail = told.detail
+    if told.event == AnnouncedEvent.RUN_DEAD_LETTERED:
+        reason, detail = run.dead_letter_reason, run.dead_letter_detail
+    elif told.event == AnnouncedEvent.RUN_BLOCKED and run.block is not None:
+        reason, detail = run.block.code, run.block.finding
+    return (
+        None if reason is None else one_line(str(reason), MAX_REASON),
+        None if detail is None else one_line(detail, MAX_DETAIL),
+    )
+
+
+def _summary(
+    run: Manifest, event: AnnouncedEvent | str, reason: str | None, detail: str | None
+) -> str:
+    """Return who came to what, where and why, as one plain line."""
     who = f"Run {run.run_id} of pipeline {run.pipeline}"
     at = f"at step {run.current_step}"
+    why = "".join(f": {part}" for part in (reason, detail) if part)
     if event == AnnouncedEvent.RUN_COMPLETED:
-        return f"{who} is completed."
-    if event == AnnouncedEvent.RUN_CANCELLED:
-        return f"{who} was cancelled {at}."
-    if event == AnnouncedEvent.RUN_DEAD_LETTERED:
-        return f"{who} was given up {at}: {run.dead_letter_reason}."
-    return f"{who} is blocked {at} and waits for a person: {run.block and run.block.code}."
+        line = f"{who} is completed."
+    elif event == AnnouncedEvent.RUN_CANCELLED:
+        line = f"{who} was cancelled {at} {detail or 'by somebody'}"
+    elif event == AnnouncedEvent.RUN_DEAD_LETTERED:
+        line = f"{who} was given up {at}{why}"
+    else:
+        line = f"{who} is blocked {at} and waits for a person{why}"
+    return one_line(line, MAX_SUMMARY)
+
+
+def _request_in(events: Sequence[TraceEvent]) -> str | None:
+    """Return who requested what ended the run, and why; None: nobody did."""
+    for event in events:
+        if event.type is TraceType.RUN_CANCELLED:
+            actor = (event.model_extra or {}).get("actor") or "somebody"
+            why = f": {event.reason}" if event.reason else ""
+            return one_line(f"by {actor}{why}", MAX_DETAIL)
+    return None

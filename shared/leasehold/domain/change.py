@@ -14,6 +14,7 @@ from leasehold.domain.claim import claimable_step
 from leasehold.domain.delivery import Delivery, delivery_ref
 from leasehold.domain.document import DecideDocument, Document, Ref, Write
 from leasehold.domain.effect import Effect, owed_effects
+from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.manifest_parts import OperationRecord
 from leasehold.domain.status import Outcome
@@ -52,13 +53,19 @@ class Change:
         """What is to be carried out once the commit stands."""
         if self.wake is not None:
             return (self.wake,)
-        return owed_effects(self.manifest) + (owed_effects(self.created) if self.created else ())
+        owed = owed_effects(self.manifest) + (owed_effects(self.created) if self.created else ())
+        if not self.deliveries:
+            return owed
+        others = (effect for effect in owed if not isinstance(effect, EventMessage))
+        return (*map(EventMessage, self.deliveries), *others)
 
-    def following(self, first: Change) -> Change:
-        """Return this change and one before it as one commit."""
+    def following(self, first: Change, outcome: Outcome | None = None) -> Change:
+        """Return this change and one before it as one commit, answered as this one or as told."""
         return replace(
             self,
+            outcome=outcome or self.outcome,
             events=first.events + self.events,
+            created=self.created or first.created,
             deliveries=first.deliveries + self.deliveries,
         )
 

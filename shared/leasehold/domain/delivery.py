@@ -16,9 +16,10 @@ from leasehold.domain.announcement import AnnouncedEvent, Priority
 from leasehold.domain.document import Ref
 from leasehold.domain.stored import Stored
 
-#: What a summary and a detail are cut to, in characters.
+#: What a summary, a detail and a reason are cut to, in characters.
 MAX_SUMMARY: Final = 300
 MAX_DETAIL: Final = 500
+MAX_REASON: Final = 100
 
 _OCCURRENCE: Final = re.compile(r"\d{1,19}(\.\d{1,9})?", re.ASCII)
 

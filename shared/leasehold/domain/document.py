@@ -46,7 +46,9 @@ class Write(Generic[Answer]):
     Args:
         document: stored in place of what is there; None leaves it as it is.
         creates: further documents of the same commit; none of them may exist.
-        puts: further documents of the same commit, stored in place of whatever is there.
+        puts: further documents of the same commit, stored in place of whatever is there. They need
+            a `document`: that one's version keeps a commit that is sent twice from storing them in
+            place of what somebody made of them since.
         answer: passed through to the caller once the commit stands.
     """
 
@@ -54,6 +56,10 @@ class Write(Generic[Answer]):
     document: Document | None = None
     creates: Mapping[Ref, Document] | None = None
     puts: Mapping[Ref, Document] | None = None
+
+    def __post_init__(self) -> None:
+        if self.puts and self.document is None:
+            raise ValueError("puts need a document to be stored with")
 
     @property
     def has_others(self) -> bool:

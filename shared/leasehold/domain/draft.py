@@ -113,7 +113,7 @@ class Draft:
             outcome: the answer for the caller.
             created: a further run.
         """
-        told = announcement_of(self.before, self.run, self.now, self.rules)
+        told = announcement_of(self.before, self.run, self.events, self.now, self.rules)
         if told is not None:
             self.set(announcement=told)
         run = self.run

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeAlias
 
-from leasehold.domain.announcing import deliveries_of
+from leasehold.domain.announcing import deliveries_of, state_event
 from leasehold.domain.artifact_name import is_artifact_name
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.status import RunStatus
 from leasehold.domain.task import Task, dispatch_task
 from leasehold.domain.temporary_files import checkpoints_folder, step_folder
 
@@ -73,10 +72,13 @@ def waiting_tasks(manifest: Manifest) -> tuple[Task, ...]:
 def owed_messages(manifest: Manifest) -> tuple[EventMessage, ...]:
     """Return the messages of the last announcement of a run that has not moved on since.
 
-    Deliveries have alarms of their own: this is for whoever comes by before those ring.
+    Deliveries have alarms of their own: this is for whoever comes by before those ring. Once an
+    ended run is archived, nobody publishes them again but the sweep.
     """
-    waits = manifest.archive is not None or manifest.status is RunStatus.BLOCKED
-    if not waits or (manifest.is_terminal and manifest.archive is None):
+    told = manifest.announcement
+    if told is None or told.event != state_event(manifest):  # an older version took it further
+        return ()
+    if manifest.is_terminal and manifest.archive is None:
         return ()
     return tuple(map(EventMessage, deliveries_of(manifest, _NO_TIME)))
 

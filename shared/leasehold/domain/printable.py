@@ -19,6 +19,12 @@ def printable(text: str) -> str:
     return "".join(map(_displayed, text))
 
 
+def one_line(text: str, most: int) -> str:
+    """Return the text as one line that is safe to display, of so many characters at most."""
+    line = " ".join(printable(text).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
 def printable_json(text: str) -> str:
     """Return JSON text with all that is not seen as JSON's own escapes; it means the same."""
     lines = text.split("\n")  # those within its strings are escaped already

@@ -7,7 +7,7 @@ nothing then, and the worker may ask again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -179,7 +179,7 @@ def _with(
         rejected=kept,
         why=results.problem,
     )
-    return replace(change, manifest=rejected.manifest, events=change.events + rejected.events)
+    return rejected.following(change, change.outcome)
 
 
 def _claimed(engine: Engine, change: Change, loaded: _StepValues | None) -> ClaimedStep:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -224,9 +224,11 @@ def announce(engine: Engine, change: Change) -> None:
 
 
 def publish(engine: Engine, effects: Iterable[Effect]) -> None:
-    """Carry out effects that are owed; what was carried out before has no effect again."""
-    for effect in effects:
-        CARRIERS[type(effect)](engine, effect)
+    """Carry out effects that are owed, kind by kind; what was carried out has no effect again."""
+    owed = tuple(effects)
+    for kind, carry_out in CARRIERS.items():
+        if mine := [effect for effect in owed if isinstance(effect, kind)]:
+            carry_out(engine, mine)
 
 
 def publish_or_leave(engine: Engine, change: Change) -> Change:
@@ -243,24 +245,30 @@ def publish_or_leave(engine: Engine, change: Change) -> Change:
         return change
 
 
-def _create_task(engine: Engine, task: Task) -> None:
-    engine.tasks.create(task)
+def _create_tasks(engine: Engine, tasks: Sequence[Task]) -> None:
+    for task in tasks:
+        engine.tasks.create(task)
 
 
-def _publish_message(engine: Engine, message: EventMessage) -> None:
-    """Publish a message; what cannot be published now delays nobody: its delivery has an alarm."""
+def _publish_messages(engine: Engine, messages: Sequence[EventMessage]) -> None:
+    """Publish messages, all at once.
+
+    Nothing that goes wrong with it is passed on: the commit stands, each delivery has an alarm of
+    its own, and whoever is told of a failure would only do again what is done.
+    """
     try:
-        engine.events.publish([message])
-    except StoreUnavailableError as error:
-        about = message.delivery.delivery_id
-        engine.log(f"delivery {about} is due, and the sweep publishes it: {error}")
+        engine.events.publish(messages)
+    except Exception as error:  # noqa: BLE001 - also a mistake in an adapter costs no hand-off
+        due = ", ".join(message.delivery.delivery_id for message in messages)
+        engine.log(f"due, and published by the sweep: {due}: {error}")
 
 
-def _delete_folders(engine: Engine, deletion: Deletion) -> None:
+def _delete_folders(engine: Engine, deletions: Sequence[Deletion]) -> None:
     """Delete temporary files; what cannot be deleted now delays nobody, and is owed still."""
-    if not engine.errand(partial(_delete_now, engine, deletion)):
-        problem = "the artifacts store has not answered yet"
-        engine.log(f"temporary files of run {deletion.run_id} are deleted later: {problem}")
+    for deletion in deletions:
+        if not engine.errand(partial(_delete_now, engine, deletion)):
+            problem = "the artifacts store has not answered yet"
+            engine.log(f"temporary files of run {deletion.run_id} are deleted later: {problem}")
 
 
 def _delete_now(engine: Engine, deletion: Deletion) -> None:
@@ -279,10 +287,11 @@ def _note_deleted(engine: Engine, run_id: str) -> Change:
     return commit(engine, run_id, partial(lifecycle.note_deleted, rules=engine.rules)).answer
 
 
-#: Who carries out each kind of effect that a change can owe.
+#: Who carries out each kind of effect that a change can owe, all of a kind at once; in this order:
+#: tasks first, as a run waits for them, and what nobody waits for last.
 CARRIERS: Final[Mapping[type, Callable[[Engine, Any], None]]] = {
-    Task: _create_task,
-    EventMessage: _publish_message,
+    Task: _create_tasks,
+    EventMessage: _publish_messages,
     Deletion: _delete_folders,
 }
 

@@ -1,10 +1,11 @@
 """Purging: ended runs that are old go, with their trace, their values and their files.
 
 First a run is marked, in one commit that holds only if nobody has changed it since it was looked
-at: from then on it is as if it was not there. Then its artifacts are deleted, its trace, and the
-marked document at last. A purge that is cut off in between leaves a mark, and the next purge that
-comes by deletes the rest. It marks the run anew first: once a run is gone its key may begin it
-again, and what was read of it before says nothing of that one.
+at: from then on it is as if it was not there. Then its artifacts are deleted, its deliveries, its
+trace, and the marked document at last; what the ledger says of it stays. A purge that is cut off in
+between leaves a mark, and the next purge that comes by deletes the rest. It marks the run anew
+first: once a run is gone its key may begin it again, and what was read of it before says nothing of
+that one.
 
 A run goes after those that were recreated from it: they may use its values. That holds for a
 marked one too: a version that knows of no marks may have recreated it since.
@@ -29,6 +30,7 @@ from leasehold.errors import (
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.engine import Engine, KnownRun, commit
 from leasehold.services.paging import SCAN_PAGE, scan
+from leasehold.services.purge_deliveries import delete_deliveries, runs_that_owe
 from leasehold.services.read_runs import RunFilter, is_wanted, query_of, readable
 
 #: How many runs are deleted at once.
@@ -110,6 +112,7 @@ class Purge:
         self.query: Query = replace(query_of(replace(wanted, until=before)), limit=SCAN_PAGE)
         self._matched = 0
         self._kept: list[tuple[str, str]] = []
+        self._owing: frozenset[str] | None = None  # runs of which somebody is still to be told
 
     def result(self) -> PurgeResult:
         """Return what it came to so far."""
@@ -154,15 +157,23 @@ class Purge:
             if not is_marked and not is_wanted(self._wanted, one.document):
                 continue
             run = readable(self._engine, one)
-            if run is None or not self._is_to_go(run):
+            if run is None or not self._is_to_go(run, one.read_at):
                 continue
             self._matched += 1
             yield KnownRun(run, one)
 
-    def _is_to_go(self, run: Manifest) -> bool:
+    def _is_to_go(self, run: Manifest, now: datetime) -> bool:
         if run.purged_at is None:
-            return lifecycle.is_purgeable(run, self._ended_before)
+            is_over = lifecycle.is_purgeable(run, self._ended_before)
+            return is_over and not self._owes_announcements(run, now)
         return self._marked_before is None or run.purged_at < self._marked_before
+
+    def _owes_announcements(self, run: Manifest, now: datetime) -> bool:
+        if run.announcement is None:
+            return False
+        if self._owing is None:
+            self._owing = runs_that_owe(self._engine, now)
+        return run.run_id in self._owing
 
     def _delete_parent(self, run_id: str) -> None:
         found = self._engine.documents.get(run_ref(run_id))
@@ -204,7 +215,8 @@ def delete_run(engine: Engine, known: KnownRun, ended_before: datetime) -> None:
     """
     run_id = known.manifest.run_id
     mark = partial(lifecycle.purge, ended_before=ended_before)
-    marked = commit(engine, run_id, mark, known=known).snapshot
+    marked = commit(engine, run_id, mark, known=known)
     engine.artifacts.delete(f"runs/{run_id}")
+    delete_deliveries(engine, marked.answer.manifest)
     engine.documents.delete_below(run_ref(run_id), "trace")
-    engine.documents.delete(run_ref(run_id), if_version=marked)
+    engine.documents.delete(run_ref(run_id), if_version=marked.snapshot)

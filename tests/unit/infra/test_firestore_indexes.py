@@ -16,8 +16,10 @@ import pytest
 
 from leasehold import Registry, StepDispatchEntry
 from leasehold.adapters.null_stores import NullDocuments
-from leasehold.domain.collections import RUNS
+from leasehold.domain.collections import DELIVERIES, RUNS
+from leasehold.domain.delivery import Delivery
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.stored import Stored
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import NothingToClaimError
 from leasehold.ports.documents import Query, Snapshot
@@ -32,8 +34,11 @@ from leasehold.worker.side_by_side import side_by_side
 FILE = Path(__file__).parents[3] / "infra" / "firestore.indexes.json"
 DECLARED: Mapping[str, Any] = json.loads(FILE.read_text())
 
-#: Fields that a filter compares, then the field that sorts and its direction.
-Index = tuple[frozenset[str], str, str]
+#: The collection; fields that a filter compares, then the field that sorts and its direction.
+Index = tuple[str, frozenset[str], str, str]
+
+#: How each field sorts that lists and alarms are sorted by.
+DIRECTION = {"createdAt": "DESCENDING", "alarmAt": "ASCENDING"}
 
 FILTERS = {
     "status": "ERROR",
@@ -108,12 +113,12 @@ def composite(declared: Mapping[str, Any]) -> Index:
         f"{field['fieldPath']}[]" if "arrayConfig" in field else field["fieldPath"]
         for field in led_by
     ]
-    return frozenset(names), last["fieldPath"], last["order"]
+    return declared["collectionGroup"], frozenset(names), last["fieldPath"], last["order"]
 
 
 COMPOSITES = [composite(index) for index in DECLARED["indexes"]]
 SINGLES = {
-    (override["fieldPath"], index["order"])
+    (override["collectionGroup"], override["fieldPath"], index["order"])
     for override in DECLARED["fieldOverrides"]
     for index in override["indexes"]
 }
@@ -133,8 +138,12 @@ def is_served(query: Query) -> bool:
     if query.contains is not None:
         compared.add(f"{query.contains[0]}[]")
     if not compared:
-        return (query.order_by, order) in SINGLES
-    fitting = [fields for fields, *sort in COMPOSITES if sort == [query.order_by, order]]
+        return (query.collection, query.order_by, order) in SINGLES
+    fitting = [
+        fields
+        for collection, fields, *sort in COMPOSITES
+        if (collection, *sort) == (query.collection, query.order_by, order)
+    ]
     if compared in fitting:
         return True
     merged = [fields for fields in fitting if fields < compared]
@@ -151,6 +160,8 @@ def test_a_query_of_the_services_is_served(query: Query) -> None:
     [
         Query("runs", order_by="createdAt"),
         Query("runs", order_by="alarmAt"),
+        Query("deliveries", order_by="alarmAt"),
+        Query("deliveries", order_by="createdAt", equal={"status": "ERROR"}, descending=True),
         Query("runs", order_by="createdAt", equal={"shard": 3}, descending=True),
         Query("runs", order_by="createdAt", equal={"status": "ERROR"}),
         Query(
@@ -174,20 +185,27 @@ def test_the_declared_indexes_are_those_of_the_collections() -> None:
     Leases that are over it finds among the runs that are due, for the price of a look at each of
     those; to Firestore such a look is a read that is paid for.
     """
-    direction = {"createdAt": "DESCENDING", "alarmAt": "ASCENDING"}
-    pairs = [index for index in RUNS.indexes if len(index) > 1]
-    lists = [index[0] for index in pairs if index[1] == "createdAt"]
-    expected = {(frozenset(index[:-1]), index[-1], direction[index[-1]]) for index in pairs}
+    expected: set[Index] = set()
+    for collection in (RUNS, DELIVERIES):
+        pairs = [index for index in collection.indexes if len(index) > 1]
+        for *compared, last in pairs:
+            expected.add((collection.name, frozenset(compared), last, DIRECTION[last]))
+    lists = [index[0] for index in RUNS.indexes if index[1:] == ("createdAt",)]
     for count in range(len(lists) + 1):
         for fields in itertools.combinations(lists, count):
-            expected.add((frozenset({"labels[]", *fields}), "createdAt", "DESCENDING"))
-    expected.add((frozenset({"shard", "status"}), "alarmAt", "ASCENDING"))
+            labelled = frozenset({"labels[]", *fields})
+            expected.add(("runs", labelled, "createdAt", "DESCENDING"))
+    expected.add(("runs", frozenset({"shard", "status"}), "alarmAt", "ASCENDING"))
 
     assert len(COMPOSITES) == len(expected)
     assert set(COMPOSITES) == expected
-    assert RUNS.arrays == ("labels",)
-    singles = [index[0] for index in RUNS.indexes if len(index) == 1]
-    assert {(field, direction[field]) for field in singles} == SINGLES
+    assert [collection.arrays for collection in (RUNS, DELIVERIES)] == [("labels",), ()]
+    assert {
+        (collection.name, index[0], DIRECTION[index[0]])
+        for collection in (RUNS, DELIVERIES)
+        for index in collection.indexes
+        if len(index) == 1
+    } == SINGLES
 
 
 def exempt(collection: str) -> set[str]:
@@ -199,7 +217,7 @@ def exempt(collection: str) -> set[str]:
     }
 
 
-def names_of(model: type[Manifest | TraceEvent]) -> set[str]:
+def names_of(model: type[Stored]) -> set[str]:
     return {str(field.alias) for field in model.model_fields.values()}
 
 
@@ -210,6 +228,11 @@ def test_no_field_of_a_run_is_indexed_unasked() -> None:
     caps the writes of the whole collection at 500 a second.
     """
     assert exempt("runs") == (names_of(Manifest) | {"_commit"}) - {"createdAt"}
+
+
+def test_no_field_of_a_delivery_is_indexed_unasked() -> None:
+    """Its alarm is found by its shard: times that grow together would meet in one place."""
+    assert exempt("deliveries") == (names_of(Delivery) | {"_commit"}) - {"createdAt"}
 
 
 def test_no_field_of_a_trace_event_is_indexed() -> None:

@@ -203,22 +203,28 @@ class SqliteDocuments:
             else:
                 version = self._update(connection, known, write.document)
             snapshot = Snapshot(ref, write.document, version, *at)
-        elif write.has_others and known and self._version(connection, ref) != known.version:
+        elif write.creates and known and self._version(connection, ref) != known.version:
             raise VersionConflictError(ref=str(ref))
         for created, document in (write.creates or {}).items():
             self._insert(connection, created, document)
         for put, document in (write.puts or {}).items():
-            self._delete(put, None, connection)
-            self._insert(connection, put, document)
+            self._insert(connection, put, document, replaces=True)
         return Committed(write.answer, snapshot)
 
-    def _insert(self, connection: sqlite3.Connection, ref: Ref, document: Document) -> int:
+    def _insert(
+        self,
+        connection: sqlite3.Connection,
+        ref: Ref,
+        document: Document,
+        *,
+        replaces: bool = False,
+    ) -> int:
         kind, parent = self._place(ref.collection)
         version = random.getrandbits(62)  # not one that a deleted document of this id had
         columns = map(to_column, indexed(document, kind))
         values = (parent, ref.id, version, to_body(document), *columns)
         try:
-            connection.execute(insert(kind.name, kind.fields), values)
+            connection.execute(insert(kind.name, kind.fields, replaces=replaces), values)
         except sqlite3.IntegrityError as error:
             raise DocumentExistsError(ref=str(ref)) from error
         return version

@@ -148,11 +148,12 @@ def _index(table: str, fields: tuple[str, ...]) -> str:
 
 
 @functools.cache
-def insert(table: str, fields: tuple[str, ...]) -> str:
-    """Return the statement that writes a new document with its indexed fields."""
+def insert(table: str, fields: tuple[str, ...], *, replaces: bool = False) -> str:
+    """Return the statement that writes a document with its indexed fields: a new one, or any."""
+    verb = "INSERT OR REPLACE" if replaces else "INSERT"
     names = "".join(f', "{field}"' for field in fields)
     marks = ", ?" * len(fields)
-    return f'INSERT INTO "{table}" (parent, id, version, body{names}) VALUES (?, ?, ?, ?{marks})'  # noqa: S608 - a known table
+    return f'{verb} INTO "{table}" (parent, id, version, body{names}) VALUES (?, ?, ?, ?{marks})'
 
 
 @functools.cache

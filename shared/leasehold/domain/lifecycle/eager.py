@@ -42,7 +42,6 @@ def then_arrive(
         )
         if arrived.outcome is not Outcome.ACQUIRED:
             return change
-        events = change.events + arrived.events
-        return Change(change.outcome, arrived.manifest, events)
+        return arrived.following(change, change.outcome)
 
     return both

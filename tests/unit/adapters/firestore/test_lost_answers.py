@@ -147,6 +147,36 @@ def test_what_is_created_alone_is_known_too(
     assert committed.answer == "ours"
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("code", UNCLEAR, ids=str)
+def test_what_became_of_a_put_since_its_lost_answer_stays(
+    documents: FirestoreDocuments,
+    other: FirestoreDocuments,
+    wire: Wire,
+    ref: Ref,
+    way: str,
+    code: grpc.StatusCode,
+) -> None:
+    """A delivery may be announced before the worker knows that its own commit stands."""
+    delivery = Ref("deliveries", f"{ref.id}:1:log")
+    fault = Fault("Commit", code, after=True)
+    fault.meanwhile = lambda: other.transact(delivery, put({"state": "announced"}))
+    wire.faults.append(fault)
+    known = documents.get(ref) if way == "version" else None
+
+    committed = documents.transact(
+        ref,
+        lambda _, __: Write("ours", {"count": 2}, puts={delivery: {"state": "due"}}),
+        if_version=known,
+        in_transaction=way == "transaction",
+    )
+
+    found = documents.get(delivery)
+    assert committed.answer == "ours"
+    assert found is not None
+    assert found.document == {"state": "announced"}
+
+
 @pytest.mark.parametrize("rpc", ["BeginTransaction", "Commit"])
 @pytest.mark.parametrize("code", [*UNCLEAR, *NOT_NOW], ids=str)
 def test_each_try_is_a_fresh_transaction(

@@ -1,0 +1,395 @@
+"""What people are told of a run, and what each channel is owed by the commit that it happens in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+
+import pytest
+
+from leasehold.domain import lifecycle
+from leasehold.domain.announcement import AnnouncedEvent
+from leasehold.domain.change import Change, as_write
+from leasehold.domain.delivery import MAX_DETAIL, MAX_REASON, MAX_SUMMARY, is_occurrence
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.effect import owed_messages
+from leasehold.domain.event_message import EventMessage
+from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.manifest import Manifest, to_document
+from leasehold.domain.manifest_parts import Block
+from leasehold.domain.status import DeadLetterReason, Outcome
+from leasehold.domain.summary import summary_of
+from tests.unit.domain.runs import At, Runs
+
+HOSTILE = "no\nway\r\n\x1b[31mred\x1b[0m \u202eevil\u202c\u2066 \ud800 " + "x" * 2000
+
+
+@pytest.fixture
+def rules(rules: Rules) -> Rules:
+    """The same rules; two channels are told of everything."""
+    return replace(rules, channels_for=lambda _pipeline, _event: ("log", "mail"))
+
+
+def told(change: Change) -> list[tuple[str, str, str]]:
+    return [(one.event, one.occurrence, one.channel) for one in change.deliveries]
+
+
+def summary(change: Change) -> str:
+    (line,) = {one.summary for one in change.deliveries}
+    return line
+
+
+def arrived(runs: Runs, run: Manifest, at: At, second: float, rules: Rules) -> Change:
+    return lifecycle.arrive(
+        run,
+        at(second),
+        rules=rules,
+        generation=run.dispatch.generation,
+        lease_id="lease-9",
+        holder="host-b",
+    )
+
+
+def completed(runs: Runs, at: At, rules: Rules) -> Change:
+    run = runs.leased(runs.handed_off(), at=6, lease_id="lease-2")
+    return lifecycle.complete(
+        run, at(9), rules=rules, fence=runs.fence(run), output=KeptValue(text='"sent"')
+    )
+
+
+def refused(runs: Runs, at: At, rules: Rules, found: Block | None = None) -> Change:
+    run = runs.leased()
+    return lifecycle.block(
+        run,
+        at(5),
+        rules=rules,
+        fence=runs.fence(run),
+        output=KeptValue(text='"Hi"'),
+        output_status="PARTIAL",
+        found=found or runs.found(),
+    )
+
+
+def unknown(runs: Runs, at: At, rules: Rules) -> Change:
+    return arrived(runs, runs.pending(), at, 1, replace(rules, settings_for=lambda _: None))
+
+
+def failed_for_good(runs: Runs, at: At, rules: Rules) -> Change:
+    run, error = runs.leased(), runs.error()
+    return lifecycle.fail(
+        run, at(5), rules=rules, fence=runs.fence(run), error=error, permanent=True
+    )
+
+
+def given_up_by_the_sweep(runs: Runs, at: At, rules: Rules) -> Change:
+    rules = replace(rules, max_interruptions=0)
+    return lifecycle.on_alarm(runs.leased(), at(31), rules=rules, generation=1, in_queue=None)
+
+
+def never_started(runs: Runs, at: At, rules: Rules) -> Change:
+    run = runs.pending().with_(dispatch=runs.pending().dispatch.with_(redispatched=99))
+    return lifecycle.on_alarm(run, at(61), rules=rules, generation=1, in_queue=False)
+
+
+def given_up_by_a_repair(runs: Runs, at: At, rules: Rules) -> Change:
+    """It was edited by hand: the repair sets its alarm, which is over."""
+    run = runs.leased().with_(alarm_at=None)
+    rules = replace(rules, max_interruptions=0)
+    return lifecycle.on_audit(run, at(31), rules=rules, generation=1, in_queue=None)
+
+
+def given_up_by_a_claim(runs: Runs, at: At, rules: Rules) -> Change:
+    runs = runs.elsewhere()
+    rules = replace(rules, settings_for=runs.rules.settings_for, max_interruptions=0)
+    return lifecycle.claim(runs.claimed(), at(31), rules=rules, lease_id="lease-2", holder="b")
+
+
+def cancelled(runs: Runs, at: At, rules: Rules) -> Change:
+    return lifecycle.cancel(runs.leased(), at(7), rules=rules, actor="ada", reason="a wrong input")
+
+
+def approved(runs: Runs, at: At, rules: Rules) -> Change:
+    run = runs.blocked(runs.leased(runs.handed_off(), at=4, lease_id="lease-2"))
+    return lifecycle.approve(run, at(8), rules=rules, actor="ada", reason="")
+
+
+def approved_before_an_unknown_step(runs: Runs, at: At, rules: Rules) -> Change:
+    rules = replace(rules, settings_for=lambda _: None)
+    return lifecycle.approve(runs.blocked(), at(8), rules=rules, actor="ada", reason="")
+
+
+def resumed_too_late(runs: Runs, at: At, rules: Rules) -> Change:
+    """Its lease ended while it was paused, and the deploy does not know its step by now."""
+    rules = replace(rules, settings_for=lambda _: None)
+    run = runs.paused(runs.leased())
+    return lifecycle.resume(run, at(31), rules=rules, actor="ada", reason="")
+
+
+def eagerly_completed(runs: Runs, at: At, rules: Rules) -> Change:
+    run = runs.leased(runs.handed_off(), at=6, lease_id="lease-2")
+    fence, output = runs.fence(run), KeptValue(text='"sent"')
+    ending = partial(lifecycle.complete, rules=rules, fence=fence, output=output)
+    return lifecycle.then_arrive(ending, rules=rules, lease_id="lease-3", holder="a")(run, at(9))
+
+
+COMPLETED, BLOCKED, DEAD_LETTERED, CANCELLED = (
+    AnnouncedEvent.RUN_COMPLETED,
+    AnnouncedEvent.RUN_BLOCKED,
+    AnnouncedEvent.RUN_DEAD_LETTERED,
+    AnnouncedEvent.RUN_CANCELLED,
+)
+WHO = "Run r-1 of pipeline letters"
+UNKNOWN = "waits for a person: UNKNOWN_STEP: This deploy knows no step"
+
+#: Every way in which a run ends or blocks: what people are told, under which occurrence, in words.
+WAYS: list[tuple[Callable[[Runs, At, Rules], Change], AnnouncedEvent, str, str]] = [
+    (completed, COMPLETED, "2", f"{WHO} is completed."),
+    (eagerly_completed, COMPLETED, "2", f"{WHO} is completed."),
+    (approved, COMPLETED, "2.2", f"{WHO} is completed."),
+    (
+        refused,
+        BLOCKED,
+        "1",
+        f"{WHO} is blocked at step draft and waits for a person: TOO_SHORT: 2 letters",
+    ),
+    (
+        unknown,
+        BLOCKED,
+        "0",
+        f"{WHO} is blocked at step draft and {UNKNOWN} 'draft'.",
+    ),
+    (
+        approved_before_an_unknown_step,
+        BLOCKED,
+        "1.2",
+        f"{WHO} is blocked at step send and {UNKNOWN} 'send'.",
+    ),
+    (
+        resumed_too_late,
+        BLOCKED,
+        "1",
+        f"{WHO} is blocked at step draft and {UNKNOWN} 'draft'.",
+    ),
+    (
+        failed_for_good,
+        DEAD_LETTERED,
+        "1",
+        f"{WHO} was given up at step draft: PERMANENT_FAILURE: AgentClientError: Try later.",
+    ),
+    (given_up_by_the_sweep, DEAD_LETTERED, "1", ""),
+    (given_up_by_a_repair, DEAD_LETTERED, "1", ""),
+    (given_up_by_a_claim, DEAD_LETTERED, "1", ""),
+    (never_started, DEAD_LETTERED, "0", ""),
+    (cancelled, CANCELLED, "1", f"{WHO} was cancelled at step draft by ada: a wrong input"),
+]
+
+
+@pytest.mark.parametrize(
+    ("way", "event", "occurrence", "words"), WAYS, ids=[way.__name__ for way, *_ in WAYS]
+)
+def test_whatever_ends_or_blocks_a_run_owes_each_channel_one_delivery(
+    runs: Runs,
+    at: At,
+    rules: Rules,
+    way: Callable[[Runs, At, Rules], Change],
+    event: AnnouncedEvent,
+    occurrence: str,
+    words: str,
+) -> None:
+    change = way(runs, at, rules)
+
+    run = change.manifest
+    assert told(change) == [(event, occurrence, "log"), (event, occurrence, "mail")]
+    assert run.announcement is not None
+    assert (run.announcement.event, run.announcement.at) == (event, run.updated_at)
+    assert (run.announcement.occurrence, run.announcement.channels) == (occurrence, ("log", "mail"))
+    assert [one.summary for one in change.deliveries] == [words or summary(change)] * 2
+    assert summary(change).startswith(WHO)
+    urgent = event in (BLOCKED, DEAD_LETTERED)
+    for one in change.deliveries:
+        assert (one.state, one.priority) == ("due", "high" if urgent else "normal")
+        assert one.alarm_at == run.updated_at + rules.grace
+        assert one.give_up_at == run.updated_at + timedelta(hours=24)
+    assert change.owed[:2] == tuple(map(EventMessage, change.deliveries))
+    puts = as_write(change).puts or {}
+    assert {str(ref): to["channel"] for ref, to in puts.items()} == {
+        f"deliveries/r-1:{occurrence}:{name}": name for name in ("log", "mail")
+    }
+
+
+@pytest.mark.parametrize("way", [way for way, *_ in WAYS], ids=lambda way: str(way.__name__))
+def test_an_announcement_adds_nothing_else_to_a_change(
+    runs: Runs, at: At, rules: Rules, way: Callable[[Runs, At, Rules], Change]
+) -> None:
+    """The run waits for no message: its alarm, for one, is what it would be."""
+    nobody = replace(rules, channels_for=lambda _pipeline, _event: ())
+
+    change, silent = way(runs, at, rules), way(runs, at, nobody)
+
+    assert silent.manifest.with_(announcement=None) == change.manifest.with_(announcement=None)
+    assert (silent.deliveries, silent.events) == ((), change.events)
+
+
+def test_a_step_that_is_handed_off_or_retried_owes_nobody_anything(
+    runs: Runs, at: At, rules: Rules
+) -> None:
+    run = runs.leased()
+    fence = runs.fence(run)
+    output, error = KeptValue(text='"Dear Ada"'), runs.error()
+    for change in (
+        lifecycle.complete(run, at(5), rules=rules, fence=fence, output=output),
+        lifecycle.fail(run, at(5), rules=rules, fence=fence, error=error),
+        lifecycle.renew(run, at(5), rules=rules, fence=fence),
+        lifecycle.pause(run, at(5), rules=rules, actor="ada", reason=""),
+    ):
+        assert change.changed
+        assert (change.deliveries, change.manifest.announcement) == ((), None)
+
+
+def test_a_run_that_is_blocked_under_one_token_again_and_cancelled_is_told_each_time(
+    runs: Runs, at: At, rules: Rules
+) -> None:
+    """No worker had it in between; a record of its own for each, so that none is overwritten."""
+    knowing_nothing = replace(rules, settings_for=lambda _: None)
+    by = {"actor": "ada", "reason": ""}
+
+    first = unknown(runs, at, rules)
+    same = lifecycle.retry(first.manifest, at(2), rules=knowing_nothing, **by)
+    paused = lifecycle.pause(same.manifest, at(3), rules=rules, **by)
+    resumed = lifecycle.resume(paused.manifest, at(4), rules=rules, **by)
+    ended = lifecycle.cancel(resumed.manifest, at(5), rules=rules, **by)
+    recreated = lifecycle.recreate(
+        ended.manifest, at(6), rules=rules, from_step="draft", new=runs.new("r-2"), **by
+    )
+
+    assert told(first)[0] == (BLOCKED, "0", "log")
+    assert told(same)[0] == (BLOCKED, "0.2", "log")
+    assert (told(paused), told(resumed), told(recreated)) == ([], [], [])
+    assert told(ended)[0] == (CANCELLED, "0.3", "log")
+    assert recreated.created is not None
+    assert recreated.created.announcement is None
+    occurrences = [change.deliveries[0].occurrence for change in (first, same, ended)]
+    assert all(map(is_occurrence, occurrences))
+
+
+def test_a_run_that_blocks_again_under_a_new_lease_is_told_under_its_token(
+    runs: Runs, at: At, rules: Rules
+) -> None:
+    first = refused(runs, at, rules).manifest
+    again = lifecycle.retry(first, at(6), rules=rules, actor="ada", reason="").manifest
+    run = runs.leased(again, at=7, lease_id="lease-2")
+
+    change = lifecycle.block(
+        run,
+        at(9),
+        rules=rules,
+        fence=runs.fence(run),
+        output=KeptValue(text='"Hi"'),
+        output_status="SUCCESS",
+        found=runs.found(),
+    )
+
+    assert told(change)[0] == (BLOCKED, "2", "log")
+
+
+def test_what_nobody_was_told_has_an_occurrence_too_where_there_was_one_before(
+    runs: Runs, at: At, rules: Rules
+) -> None:
+    """Else the next one would be stored in place of the first, and a provider knows its key."""
+    nobody = replace(
+        rules, channels_for=lambda _pipeline, _event: (), settings_for=lambda _step: None
+    )
+    by = {"actor": "ada", "reason": ""}
+    first = unknown(runs, at, rules)
+
+    silent = lifecycle.retry(first.manifest, at(2), rules=nobody, **by)
+    third = lifecycle.cancel(silent.manifest, at(3), rules=rules, **by)
+
+    assert silent.manifest.announcement is not None
+    assert (silent.manifest.announcement.occurrence, silent.deliveries) == ("0.2", ())
+    assert owed_messages(silent.manifest) == ()
+    assert told(third)[0] == (CANCELLED, "0.3", "log")
+
+
+def test_the_next_run_of_an_id_has_keys_of_its_own(runs: Runs, at: At, rules: Rules) -> None:
+    """A provider that takes keys would drop what it is told of the second as a repetition."""
+    first = cancelled(runs, at, rules).deliveries[0]
+    another = runs.leased().with_(dispatch=runs.leased().dispatch.with_(nonce="another"))
+    second = lifecycle.cancel(another, at(7), rules=rules, actor="ada", reason="").deliveries[0]
+
+    assert first.delivery_id == second.delivery_id
+    assert first.key != second.key
+
+
+# -- texts of strangers ----------------------------------------------------------------------------
+
+
+def hostile_ways(runs: Runs, at: At, rules: Rules) -> list[Change]:
+    found = Block(code=HOSTILE, finding=HOSTILE, remediation=HOSTILE)
+    run = runs.leased()
+    error = runs.error().with_(message=HOSTILE, code=HOSTILE)
+    return [
+        refused(runs, at, rules, found),
+        lifecycle.fail(run, at(5), rules=rules, fence=runs.fence(run), error=error, permanent=True),
+        lifecycle.cancel(run, at(5), rules=rules, actor=HOSTILE, reason=HOSTILE),
+    ]
+
+
+def test_texts_of_strangers_are_one_line_that_is_safe_to_show(
+    runs: Runs, at: At, rules: Rules
+) -> None:
+    for change in hostile_ways(runs, at, rules):
+        one = change.deliveries[0]
+        texts = (one.summary, one.detail or "", one.reason or "")
+        assert all(text.isprintable() for text in texts)
+        assert [len(text) <= most for text, most in zip(texts, LIMITS, strict=True)] == [True] * 3
+        assert one.summary.startswith(WHO)
+        assert one.summary.endswith("…")
+        assert "\\x1b[31mred" in one.summary
+        to_document(one)
+        one.model_dump_json().encode()
+
+
+LIMITS = (MAX_SUMMARY, MAX_DETAIL, MAX_REASON)
+
+
+# -- whoever comes by later ------------------------------------------------------------------------
+
+
+def test_whoever_comes_by_a_blocked_run_publishes_its_messages_again(
+    runs: Runs, at: At, rules: Rules
+) -> None:
+    blocked = refused(runs, at, rules)
+
+    late = arrived(runs, blocked.manifest, at, 6, rules)
+    (first, _), (again, _) = blocked.owed, late.owed
+
+    assert (late.outcome, late.changed) == (Outcome.BLOCKED, False)
+    assert isinstance(first, EventMessage)
+    assert isinstance(again, EventMessage)
+    assert (again.delivery.key, again.content("")) == (first.delivery.key, first.content(""))
+
+
+def test_a_run_that_goes_on_owes_no_message_of_the_block_before(
+    runs: Runs, at: At, rules: Rules
+) -> None:
+    blocked = refused(runs, at, rules).manifest
+
+    retried = lifecycle.retry(blocked, at(6), rules=rules, actor="ada", reason="")
+
+    assert retried.manifest.announcement == blocked.announcement
+    assert owed_messages(retried.manifest) == ()
+
+
+def test_a_run_that_an_older_version_took_further_says_nothing_old(
+    runs: Runs, at: At, rules: Rules
+) -> None:
+    """It kept what it does not know: the announcement of a block that is over."""
+    blocked = refused(runs, at, rules).manifest
+    ended = runs.cancelled(blocked).with_(announcement=blocked.announcement)
+
+    assert owed_messages(ended) == ()
+    assert summary_of(ended).cancelled
+    assert DeadLetterReason(ended.dead_letter_reason or "NEVER_STARTED")
