@@ -133,6 +133,11 @@ def settings_in(folder: Path) -> dict[str, str]:
     return {
         "LEASEHOLD_ARTIFACTS": f"file://{folder / 'artifacts'}",
         "PIPELINE_DISPATCH_GRACE_S": "0.5",
+        "PIPELINE_DELIVERY_TIMEOUT_S": "0.8",
+        "PIPELINE_DELIVERY_WAIT_S": "0.05",
+        "PIPELINE_DELIVERY_MAX_WAIT_S": "1",
+        "PIPELINE_DELIVERY_CALL_S": "4",
+        "PIPELINE_CHANNEL_REST_S": "0.3",
     }
 
 
