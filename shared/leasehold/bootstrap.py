@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -16,11 +17,17 @@ from typing import Any, Final
 
 from leasehold.adapters.channels import open_channel
 from leasehold.adapters.clock import SystemClock
-from leasehold.adapters.factory import open_artifacts, open_documents, open_tasks
-from leasehold.adapters.in_process_events import UndeliveredEvents
+from leasehold.adapters.factory import (
+    open_artifacts,
+    open_documents,
+    open_events,
+    open_tasks,
+)
+from leasehold.adapters.in_process_events import InProcessEvents, UndeliveredEvents
 from leasehold.adapters.in_process_tasks import InProcessTasks, UndeliveredTasks
 from leasehold.adapters.null_stores import NullArtifacts, NullDocuments
 from leasehold.domain.change import Change
+from leasehold.domain.event_message import EventMessage
 from leasehold.errors import (
     CatalogError,
     LeaseholdError,
@@ -35,7 +42,9 @@ from leasehold.logs.for_people import EVENT_FACTS
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
+from leasehold.ports.event_bus import EventBus
 from leasehold.ports.task_queue import PulledTaskQueue, TaskQueue
+from leasehold.registry.channels import NO_CHANNELS
 from leasehold.registry.dispatch import Isolation
 from leasehold.registry.gates import NO_GATES
 from leasehold.registry.half_set import check_artifacts
@@ -68,11 +77,17 @@ class Bundle:
 
     engine: Engine
     processes: ProcessRunner
+    events: EventBus
+
+    def deliver_due(self) -> int:
+        """Deliver what is due of a bus within this process; return how many messages that were."""
+        return self.events.deliver_due() if isinstance(self.events, InProcessEvents) else 0
 
     def close(self) -> None:
         """End all processes, stop renewing leases and close the store; no attempt may run."""
         self.processes.close()
         self.engine.leases.close()
+        self.events.close()
         self.engine.documents.close()
 
 
@@ -133,6 +148,7 @@ def boot(
     purpose: Purpose = Purpose.RUN,
     around: Around = Around(),
     isolation: Isolation | None = None,
+    announces_by_hand: bool = False,
 ) -> Bundle:
     """Wire the engine that the environment describes; whatever else is given has a default.
 
@@ -147,6 +163,7 @@ def boot(
         purpose: what the engine is for.
         around: what stands between the engine and its stores.
         isolation: where all handlers run, in place of LEASEHOLD_ISOLATION.
+        announces_by_hand: a bus within this process delivers by `Bundle.deliver_due` alone.
 
     Raises:
         SettingError, CatalogError, and the errors of the registries: nothing was written.
@@ -161,13 +178,14 @@ def boot(
     clock = clock or SystemClock()
     if tasks is None:
         tasks = _open_queue(settings, clock, purpose)  # first: to open it makes nothing
+    log = without_repeats(_LOG.warning, clock)
+    events = _open_events(settings, clock, log, purpose, by_hand=announces_by_hand)
     artifacts: Artifacts
     if purpose is Purpose.PREVIEW:
         documents, artifacts = NullDocuments(clock), NullArtifacts()
     else:
         documents, artifacts = _open_stores(settings, environ, clock, documents)
     documents, artifacts = around.documents(documents), around.artifacts(artifacts)
-    log = without_repeats(_LOG.warning, clock)
     overrides = KnownOverrides(documents, clock, log)
     rules = rules_of(settings, catalog, environ, overrides.find, hooks.warn)
     interrupts, load_value = Interrupts(), partial(load, artifacts)
@@ -177,7 +195,7 @@ def boot(
     engine = Engine(
         documents=documents,
         tasks=tasks,
-        events=BoundedEvents(UndeliveredEvents()),
+        events=BoundedEvents(events),
         artifacts=artifacts,
         leases=ThreadedLeaseKeeper(clock, rules.lease_ttl),
         runners={"inline": inline, "process": process},
@@ -199,7 +217,9 @@ def boot(
         retention=Retention(settings["LEASEHOLD_RETENTION_DAYS"]),
         isolation=isolation or settings["LEASEHOLD_ISOLATION"],
     )
-    return Bundle(engine, process)
+    if isinstance(events, InProcessEvents):
+        events.deliver_by(partial(_deliver, engine))
+    return Bundle(engine, process, events)
 
 
 def system_clock() -> Clock:
@@ -272,10 +292,12 @@ def load_catalog(name: str) -> Catalog:
     for table, found in tables.items():
         if not isinstance(found, Registry):
             raise CatalogError(catalog=name, problem=f"it has no {table}, a Registry")
-    gates = getattr(module, "GATES", NO_GATES)
-    if not isinstance(gates, Registry):
-        raise CatalogError(catalog=name, problem="its GATES is no Registry")
-    return Catalog(steps=tables["STEPS"], pipelines=tables["PIPELINES"], gates=gates)  # type: ignore[arg-type] # checked above
+    further = {"GATES": NO_GATES, "CHANNELS": NO_CHANNELS}
+    for table, without in further.items():
+        tables[table] = getattr(module, table, without)
+        if not isinstance(tables[table], Registry):
+            raise CatalogError(catalog=name, problem=f"its {table} is not a Registry")
+    return Catalog(*tables.values())  # type: ignore[arg-type] # checked above
 
 
 def _missing_catalog(name: str, folder: str) -> MissingCatalogError:
@@ -290,6 +312,28 @@ def _open_queue(settings: Mapping[str, Any], clock: Clock, purpose: Purpose) -> 
     if purpose is Purpose.CHANGE and settings["LEASEHOLD_TASKS"] == "in-process":
         return UndeliveredTasks(clock)  # what waits in such a queue is not to be known here
     return open_tasks(settings, clock)
+
+
+def _open_events(
+    settings: Mapping[str, Any],
+    clock: Clock,
+    log: Callable[[str], object],
+    purpose: Purpose,
+    *,
+    by_hand: bool,
+) -> EventBus:
+    """Open the bus; a command that runs nothing delivers nothing either."""
+    is_here = settings["LEASEHOLD_EVENTS"] == "in-process"
+    if purpose in (Purpose.READ, Purpose.PREVIEW) or (purpose is Purpose.CHANGE and is_here):
+        return UndeliveredEvents()
+    return open_events(settings, clock, log, by_hand=by_hand)
+
+
+def _deliver(engine: Engine, message: EventMessage) -> datetime | None:
+    """Deliver a message of this process; a cold start does not import what few calls need."""
+    from leasehold.services.deliver_message import deliver_message  # noqa: PLC0415 - as said
+
+    return deliver_message(engine, message)
 
 
 def _open_stores(

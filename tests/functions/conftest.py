@@ -93,3 +93,19 @@ def spoil(engine: InProcessEngine, run_id: str) -> None:
     documents.transact(
         run_ref(run_id), lambda found, _: Write(None, {**(found or {}), "status": "WAITING_V2"})
     )
+
+
+@pytest.fixture
+def deliver_notification(announcing: dict[str, str]) -> Iterator[Function]:
+    yield from _function("deliver_notification")
+
+
+@pytest.fixture
+def announcing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """As `environ`, with a channel; the bus is a server that is not there."""
+    return one_store(
+        tmp_path,
+        monkeypatch,
+        LEASEHOLD_CATALOG="tests.functions.announcing",
+        LEASEHOLD_EVENTS="http://127.0.0.1:9",
+    )

@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from leasehold.adapters.in_process_events import InProcessEvents
 from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
+from leasehold.ports.event_bus import EventBus
 from leasehold.ports.task_queue import TaskQueue
 from leasehold.registry.extras import require_extra
 
@@ -58,3 +60,28 @@ def open_tasks(settings: Mapping[str, Any], clock: Clock) -> TaskQueue:
         settings["LEASEHOLD_TASK_ACCOUNT"] or None,
         emulator_url=settings["CLOUD_TASKS_EMULATOR_URL"],
     )
+
+
+def open_events(
+    settings: Mapping[str, Any], clock: Clock, log: Callable[[str], object], *, by_hand: bool
+) -> EventBus:
+    """Open the event bus of LEASEHOLD_EVENTS; one within this process is told who delivers.
+
+    Args:
+        settings: all of them.
+        clock: decides what is due of a bus within this process.
+        log: given a line where that cannot deliver.
+        by_hand: that one delivers by `deliver_due` alone.
+    """
+    address, base_url = settings["LEASEHOLD_EVENTS"], settings["LEASEHOLD_PUBLIC_URL"]
+    if address == "in-process":
+        return InProcessEvents(clock, log, by_hand=by_hand)
+    if address.startswith("http:"):
+        from leasehold.adapters.http_events import HttpEvents
+
+        return HttpEvents(address, base_url)
+    require_extra("google", f"LEASEHOLD_EVENTS={address}", "google.pubsub_v1")
+    from leasehold.adapters.pubsub import PubSubEvents
+
+    project, topic = address.removeprefix("pubsub://").split("/")
+    return PubSubEvents(project, topic, base_url)

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from leasehold.domain.delivery import is_occurrence
 from leasehold.domain.json_text import canonical
 from leasehold.domain.manifest import is_run_id
 from leasehold.domain.moment import TIME_OR_DATE, time_or_date
@@ -66,6 +67,12 @@ def printable(most: int = MAX_NAME, *, least: int = 1) -> Rule:
 def run_id() -> Rule:
     """Return the rule of what can be the id of a run."""
     return Rule("the id of a run", _checked(is_run_id, core_schema.str_schema(strict=True)))
+
+
+def occurrence() -> Rule:
+    """Return the rule of what tells the announcements of a run from each other."""
+    check = _checked(is_occurrence, core_schema.str_schema(strict=True))
+    return Rule("the occurrence of an announcement, such as 4 or 4.2", check)
 
 
 def moment() -> Rule:

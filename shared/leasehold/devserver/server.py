@@ -1,7 +1,8 @@
 """`leasehold dev`: the whole bundle on one machine.
 
-The real functions under the real framework's server, with doubles of Cloud Tasks and Cloud
-Scheduler. Nothing is kept but the store: at start the queue is rebuilt from the manifests.
+The real functions under the real framework's server, with doubles of Cloud Tasks, Cloud Scheduler
+and, where the catalog has channels, Pub/Sub. Nothing is kept but the store: at start the queue is
+rebuilt from the manifests.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from leasehold.bootstrap import Bundle, boot, load_catalog
 from leasehold.devserver.cloud_tasks import CloudTasksDouble, QueueSettings, RetryConfig
 from leasehold.devserver.cloud_tasks.task import UNLIMITED
 from leasehold.devserver.crash_detector import CrashDetector
+from leasehold.devserver.events import EventsDouble
 from leasehold.devserver.function_processes import (
     START_S,
     Function,
@@ -34,6 +36,7 @@ from leasehold.errors import SettingError
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
+from leasehold.services.adopt_deliveries import EPOCH, take_up_deliveries
 from leasehold.services.adopt_runs import adopt_all, take_up_dispatched
 from leasehold.services.check_chain import check_chains
 from leasehold.worker.handler_checks import ImportedHandlerChecks
@@ -90,6 +93,7 @@ class DevServer:
         url: of the runs API.
         leases_url: of the API of leases; None: it is not served, because no step is remote.
         tasks_url: of the double of Cloud Tasks; empty until it is started.
+        events: the double of Pub/Sub; None: there is none, because the catalog has no channel.
         crash_detector: gets the connections that drop; None until it is started.
 
     Raises:
@@ -112,12 +116,15 @@ class DevServer:
         sweep = Function("sweep_dead_letters", free_port(), threads=2)
         api = Function("serve_api", options.port, threads=API_THREADS)
         leases = _lease_function(catalog, options)
+        announce = _announcing_function(catalog)
         self.url = api.url
         self.leases_url = leases.url if leases else None
         self.tasks_url = ""
         self.tasks = tasks or CloudTasksDouble(QUEUES, targets=options.targets)
+        self.events = EventsDouble(announce.url) if announce else None
         self.crash_detector: CrashDetector | None = None
-        self._functions = (self._execute, sweep, api, *([leases] if leases else []))
+        further = [function for function in (leases, announce) if function]
+        self._functions = (self._execute, sweep, api, *further)
         self._folder = entry_folder(function.name for function in self._functions)
         self._environ = function_environ(options, self._execute.url)
         self._processes: list[FunctionProcesses] = []
@@ -137,6 +144,8 @@ class DevServer:
             SettingError: the store cannot be used.
         """
         self._environ["CLOUD_TASKS_EMULATOR_URL"] = self.tasks_url = self.tasks.start()
+        if self.events is not None:
+            self._environ["LEASEHOLD_EVENTS"] = self.events.start()
         self._bundle = bundle = boot(self._environ)
         self._dispatched_since = bundle.engine.clock.now()
         for function in self._functions:
@@ -166,6 +175,8 @@ class DevServer:
         """
         self._scheduler.stop()
         self.tasks.stop_deliveries()
+        if self.events is not None:
+            self.events.stop_deliveries()
         if self.crash_detector is not None:
             self.crash_detector.stop()
         deadline = time.monotonic() + DRAIN_S
@@ -174,6 +185,8 @@ class DevServer:
         for processes in self._processes:
             processes.wait_or_kill(deadline, at_once)
         self.tasks.stop()
+        if self.events is not None:
+            self.events.stop()
         if self._bundle is not None:
             self._bundle.close()
 
@@ -185,16 +198,17 @@ class DevServer:
 
     def _adopt(self, bundle: Bundle) -> None:
         adopted = adopt_all(bundle.engine, is_gone=_is_gone)
+        self._owed_since = take_up_deliveries(bundle.engine, since=EPOCH)
         if adopted:
             runs = "run" if len(adopted) == 1 else "runs"
             self._report(f"resuming {len(adopted)} live {runs} of the store")
 
     def _take_up_dispatched(self) -> None:
-        """Create the tasks of runs that a command moved on the store, which has no queue."""
+        """Do what is owed of runs that a command moved on the store, which has no queue."""
         if self._bundle is not None:
-            self._dispatched_since = take_up_dispatched(
-                self._bundle.engine, since=self._dispatched_since
-            )
+            engine = self._bundle.engine
+            self._dispatched_since = take_up_dispatched(engine, since=self._dispatched_since)
+            self._owed_since = take_up_deliveries(engine, since=self._owed_since)
 
 
 def _is_gone(holder: str) -> bool:
@@ -210,6 +224,11 @@ def _lease_function(catalog: Catalog, options: DevOptions) -> Function | None:
     return Function("manage_lease", options.lease_port or free_port(), threads=API_THREADS)
 
 
+def _announcing_function(catalog: Catalog) -> Function | None:
+    """Return the function that tells channels, if there is one to tell."""
+    return Function("deliver_notification", free_port()) if list(catalog.channels) else None
+
+
 def function_environ(options: DevOptions, function_url: str) -> dict[str, str]:
     """Return the environment of the functions: that of the server, with its doubles."""
     data = options.data.absolute()
@@ -217,11 +236,13 @@ def function_environ(options: DevOptions, function_url: str) -> dict[str, str]:
         "LEASEHOLD_STORE": f"sqlite:///{data / 'leasehold.db'}",
         "LEASEHOLD_ARTIFACTS": f"file://{data / 'artifacts'}",
         "LEASEHOLD_ARTIFACTS_SHARED": "yes",  # by its processes, all of which are here
+        "LEASEHOLD_PUBLIC_URL": Function("serve_api", options.port).url,
     }
     doubles = {
         "LEASEHOLD_TASKS": "cloud-tasks://local/local",
         "LEASEHOLD_FUNCTION_URL": function_url,
         "LEASEHOLD_TASK_ACCOUNT": "",
+        "LEASEHOLD_EVENTS": "in-process",
         "LEASEHOLD_CATALOG": options.environ.get("LEASEHOLD_CATALOG", "pipelines.catalog"),
     }
     return {**defaults, **options.environ, **doubles}

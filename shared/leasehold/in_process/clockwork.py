@@ -11,6 +11,7 @@ from typing import Final
 
 from leasehold.domain.manifest import Manifest
 from leasehold.errors import LeaseholdError
+from leasehold.services.adopt_deliveries import EPOCH, take_up_deliveries, take_up_deliveries_of
 from leasehold.services.adopt_runs import (
     adopt_all,
     adopt_run,
@@ -50,7 +51,7 @@ class Clockwork:
         self._every_run = False
         self._tick_s = TICK_S
         self._looked_at = -math.inf
-        self._dispatched_since = engine().clock.now()
+        self._dispatched_since = self._owed_since = engine().clock.now()
 
     @property
     def _engine(self) -> Engine:
@@ -60,10 +61,12 @@ class Clockwork:
         """Take up a run where another process left it; see `services.adopt_runs.adopt_run`."""
         self._mine.add(run_id)
         adopt_run(self._engine, run_id, is_gone=_is_gone)
+        take_up_deliveries_of(self._engine, run_id)
 
     def adopt_all(self) -> int:
         """Take up every live run of the store; return how many that are."""
         adopted = adopt_all(self._engine, is_gone=_is_gone)
+        self._owed_since = take_up_deliveries(self._engine, since=EPOCH)
         if not self._every_run:
             self._mine.update(adopted, parked_runs(self._engine))
         return len(adopted)
@@ -102,6 +105,7 @@ class Clockwork:
             self._dispatched_since = take_up_dispatched(
                 engine, among=among, since=self._dispatched_since
             )
+            self._owed_since = take_up_deliveries(engine, among=among, since=self._owed_since)
             if self._every_run:
                 take_over_gone(engine, is_gone=_is_gone)
                 stop_cancelled(engine)

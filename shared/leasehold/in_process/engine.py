@@ -23,6 +23,7 @@ from leasehold.in_process.clockwork import TICK_S, Clockwork
 from leasehold.in_process.workers import Workers
 from leasehold.ports.clock import Clock
 from leasehold.ports.lease_keeper import HeldAttempt
+from leasehold.registry.channels import NO_CHANNELS, ChannelEntry
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
@@ -51,6 +52,7 @@ class InProcessEngine:
         steps: the dispatch registry; None: that of LEASEHOLD_CATALOG.
         pipelines: the pipeline registry; given with `steps`.
         gates: the gate registry of those.
+        channels: the channel registry of those.
         environ: the settings; None: those of the process.
         clock: in place of the machine's.
         workers: how many steps run at once.
@@ -63,6 +65,7 @@ class InProcessEngine:
         steps: Registry[StepDispatchEntry] | None = None,
         pipelines: Registry[PipelineEntry] | None = None,
         gates: Registry[GateEntry] = NO_GATES,
+        channels: Registry[ChannelEntry] = NO_CHANNELS,
         *,
         environ: Mapping[str, str] | None = None,
         clock: Clock | None = None,
@@ -74,7 +77,8 @@ class InProcessEngine:
             raise TypeError("steps and pipelines are given together, or neither")
         catalog = None
         if steps is not None and pipelines is not None:
-            catalog = Catalog(steps=steps, pipelines=pipelines, gates=gates)
+            catalog = Catalog(steps, pipelines, gates, channels)
+        self._runs_by_hand = not workers
         self._listeners: list[Callable[[Manifest], object]] = []
         self._closing = threading.Event()
         clock = clock or system_clock()
@@ -111,7 +115,14 @@ class InProcessEngine:
         clock: Clock,
         hooks: Hooks,
     ) -> Bundle:
-        return boot(environ, catalog=catalog, clock=clock, tasks=self._queue, hooks=hooks)
+        return boot(
+            environ,
+            catalog=catalog,
+            clock=clock,
+            tasks=self._queue,
+            hooks=hooks,
+            announces_by_hand=self._runs_by_hand,
+        )
 
     def _start_threads(self) -> None:
         """Start all threads, or none: with a part of them, runs would wait and nobody see why."""
@@ -157,7 +168,9 @@ class InProcessEngine:
         """
         begun = begin(self.engine, StartRequest(pipeline, plain(input)), eager=True)
         with self._raising_interrupts():
-            return run_steps(self.engine, begun).manifest
+            ended = run_steps(self.engine, begun).manifest
+        self._bundle.deliver_due()
+        return ended
 
     def adopt(self, run_id: str) -> None:
         """Take up a run where another process left it.
@@ -185,6 +198,8 @@ class InProcessEngine:
     def run_until_idle(self) -> int:
         """Run all that is due now, in this thread; return how many tasks that were.
 
+        Announcements that are due are made too.
+
         Raises:
             KeyboardInterrupt: as `run`.
         """
@@ -193,6 +208,7 @@ class InProcessEngine:
         while task := self._queue.take_due():
             self._deliver(task)
             ran += 1
+        self._bundle.deliver_due()
         return ran
 
     def _deliver(self, task: Task) -> None:
@@ -248,18 +264,22 @@ class InProcessEngine:
         """Let running attempts know, wait for them, and close the store.
 
         A handler that does not end within `grace` seconds is left behind: its lease is given
-        back, and its thread ends with the process. The next engine takes its run up.
+        back, and its thread ends with the process. The next engine takes its run up. What is to
+        be announced is tried once more; what is not announced then stays due.
         """
-        self.drain(grace)
-        if not any(thread.is_alive() for thread in self._threads):
+        is_over = self.drain(grace)
+        if is_over and not any(thread.is_alive() for thread in self._threads):
             self._bundle.close()
 
-    def drain(self, grace: float = GRACE_S, *, signal_name: str | None = None) -> None:
+    def drain(self, grace: float = GRACE_S, *, signal_name: str | None = None) -> bool:
         """Do as `close`, but leave the store open: an API may answer from it until the end.
 
         Args:
             grace: seconds.
             signal_name: what ends this process, such as SIGTERM; None: the engine is only closed.
+
+        Returns:
+            Whether nothing is being announced any more.
         """
         self._closing.set()
         self._queue.close()
@@ -267,6 +287,7 @@ class InProcessEngine:
         shut_down(self.engine, grace=grace, signal_name=signal_name)
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
+        return self._bundle.events.close(max(_SETTLING_S, end - time.monotonic()))
 
     def __enter__(self) -> Self:
         return self

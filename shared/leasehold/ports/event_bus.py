@@ -18,3 +18,11 @@ class EventBus(Protocol):
             StoreUnavailableError: some were not taken; all of them may be published again.
         """
         ...
+
+    def close(self, grace: float = 0.0) -> bool:
+        """Publish no more; a bus within this process delivers what is due once before.
+
+        Returns:
+            Whether that ended within `grace` seconds; what is not delivered stays due.
+        """
+        ...

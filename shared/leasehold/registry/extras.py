@@ -19,7 +19,12 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
         "urllib3",
     ),
     "serve": ("flask", "werkzeug", "waitress"),
-    "google": ("google.cloud.firestore", "google.cloud.storage", "google.cloud.tasks_v2"),
+    "google": (
+        "google.cloud.firestore",
+        "google.cloud.storage",
+        "google.cloud.tasks_v2",
+        "google.pubsub_v1",
+    ),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -82,6 +83,24 @@ def _tasks_address(text: str) -> str:
     return text if text == "in-process" else _pair("cloud-tasks://")(text)
 
 
+def _events_address(text: str) -> str:
+    if text == "in-process" or _is_loopback(text):
+        return text
+    return _pair("pubsub://")(text)
+
+
+def _is_loopback(text: str) -> bool:
+    """Return whether it is a server of this machine: nobody signs in there."""
+    port = text.removeprefix("http://127.0.0.1:")
+    return port != text and _whole(1, _LAST_PORT)(port) > 0
+
+
+def _public_url(text: str) -> str:
+    if text and not _PUBLIC_URL.fullmatch(text):
+        raise ValueError(text)
+    return text.rstrip("/")
+
+
 def _log_level(text: str) -> str:
     if text not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
         raise ValueError(text)
@@ -118,6 +137,10 @@ def _yes_or_no(text: str) -> bool:
 
 
 _DAY_S: Final = 86_400.0
+_LAST_PORT: Final = 65_535
+
+#: No query and no fragment, which paths could not follow; no name and password, as people read it.
+_PUBLIC_URL: Final = re.compile(r"https?://[^\s?#@]+")
 _WEEK_MS: Final = 7 * 86_400_000
 _SECONDS: Final = "seconds above 0, at most 86400"
 _MILLISECONDS: Final = f"whole milliseconds from 1 to {_WEEK_MS}"
@@ -138,6 +161,22 @@ SETTINGS: Final = Registry(
             "in-process, or cloud-tasks://PROJECT/LOCATION",
             "the task queue",
             _tasks_address,
+        ),
+        SettingEntry(
+            "LEASEHOLD_EVENTS",
+            "in-process",
+            "in-process, pubsub://PROJECT/TOPIC, or http://127.0.0.1:PORT",
+            "where it is said that an announcement is due; PUBSUB_EMULATOR_HOST is honoured. "
+            "http:// is the dev server's, which sets it",
+            _events_address,
+        ),
+        SettingEntry(
+            "LEASEHOLD_PUBLIC_URL",
+            "",
+            "http://… or https://…, without query, fragment, name or password",
+            "where people reach the runs API, for the links of announcements; where it is not "
+            "set, links are paths",
+            _public_url,
         ),
         SettingEntry(
             "LEASEHOLD_ARTIFACTS",

@@ -94,6 +94,7 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
             hooks=replace(hooks, may_continue=lambda: may_continue() and not faults.is_ordered),
             around=Around(documents, artifacts),
             isolation="inline",  # a test patches what a handler uses, and holds the clock
+            announces_by_hand=self._runs_by_hand,
         )
 
     def run(self, pipeline: str, input: Any = None) -> Manifest:  # noqa: A002 - the word of the API
@@ -238,6 +239,7 @@ def engine(
             known.steps,
             known.pipelines,
             known.gates,
+            known.channels,
             environ=_environ_of(place, settings or {}, known),
             clock=clock,
             workers=workers,

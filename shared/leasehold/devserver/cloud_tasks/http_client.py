@@ -118,12 +118,16 @@ def check_headers(headers: Mapping[str, str]) -> None:
 class HttpClient:
     """Makes deliveries, from many threads at once.
 
+    Args:
+        headers: returns those of a delivery; None: those of the service.
+
     Attributes:
         on_dropped: called with the task of each delivery whose connection was refused, or dropped
             before its response was complete. It neither waits nor raises.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, headers: Callable[[Attempt], dict[str, str]] | None = None) -> None:
+        self._headers = headers or _headers
         self.on_dropped: Callable[[HttpTask], object] = lambda _: None
 
     def deliver(self, attempt: Attempt) -> DeliveryResult:
@@ -152,7 +156,7 @@ class HttpClient:
                 task.method,
                 parse_url(task.url).request_uri,
                 body=task.body or None,
-                headers=_headers(attempt) | _NOT_KEPT,
+                headers=self._headers(attempt) | _NOT_KEPT,
                 timeout=urllib3.Timeout(total=seconds),
                 redirect=False,
                 retries=False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import flask
@@ -34,9 +34,14 @@ Route = tuple[str, str, Callable[..., Json]]  # method, path, and what answers
 
 def make_app(queues: Queues, parser: TaskParser) -> flask.Flask:
     """Return the WSGI application, for programs of this machine."""
+    return app_of([*_Routes(queues, parser).all(), *fault_routes(queues)])
+
+
+def app_of(routes: Iterable[Route]) -> flask.Flask:
+    """Return an application of these routes, which answers errors as Google's APIs do."""
     app = flask.Flask(__name__)
     app.wsgi_app = LoopbackGuard(app.wsgi_app)  # type: ignore[method-assign] # as Flask has it
-    for method, path, view in [*_Routes(queues, parser).all(), *_fault_routes(queues)]:
+    for method, path, view in routes:
         app.add_url_rule(path, f"{method} {path}", view, methods=[method])
     app.register_error_handler(ApiError, _error)
     app.register_error_handler(HTTPException, _no_route)
@@ -141,7 +146,7 @@ def _queue_answer(queue: Queue) -> Json:
     return queue_json(queue, integers=request.wants_integers())
 
 
-def _fault_routes(queues: Queues) -> list[Route]:
+def fault_routes(queues: Queues) -> list[Route]:
     """Return the routes by which tests and `leasehold dev` order faults from outside."""
 
     def get_faults() -> Json:
@@ -177,7 +182,7 @@ def _no_route(_: HTTPException) -> tuple[Json, int]:
 
 
 def _internal_error(error: Exception) -> tuple[Json, int]:
-    _log.error("The Cloud Tasks double failed", exc_info=error)
+    _log.error("The double failed", exc_info=error)
     return _error(ApiError("INTERNAL", f"{type(error).__name__}: {error}"))
 
 

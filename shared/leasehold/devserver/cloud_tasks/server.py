@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import socket
-import threading
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, Final, Self
-
-from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+from typing import Any, Self
 
 from leasehold.bootstrap import system_clock
 from leasehold.devserver.cloud_tasks.dispatcher import Dispatcher
@@ -21,12 +15,8 @@ from leasehold.devserver.cloud_tasks.queue import QueueSettings
 from leasehold.devserver.cloud_tasks.queues import Queues
 from leasehold.devserver.cloud_tasks.routes import make_app
 from leasehold.devserver.cloud_tasks.task import HttpTask
+from leasehold.devserver.loopback_server import LoopbackServer
 from leasehold.ports.clock import Clock
-
-_HOST: Final = "127.0.0.1"  # nobody else's business
-
-#: A connection that is silent for this long in the middle of a request is closed.
-_REQUEST_S: Final = 10.0
 
 
 class CloudTasksDouble:
@@ -59,16 +49,12 @@ class CloudTasksDouble:
         self._queues = Queues(clock, defaults or QueueSettings(), strict=strict)
         self._client = HttpClient()
         self._dispatcher = Dispatcher(self._queues, self._client.deliver, threads)
-        self._app = make_app(
-            self._queues,
-            TaskParser(
-                shortest=shortest_deadline,
-                hosts=AllowedHosts(targets),
-                new_name=lambda: str(int(clock.new_id(), 16)),
-            ),
+        parser = TaskParser(
+            shortest=shortest_deadline,
+            hosts=AllowedHosts(targets),
+            new_name=lambda: str(int(clock.new_id(), 16)),
         )
-        self._server: BaseWSGIServer | None = None
-        self._thread: threading.Thread | None = None
+        self._server = LoopbackServer(make_app(self._queues, parser), "tasks-api")
 
     def start(self, port: int = 0) -> str:
         """Serve and deliver from now on; return the address. It can be started once.
@@ -79,22 +65,9 @@ class CloudTasksDouble:
         Raises:
             OSError: somebody has the port.
         """
-        with socket.socket() as listening:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind((_HOST, port))
-            listening.listen(128)
-            self._server = make_server(
-                _HOST,
-                port,
-                self._app,
-                threaded=True,
-                request_handler=_Handler,
-                fd=listening.fileno(),
-            )
-        self._thread = threading.Thread(target=self._serve, name="tasks-api", daemon=True)
-        self._thread.start()
+        address = self._server.start(port)
         self._dispatcher.start()
-        return f"http://{_HOST}:{self._server.port}"
+        return address
 
     def on_dropped(self, callback: Callable[[HttpTask], object]) -> None:
         """Call back with the task of each delivery whose connection was refused or dropped.
@@ -118,8 +91,7 @@ class CloudTasksDouble:
             Whether all deliveries ended in time. The results of the others are ignored.
         """
         drained = self._dispatcher.stop(drain_seconds)
-        if self._server and self._thread:
-            _wake_and_stop(self._server, self._thread)
+        self._server.stop()
         return drained
 
     @property
@@ -142,40 +114,3 @@ class CloudTasksDouble:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    def _serve(self) -> None:
-        assert self._server is not None  # noqa: S101 - `start` made it
-        self._server.serve_forever(poll_interval=3600)  # it is woken when it is to stop
-
-
-class _Handler(WSGIRequestHandler):
-    """Logs nothing: neither requests nor those that break off are worth a line each."""
-
-    timeout = _REQUEST_S  # for each read; a thread of its own reads
-
-    def make_environ(self) -> Any:
-        """Return the WSGI environment of the request; a body in chunks is empty in it.
-
-        The reader of chunks makes up bytes without end where a connection ends in one.
-        """
-        environ = super().make_environ()
-        if "HTTP_TRANSFER_ENCODING" in environ:
-            environ["wsgi.input"] = io.BytesIO()
-        return environ
-
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Write nothing."""
-
-    def log_error(self, format: str, *args: Any) -> None:  # noqa: A002 - as its base has it
-        """Write nothing."""
-
-
-def _wake_and_stop(server: BaseWSGIServer, serving: threading.Thread) -> None:
-    """Stop a server that waits for requests without polling: a connection wakes it."""
-    stopper = threading.Thread(target=server.shutdown)
-    stopper.start()
-    while serving.is_alive():
-        with contextlib.suppress(OSError):
-            socket.create_connection((_HOST, server.port), timeout=1).close()
-        serving.join(0.005)
-    stopper.join()

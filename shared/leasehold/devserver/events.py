@@ -1,0 +1,142 @@
+"""The double of Pub/Sub: takes messages, and pushes each to a function until it is acknowledged.
+
+Deliveries are those of the Cloud Tasks double, with the faults that can be ordered there; what is
+pushed, and how it is repeated, is as a push subscription does it. Nothing is kept on disk: what it
+held when it ended is due in the store.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from leasehold.bootstrap import system_clock
+from leasehold.devserver.cloud_tasks import (
+    FiredFault,
+    HttpTask,
+    QueueSettings,
+    RetryConfig,
+    request,
+)
+from leasehold.devserver.cloud_tasks.api_errors import invalid
+from leasehold.devserver.cloud_tasks.dispatcher import Dispatcher
+from leasehold.devserver.cloud_tasks.http_client import HttpClient
+from leasehold.devserver.cloud_tasks.queues import Queues
+from leasehold.devserver.cloud_tasks.routes import app_of, fault_routes
+from leasehold.devserver.cloud_tasks.task import UNLIMITED, Attempt
+from leasehold.devserver.loopback_server import LoopbackServer
+from leasehold.domain.moment import moment_text
+from leasehold.ports.clock import Clock
+
+#: Where messages are published; `adapters/http_events.py` calls it.
+_PATH: Final = "/messages"
+#: The one subscription that there is.
+_QUEUE: Final = "subscriptions/deliver-notification"
+_SUBSCRIPTION: Final = f"projects/local/{_QUEUE}"
+
+#: How long a function may take to acknowledge a message; and when it comes again if it does not.
+_DEADLINE: Final = timedelta(minutes=1)
+_RETRY: Final = RetryConfig(
+    max_attempts=UNLIMITED,
+    max_retry_duration=timedelta(hours=24),
+    min_backoff=timedelta(seconds=1),
+    max_backoff=timedelta(minutes=1),
+    max_doublings=6,
+)
+_THREADS: Final = 32
+
+
+class EventsDouble:
+    """A topic on loopback with one subscription, which pushes to a function.
+
+    Args:
+        push_url: the function.
+        clock: in place of the machine's.
+    """
+
+    def __init__(self, push_url: str, *, clock: Clock | None = None) -> None:
+        self._push_url = push_url
+        self._clock = clock = clock or system_clock()
+        self._queues = Queues(clock, QueueSettings(_RETRY), strict=False)
+        self._dispatcher = Dispatcher(self._queues, HttpClient(_headers).deliver, _THREADS)
+        app = app_of([("POST", _PATH, self._publish), *fault_routes(self._queues)])
+        self._server = LoopbackServer(app, "events-api")
+
+    def start(self, port: int = 0) -> str:
+        """Take messages and push them from now on; return the address. It can be started once.
+
+        Args:
+            port: 0: one that is free.
+
+        Raises:
+            OSError: somebody has the port.
+        """
+        address = self._server.start(port)
+        self._dispatcher.start()
+        return address
+
+    def stop_deliveries(self) -> None:
+        """Start no more deliveries, for good; those that run go on, and messages are taken."""
+        self._dispatcher.close()
+
+    def stop(self) -> None:
+        """Deliver and answer no more."""
+        self._dispatcher.stop(0.0)
+        self._server.stop()
+
+    def order_fault(self, kind: str, **which: Any) -> None:
+        """Order a fault for the next messages, such as `twice`; see `Faults.order`."""
+        with self._queues.changed:
+            self._queues.faults.order(kind, **which)
+
+    def fired(self) -> list[FiredFault]:
+        """Return the faults that fired so far, in order."""
+        with self._queues.changed:
+            return list(self._queues.faults.fired)
+
+    def _publish(self) -> dict[str, Any]:
+        """Take messages as Pub/Sub does over REST: `{"messages": [{"data", "attributes"}]}`."""
+        messages = request.body().get("messages")
+        if not isinstance(messages, list) or not messages:
+            raise invalid("Invalid value at 'messages': a list of messages is needed.")
+        read = [_read(message, f"messages[{place}]") for place, message in enumerate(messages)]
+        ids = []
+        for data, attributes in read:
+            ids.append(str(int(self._clock.new_id(), 16)))
+            self._queues.add(_QUEUE, self._push(ids[-1], data, attributes))
+        return {"messageIds": ids}
+
+    def _push(self, message_id: str, data: bytes, attributes: Mapping[str, str]) -> HttpTask:
+        now = self._clock.now()
+        body = _push_body(message_id, data, attributes, now)
+        return HttpTask(message_id, self._push_url, now, _DEADLINE, body=json.dumps(body).encode())
+
+
+def _read(message: Any, path: str) -> tuple[bytes, Mapping[str, str]]:
+    fields = request.JsonObject(message, path)
+    data, attributes = fields.bytes_of("data"), fields.strings("attributes")
+    fields.refuse_unknown()
+    return data, attributes
+
+
+def _push_body(
+    message_id: str, data: bytes, attributes: Mapping[str, str], at: datetime
+) -> dict[str, Any]:
+    """Return the body of a push; the service has some names in it twice."""
+    published = moment_text(at)
+    message = {
+        "data": base64.b64encode(data).decode(),
+        "attributes": dict(attributes),
+        "messageId": message_id,
+        "message_id": message_id,
+        "publishTime": published,
+        "publish_time": published,
+    }
+    return {"message": message, "subscription": _SUBSCRIPTION}
+
+
+def _headers(_: Attempt) -> dict[str, str]:
+    return {"Content-Type": "application/json", "User-Agent": "CloudPubSub-Google"}

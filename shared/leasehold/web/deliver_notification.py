@@ -1,0 +1,121 @@
+"""The function deliver_notification: a message of Pub/Sub in, one channel told.
+
+Any answer but 2xx has Pub/Sub come again, for a day. So what is no better the next time is logged
+in one line and acknowledged; whatever the message was about has an alarm of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+import flask
+import pydantic_core
+from cloudevents.http import CloudEvent
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+
+from leasehold.api.events import EventBody, PushBody
+from leasehold.domain.printable import printable
+from leasehold.domain.status import Termination
+from leasehold.errors import InvalidRequestError, LeaseholdError, TooLargeError
+from leasehold.logs.for_cloud import lines_of_request
+from leasehold.services.deliver_notification import DeliveryHint, DeliveryOutcome, deliver
+from leasehold.web.engine_provider import SHUTDOWN, EngineProvider
+from leasehold.web.responses import refuse
+
+_LOG: Final = logging.getLogger("leasehold.deliver_notification")
+
+#: A message says what happened, and never an output: it is far smaller.
+MESSAGE_BYTES: Final = 64 * 1024
+
+_LONGEST_LINE: Final = 500
+
+
+def answer_event(provider: EngineProvider, event: CloudEvent) -> None:
+    """Do what a message says is due. To return is to acknowledge it.
+
+    Raises:
+        HTTPException: it is answered with 500, and has to come again.
+    """
+    with lines_of_request(flask.request.headers):
+        if SHUTDOWN.shutdown_requested:
+            _come_again(Termination.INSTANCE_SHUTDOWN, "This instance ends")
+        try:
+            hint = _hint_of(event.data)
+        except LeaseholdError as error:
+            _drop(error.message)
+            return
+        _deliver(provider, hint)
+
+
+def answer_failure(error: Exception) -> Any:
+    """Answer what was raised: the framework's own refusals of what is no event are acknowledged."""
+    is_ours = isinstance(error, HTTPException) and error.response is not None
+    if is_ours or isinstance(error, MethodNotAllowed):
+        return error
+    with lines_of_request(flask.request.headers):
+        _drop(f"it is not an event of Pub/Sub ({type(error).__name__})")
+    return "OK"
+
+
+def _deliver(provider: EngineProvider, hint: DeliveryHint) -> None:
+    about = f"{hint.run_id}:{hint.occurrence}:{hint.channel}"
+    try:
+        outcome = deliver(provider.engine, hint)
+    except LeaseholdError as error:
+        if error.retryable:
+            _LOG.warning("delivery %s comes again: %s", about, error)
+            _come_again(error.code, "The delivery could not be looked after")
+        _drop(f"delivery {about}: {error.message}")
+    except Exception:  # noqa: BLE001 - logged whole; the message comes again
+        _LOG.exception("delivery %s comes again", about)
+        _come_again("internal", "Something failed here")
+    else:
+        if outcome is DeliveryOutcome.UNKNOWN:
+            _drop(f"delivery {about} is not known")
+
+
+def _hint_of(data: Any) -> DeliveryHint:
+    """Return what the message of an event says.
+
+    Raises:
+        TooLargeError, InvalidRequestError: it is not one of ours.
+    """
+    message = PushBody.read(_bounded(data)).message
+    facts = EventBody.read(_object(message.data)).data
+    return DeliveryHint(facts.run_id, facts.occurrence, facts.channel)
+
+
+def _bounded(data: Any) -> Mapping[str, Any]:
+    """Return what an event holds, if its message is not larger than any of ours."""
+    if not isinstance(data, dict):
+        raise _refused(type(data).__name__, "{'message': …}, as Pub/Sub pushes it")
+    message = data.get("message")
+    text = message.get("data") if isinstance(message, dict) else None
+    if isinstance(text, str) and len(text) > MESSAGE_BYTES:
+        raise TooLargeError(what="the message", size=len(text), limit=MESSAGE_BYTES)
+    return data
+
+
+def _object(text: bytes) -> Mapping[str, Any]:
+    try:
+        value = pydantic_core.from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise _refused(str(error)[:200], "a JSON object") from None
+    if not isinstance(value, dict):
+        raise _refused(type(value).__name__, "a JSON object")
+    return value
+
+
+def _refused(value: str, allowed: str) -> InvalidRequestError:
+    return InvalidRequestError(field="message", value=value, allowed=allowed)
+
+
+def _drop(problem: str) -> None:
+    """Say in one line why a message is acknowledged that nothing was done for."""
+    _LOG.warning("a message is dropped: %s", printable(problem)[:_LONGEST_LINE])
+
+
+def _come_again(code: str, why: str) -> NoReturn:
+    flask.abort(refuse(500, code, f"{why}; the message comes again."))
