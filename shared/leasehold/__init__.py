@@ -21,6 +21,14 @@ if TYPE_CHECKING:
         PermanentError,
         SoftTimeoutError,
     )
+    from leasehold.registry.channels import (
+        CustomChannel,
+        EmailChannel,
+        LogChannel,
+        SlackChannel,
+        TopicChannel,
+        WebhookChannel,
+    )
     from leasehold.registry.dispatch import EnvOverrides, StepDispatchEntry
     from leasehold.registry.gates import GateEntry
     from leasehold.registry.pipelines import PipelineEntry
@@ -36,25 +44,31 @@ __all__ = [
     "AsyncClient",
     "Client",
     "ContinuedError",
+    "CustomChannel",
+    "EmailChannel",
     "EnvOverrides",
     "GateContext",
     "GateEntry",
     "GatePolicyFailure",
     "IncrementalState",
     "LeaseholdError",
+    "LogChannel",
     "Manifest",
     "PermanentError",
     "PipelineEntry",
     "Registry",
     "RetryPolicy",
     "ShutdownCoordinator",
+    "SlackChannel",
     "SoftTimeoutError",
     "StepContext",
     "StepDispatchEntry",
     "StepResult",
     "Summary",
+    "TopicChannel",
     "TraceEvent",
     "TrialPolicy",
+    "WebhookChannel",
 ]
 
 #: The module of this package that each name is defined in.
@@ -63,25 +77,31 @@ _MODULES: Final = {
     "AsyncClient": "client.async_client",
     "Client": "client.client",
     "ContinuedError": "errors",
+    "CustomChannel": "registry.channels",
+    "EmailChannel": "registry.channels",
     "EnvOverrides": "registry.dispatch",
     "GateContext": "worker.gates",
     "GateEntry": "registry.gates",
     "GatePolicyFailure": "errors",
     "IncrementalState": "worker.context",
     "LeaseholdError": "errors",
+    "LogChannel": "registry.channels",
     "Manifest": "domain.manifest",
     "PermanentError": "errors",
     "PipelineEntry": "registry.pipelines",
     "Registry": "registry.registry",
     "RetryPolicy": "registry.retry_policy",
     "ShutdownCoordinator": "worker.shutdown",
+    "SlackChannel": "registry.channels",
     "SoftTimeoutError": "errors",
     "StepContext": "worker.context",
     "StepDispatchEntry": "registry.dispatch",
     "StepResult": "domain.result",
     "Summary": "domain.summary",
+    "TopicChannel": "registry.channels",
     "TraceEvent": "domain.trace",
     "TrialPolicy": "registry.trial_policy",
+    "WebhookChannel": "registry.channels",
 }
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from leasehold.adapters.channels import open_channel
+from leasehold.adapters.channels import ChannelOpener
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.factory import (
     open_artifacts,
@@ -56,6 +56,7 @@ from leasehold.services.engine import Engine, Retention
 from leasehold.services.kept_values import load
 from leasehold.services.reporting import ENDS, Facts, without_repeats
 from leasehold.worker.bounded_events import BoundedEvents
+from leasehold.worker.channel_senders import sender_of
 from leasehold.worker.errands import Errands
 from leasehold.worker.gates import InlineGateRunner
 from leasehold.worker.handler_checks import ImportedHandlerChecks
@@ -120,7 +121,7 @@ class Hooks:
         observe: given each change whose commit stands.
         may_continue: whether a worker that hands a step off may take the next one at once.
         warn: given each override and threshold that is refused, once.
-        report: given dead letters and refused outputs, as facts.
+        report: given dead letters, refused outputs and announcements to the log, as facts.
     """
 
     observe: Callable[[Change], None] = lambda _: None
@@ -192,6 +193,13 @@ def boot(
     inline = InlineRunner(artifacts, load_value, clock, interrupts)
     handlers = [step.handler for step in catalog.steps]
     process = ProcessRunner(artifacts, load_value, clock, interrupts, handlers)
+    channels = ChannelOpener(
+        environ,
+        clock,
+        report=hooks.report,
+        find_sender=sender_of,
+        allow_local=settings["LEASEHOLD_ALLOW_LOCAL_CHANNELS"],
+    )
     engine = Engine(
         documents=documents,
         tasks=tasks,
@@ -203,7 +211,8 @@ def boot(
         checks=ImportedHandlerChecks(),
         clock=clock,
         catalog=catalog,
-        open_channel=open_channel,
+        open_channel=channels,
+        is_variable_set=channels.is_variable_set,
         rules=rules,
         overrides=overrides,
         holder=holder_name(host_name(), os.getpid()),

@@ -144,6 +144,13 @@ class EntryActionNotFoundError(HandlerNotFoundError):
     text = "Entry action {action!r} of step {step!r} does not resolve: {problem}."
 
 
+class SenderNotFoundError(LeaseholdError):
+    """The path of a channel does not lead to a function that takes (message, timeout)."""
+
+    code = "sender_not_found"
+    text = "Sender {sender!r} of channel {channel!r} does not resolve: {problem}."
+
+
 # -- requests ----------------------------------------------------------------------------------
 
 

@@ -22,7 +22,15 @@ from leasehold.errors import (
     HandlerNotFoundError,
     InvalidEntryError,
     LeaseholdError,
+    SenderNotFoundError,
     SettingError,
+)
+from leasehold.registry.channels import (
+    FILE_SUFFIX,
+    NO_CHANNELS,
+    ChannelEntry,
+    CustomChannel,
+    is_set,
 )
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.registry.effective_settings import effective_settings
@@ -31,6 +39,7 @@ from leasehold.registry.pipelines import Catalog, catalog_problems
 from leasehold.registry.registry import Registry
 from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.services.check_chain import broken_links, misfit_reviewer
+from leasehold.worker.channel_senders import sender_of
 from leasehold.worker.entry_actions import entry_action_at
 from leasehold.worker.handler_checks import ImportedHandlerChecks
 from leasehold.worker.handlers import handler_of, model_of
@@ -63,12 +72,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a check found, and how much it looked at."""
+    """What a check found, and how much it looked at.
+
+    `warnings` are of this environment alone, and nothing that is wrong with the project.
+    """
 
     findings: tuple[Finding, ...]
     steps: int = 0
     gates: int = 0
     pipelines: int = 0
+    channels: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 def check_project(environ: Mapping[str, str]) -> CheckResult:
@@ -101,9 +115,15 @@ def _checked(name: str, environ: Mapping[str, str], findings: list[Finding]) -> 
         return CheckResult((*findings, *_registries(sys.modules[name], environ, error)))
     file = _file_of(name)
     findings += [*_steps(file, catalog.steps, environ), *_gates(file, catalog.gates)]
-    findings += _chains(catalog)
-    counts = len(catalog.steps), len(catalog.gates), len(catalog.pipelines)
-    return CheckResult(tuple(findings), *counts)
+    findings += [*_channels(file, catalog.channels), *_chains(catalog)]
+    return CheckResult(
+        tuple(findings),
+        steps=len(catalog.steps),
+        gates=len(catalog.gates),
+        pipelines=len(catalog.pipelines),
+        channels=len(catalog.channels),
+        warnings=tuple(_unset_variables(catalog.channels, environ)),
+    )
 
 
 def _registries(
@@ -115,12 +135,14 @@ def _registries(
         yield _finding(error, (file, None))
         return
     steps, gates = module.STEPS, getattr(module, "GATES", NO_GATES)
-    problems = [*catalog_problems(steps, module.PIPELINES, gates)]
+    channels = getattr(module, "CHANNELS", NO_CHANNELS)
+    problems = [*catalog_problems(steps, module.PIPELINES, gates, channels)]
     for problem in problems:
         yield _finding(problem, _line_with(file, problem.details["key"]))
     if all(problem.details["field"] != "class" for problem in problems):
         yield from _steps(file, steps, environ)
         yield from _gates(file, gates)
+        yield from _channels(file, channels)
 
 
 def _settings(environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -154,6 +176,24 @@ def _gates(file: str | None, gates: Registry[GateEntry]) -> Iterator[Finding]:
             handler_of(gate)
         except HandlerNotFoundError as error:
             yield _finding(error, _place_in(error) or _line_with(file, gate.name))
+
+
+def _channels(file: str | None, channels: Registry[ChannelEntry]) -> Iterator[Finding]:
+    for channel in channels:
+        try:
+            if isinstance(channel, CustomChannel):
+                sender_of(channel)
+        except SenderNotFoundError as error:
+            yield _finding(error, _place_in(error) or _line_with(file, channel.name))
+
+
+def _unset_variables(channels: Registry[ChannelEntry], environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each variable that is not set here: elsewhere it may be."""
+    for channel in channels:
+        for name in channel.variables:
+            if not is_set(environ, name):
+                either = f"set it, or {name}{FILE_SUFFIX}, where announcements are sent"
+                yield f"channel {channel.name}: {name} is not set here; {either}"
 
 
 def _chains(catalog: Catalog) -> Iterator[Finding]:

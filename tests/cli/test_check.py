@@ -122,7 +122,7 @@ def test_findings_are_given_as_json(broken: Shell) -> None:
     assert (done.returncode, done.stderr) == (1, "")
     assert codes == ["handler_not_found"] * 5 + ["chain_broken"]
     assert answer["findings"][5]["file"] == "steps.py"
-    assert answer["checked"] == {"steps": 6, "gates": 1, "pipelines": 1}
+    assert answer["checked"] == {"steps": 6, "gates": 1, "pipelines": 1, "channels": 0}
 
 
 def test_each_entry_action_that_does_not_resolve_is_found_and_no_run_is_started(

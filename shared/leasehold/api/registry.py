@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from leasehold.api.overrides import OverrideReport
 from leasehold.api.response_model import ResponseModel
 from leasehold.domain.trial_record import TrialRule
@@ -53,11 +55,29 @@ class PipelineReport(ResponseModel):
     trials: TrialRule | None = None
 
 
+class VariableReport(ResponseModel):
+    """A variable of a channel, and whether it is set; its value is not shown."""
+
+    name: str
+    is_set: bool
+
+
+class ChannelReport(ResponseModel):
+    """A channel: its kind, what it is told of (empty: all), and the variables that it needs."""
+
+    name: str
+    kind: str
+    events: list[str]
+    pipelines: list[str]
+    variables: list[VariableReport]
+
+
 class RegistryResponse(ResponseModel):
     """`GET /registry`."""
 
     steps: list[StepReport]
     pipelines: list[PipelineReport]
+    channels: list[ChannelReport] = Field(default_factory=list)  # an older server names none
     overrides_problem: str | None = None
 
 

@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from leasehold.api.registry import (
+    ChannelReport,
     PipelineReport,
     RegistryResponse,
     RetryInForce,
@@ -32,6 +33,7 @@ from leasehold.services.registry_report import registry_report
 
 _COLUMNS: Final = ("STEP", "HANDLER", "TIMEOUT", "DEADLINE", "RETRIES", "WAITS", "HEARTBEAT")
 _COLUMNS_OF_PROCESSES: Final = ("STEP", "ISOLATION", "CLEANUP", "MEMORY")
+_COLUMNS_OF_CHANNELS: Final = ("CHANNEL", "KIND", "EVENTS", "PIPELINES", "VARIABLES")
 _MIB: Final = 1024**2
 
 
@@ -58,6 +60,9 @@ def registry(*, url: str | None, as_json: bool) -> None:
     print_table(_COLUMNS_OF_PROCESSES, map(_row_of_process, report.steps))
     click.echo()
     print_table(("PIPELINE", "STEPS"), map(_row_of_pipeline, report.pipelines))
+    if report.channels:
+        click.echo()
+        print_table(_COLUMNS_OF_CHANNELS, map(_row_of_channel, report.channels))
     for step in report.steps:
         if step.override is not None and step.override.state == "in_force":
             note(override_line(step.override))
@@ -84,6 +89,19 @@ def _row_of_pipeline(pipeline: PipelineReport) -> Row:
     if rule is not None:
         steps += f" ({rule.author} to {rule.reviewer} in up to {rule.max_trials} trials)"
     return pipeline.name, steps
+
+
+def _row_of_channel(channel: ChannelReport) -> Row:
+    variables = (f"{one.name} ({'set' if one.is_set else 'not set'})" for one in channel.variables)
+    return (
+        channel.name,
+        channel.kind,
+        ", ".join(channel.events) or "all",
+        ", ".join(channel.pipelines) or "all",
+        StyledText(
+            ", ".join(variables), "" if all(v.is_set for v in channel.variables) else "yellow"
+        ),
+    )
 
 
 def _row(step: StepReport) -> Row:

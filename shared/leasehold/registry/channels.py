@@ -1,9 +1,14 @@
-"""The channel registry: where people are told that a run has ended, or waits for them."""
+"""The channel registry: where people are told that a run has ended, or waits for them.
+
+What is secret about a channel stands in the environment. An entry names the variables, and nothing
+of it is a secret.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import ClassVar, Final
 
 from leasehold.domain.announcement import AnnouncedEvent
@@ -11,6 +16,16 @@ from leasehold.errors import InvalidEntryError
 from leasehold.registry.registry import Registry
 
 _NAME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,62}")
+_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
+_FUNCTION: Final = re.compile(r"[\w.]+:[A-Za-z_]\w*")
+_TOPIC: Final = re.compile(r"projects/[a-z0-9:.-]{1,60}/topics/[A-Za-z][A-Za-z0-9._~+%-]{2,254}")
+_ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}")
+_MAX_RECIPIENTS: Final = 50
+
+#: How the fields end that name a variable.
+_OF_VARIABLE: Final = "_variable"
+#: Behind the name of a variable: that of another one, with the path of a file that holds the value.
+FILE_SUFFIX: Final = "_FILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +42,7 @@ class ChannelEntry:
     """
 
     kind: ClassVar[str] = ""
+    may_be_none: ClassVar[tuple[str, ...]] = ()  # of the fields that name a variable
 
     name: str
     events: tuple[AnnouncedEvent | str, ...] = ()
@@ -35,16 +51,58 @@ class ChannelEntry:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or _NAME.fullmatch(self.name) is None:
             self._refuse("name", self.name, "a letter, then up to 62 of a-z A-Z 0-9 _ -")
+        known = ", ".join(AnnouncedEvent)
+        object.__setattr__(self, "events", self._texts("events", f"a tuple of {known}"))
+        for event in self.events:
+            if event not in tuple(AnnouncedEvent):
+                self._refuse("events", event, known)
+        object.__setattr__(self, "pipelines", self._texts("pipelines", "a tuple of pipelines"))
+        for field in self._variable_fields():
+            self._check_variable(field)
 
     @property
     def key(self) -> str:
         """The name the row is found by."""
         return self.name
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables it needs: each is set, or the one with `_FILE` behind it names a file."""
+        named = (getattr(self, field) for field in self._variable_fields())
+        return tuple(variable for variable in named if variable is not None)
+
     def wants(self, pipeline: str, event: AnnouncedEvent) -> bool:
         """Return whether the channel is told of an event in runs of a pipeline."""
         is_its_event = not self.events or event in self.events
         return is_its_event and (not self.pipelines or pipeline in self.pipelines)
+
+    def _variable_fields(self) -> tuple[str, ...]:
+        return tuple(field.name for field in fields(self) if field.name.endswith(_OF_VARIABLE))
+
+    def _check_variable(self, field: str) -> None:
+        """Refuse what names no variable, and do not repeat it: it may well be the secret itself."""
+        named = getattr(self, field)
+        if isinstance(named, str) and _VARIABLE.fullmatch(named):
+            return
+        if named is None and field in self.may_be_none:
+            return
+        allowed = "the name of the variable that holds it, in capitals, as SLACK_URL"
+        self._refuse(field, "[not shown]", allowed)
+
+    def _texts(self, field: str, allowed: str) -> tuple[str, ...]:
+        """Return a field of several texts, each as plain text."""
+        given = getattr(self, field)
+        if not isinstance(given, tuple | list):  # a text would be one for each letter
+            self._refuse(field, given, allowed)
+        for text in given:
+            if not isinstance(text, str):
+                self._refuse(field, text, allowed)
+        return tuple(map(str, given))
+
+    def _check_text(self, field: str, form: re.Pattern[str], allowed: str) -> None:
+        given = getattr(self, field)
+        if not isinstance(given, str) or form.fullmatch(given) is None:
+            self._refuse(field, given, allowed)
 
     def _refuse(self, field: str, value: object, allowed: str) -> None:
         raise InvalidEntryError(
@@ -57,6 +115,110 @@ class LogChannel(ChannelEntry):
     """The structured log: one line of JSON an announcement."""
 
     kind: ClassVar[str] = "log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlackChannel(ChannelEntry):
+    """A channel of Slack, by an incoming webhook.
+
+    Args:
+        url_variable: the variable with the address of the webhook, which is the secret.
+    """
+
+    kind: ClassVar[str] = "slack"
+
+    url_variable: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookChannel(ChannelEntry):
+    """A webhook, signed as Standard Webhooks says.
+
+    Args:
+        url_variable: the variable with its address.
+        secret_variable: the variable with the secret that signs, `whsec_` and base64; several,
+            with spaces between them, sign one by one.
+    """
+
+    kind: ClassVar[str] = "webhook"
+
+    url_variable: str
+    secret_variable: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmailChannel(ChannelEntry):
+    """E-mail, by a mail server that offers STARTTLS.
+
+    Args:
+        sender: the address that it comes from.
+        recipients: the addresses that it goes to.
+        server_variable: the variable with the mail server, HOST or HOST:PORT; the port is 587 if
+            it is not named.
+        user_variable, password_variable: the variables with which it signs in; None: it does not.
+    """
+
+    kind: ClassVar[str] = "email"
+    may_be_none: ClassVar[tuple[str, ...]] = ("user_variable", "password_variable")
+
+    sender: str
+    recipients: tuple[str, ...]
+    server_variable: str = "SMTP_SERVER"
+    user_variable: str | None = "SMTP_USER"
+    password_variable: str | None = "SMTP_PASSWORD"  # noqa: S105 - the name of a variable
+
+    def __post_init__(self) -> None:
+        ChannelEntry.__post_init__(self)
+        address = "an address as ops@example.com, without a display name"
+        self._check_text("sender", _ADDRESS, address)
+        object.__setattr__(self, "recipients", self._texts("recipients", "a tuple of addresses"))
+        if not 0 < len(self.recipients) <= _MAX_RECIPIENTS:
+            self._refuse("recipients", self.recipients, f"1 to {_MAX_RECIPIENTS} addresses")
+        for recipient in self.recipients:
+            if _ADDRESS.fullmatch(recipient) is None:
+                self._refuse("recipients", recipient, address)
+        if (self.user_variable is None) != (self.password_variable is None):
+            self._refuse("user_variable", self.user_variable, "both variables to sign in, or None")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicChannel(ChannelEntry):
+    """A topic of Pub/Sub, for programs that want to know.
+
+    Args:
+        topic: `projects/PROJECT/topics/TOPIC`.
+    """
+
+    kind: ClassVar[str] = "topic"
+
+    topic: str
+
+    def __post_init__(self) -> None:
+        ChannelEntry.__post_init__(self)
+        self._check_text("topic", _TOPIC, "projects/PROJECT/topics/TOPIC")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomChannel(ChannelEntry):
+    """A function of your own.
+
+    Args:
+        sender: `module:function`, resolved when something is sent. The function takes
+            `(message, timeout)`: see docs/notifications.md.
+    """
+
+    kind: ClassVar[str] = "custom"
+
+    sender: str
+
+    def __post_init__(self) -> None:
+        ChannelEntry.__post_init__(self)
+        self._check_text("sender", _FUNCTION, "'module:function'")
+
+
+def is_set(environ: Mapping[str, str], variable: str) -> bool:
+    """Return whether a variable is set, or the one that names the file with its value."""
+    return bool(environ.get(variable) or environ.get(variable + FILE_SUFFIX))
 
 
 NO_CHANNELS: Final[Registry[ChannelEntry]] = Registry("channels", [])

@@ -19,6 +19,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
         "urllib3",
     ),
     "serve": ("flask", "werkzeug", "waitress"),
+    "channels": ("slack_sdk",),
     "google": (
         "google.cloud.firestore",
         "google.cloud.storage",

@@ -86,8 +86,8 @@ class Catalog:
 
     Raises:
         InvalidEntryError: a pipeline names a step type that is not there, or two step types
-            share a variable, or a step names a gate that is not there, or a registry holds
-            entries of another class.
+            share a variable, or a step names a gate that is not there, or a channel a pipeline,
+            or a registry holds entries of another class.
     """
 
     steps: Registry[StepDispatchEntry]
@@ -96,7 +96,7 @@ class Catalog:
     channels: Registry[ChannelEntry] = NO_CHANNELS
 
     def __post_init__(self) -> None:
-        for problem in catalog_problems(self.steps, self.pipelines, self.gates):
+        for problem in catalog_problems(self.steps, self.pipelines, self.gates, self.channels):
             raise problem
 
     def channels_for(self, pipeline: str, event: AnnouncedEvent) -> tuple[str, ...]:
@@ -120,12 +120,14 @@ def catalog_problems(
     steps: Registry[StepDispatchEntry],
     pipelines: Registry[PipelineEntry],
     gates: Registry[GateEntry],
+    channels: Registry[ChannelEntry],
 ) -> Iterator[InvalidEntryError]:
     """Yield all that keeps registries from being a catalog."""
     classes = [
         *_of_class(gates, "gates", GateEntry),
         *_of_class(steps, "dispatch", StepDispatchEntry),
         *_of_class(pipelines, "pipelines", PipelineEntry),
+        *_of_class(channels, "channels", ChannelEntry),
     ]
     yield from classes
     if classes:
@@ -145,6 +147,17 @@ def catalog_problems(
             if owners.setdefault(name, entry.key) != entry.key:
                 allowed = f"a name whose variable {name} is not that of {owners[name]!r}"
                 yield _problem("dispatch", entry.key, "step_type", entry.key, allowed)
+    yield from _channel_problems(channels, pipelines)
+
+
+def _channel_problems(
+    channels: Registry[ChannelEntry], pipelines: Registry[PipelineEntry]
+) -> Iterator[InvalidEntryError]:
+    known = "pipelines of the catalog: " + ", ".join(pipelines.keys())
+    for channel in channels:
+        for name in channel.pipelines:
+            if name not in pipelines:
+                yield _problem("channels", channel.name, "pipelines", name, known)
 
 
 def _of_class(entries: Registry[Any], name: str, allowed: type) -> Iterator[InvalidEntryError]:

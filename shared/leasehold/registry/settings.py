@@ -223,6 +223,14 @@ SETTINGS: Final = Registry(
             str,
         ),
         SettingEntry(
+            "LEASEHOLD_ALLOW_LOCAL_CHANNELS",
+            "no",
+            "yes, or no",
+            "whether webhooks and Slack may be called over http:// and at addresses of this "
+            "machine and of private networks, as in tests and on one machine",
+            _yes_or_no,
+        ),
+        SettingEntry(
             "LEASEHOLD_ISOLATION",
             "",
             "inline, or nothing",

@@ -72,6 +72,7 @@ class Engine:
         rules: what transitions need to know; those that may dispatch get `dispatch_rules`.
         overrides: what people set for steps, which the rules look up as it is known here.
         open_channel: opens what sends to a channel.
+        is_variable_set: whether a variable of a channel is set, or the file that it may be in.
         runners: what runs a handler, by the isolation of its step: see `isolation_of`.
         side_by_side: makes the calls that it is given, so many at a time, until it gets none.
         errand: makes a call that nobody needs the end of now, and returns whether it is over: one
@@ -97,6 +98,7 @@ class Engine:
     clock: Clock
     catalog: Catalog
     open_channel: Callable[[ChannelEntry], Channel]
+    is_variable_set: Callable[[str], bool]
     rules: Rules
     overrides: Overrides
     holder: str

@@ -10,6 +10,7 @@ from leasehold.domain.dispatch import StepSettings
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import RetryRule
 from leasehold.errors import StoreUnavailableError
+from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.retry_policy import RetryPolicy
 from leasehold.services.engine import Engine, isolation_of
@@ -17,7 +18,7 @@ from leasehold.services.overrides import override_report
 
 
 def registry_report(engine: Engine) -> dict[str, Any]:
-    """Return both registries as JSON values; overrides are read at once."""
+    """Return steps, pipelines and channels as JSON values; overrides are read at once."""
     problem = _read_overrides(engine)
     return {
         "steps": [
@@ -28,6 +29,7 @@ def registry_report(engine: Engine) -> dict[str, Any]:
             {"name": entry.name, "steps": entry.steps, "trials": entry.trial_rule}
             for entry in engine.catalog.pipelines
         ],
+        "channels": [_channel(engine, entry) for entry in engine.catalog.channels],
         "overridesProblem": problem,
     }
 
@@ -56,6 +58,19 @@ def _step(engine: Engine, entry: StepDispatchEntry, settings: StepSettings) -> d
         "retry": _retry(engine, settings),
         "override": None if override is None else override_report(engine, override),
         "refused": settings.refused,
+    }
+
+
+def _channel(engine: Engine, entry: ChannelEntry) -> dict[str, Any]:
+    """Return a channel with the names of its variables; no value of one leaves the environment."""
+    return {
+        "name": entry.name,
+        "kind": entry.kind,
+        "events": entry.events,
+        "pipelines": entry.pipelines,
+        "variables": [
+            {"name": name, "isSet": engine.is_variable_set(name)} for name in entry.variables
+        ],
     }
 
 

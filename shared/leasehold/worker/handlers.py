@@ -22,6 +22,7 @@ from leasehold.worker.user_code import adapter_of, code_of, first_sentence, unwr
 
 _HANDLER: Final = "a handler is a function (ctx, given) that returns its output"
 _ACTION: Final = "an entry action is a function (ctx, given)"
+_SENDER: Final = "a sender is a function (message, timeout)"
 
 #: What no call of a handler may make, by how it is known.
 _REFUSED: Final = (
@@ -105,6 +106,19 @@ def action_at(path: str) -> StepFunction:
     code = _code_of(function, _ACTION)
     _second_argument(function)
     return StepFunction(function, inspect.iscoroutinefunction(code))
+
+
+@functools.cache
+def sender_at(path: str) -> Callable[[Any, float], Any]:
+    """Import the function that sends to a channel.
+
+    Raises:
+        UnresolvedError: the path leads to none.
+    """
+    function: Callable[[Any, float], Any] = _imported(path)
+    _code_of(function, _SENDER)
+    _second_argument(function, "(message, timeout)")
+    return function
 
 
 @functools.cache
@@ -192,12 +206,12 @@ def _models(function: Callable[..., Any], code: Callable[..., Any]) -> tuple[Any
     return hints.get(name, Any), output
 
 
-def _second_argument(function: Callable[..., Any]) -> str:
+def _second_argument(function: Callable[..., Any], wanted: str = "(ctx, given)") -> str:
     """Return the name of the parameter that takes what the handler is given."""
     try:
         bound = inspect.signature(function).bind(None, None)
     except TypeError:
-        raise UnresolvedError("it must take two arguments, (ctx, given)") from None
+        raise UnresolvedError(f"it must take two arguments, {wanted}") from None
     except ValueError:  # some of C do not say what they take
         raise UnresolvedError("it does not say which arguments it takes") from None
     return tuple(bound.arguments)[-1]

@@ -18,6 +18,7 @@ def test_without_an_environment_the_defaults_hold() -> None:
         "LEASEHOLD_FUNCTION_URL": None,
         "LEASEHOLD_TASK_ACCOUNT": "",
         "LEASEHOLD_CATALOG": "pipelines.catalog",
+        "LEASEHOLD_ALLOW_LOCAL_CHANNELS": False,
         "LEASEHOLD_ISOLATION": None,
         "LEASEHOLD_LOG_LEVEL": "INFO",
         "LEASEHOLD_RETENTION_DAYS": None,

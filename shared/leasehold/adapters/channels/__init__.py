@@ -1,5 +1,5 @@
 """Channels, by their kind; each is imported where it is opened."""
 
-from leasehold.adapters.channels.opening import open_channel
+from leasehold.adapters.channels.factory import ChannelOpener
 
-__all__ = ["open_channel"]
+__all__ = ["ChannelOpener"]

@@ -1,0 +1,156 @@
+"""Slack, by an incoming webhook, with the official client.
+
+The client makes the request; it is sent by us, since the client itself would follow redirects, use
+a proxy of the environment, and look for the host once more.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Any, Final
+from urllib.request import Request
+
+from slack_sdk.webhook import WebhookClient, WebhookResponse
+
+from leasehold.adapters.channels.addresses import AddressGuard, Endpoint
+from leasehold.adapters.channels.bounded_call import BoundedCall
+from leasehold.adapters.channels.http_post import Answer, post, refusal_of
+from leasehold.adapters.channels.variables import Variables
+from leasehold.domain.announcement import Priority
+from leasehold.domain.delivery import Delivery
+from leasehold.domain.event_message import announced_facts
+from leasehold.errors import ChannelRefusedError
+from leasehold.ports.clock import Clock
+from leasehold.registry.channels import SlackChannel
+
+HOSTS: Final = frozenset({"hooks.slack.com", "hooks.slack-gov.com"})
+
+#: What Slack says of a webhook that will never take anything, or of a message it never takes.
+_FOR_GOOD: Final = frozenset(
+    {
+        "action_prohibited",
+        "channel_is_archived",
+        "channel_not_found",
+        "invalid_payload",
+        "invalid_token",
+        "no_active_hooks",
+        "no_service",
+        "no_service_id",
+        "no_team",
+        "no_text",
+        "posting_to_general_channel_denied",
+        "team_disabled",
+        "user_not_found",
+    }
+)
+_WORDS_BYTES: Final = 200
+
+
+class SlackSender:
+    """Posts each announcement to a channel of Slack.
+
+    Args:
+        entry: the channel.
+        variables: with the address of its webhook.
+        guard: says which addresses may be called.
+        clock: for a Retry-After that is a date.
+        base_url: where the runs API is, for the links; empty: there are none.
+        allow_local: whether another host may play Slack.
+    """
+
+    def __init__(
+        self,
+        entry: SlackChannel,
+        variables: Variables,
+        guard: AddressGuard,
+        clock: Clock,
+        base_url: str,
+        *,
+        allow_local: bool = False,
+    ) -> None:
+        self._entry = entry
+        self._variables = variables
+        self._guard = guard
+        self._clock = clock
+        self._base_url = base_url
+        self._allow_local = allow_local
+
+    def send(self, delivery: Delivery, *, timeout: float) -> None:
+        """Post the announcement; Slack gives it no name, and takes no idempotency key."""
+        call = BoundedCall(self._entry.name, timeout)
+        call.run(partial(self._send, call, delivery))
+
+    def _send(self, call: BoundedCall, delivery: Delivery) -> None:
+        url = self._variables.read(self._entry.url_variable)
+        client = _Client(url, call, self._endpoint(url), self._guard)
+        client.send(**message_of(delivery, self._base_url))
+        answer = client.answer
+        if answer is None or answer.is_taken:
+            return
+        word = answer.excerpt.strip()
+        if word in _FOR_GOOD:
+            problem = f"Slack answered {answer.status}, {word}"
+            raise ChannelRefusedError(channel=self._entry.name, problem=problem)
+        raise refusal_of(self._entry.name, "Slack", answer, self._clock.now())
+
+    def _endpoint(self, url: str) -> Endpoint:
+        endpoint = self._guard.endpoint(url)
+        if endpoint.host not in HOSTS and not self._allow_local:
+            problem = f"{self._entry.url_variable} does not begin with https://hooks.slack.com/"
+            raise ChannelRefusedError(channel=self._entry.name, problem=problem)
+        return endpoint
+
+
+class _Client(WebhookClient):
+    """The official client; what it sends goes to the addresses that were checked."""
+
+    def __init__(
+        self, url: str, call: BoundedCall, endpoint: Endpoint, guard: AddressGuard
+    ) -> None:
+        super().__init__(url, logger=_SILENT, retry_handlers=[])
+        self.answer: Answer | None = None
+        self._call = call
+        self._endpoint = endpoint
+        self._guard = guard
+
+    def _perform_http_request_internal(self, url: str, req: Request) -> WebhookResponse:
+        body: Any = req.data
+        addresses = self._guard.addresses(self._endpoint)
+        headers = dict(req.header_items())
+        answer = post(self._call, self._endpoint, addresses, body, headers, excerpt=_WORDS_BYTES)
+        self.answer = answer
+        return WebhookResponse(
+            url=url, status_code=answer.status, body=answer.excerpt, headers=dict(answer.headers)
+        )
+
+
+#: The client logs addresses, which are secrets here.
+_SILENT: Final = logging.getLogger("leasehold.slack_sdk")
+_SILENT.setLevel(logging.CRITICAL + 1)
+
+
+def message_of(delivery: Delivery, base_url: str) -> dict[str, Any]:
+    """Return an announcement as Slack displays it; no text of a run is markup there."""
+    facts = announced_facts(delivery, base_url)
+    mark = ":red_circle: " if delivery.priority == Priority.HIGH else ""
+    lines = [f"{mark}*{_escaped(delivery.summary)}*"]
+    if delivery.detail:
+        lines.append(_escaped(delivery.detail))
+    if base_url:
+        links = facts["links"].items()
+        lines.append(" · ".join(f"<{_escaped(url)}|{name}>" for name, url in links))
+    block = {"type": "section", "text": {"type": "mrkdwn", "text": "\n".join(lines)}}
+    return {
+        "text": _escaped(delivery.summary),
+        "blocks": [block],
+        "unfurl_links": False,
+        "unfurl_media": False,
+    }
+
+
+def _escaped(text: str) -> str:
+    """Return a text as Slack shows it: its three characters of control, and no other markup."""
+    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        text = text.replace(character, entity)
+    return text

@@ -1,0 +1,184 @@
+"""E-mail, by a mail server that proves who it is: STARTTLS is required."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import re
+import smtplib
+import socket
+import ssl
+from email.message import EmailMessage
+from email.policy import SMTP as SMTP_POLICY
+from functools import partial
+from typing import Any, Final
+
+from leasehold.adapters.channels.bounded_call import BoundedCall
+from leasehold.adapters.channels.variables import Variables
+from leasehold.domain.announcement import Priority
+from leasehold.domain.delivery import Delivery
+from leasehold.domain.event_message import announced_facts
+from leasehold.domain.printable import printable
+from leasehold.errors import (
+    ChannelRefusedError,
+    ChannelUnavailableError,
+    LeaseholdError,
+)
+from leasehold.ports.clock import Clock
+from leasehold.registry.channels import EmailChannel
+
+_LOG: Final = logging.getLogger("leasehold.channels")
+_SUBMISSION_PORT: Final = 587
+_SERVER: Final = re.compile(r"(?P<host>[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?")
+_MOST_PORTS: Final = 65_535
+_DETAILED_CODE: Final = re.compile(rb"[245]\.[0-9]{1,3}\.[0-9]{1,3}")
+
+
+class EmailSender:
+    """Sends each announcement as one e-mail to all recipients.
+
+    Args:
+        entry: the channel.
+        variables: with its server, and with what it signs in.
+        clock: for the date of the mail.
+        base_url: where the runs API is, for the links; empty: there are none.
+    """
+
+    def __init__(
+        self, entry: EmailChannel, variables: Variables, clock: Clock, base_url: str
+    ) -> None:
+        self._entry = entry
+        self._variables = variables
+        self._clock = clock
+        self._base_url = base_url
+
+    def send(self, delivery: Delivery, *, timeout: float) -> str:
+        """Send the mail; return its Message-ID, the same at each try."""
+        call = BoundedCall(self._entry.name, timeout)
+        return call.run(partial(self._send, call, delivery))
+
+    def _send(self, call: BoundedCall, delivery: Delivery) -> str:
+        message = self._message(delivery)
+        host, port = self._server()
+        credentials = self._credentials()
+        try:
+            with contextlib.closing(_Smtp(call, host, port)) as server:
+                self._sign_in(server, credentials)
+                self._deliver(call, server, message.as_bytes())
+        except smtplib.SMTPResponseException as error:
+            if error.smtp_code < 0:  # that was no answer
+                raise
+            raise self._refused(error.smtp_code, error.smtp_error) from None
+        return str(message["Message-ID"])
+
+    def _sign_in(self, server: smtplib.SMTP, credentials: tuple[str, str] | None) -> None:
+        server.ehlo_or_helo_if_needed()
+        if not server.has_extn("starttls"):
+            raise self._unavailable("the mail server offers no STARTTLS, and nothing is sent open")
+        server.starttls(context=ssl.create_default_context())
+        server.ehlo_or_helo_if_needed()
+        if credentials is None:
+            return
+        try:
+            server.login(*credentials)
+        except smtplib.SMTPNotSupportedError:
+            raise self._unavailable("the mail server lets nobody sign in") from None
+
+    def _deliver(self, call: BoundedCall, server: smtplib.SMTP, content: bytes) -> None:
+        """Hand the mail over; those that are refused for good keep no other from it."""
+        _expect(server.mail(self._entry.sender))
+        refusals = []
+        for recipient in self._entry.recipients:
+            try:
+                _expect(server.rcpt(recipient))
+            except smtplib.SMTPResponseException as refusal:
+                if not _is_for_good(refusal.smtp_code):
+                    raise  # all are tried again, and nobody has it so far
+                refusals.append(refusal)
+        if len(refusals) == len(self._entry.recipients):
+            raise refusals[0]
+        call.begin_sending()
+        _expect(server.data(content))
+        if refusals:
+            count = f"{len(refusals)} of {len(self._entry.recipients)} recipients"
+            _LOG.warning("channel %s: the mail server refuses %s", self._entry.name, count)
+        with contextlib.suppress(smtplib.SMTPException, OSError):
+            server.quit()  # it has the mail
+
+    def _message(self, delivery: Delivery) -> EmailMessage:
+        message = EmailMessage(policy=SMTP_POLICY)
+        message["From"] = self._entry.sender
+        message["To"] = ", ".join(self._entry.recipients)
+        message["Subject"] = f"[leasehold] {printable(delivery.summary)}"
+        message["Date"] = self._clock.now()
+        message["Message-ID"] = message_id(delivery.key, self._entry.sender)
+        message["Auto-Submitted"] = "auto-generated"
+        if delivery.priority == Priority.HIGH:
+            message["Importance"] = "high"
+        message.set_content(self._text(delivery), cte="quoted-printable")
+        return message
+
+    def _text(self, delivery: Delivery) -> str:
+        facts = announced_facts(delivery, self._base_url)
+        lines = [delivery.summary, delivery.detail or ""]
+        lines += [f"{name}: {facts[name]}" for name in ("runId", "pipeline", "step", "event")]
+        if self._base_url:
+            lines += [f"{name}: {url}" for name, url in facts["links"].items()]
+        return "\n".join(printable(line) for line in lines if line) + "\n"
+
+    def _server(self) -> tuple[str, int]:
+        name = self._entry.server_variable
+        found = _SERVER.fullmatch(self._variables.read(name))
+        port = int(found["port"] or _SUBMISSION_PORT) if found else 0
+        if found is None or not 0 < port <= _MOST_PORTS:
+            raise self._unavailable(f"{name} is not HOST or HOST:PORT")
+        return found["host"], port
+
+    def _credentials(self) -> tuple[str, str] | None:
+        user, password = self._entry.user_variable, self._entry.password_variable
+        if user is None or password is None:
+            return None
+        return self._variables.read(user), self._variables.read(password)
+
+    def _refused(self, code: int, words: bytes | str) -> LeaseholdError:
+        """Return the error of an answer; its words are the server's, and only codes are kept."""
+        raw = words if isinstance(words, bytes) else words.encode("utf-8", "replace")
+        detailed = _DETAILED_CODE.match(raw)
+        further = f" {detailed[0].decode()}" if detailed else ""
+        problem = f"the mail server answered {code}{further}"
+        if _is_for_good(code):
+            return ChannelRefusedError(channel=self._entry.name, problem=problem)
+        return self._unavailable(problem)
+
+    def _unavailable(self, problem: str) -> ChannelUnavailableError:
+        return ChannelUnavailableError(channel=self._entry.name, problem=problem)
+
+
+class _Smtp(smtplib.SMTP):
+    """A connection that ends with its call, from its first byte on."""
+
+    def __init__(self, call: BoundedCall, host: str, port: int) -> None:
+        self._call = call
+        super().__init__(host, port, timeout=call.seconds_left())
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        connection = socket.create_connection((host, port), timeout)
+        self._call.use(connection)
+        return connection
+
+
+def message_id(key: str, sender: str) -> str:
+    """Return the Message-ID of an announcement: mail programs show one that they have only once."""
+    name = hashlib.sha256(key.encode()).hexdigest()[:32]
+    return f"<{name}@{sender.rpartition('@')[2]}>"
+
+
+def _expect(answer: tuple[int, Any]) -> None:
+    code, words = answer
+    if not 200 <= code < 300:  # noqa: PLR2004 - 2xx: it is done
+        raise smtplib.SMTPResponseException(code, words)
+
+
+def _is_for_good(code: int) -> bool:
+    return 500 <= code < 600  # noqa: PLR2004 - 5xx: permanent

@@ -1,0 +1,108 @@
+"""Webhooks, signed as Standard Webhooks says (www.standardwebhooks.com)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+from functools import partial
+from typing import Final
+
+from leasehold.adapters.channels.addresses import AddressGuard
+from leasehold.adapters.channels.bounded_call import BoundedCall
+from leasehold.adapters.channels.http_post import post, refusal_of
+from leasehold.adapters.channels.variables import Variables
+from leasehold.domain.delivery import Delivery
+from leasehold.domain.event_message import EventMessage
+from leasehold.errors import ChannelUnavailableError
+from leasehold.ports.clock import Clock
+from leasehold.registry.channels import WebhookChannel
+
+_PREFIX: Final = "whsec_"
+_LEAST_BYTES: Final = 24
+_MOST_BYTES: Final = 64
+
+
+class WebhookSender:
+    """Posts each announcement to a webhook.
+
+    Args:
+        entry: the channel.
+        variables: with its address and its secret.
+        guard: says which addresses may be called.
+        clock: for the timestamp that is signed.
+        base_url: see `EventMessage.content`.
+    """
+
+    def __init__(
+        self,
+        entry: WebhookChannel,
+        variables: Variables,
+        guard: AddressGuard,
+        clock: Clock,
+        base_url: str,
+    ) -> None:
+        self._entry = entry
+        self._variables = variables
+        self._guard = guard
+        self._clock = clock
+        self._base_url = base_url
+
+    def send(self, delivery: Delivery, *, timeout: float) -> None:
+        """Post the announcement; a webhook gives it no name of its own."""
+        call = BoundedCall(self._entry.name, timeout)
+        call.run(partial(self._send, call, delivery))
+
+    def _send(self, call: BoundedCall, delivery: Delivery) -> None:
+        endpoint = self._guard.endpoint(self._variables.read(self._entry.url_variable))
+        secrets = self._secrets()
+        addresses = self._guard.addresses(endpoint)
+        content = EventMessage(delivery).content(self._base_url)
+        body = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+        now = self._clock.now()
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "leasehold",
+            "webhook-id": delivery.key,
+            "webhook-timestamp": (timestamp := str(int(now.timestamp()))),
+            "webhook-signature": signatures(secrets, delivery.key, timestamp, body),
+        }
+        answer = post(call, endpoint, addresses, body, headers)
+        if not answer.is_taken:
+            raise refusal_of(self._entry.name, endpoint.host, answer, now)
+
+    def _secrets(self) -> list[bytes]:
+        name = self._entry.secret_variable
+        try:
+            return [_key_in(text) for text in self._variables.read(name).split()]
+        except ValueError:
+            problem = f"{name} is not {_PREFIX} and the base64 of 24 to 64 bytes"
+            raise ChannelUnavailableError(channel=self._entry.name, problem=problem) from None
+
+
+def signatures(secrets: list[bytes], name: str, timestamp: str, body: bytes) -> str:
+    """Return the signatures of a message, one a secret.
+
+    Args:
+        secrets: what signs.
+        name: the id of the message.
+        timestamp: when it is sent, in seconds since 1970.
+        body: as it is sent.
+    """
+    signed = f"{name}.{timestamp}.".encode() + body
+    made = (hmac.new(secret, signed, hashlib.sha256).digest() for secret in secrets)
+    return " ".join(f"v1,{base64.b64encode(one).decode()}" for one in made)
+
+
+def _key_in(text: str) -> bytes:
+    if not text.startswith(_PREFIX):
+        raise ValueError("it has no prefix")
+    try:
+        key = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
+    except binascii.Error:
+        raise ValueError("it is not base64") from None
+    if not _LEAST_BYTES <= len(key) <= _MOST_BYTES:
+        raise ValueError("it is too short or too long")
+    return key
