@@ -35,11 +35,11 @@ from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.start_run import StartRequest, start_run
 from tests.emulators import MissingEmulatorError, firestore_host
-from tests.storm.catalog import CHANNELS
+from tests.storm.catalog import NAMES
 from tests.storm.scenario import Storm, survive
 
 STEPS: Final = tuple(f"step-{number}" for number in range(1, 11))
-TOLD: Final = Registry("channels", [LogChannel(name=name) for name in CHANNELS])
+TOLD: Final = Registry("channels", [LogChannel(name=name) for name in NAMES])
 
 
 def no_op(ctx: StepContext, given: Any) -> Any:  # noqa: ARG001 - a handler's shape
@@ -130,7 +130,7 @@ def costs(store: str, runs: int) -> list[Figure]:
         guard = _announce_all(told)
         long, _ = told.run("long", runs)
         cpu = [_milliseconds(told, plain, runs, is_first=number % 2 == 0) for number in range(6)]
-    steps, channels = (len(STEPS) - 1) * runs, len(CHANNELS) * runs
+    steps, channels = (len(STEPS) - 1) * runs, len(NAMES) * runs
     reads, writes = (long[kind] - short[kind] for kind in ("reads", "writes"))
     added = (short["writes"] - without["writes"]) / channels
     return [
@@ -153,7 +153,7 @@ def _milliseconds(told: Bench, plain: Bench, runs: int, *, is_first: bool) -> tu
 def _announce_all(bench: Bench) -> dict[str, float]:
     """Announce what is due; return what one announcement asks of the store."""
     hints = [_hint(message.delivery) for message in bench.told.messages]
-    for channel in CHANNELS:  # the first one of a process looks for the breaker
+    for channel in NAMES:  # the first one of a process looks for the breaker
         place = next(number for number, hint in enumerate(hints) if hint.channel == channel)
         deliver(bench.engine, hints.pop(place))
     bench.taken()

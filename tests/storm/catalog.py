@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
 from leasehold import (
+    CustomChannel,
     GateEntry,
     GatePolicyFailure,
     PermanentError,
@@ -13,11 +15,32 @@ from leasehold import (
     Registry,
     StepContext,
     StepDispatchEntry,
+    WebhookChannel,
 )
-from leasehold.registry.channels import LogChannel
+from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.pipelines import Catalog
+from tests.storm.sender import DEAF_URL, URL
 
-CHANNELS: Final = ("first", "second", "third")
+_WEBHOOK: Final[dict[str, str]] = {"url_variable": URL, "secret_variable": "STORM_SECRET"}
+
+#: Two webhooks, and a sender of a user's own.
+CHANNELS: Final = Registry(
+    "channels",
+    [
+        WebhookChannel(name="first", **_WEBHOOK),
+        WebhookChannel(name="second", **_WEBHOOK),
+        CustomChannel(name="third", sender="tests.storm.sender:send"),
+    ],
+)
+NAMES: Final = tuple(entry.name for entry in CHANNELS)
+
+
+def deaf(entry: ChannelEntry) -> ChannelEntry:
+    """Return the same channel, with an address where nobody listens."""
+    if isinstance(entry, CustomChannel):
+        return replace(entry, sender="tests.storm.sender:send_to_nobody")
+    assert isinstance(entry, WebhookChannel)
+    return replace(entry, url_variable=DEAF_URL)
 
 
 def act(ctx: StepContext, given: dict[str, Any]) -> Any:
@@ -49,5 +72,5 @@ CATALOG: Final = Catalog(
     ),
     pipelines=Registry("pipelines", [PipelineEntry(name="act", steps=("act",))]),
     gates=Registry("gates", [GateEntry(name="judge", check="tests.storm.catalog:judge")]),
-    channels=Registry("channels", [LogChannel(name=name) for name in CHANNELS]),
+    channels=CHANNELS,
 )

@@ -20,7 +20,8 @@ from leasehold.ports.documents import Committed, Documents
 from leasehold.services.execute_step import Hint, execute_step
 from tests.conformance.stores import DOCUMENTS
 from tests.storm.catalog import CATALOG
-from tests.storm.scenario import NoTasks, settings_in
+from tests.storm.scenario import settings_in
+from tests.storm.workers import NoTasks
 
 PATIENCE_S: Final = 60.0
 

@@ -10,17 +10,17 @@ import json
 import os
 import signal
 import threading
-from http.client import HTTPConnection
-from typing import Any
+from typing import Any, Final
 
 from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.domain.document import Answer, DecideDocument, Document, Ref
-from leasehold.errors import ChannelUnansweredError, ChannelUnavailableError
 from leasehold.ports.channel import Channel
 from leasehold.ports.documents import Committed, Documents
-from leasehold.registry.channels import ChannelEntry
 from tests.storm.chance import KILLS, REFUSED, Kill, draw, roll, subject_of
-from tests.storm.provider import TIMEOUT_S
+from tests.storm.sender import post
+
+#: What the provider may take to note whom it is to kill.
+PATIENCE_S: Final = 30.0
 
 
 class Fate:
@@ -28,13 +28,13 @@ class Fate:
 
     Args:
         seed: of the storm.
-        provider: the port of the provider, which kills in the middle of a request.
+        url: the provider's, which kills in the middle of a request.
         frozen_s: longer than a claim is good for.
     """
 
-    def __init__(self, seed: int, provider: int, frozen_s: float) -> None:
+    def __init__(self, seed: int, url: str, frozen_s: float) -> None:
         self._seed = seed
-        self._provider = provider
+        self._url = url
         self._frozen_s = frozen_s
         self._is_recorded_next = False
 
@@ -50,7 +50,7 @@ class Fate:
         """Hear that a request begins."""
         if self._of(subject_of(delivery.key), delivery.token) is Kill.MEANWHILE:
             order = {"subject": subject_of(delivery.key), "pid": os.getpid()}
-            post(self._provider, "/kill", json.dumps(order).encode())
+            post(f"{self._url}/kill", json.dumps(order).encode(), {}, PATIENCE_S)
 
     def is_refused(self, delivery: Delivery) -> bool:
         """Return whether nobody listens to a request."""
@@ -118,46 +118,6 @@ class LethalChannel:
         answer = self._inner.send(delivery, timeout=timeout)
         self._fate.after_answer(delivery)
         return answer
-
-
-class HttpSender:
-    """A sender of a user's own: one request to the provider, which takes keys."""
-
-    def __init__(self, entry: ChannelEntry, port: int) -> None:
-        self._name = entry.name
-        self._port = port
-
-    def send(self, delivery: Delivery, *, timeout: float) -> str | None:
-        """Send one request."""
-        seconds = min(timeout, TIMEOUT_S)
-        try:
-            status, wait = post(self._port, "/", b"{}", {"webhook-id": delivery.key}, seconds)
-        except ConnectionRefusedError as error:
-            raise ChannelUnavailableError(channel=self._name, problem=str(error)) from error
-        except OSError as error:
-            raise ChannelUnansweredError(channel=self._name, problem=str(error)) from error
-        if status != 200:
-            problem, after = f"answered {status}", None if wait is None else float(wait)
-            raise ChannelUnavailableError(channel=self._name, problem=problem, retry_after_s=after)
-        return None
-
-
-def post(
-    port: int,
-    path: str,
-    body: bytes,
-    headers: dict[str, str] | None = None,
-    timeout: float = TIMEOUT_S * 20,
-) -> tuple[int, str | None]:
-    """Return the status of an answer and its Retry-After."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=timeout)
-    try:
-        connection.request("POST", path, body, headers or {})
-        answer = connection.getresponse()
-        answer.read()
-        return answer.status, answer.headers["retry-after"]
-    finally:
-        connection.close()
 
 
 def _subject_of(delivery: Document) -> str:

@@ -25,7 +25,7 @@ from bench.bare_children import unnamed_program
 from tests.storm.chance import WEATHER, Weather, draw, subject_of
 
 #: What senders wait for an answer, in seconds; a slow one comes in time, a silent one never.
-TIMEOUT_S: Final = 0.5
+TIMEOUT_S: Final = 0.4
 _SLOW_S: Final = 0.1
 _PATIENCE_S: Final = 30.0
 
@@ -62,14 +62,14 @@ class ProviderProcess:
     """The provider, as seen from outside.
 
     Attributes:
-        port: where it listens.
-        deaf: a port of its own where it does not.
+        url: where it listens.
+        deaf_url: where it does not, and nobody else can.
     """
 
     def __init__(self, pipe: Connection, port: int, deaf: int) -> None:
         self._pipe = pipe
-        self.port = port
-        self.deaf = deaf
+        self.url = f"http://127.0.0.1:{port}"
+        self.deaf_url = f"http://127.0.0.1:{deaf}"
 
     @property
     def taken(self) -> Sequence[Taken]:

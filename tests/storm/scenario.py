@@ -5,15 +5,14 @@ A scenario for the tests, where it is small, and for the benchmarks, where it is
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from leasehold.bootstrap import boot
 from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.lifecycle import Operation
@@ -25,11 +24,11 @@ from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.paging import scan
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
-from tests.conformance.stores import DOCUMENTS
-from tests.storm.catalog import CATALOG, CHANNELS
+from tests.storm.catalog import NAMES
 from tests.storm.chance import LOST, roll
-from tests.storm.provider import Taken, provider
-from tests.storm.workers import Function, Place
+from tests.storm.provider import TIMEOUT_S, Taken, provider
+from tests.storm.sender import DEAF_URL, URL
+from tests.storm.workers import Function, Place, engine_at
 
 #: How runs end, in turn: the one that blocks is tried once more, and blocks again.
 ENDS: Final = ("done", "blocked", "done", "dead", "done", "cancelled", "done", "done")
@@ -114,10 +113,12 @@ class Aftermath:
 def survive(storm: Storm, folder: Path) -> Aftermath:
     """Have the storm, until each delivery is announced or given up; return what came of it."""
     with provider(storm.seed) as there:
-        place = Place(storm.kind, folder, storm.seed, there.port, there.deaf, settings_in(folder))
+        addresses = {URL: there.url, DEAF_URL: there.deaf_url}
+        place = Place(storm.kind, folder, storm.seed, settings_in(folder) | addresses)
         function = Function(place, storm.at_once)
         try:
-            with sender(place, function) as engine:
+            with engine_at(place) as opened:
+                engine = replace(opened, events=LossyBus(function, storm.seed))
                 expected = announce(engine, storm)
                 reannounced = reconcile(engine, function)
                 deliveries = deliveries_in(engine)
@@ -132,8 +133,10 @@ def settings_in(folder: Path) -> dict[str, str]:
     """Return the settings of all engines: patience is short, as nobody waits for an hour."""
     return {
         "LEASEHOLD_ARTIFACTS": f"file://{folder / 'artifacts'}",
+        "LEASEHOLD_ALLOW_LOCAL_CHANNELS": "yes",
+        "STORM_SECRET": f"whsec_{base64.b64encode(bytes(32)).decode()}",
         "PIPELINE_DISPATCH_GRACE_S": "0.5",
-        "PIPELINE_DELIVERY_TIMEOUT_S": "0.8",
+        "PIPELINE_DELIVERY_TIMEOUT_S": str(TIMEOUT_S),
         "PIPELINE_DELIVERY_WAIT_S": "0.05",
         "PIPELINE_DELIVERY_MAX_WAIT_S": "1",
         "PIPELINE_DELIVERY_CALL_S": "4",
@@ -149,6 +152,10 @@ class LossyBus:
         self._seed = seed
         self._published: Counter[DeliveryHint] = Counter()
 
+    def close(self, grace: float = 0.0) -> bool:  # noqa: ARG002 - nothing is under way
+        """Do nothing."""
+        return True
+
     def publish(self, messages: Sequence[EventMessage]) -> None:
         """Take the messages; lose some of them."""
         for message in messages:
@@ -159,27 +166,6 @@ class LossyBus:
                 self._function.take(hint)
 
 
-class NoTasks:
-    """A task queue of which nobody is told: the storm runs each step itself."""
-
-    def create(self, _: object) -> None:
-        """Forget the task."""
-
-    def exists(self, _: object) -> bool:
-        """Say that it will come."""
-        return True
-
-
-@contextmanager
-def sender(place: Place, function: Function) -> Iterator[Engine]:
-    """Open an engine whose messages go to the function."""
-    with DOCUMENTS[place.kind](place.folder) as documents:
-        bundle = boot(place.settings, catalog=CATALOG, documents=documents, tasks=NoTasks())
-        yield replace(bundle.engine, events=LossyBus(function, place.seed), report=lambda _: None)
-        bundle.processes.close()
-        bundle.engine.leases.close()
-
-
 def announce(engine: Engine, storm: Storm) -> int:
     """Have runs end and block until there are so many announcements; return what they owe."""
     told = number = 0
@@ -188,7 +174,7 @@ def announce(engine: Engine, storm: Storm) -> int:
         end(engine, f"storm-{storm.seed}-{number}", ends)
         told += TOLD[ends]
         number += 1
-    return told * len(CHANNELS)
+    return told * len(NAMES)
 
 
 def end(engine: Engine, key: str, ends: str) -> None:

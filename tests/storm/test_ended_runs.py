@@ -23,9 +23,10 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.conformance.stores import DOCUMENTS
 from tests.emulators import need_firestore
-from tests.storm.catalog import CATALOG, CHANNELS
+from tests.storm.catalog import CATALOG, NAMES
 from tests.storm.killed_worker import Point, killed_at
-from tests.storm.scenario import NoTasks, deliveries_in, settings_in
+from tests.storm.scenario import deliveries_in, settings_in
+from tests.storm.workers import NoTasks
 from tests.waiting import until
 
 EVENTS = {
@@ -82,7 +83,7 @@ def started(kind: str, folder: Path, ends: str) -> str:
 
 def check_told(told: Told, ends: str) -> None:
     """Check that each channel was told once."""
-    assert sorted(each.channel for each in told.announcements) == sorted(CHANNELS)
+    assert sorted(each.channel for each in told.announcements) == sorted(NAMES)
     assert {each.event for each in told.announcements} == {EVENTS[ends]}
 
 
@@ -113,7 +114,7 @@ def test_so_does_the_sweep(tmp_path: Path, kind: str, ends: str, point: Point) -
         result = swept(engine)
 
         check_told(told, ends)
-        assert result == len(CHANNELS)
+        assert result == len(NAMES)
         assert {each.state for each in deliveries_in(engine)} == {DeliveryState.ANNOUNCED}
         if ends == "done":
             until(lambda: sweep(engine) and get_run(engine, run_id).archive is None)

@@ -9,7 +9,7 @@ import pytest
 from leasehold.domain.delivery import DeliveryState
 from tests.conformance.stores import DOCUMENTS
 from tests.emulators import need_firestore
-from tests.storm.catalog import CHANNELS
+from tests.storm.catalog import NAMES
 from tests.storm.scenario import Aftermath, Storm, survive
 
 ANNOUNCEMENTS = 16
@@ -33,6 +33,6 @@ def test_in_a_storm_everybody_is_told_and_what_is_told_twice_is_counted(
     after = survive(Storm(kind, ANNOUNCEMENTS), tmp_path)
 
     check(after)
-    assert after.expected == ANNOUNCEMENTS * len(CHANNELS)
+    assert after.expected == ANNOUNCEMENTS * len(NAMES)
     assert after.words[None] > 0  # processes were killed
     assert after.unknown >= after.extra > 0

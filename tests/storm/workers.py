@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import queue
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,8 +23,9 @@ from leasehold.registry.channels import ChannelEntry
 from leasehold.services.deliver_notification import DeliveryHint, deliver
 from leasehold.services.engine import Engine
 from tests.conformance.stores import DOCUMENTS
-from tests.storm.catalog import CATALOG
-from tests.storm.lethal import Fate, HttpSender, LethalChannel, LethalDocuments
+from tests.storm.catalog import CATALOG, deaf
+from tests.storm.lethal import Fate, LethalChannel, LethalDocuments
+from tests.storm.sender import URL
 
 #: How often each message is delivered, all at once.
 COPIES: Final = 3
@@ -47,17 +50,13 @@ class Place:
         kind: of its store.
         folder: of its store.
         seed: what happens by chance in it.
-        provider: the port of its provider.
-        deaf: a port of its own where nobody listens.
-        settings: of its engines.
+        environ: the settings of its engines, and the addresses of its provider.
     """
 
     kind: str
     folder: Path
     seed: int
-    provider: int
-    deaf: int
-    settings: Mapping[str, str]
+    environ: Mapping[str, str]
 
 
 class Instance:
@@ -95,21 +94,45 @@ class Instance:
 
 def serve(pipe: Connection, place: Place) -> None:
     """Deliver what comes, until this process is killed, or nobody is there any more."""
-    fate = Fate(place.seed, place.provider, frozen_s=_FROZEN_S)
+    os.environ.update(place.environ)  # as a function has it
+    fate = Fate(place.seed, place.environ[URL], frozen_s=_FROZEN_S)
+    with engine_at(place, lambda store: cast(Documents, LethalDocuments(store, fate))) as mild:
 
-    def open_channel(entry: ChannelEntry) -> Channel:
-        return LethalChannel(HttpSender(entry, place.provider), HttpSender(entry, place.deaf), fate)
+        def open_channel(entry: ChannelEntry) -> Channel:
+            return LethalChannel(mild.open_channel(entry), mild.open_channel(deaf(entry)), fate)
 
-    def documents(store: Documents) -> Documents:
-        return cast(Documents, LethalDocuments(store, fate))
-
-    with DOCUMENTS[place.kind](place.folder) as store:
-        bundle = boot(
-            place.settings, catalog=CATALOG, documents=store, around=Around(documents=documents)
-        )
-        engine = replace(bundle.engine, open_channel=open_channel)
+        engine = replace(mild, open_channel=open_channel)
         while hint := _next(pipe):
             pipe.send(_deliver(engine, hint))
+
+
+@contextmanager
+def engine_at(
+    place: Place, around: Callable[[Documents], Documents] = lambda store: store
+) -> Iterator[Engine]:
+    """Open an engine on the store of the storm; it is told of no task."""
+    with DOCUMENTS[place.kind](place.folder) as documents:
+        bundle = boot(
+            place.environ,
+            catalog=CATALOG,
+            documents=documents,
+            tasks=NoTasks(),
+            around=Around(documents=around),
+        )
+        yield replace(bundle.engine, report=lambda _: None)
+        bundle.processes.close()
+        bundle.engine.leases.close()
+
+
+class NoTasks:
+    """A task queue of which nobody is told: the storm runs each step itself."""
+
+    def create(self, _: object) -> None:
+        """Forget the task."""
+
+    def exists(self, _: object) -> bool:
+        """Say that it will come."""
+        return True
 
 
 def _next(pipe: Connection) -> DeliveryHint | None:

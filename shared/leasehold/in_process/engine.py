@@ -169,7 +169,7 @@ class InProcessEngine:
         begun = begin(self.engine, StartRequest(pipeline, plain(input)), eager=True)
         with self._raising_interrupts():
             ended = run_steps(self.engine, begun).manifest
-        self._bundle.deliver_due()
+        self._announce_due()
         return ended
 
     def adopt(self, run_id: str) -> None:
@@ -208,8 +208,12 @@ class InProcessEngine:
         while task := self._queue.take_due():
             self._deliver(task)
             ran += 1
-        self._bundle.deliver_due()
+        self._announce_due()
         return ran
+
+    def _announce_due(self) -> None:
+        """Make the announcements that are due, in this thread."""
+        self._bundle.deliver_due()
 
     def _deliver(self, task: Task) -> None:
         """Run the attempt that a task announces, in this thread."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
+from leasehold.domain.delivery import DeliveryState
+from leasehold.domain.document import Document, Ref
 from leasehold.ports.clock import Clock
 from leasehold.testing.arguments import checked_seconds, refuse
 from leasehold.testing.orders import Order, Orders
@@ -79,6 +81,18 @@ class AnnouncementFaults:
     def is_away(self, channel: str) -> bool:
         """Return whether a provider refuses connections now."""
         return self.clock.monotonic() < self._away.get(_away(channel), 0.0)
+
+    def before_write(self, ref: Ref, document: Document | None) -> None:
+        """Hear of a document that is decided and not written."""
+        if ref.collection != "deliveries" or document is None:
+            return
+        is_record = document.get("state") == DeliveryState.ANNOUNCED
+        if is_record and self.takes("kill before record", str(document.get("channel"))):
+            self.kill_process()
+
+    def kill_process(self) -> NoReturn:
+        """Let the process that this thread plays be dead."""
+        raise NotImplementedError
 
     # -- inside ------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from leasehold.ports.channel import Channel
 from leasehold.ports.event_bus import EventBus
 from leasehold.registry.channels import ChannelEntry
 from leasehold.testing.clock import FrozenClock
-from leasehold.testing.faults import WORKER_PROCESS, Faults, KilledError
+from leasehold.testing.faults import Faults
 
 
 class FaultyEvents:
@@ -24,7 +24,6 @@ class FaultyEvents:
 
     def publish(self, messages: Sequence[EventMessage]) -> None:
         """Take the messages that are not lost."""
-        self._faults.check_alive()
         lost = [it for it in messages if self._faults.takes("lose message", it.delivery.channel)]
         self._inner.publish([message for message in messages if message not in lost])
 
@@ -63,7 +62,6 @@ class RecordedChannels:
     def send(self, delivery: Delivery, *, timeout: float) -> str:
         """Take an announcement, or do what was ordered in place of that."""
         faults, channel = self._faults, delivery.channel
-        faults.check_alive()
         if faults.is_away(channel):
             problem = "it is away, as the test ordered"
             raise ChannelUnavailableError(channel=channel, problem=problem)
@@ -88,10 +86,6 @@ class RecordedChannels:
                 raise ChannelUnansweredError(channel=channel, problem="no answer in time")
         if self._faults.takes("channel silent", channel):
             raise ChannelUnansweredError(channel=channel, problem="no answer, as the test ordered")
-        if self._faults.takes("kill before record", channel):
-            if process := WORKER_PROCESS.get():
-                process.is_dead = True
-            raise KilledError
 
 
 def _wait(faults: Faults, seconds: float) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from leasehold.domain.change import Change
 from leasehold.domain.status import Outcome
@@ -214,6 +214,13 @@ class Faults(AnnouncementFaults):
         leased, note = self._leased.get(change.manifest.run_id), change.manifest.last_settlement
         is_end = change.changed and leased and note and note.lease_id == leased.lease_id
         return leased if is_end else None
+
+    def kill_process(self) -> NoReturn:
+        """Let the process that this thread plays be dead."""
+        process = WORKER_PROCESS.get()
+        if process is not None:
+            process.is_dead = True
+        raise KilledError
 
     def _kill(self, leased: _Leased) -> None:
         leased.process.is_dead = True
