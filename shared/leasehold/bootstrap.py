@@ -57,6 +57,7 @@ from leasehold.services.engine import Engine, Retention
 from leasehold.services.kept_values import load
 from leasehold.services.reporting import ENDS, Facts, without_repeats
 from leasehold.worker.bounded_events import BoundedEvents
+from leasehold.worker.bounded_sends import BoundedSends
 from leasehold.worker.channel_senders import sender_of
 from leasehold.worker.errands import Errands
 from leasehold.worker.gates import InlineGateRunner
@@ -66,6 +67,7 @@ from leasehold.worker.inline_runner import InlineRunner
 from leasehold.worker.interrupts import Interrupts
 from leasehold.worker.known_overrides import KnownOverrides
 from leasehold.worker.lease_keeper import ThreadedLeaseKeeper
+from leasehold.worker.pauses import pause
 from leasehold.worker.process_runner import ProcessRunner
 from leasehold.worker.side_by_side import side_by_side
 
@@ -221,6 +223,8 @@ def boot(
         holder=holder_name(host_name(), os.getpid()),
         side_by_side=side_by_side,
         errand=Errands().run,
+        send=BoundedSends().run,
+        pause=partial(pause, clock),
         raise_interrupt=interrupts.raise_interrupt,
         observe=hooks.observe,
         may_continue=hooks.may_continue,

@@ -455,6 +455,21 @@ class UnknownDeliveryError(LeaseholdError):
     text = "No delivery of run {run_id} to channel {channel!r} is known."
 
 
+class DeliveryClaimedError(LeaseholdError):
+    """Somebody tells the channel right now."""
+
+    code = "delivery_claimed"
+    text = "Channel {channel} is being told of run {run_id} right now; try again in a minute."
+    retryable = True
+
+
+class UnreadableDeliveryError(LeaseholdError):
+    """The document of a delivery is not one that this version can read."""
+
+    code = "unreadable_delivery"
+    text = "Delivery {delivery} cannot be read by this version: {problem}. It is left as it is."
+
+
 class ChannelRefusedError(LeaseholdError):
     """A provider refused an announcement for good."""
 

@@ -74,17 +74,21 @@ def announcement_of(
     )
 
 
-def deliveries_of(run: Manifest, grace: timedelta) -> tuple[Delivery, ...]:
+def deliveries_of(
+    run: Manifest, grace: timedelta, give_up_after: timedelta = GIVEN_UP_AFTER
+) -> tuple[Delivery, ...]:
     """Return what each channel is owed by the last announcement of a run, as it was made.
 
     Args:
         run: the run, which did not move on since.
         grace: after that the sweep publishes the message of one that is not announced.
+        give_up_after: so long it is tried.
     """
     told = run.announcement
     if told is None:
         return ()
-    return tuple(_delivery(run, told, channel, grace) for channel in told.channels)
+    owed = (_delivery(run, told, channel, grace) for channel in told.channels)
+    return tuple(one.with_(give_up_at=told.at + give_up_after) for one in owed)
 
 
 def _delivery(run: Manifest, told: Announcement, channel: str, grace: timedelta) -> Delivery:
@@ -104,7 +108,6 @@ def _delivery(run: Manifest, told: Announcement, channel: str, grace: timedelta)
         state=DeliveryState.DUE,
         created_at=told.at,
         updated_at=told.at,
-        shard=run.shard,
         alarm_at=told.at + grace,
         give_up_at=told.at + GIVEN_UP_AFTER,
     )

@@ -7,20 +7,23 @@ it is due, or claimed by somebody who may be gone, it has an alarm.
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, ValidationError
 
 from leasehold.domain.announcement import AnnouncedEvent, Priority
-from leasehold.domain.document import Ref
-from leasehold.domain.stored import Stored
+from leasehold.domain.document import Document, Ref, UnreadableDocument
+from leasehold.domain.stored import Stored, StoredDocument
+from leasehold.errors import UnreadableDeliveryError
 
 #: What a summary, a detail and a reason are cut to, in characters.
 MAX_SUMMARY: Final = 300
 MAX_DETAIL: Final = 500
 MAX_REASON: Final = 100
 
+_MAX_SHOWN: Final = 128
 _OCCURRENCE: Final = re.compile(r"\d{1,19}(\.\d{1,9})?", re.ASCII)
 
 
@@ -49,6 +52,7 @@ class DeliveryUpdate(TypedDict, total=False):
     alarm_at: AwareDatetime | None
     not_before: AwareDatetime | None
     give_up_at: AwareDatetime
+    requested_at: AwareDatetime | None
     token: int
     claim: Claim | None
     round: int
@@ -80,7 +84,7 @@ class Delivery(Stored):
     state: DeliveryState
     created_at: AwareDatetime
     updated_at: AwareDatetime
-    shard: int  # that of the run
+    requested_at: AwareDatetime | None = None  # when somebody asked for it again
     alarm_at: AwareDatetime | None = None  # when its message is published again
     not_before: AwareDatetime | None = None  # of the next try
     give_up_at: AwareDatetime
@@ -107,6 +111,11 @@ class Delivery(Stored):
         return f"{self.run_id}:{self.occurrence}:{self.channel}"
 
     @property
+    def due_since(self) -> datetime:
+        """When this round of it began."""
+        return self.requested_at or self.created_at
+
+    @property
     def key(self) -> str:
         """What tells a provider that it has this announcement already: the same at each try."""
         key = f"{self.delivery_id}:{self.mark}"
@@ -116,6 +125,24 @@ class Delivery(Stored):
 def delivery_ref(run_id: str, occurrence: str, channel: str) -> Ref:
     """Return the name of a delivery's document."""
     return Ref("deliveries", f"{run_id}:{occurrence}:{channel}")
+
+
+def delivery_of(ref: Ref, document: Document) -> Delivery:
+    """Return the delivery that a document is, or raise UnreadableDeliveryError."""
+    if isinstance(document, UnreadableDocument):
+        raise UnreadableDeliveryError(delivery=ref.id, problem=document.problem)
+    if isinstance(document, StoredDocument) and isinstance(document.value, Delivery):
+        return document.value  # this process wrote it a moment ago
+    try:
+        delivery = Delivery.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise UnreadableDeliveryError(delivery=ref.id, problem=problem) from None
+    if delivery.delivery_id != ref.id:
+        problem = f"it is that of {delivery.delivery_id[:_MAX_SHOWN]!r}, which is not its name"
+        raise UnreadableDeliveryError(delivery=ref.id, problem=problem)
+    return delivery
 
 
 def is_occurrence(text: str) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from leasehold.domain.announcement import AnnouncedEvent
+from leasehold.domain.delivery_rules import DeliveryRules
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import DEFAULT_CLEANUP, Dispatch, RetryRule
 from leasehold.domain.retry import Backoff
@@ -67,6 +68,7 @@ class Rules:
         backoff: the waits between failed attempts.
         grace: how long after its time a task may still come before the sweep looks for it.
         channels_for: the channels that are told of an event in runs of a pipeline.
+        delivery: how patient deliveries to them are.
     """
 
     settings_for: Callable[[str], StepSettings | None]
@@ -77,6 +79,7 @@ class Rules:
     backoff: Backoff = field(default_factory=Backoff)
     grace: timedelta = timedelta(seconds=60)
     channels_for: Callable[[str, AnnouncedEvent], tuple[str, ...]] = lambda _pipeline, _event: ()
+    delivery: DeliveryRules = field(default_factory=DeliveryRules)
 
     def known_settings(self, step_type: str) -> StepSettings:
         """Return the settings in force, or raise UnknownKeyError."""

@@ -124,7 +124,9 @@ class Draft:
             claimable=claimable_step(run),
             last_settlement=self._settlement(outcome),
         )
-        owed = () if told is None else deliveries_of(self.run, self.rules.grace)
+        rules = self.rules
+        after = rules.delivery.give_up_after
+        owed = () if told is None else deliveries_of(self.run, rules.grace, after)
         return Change(outcome, self.run, self.events, created, deliveries=owed)
 
     def _settlement(self, outcome: Outcome) -> Settlement | None:

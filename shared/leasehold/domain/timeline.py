@@ -9,7 +9,7 @@ from typing import Any, Final
 from leasehold.domain.kept_work import CallCount
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import StepRecord
-from leasehold.domain.trace import TraceEvent, TraceType
+from leasehold.domain.trace import UNNUMBERED, TraceEvent, TraceType
 from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trials import trials_of
 
@@ -41,13 +41,13 @@ def timeline(manifest: Manifest, stored: Iterable[TraceEvent]) -> list[TraceEven
         stored: what was stored, in the order of its names.
     """
     numbered: list[TraceEvent] = []
-    losses: list[TraceEvent] = []
+    others: list[TraceEvent] = []
     for event in stored:
-        (losses if event.type is TraceType.LEASE_LOST else numbered).append(event)
+        (others if event.type in UNNUMBERED else numbered).append(event)
     events = list(_merged(manifest, numbered))
-    for loss in losses:  # it has no number, so only its time decides its place
-        later = (place for place, event in enumerate(events) if event.at > loss.at)
-        events.insert(next(later, len(events)), loss)
+    for other in others:  # it has no number, so only its time decides its place
+        later = (place for place, event in enumerate(events) if event.at > other.at)
+        events.insert(next(later, len(events)), other)
     return events
 
 

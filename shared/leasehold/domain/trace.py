@@ -55,8 +55,18 @@ class TraceType(StrEnum):
     ARCHIVE_FAILED = "archive_failed"
 
 
+#: Events that are no part of a change to the run: they have no number, and their time orders them.
+UNNUMBERED: Final = frozenset(
+    {
+        TraceType.LEASE_LOST,
+        TraceType.ANNOUNCEMENT_SENT,
+        TraceType.ANNOUNCEMENT_GIVEN_UP,
+        TraceType.ANNOUNCEMENT_REQUESTED,
+    }
+)
+
 #: The name of an event whose run marks it; a version before had no marks.
-_MARKED: Final = re.compile(r"(?:\d+|lost-.+)-(?P<mark>[0-9a-f]{8})", re.ASCII)
+_MARKED: Final = re.compile(r"(?:\d+|(?:lost|told)-.+)-(?P<mark>[0-9a-f]{8})", re.ASCII)
 
 
 class TraceEvent(Stored):
@@ -95,6 +105,17 @@ def loss_ref(manifest: Manifest, lease_id: str) -> Ref:
     It has no number: to take one would be a write to the run, which is not its any more.
     """
     return _ref(manifest, f"lost-{lease_id}")
+
+
+def telling_ref(run_id: str, mark: str, name: str) -> Ref:
+    """Return the name of an event of a delivery: it has no number either, and no run at hand.
+
+    Args:
+        run_id: the run.
+        mark: what `run_mark` gave for it.
+        name: what no other event of its deliveries has.
+    """
+    return Ref(f"runs/{run_id}/trace", f"told-{name}-{mark}")
 
 
 def trace_ref(manifest: Manifest, number: int) -> Ref:

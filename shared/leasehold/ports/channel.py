@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from leasehold.domain.delivery import Delivery
@@ -21,5 +22,28 @@ class Channel(Protocol):
             ChannelRefusedError: the provider refused it for good: trying again cannot help.
             ChannelUnavailableError: it was not taken, and may be later.
             ChannelUnansweredError: nobody knows whether it was taken.
+        """
+        ...
+
+
+class Sending(Protocol):
+    """Makes a send, and comes back in time whatever the channel does."""
+
+    def __call__(self, channel: str, send: Callable[[], object], *, timeout: float) -> str | None:
+        """Make a send; return the provider's name for the message, as it can be kept.
+
+        What a channel raises comes out as one of the errors below, in words that can be kept and
+        shown: one line, without secrets.
+
+        Args:
+            channel: whose send it is; what hangs of one channel delays no other.
+            send: the send.
+            timeout: seconds that it has; what it answers later changes nothing.
+
+        Raises:
+            ChannelRefusedError, ChannelUnavailableError: as `Channel.send`.
+            ChannelUnansweredError: as `Channel.send`, or it did not come back, or raised anything
+                else.
+            StoreUnavailableError: this process has no thread for it now; nothing was sent.
         """
         ...

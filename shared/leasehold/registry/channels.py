@@ -221,4 +221,9 @@ def is_set(environ: Mapping[str, str], variable: str) -> bool:
     return bool(environ.get(variable) or environ.get(variable + FILE_SUFFIX))
 
 
+def is_channel_name(text: str) -> bool:
+    """Return whether a channel could have this name."""
+    return _NAME.fullmatch(text) is not None
+
+
 NO_CHANNELS: Final[Registry[ChannelEntry]] = Registry("channels", [])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from leasehold.domain.delivery_rules import DeliveryRules
 from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.override import StoredOverride
 from leasehold.domain.retry import Backoff
@@ -47,6 +48,23 @@ def rules_of(
         recovery_window=timedelta(milliseconds=settings["PIPELINE_RECOVERY_WINDOW_MS"]),
         backoff=backoff,
         channels_for=catalog.channels_for,
+        delivery=_delivery_rules(settings),
+    )
+
+
+def _delivery_rules(settings: Mapping[str, Any]) -> DeliveryRules:
+    def seconds(name: str) -> timedelta:
+        return timedelta(seconds=settings[f"PIPELINE_{name}_S"])
+
+    return DeliveryRules(
+        tries=settings["PIPELINE_DELIVERY_TRIES"],
+        first_wait=seconds("DELIVERY_WAIT"),
+        longest_wait=seconds("DELIVERY_MAX_WAIT"),
+        timeout=seconds("DELIVERY_TIMEOUT"),
+        call_time=seconds("DELIVERY_CALL"),
+        give_up_after=seconds("DELIVERY_GIVE_UP"),
+        channel_failures=settings["PIPELINE_CHANNEL_FAILURES"],
+        channel_rest=seconds("CHANNEL_REST"),
     )
 
 

@@ -52,11 +52,14 @@ def _whole(least: int, most: int) -> Callable[[str], int]:
     return read
 
 
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= _DAY_S:  # nor a NaN
-        raise ValueError(text)
-    return value
+def _seconds_up_to(most: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        value = float(text)
+        if not 0 < value <= most:  # nor a NaN
+            raise ValueError(text)
+        return value
+
+    return read
 
 
 def _address(*schemes: str) -> Callable[[str], str]:
@@ -141,6 +144,8 @@ _LAST_PORT: Final = 65_535
 
 #: No query and no fragment, which paths could not follow; no name and password, as people read it.
 _PUBLIC_URL: Final = re.compile(r"https?://[^\s?#@]+")
+_WEEK_S: Final = 604_800
+_seconds: Final = _seconds_up_to(_DAY_S)
 _WEEK_MS: Final = 7 * 86_400_000
 _SECONDS: Final = "seconds above 0, at most 86400"
 _MILLISECONDS: Final = f"whole milliseconds from 1 to {_WEEK_MS}"
@@ -320,6 +325,63 @@ SETTINGS: Final = Registry(
             "how often the wait doubles",
             _whole(0, 16),
         ),
+        SettingEntry(
+            "PIPELINE_DELIVERY_TRIES",
+            "3",
+            "a whole number from 1 to 100",
+            "how often the call that begins an announcement tries to send it, if its time allows",
+            _whole(1, 100),
+        ),
+        SettingEntry(
+            "PIPELINE_DELIVERY_WAIT_S",
+            "5",
+            f"{_SECONDS}, and at most PIPELINE_DELIVERY_MAX_WAIT_S",
+            "the wait after the first send that failed; each further wait is twice as long",
+            _seconds,
+        ),
+        SettingEntry(
+            "PIPELINE_DELIVERY_MAX_WAIT_S",
+            "600",
+            _SECONDS,
+            "the longest wait between two sends, where the provider does not ask for a longer one",
+            _seconds,
+        ),
+        SettingEntry(
+            "PIPELINE_DELIVERY_TIMEOUT_S",
+            "10",
+            "seconds above 0, at most 600",
+            "how long one send of an announcement may take",
+            _seconds_up_to(600),
+        ),
+        SettingEntry(
+            "PIPELINE_DELIVERY_CALL_S",
+            "60",
+            _SECONDS,
+            "how long one call of deliver_notification may take, with all its tries: less than the "
+            "function has",
+            _seconds,
+        ),
+        SettingEntry(
+            "PIPELINE_DELIVERY_GIVE_UP_S",
+            "86400",
+            f"seconds above 0, at most {_WEEK_S}",
+            "how long an announcement is tried that no provider takes",
+            _seconds_up_to(_WEEK_S),
+        ),
+        SettingEntry(
+            "PIPELINE_CHANNEL_FAILURES",
+            "5",
+            "a whole number from 1 to 1000",
+            "after so many failed sends in a row nothing is sent to a channel for a while",
+            _whole(1, 1000),
+        ),
+        SettingEntry(
+            "PIPELINE_CHANNEL_REST_S",
+            "60",
+            _SECONDS,
+            "how long nothing is sent then, until one send tries how it is",
+            _seconds,
+        ),
     ],
 )
 
@@ -343,6 +405,9 @@ def read_settings(
     if values["PIPELINE_MIN_BACKOFF_S"] > values["PIPELINE_MAX_BACKOFF_S"]:
         shortest = SETTINGS["PIPELINE_MIN_BACKOFF_S"]
         raise _refused(shortest, environ.get(shortest.name, shortest.default))
+    if values["PIPELINE_DELIVERY_WAIT_S"] > values["PIPELINE_DELIVERY_MAX_WAIT_S"]:
+        first = SETTINGS["PIPELINE_DELIVERY_WAIT_S"]
+        raise _refused(first, environ.get(first.name, first.default))
     check_queue(values)
     return values
 

@@ -1,15 +1,63 @@
-"""Tells one channel of one announcement: claimed, sent and recorded, so that none is sent twice."""
+"""Tells one channel of one announcement: claims it, sends it, and records what came of it.
+
+The guard: two who come by at once send once, as one of them gets the claim. A claim is short, and
+fenced: whoever comes back after its claim was taken away neither sends nor records. What may have
+been sent without a record is counted as unknown, and sent again under the same key.
+"""
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
+from typing import Final
 
-from leasehold.domain.delivery import Delivery, DeliveryState, delivery_ref
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    retry_if_result,
+    wait_exponential,
+)
+
+from leasehold.domain import delivery_rules
+from leasehold.domain.delivery import (
+    Delivery,
+    DeliveryState,
+    delivery_of,
+    delivery_ref,
+    is_occurrence,
+)
+from leasehold.domain.delivery_events import given_up_event, sent_event, traced
+from leasehold.domain.delivery_rules import GiveUpReason, Standing, standing
 from leasehold.domain.document import Document, Write
+from leasehold.domain.manifest import is_run_id
 from leasehold.domain.stored import StoredDocument
+from leasehold.domain.trace import TraceEvent
+from leasehold.errors import (
+    ChannelRefusedError,
+    ChannelUnansweredError,
+    ChannelUnavailableError,
+    LeaseholdError,
+    StoreUnavailableError,
+    UnreadableDeliveryError,
+    VersionConflictError,
+)
+from leasehold.ports.documents import Snapshot
+from leasehold.registry.channels import ChannelEntry, is_channel_name
+from leasehold.services.channel_breaker import let_alone_until, note_answer, note_failure
 from leasehold.services.engine import Engine
+from leasehold.services.reporting import delivery_report, unknown_send_report
+
+#: How long one try of a record may take, and the waits between them.
+_RECORDED_WITHIN_S: Final = 5.0
+_RECORD_WAITS: Final = wait_exponential(multiplier=0.1, max=2)
+
+#: What becomes of a claimed delivery, by what its send came to.
+Rule = Callable[[Delivery, datetime], Delivery]
 
 
 class DeliveryOutcome(StrEnum):
@@ -21,6 +69,7 @@ class DeliveryOutcome(StrEnum):
     CLAIMED = "claimed"  # somebody else sends it now
     DUPLICATE = "duplicate"  # it was announced, or given up, before
     UNKNOWN = "unknown_delivery"  # nobody owes the channel anything
+    UNREADABLE = "unreadable_delivery"  # no message can help with that
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +81,19 @@ class DeliveryHint:
     channel: str
 
 
+#: What a delivery is, to whoever cannot do anything about it now.
+_LEFT: Final[Mapping[Standing, DeliveryOutcome]] = {
+    Standing.OVER: DeliveryOutcome.DUPLICATE,
+    Standing.DUE_LATER: DeliveryOutcome.DUE_LATER,
+    Standing.CLAIMED: DeliveryOutcome.CLAIMED,
+}
+_DONE: Final[Mapping[DeliveryState, DeliveryOutcome]] = {
+    DeliveryState.ANNOUNCED: DeliveryOutcome.ANNOUNCED,
+    DeliveryState.GIVEN_UP: DeliveryOutcome.GIVEN_UP,
+    DeliveryState.DUE: DeliveryOutcome.DUE_LATER,
+}
+
+
 def deliver(
     engine: Engine, hint: DeliveryHint, *, within: timedelta | None = None
 ) -> DeliveryOutcome:
@@ -40,25 +102,271 @@ def deliver(
     Args:
         engine: the parts.
         hint: what a message said.
-        within: how long the call may wait for further tries; zero: one try, and no wait for the
-            next. None: PIPELINE_DELIVERY_CALL_S.
+        within: how long the call may take with further tries and the waits before them; zero:
+            one try. None: PIPELINE_DELIVERY_CALL_S.
 
     Raises:
         StoreUnavailableError: it is not known what became of it; the message has to come again.
     """
-    del within
-    ref = delivery_ref(hint.run_id, hint.occurrence, hint.channel)
-    found = engine.documents.get(ref)
-    if found is None:
+    is_name = is_run_id(hint.run_id) and is_occurrence(hint.occurrence)
+    if not (is_name and is_channel_name(hint.channel)):
         return DeliveryOutcome.UNKNOWN
-    delivery = Delivery.model_validate(found.document)
-    if delivery.state in (DeliveryState.ANNOUNCED, DeliveryState.GIVEN_UP):
-        return DeliveryOutcome.DUPLICATE
-    channel = engine.open_channel(engine.catalog.channels[hint.channel])
-    message_id = channel.send(delivery, timeout=10)
-    told = delivery.with_(state=DeliveryState.ANNOUNCED, message_id=message_id, alarm_at=None)
+    call = _Call(engine, hint, engine.rules.delivery.call_time if within is None else within)
+    tries = Retrying(
+        retry=retry_if_result(call.is_to_be_tried_again),
+        wait=call.wait,
+        stop=call.has_no_time_for,
+        sleep=engine.pause,
+        retry_error_callback=lambda _: DeliveryOutcome.DUE_LATER,
+    )
+    try:
+        return tries(call.attempt)
+    except UnreadableDeliveryError as error:
+        engine.log(str(error))
+        return DeliveryOutcome.UNREADABLE
 
-    def record(_: Document | None, __: object) -> Write[DeliveryOutcome]:
-        return Write(DeliveryOutcome.ANNOUNCED, StoredDocument(told))
 
-    return engine.documents.transact(ref, record, if_version=found).answer
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What is stored of a delivery now.
+
+    Args:
+        delivery: the delivery; None: it is gone.
+        is_ours: whether it is what was decided here.
+        unknown: how many sends that nobody knows the outcome of came with it.
+    """
+
+    delivery: Delivery | None
+    is_ours: bool
+    unknown: int = 0
+
+    @property
+    def outcome(self) -> DeliveryOutcome:
+        if self.delivery is None:
+            return DeliveryOutcome.UNKNOWN
+        if self.is_ours:
+            return _DONE[self.delivery.state]
+        left = standing(self.delivery, self.delivery.updated_at)
+        return _LEFT.get(left, DeliveryOutcome.DUE_LATER)
+
+
+class _Call:
+    """One message, as far as one call takes it. Each try is a claim of its own."""
+
+    def __init__(self, engine: Engine, hint: DeliveryHint, within: timedelta) -> None:
+        self._engine = engine
+        self._rules = engine.rules.delivery
+        self._channel = hint.channel
+        self._ref = delivery_ref(hint.run_id, hint.occurrence, hint.channel)
+        self._over_at = engine.clock.monotonic() + within.total_seconds()
+        self._known: Snapshot | None = None
+        self._next: timedelta | None = None  # the wait before the next try
+
+    def is_to_be_tried_again(self, _: DeliveryOutcome) -> bool:
+        """Return whether there is a next try, which this call may wait for."""
+        return self._next is not None
+
+    def wait(self, _: RetryCallState) -> float:
+        """Return how many seconds to wait for the next try."""
+        return 0.0 if self._next is None else self._next.total_seconds()
+
+    def has_no_time_for(self, state: RetryCallState) -> bool:
+        """Return whether the next try does not fit into the time of the call."""
+        end = self._engine.clock.monotonic() + state.upcoming_sleep
+        return end + self._rules.timeout.total_seconds() > self._over_at
+
+    def attempt(self) -> DeliveryOutcome:
+        """Claim, send and record, where the delivery is due."""
+        self._next = None
+        found = self._known or self._engine.documents.get(self._ref)
+        if found is None:
+            return DeliveryOutcome.UNKNOWN
+        self._known = found
+        now = self._time_of_store(found)
+        left = _LEFT.get(standing(delivery_of(self._ref, found.document), now))
+        if left is not None:
+            return left
+        entry = self._engine.catalog.channels.get(self._channel)
+        if entry is None:
+            return self._if_due(partial(delivery_rules.without_channel, rules=self._rules)).outcome
+        until = let_alone_until(self._engine, self._channel, now)
+        if until is not None:
+            return self._if_due(partial(delivery_rules.put_off, until=until)).outcome
+        return self._claim_and_send(entry)
+
+    def _claim_and_send(self, entry: ChannelEntry) -> DeliveryOutcome:
+        clock = self._engine.clock
+        sent_by = clock.monotonic() + self._rules.claim_ttl.total_seconds()
+        rule = partial(self._claim, claim_id=clock.new_id())
+        written = self._if_due(rule)
+        claimed = written.delivery
+        if not written.is_ours or claimed is None or claimed.state is not DeliveryState.CLAIMED:
+            return written.outcome
+        if clock.monotonic() + self._rules.timeout.total_seconds() >= sent_by:
+            return self._release(claimed)  # this process was frozen meanwhile
+        return self._send(entry, claimed, sent_by)
+
+    def _claim(self, delivery: Delivery, now: datetime, *, claim_id: str) -> Delivery:
+        if delivery_rules.is_hopeless(delivery, now, self._rules):
+            return delivery_rules.cut_short(delivery, now)
+        holder = self._engine.holder
+        return delivery_rules.claim(
+            delivery, now, claim_id=claim_id, holder=holder, rules=self._rules
+        )
+
+    def _send(self, entry: ChannelEntry, claimed: Delivery, over_at: float) -> DeliveryOutcome:
+        """Send what is claimed, and record what came of it before the claim runs out."""
+        engine, timeout = self._engine, self._rules.timeout.total_seconds()
+        send = partial(_open_and_send, engine, entry, claimed, timeout)
+        answers = True
+        try:
+            message_id = engine.send(self._channel, send, timeout=timeout)
+            rule: Rule = partial(delivery_rules.announced, message_id=message_id)
+        except ChannelRefusedError as error:
+            rule = partial(
+                delivery_rules.given_up, why=GiveUpReason.CHANNEL_REFUSED, error=error.message
+            )
+        except ChannelUnavailableError as error:
+            rule, answers = self._rule_after(error, claimed), False
+        except StoreUnavailableError:
+            self._release(claimed)
+            raise
+        outcome = self._record(claimed, rule, over_at)
+        (note_answer if answers else note_failure)(engine, self._channel)
+        return outcome
+
+    def _rule_after(self, error: ChannelUnavailableError, claimed: Delivery) -> Rule:
+        jitter = zlib.crc32(f"{claimed.key}:{claimed.token}".encode()) / 2**32
+        wait = delivery_rules.wait_after(
+            claimed.tries, self._rules, jitter=jitter, retry_after=error.retry_after
+        )
+        is_unanswered = isinstance(error, ChannelUnansweredError)
+        return partial(
+            delivery_rules.tried, error=error.message, wait=wait, is_unanswered=is_unanswered
+        )
+
+    def _record(self, claimed: Delivery, rule: Rule, over_at: float) -> DeliveryOutcome:
+        """Record what came of a send; a store that does not take it is asked while it is claimed.
+
+        What is not recorded by then is unknown to whoever claims it next.
+        """
+        clock = self._engine.clock
+        insist = Retrying(
+            retry=retry_if_exception_type(StoreUnavailableError),
+            wait=_RECORD_WAITS,
+            stop=lambda state: clock.monotonic() + state.upcoming_sleep >= over_at,
+            sleep=self._engine.pause,
+            reraise=True,
+        )
+        written = insist(self._if_held, claimed, rule)
+        after = written.delivery
+        if after is None or not written.is_ours:
+            problem = "its claim was taken away meanwhile, so it counts as unknown"
+            about = claimed.delivery_id
+            self._engine.log(f"what came of a send of {about} is not recorded: {problem}")
+            return written.outcome
+        if (
+            after.state is DeliveryState.DUE
+            and after.not_before
+            and after.tries < self._rules.tries
+        ):
+            self._next = after.not_before - after.updated_at
+        return written.outcome
+
+    def _release(self, claimed: Delivery) -> DeliveryOutcome:
+        """Take back a claim that has sent nothing; where that fails, it runs out."""
+        try:
+            return self._if_held(claimed, delivery_rules.released).outcome
+        except StoreUnavailableError as error:
+            self._engine.log(f"delivery {claimed.delivery_id} stays claimed for now: {error}")
+            return DeliveryOutcome.CLAIMED
+
+    def _if_due(self, rule: Rule) -> _Written:
+        """Apply a rule to the delivery, if it is still due."""
+
+        def is_due(current: Delivery, now: datetime) -> bool:
+            return standing(current, now) is Standing.DUE
+
+        return self._commit(rule, is_due, lambda _: False)
+
+    def _if_held(self, claimed: Delivery, rule: Rule) -> _Written:
+        """Apply a rule to the delivery, if nobody has taken the claim away."""
+
+        def is_held(current: Delivery, _: datetime) -> bool:
+            return delivery_rules.is_held(current, claimed)
+
+        was_recorded = partial(delivery_rules.is_recorded, claimed=claimed)
+        return self._commit(rule, is_held, was_recorded)
+
+    def _commit(
+        self,
+        rule: Rule,
+        may: Callable[[Delivery, datetime], bool],
+        was_done: Callable[[Delivery], bool],
+    ) -> _Written:
+        """Apply a rule in one commit, with the event that it leaves.
+
+        Args:
+            rule: what becomes of the delivery.
+            may: whether the rule may be applied to what is stored.
+            was_done: whether what is stored is what the rule made, in a commit whose answer was
+                lost.
+        """
+
+        def decide(document: Document | None, now: datetime) -> Write[_Written]:
+            if document is None:
+                return Write(_Written(None, is_ours=False))
+            current = delivery_of(self._ref, document)
+            if not may(current, now):
+                return Write(_Written(current, is_ours=was_done(current)))
+            after = rule(current, now)
+            event = _event_of(after, now)
+            puts = None if event is None else traced(after, event)
+            written = _Written(after, is_ours=True, unknown=after.unknown - current.unknown)
+            return Write(written, StoredDocument(after), puts=puts)
+
+        documents, known = self._engine.documents, self._known
+        self._known = None  # until a commit stands, nobody knows
+        try:
+            committed = documents.transact(
+                self._ref, decide, if_version=known, within=_RECORDED_WITHIN_S
+            )
+        except VersionConflictError:
+            committed = documents.transact(self._ref, decide, within=_RECORDED_WITHIN_S)
+        self._known = committed.snapshot
+        self._report(committed.answer)
+        return committed.answer
+
+    def _report(self, written: _Written) -> None:
+        after = written.delivery
+        if after is None or not written.is_ours:
+            return
+        if written.unknown:
+            self._engine.report(unknown_send_report(after))
+        event = _event_of(after, after.updated_at)
+        if event is not None:
+            self._engine.report(delivery_report(after, event))
+
+    def _time_of_store(self, found: Snapshot) -> datetime:
+        passed = self._engine.clock.monotonic() - found.monotonic
+        return found.read_at + timedelta(seconds=passed)
+
+
+def _event_of(delivery: Delivery, now: datetime) -> TraceEvent | None:
+    if delivery.state is DeliveryState.ANNOUNCED:
+        return sent_event(delivery, now)
+    return given_up_event(delivery, now) if delivery.state is DeliveryState.GIVEN_UP else None
+
+
+def _open_and_send(
+    engine: Engine, entry: ChannelEntry, delivery: Delivery, timeout: float
+) -> object:
+    """Send; what keeps a channel from being opened is known not to have sent anything."""
+    try:
+        channel = engine.open_channel(entry)
+    except LeaseholdError:
+        raise
+    except Exception as error:
+        problem = f"opening it raised {type(error).__name__}: {error}"
+        raise ChannelUnavailableError(channel=entry.name, problem=problem) from error
+    return channel.send(delivery, timeout=timeout)

@@ -1,11 +1,40 @@
-"""Deliveries that are due: published again by the sweep, or asked for by a person."""
+"""Deliveries that are due: published again by the sweep, or requested by a person."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from leasehold.domain import delivery_rules
 from leasehold.domain.announcing import deliveries_of
-from leasehold.domain.delivery import Delivery
-from leasehold.errors import UnknownDeliveryError
-from leasehold.services.engine import Engine, find_run
+from leasehold.domain.delivery import Delivery, delivery_of, delivery_ref
+from leasehold.domain.delivery_events import requested_event, traced
+from leasehold.domain.delivery_rules import Standing, standing
+from leasehold.domain.document import Document, Write
+from leasehold.domain.event_message import EventMessage
+from leasehold.domain.stored import StoredDocument
+from leasehold.errors import (
+    DeliveryClaimedError,
+    LeaseholdError,
+    StoreUnavailableError,
+    UnknownDeliveryError,
+    VersionConflictError,
+)
+from leasehold.ports.documents import Query, Range, Snapshot
+from leasehold.services.engine import Engine, find_run, publish
+from leasehold.services.paging import pages
+
+#: How many deliveries are read, and published, at once.
+PAGE: Final = 100
+#: How long it may take to move the alarm of one on.
+_MOVED_WITHIN_S: Final = 3.0
+#: Stores keep times to the microsecond: what is due now is below the next one.
+_A_MOMENT: Final = timedelta(microseconds=1)
+
+_Due = tuple[Snapshot, Delivery]
 
 
 def request_delivery(
@@ -13,13 +42,134 @@ def request_delivery(
 ) -> Delivery:
     """Have a channel told once more of the last announcement of a run; return what it is owed.
 
+    Of one that was announced, or given up, a further round begins, under a key that the provider
+    has not seen. A channel that was not to be told of it is told now, if the catalog has it.
+
     Raises:
         UnknownRunError: there is no such run.
-        UnknownDeliveryError: the run has not announced anything that the channel can be told.
+        UnknownKeyError: there is no such channel.
+        UnknownDeliveryError: the run has not announced anything.
+        DeliveryClaimedError: somebody tells the channel right now.
+        StoreUnavailableError: it may be requested or not.
     """
-    del actor, reason
     run = find_run(engine, run_id).manifest
-    for delivery in deliveries_of(run, engine.rules.grace):
-        if delivery.channel == channel:
-            return delivery
-    raise UnknownDeliveryError(run_id=run_id, channel=channel)
+    told = run.announcement
+    if told is None or channel not in told.channels:
+        engine.catalog.channels[channel]
+    if told is None:
+        raise UnknownDeliveryError(run_id=run_id, channel=channel)
+    rules, ref = engine.rules, delivery_ref(run_id, told.occurrence, channel)
+    new_run = run.with_(announcement=told.with_(channels=(channel,)))
+    (new,) = deliveries_of(new_run, rules.grace)
+
+    def decide(document: Document | None, now: datetime) -> Write[Delivery]:
+        current = new if document is None else delivery_of(ref, document)
+        if current.mark != new.mark:  # of an earlier run of this id
+            current = new
+        if standing(current, now) is Standing.CLAIMED:
+            raise DeliveryClaimedError(run_id=run_id, channel=channel)
+        after = delivery_rules.requested(current, now, grace=rules.grace, rules=rules.delivery)
+        event = requested_event(after, now, actor, reason)
+        return Write(after, StoredDocument(after), puts=traced(after, event))
+
+    delivery = engine.documents.transact(ref, decide).answer
+    publish(engine, (EventMessage(delivery),))
+    return delivery
+
+
+@dataclass(slots=True)
+class DueDeliveries:
+    """What a sweep does about deliveries whose alarm is due: their messages are published again.
+
+    The record is the outbox of its message, so nothing else is needed: the guard takes over a claim
+    that ran out, and knows what was announced.
+
+    Args:
+        engine: the parts.
+        among: only those of runs of these ids; None: all.
+        over_at: by the monotonic time, when no more is begun.
+
+    Attributes:
+        reannounced: how many were published again.
+        unattended: how many could not be.
+        documents_read: how many documents the store gave.
+        more: whether further ones may be due: the time was over.
+        failure: why the bus, or the store, could not be asked, if so.
+    """
+
+    engine: Engine
+    among: Container[str] | None
+    over_at: float
+    reannounced: int = 0
+    unattended: int = 0
+    documents_read: int = 0
+    more: bool = False
+    failure: StoreUnavailableError | None = None
+
+    def calls(self) -> Iterator[Callable[[], None]]:
+        """Publish page by page; yield what moves the alarm on of each that was published.
+
+        A bus that fails is asked once, and all alarms stay as they are.
+        """
+        query = Query(
+            "deliveries",
+            order_by="alarmAt",
+            range=Range("alarmAt", below=self.engine.clock.now() + _A_MOMENT),
+            limit=PAGE,
+        )
+        try:
+            for page in pages(self.engine.documents, query):
+                self.documents_read += len(page)
+                if page and self.engine.clock.monotonic() >= self.over_at:
+                    self.more = True
+                    return
+                due = list(self._readable(page))
+                if due:
+                    self._publish([delivery for _, delivery in due])
+                for found, delivery in due:
+                    yield partial(self._move_on, found, delivery)
+        except StoreUnavailableError as error:
+            self.failure = error
+
+    def _readable(self, page: Sequence[Snapshot]) -> Iterator[_Due]:
+        for found in page:
+            if self.among is not None and found.document.get("runId") not in self.among:
+                continue
+            try:
+                yield found, delivery_of(found.ref, found.document)
+            except LeaseholdError as error:
+                self._leave(found, error)
+
+    def _publish(self, due: Sequence[Delivery]) -> None:
+        try:
+            self.engine.events.publish([EventMessage(delivery) for delivery in due])
+        except StoreUnavailableError as error:
+            self.unattended += len(due)
+            self.engine.log(f"{len(due)} deliveries or more wait for the next sweep: {error}")
+            raise
+        self.reannounced += len(due)
+
+    def _move_on(self, found: Snapshot, delivery: Delivery) -> None:
+        """Move the alarm on, unless somebody has claimed the delivery meanwhile."""
+        rules = self.engine.rules
+
+        def decide(_: Document | None, now: datetime) -> Write[None]:
+            after = delivery_rules.published_again(
+                delivery, now, grace=rules.grace, longest=rules.delivery.longest_wait
+            )
+            return Write(None, StoredDocument(after))
+
+        try:
+            self.engine.documents.transact(
+                found.ref, decide, if_version=found, within=_MOVED_WITHIN_S
+            )
+        except VersionConflictError:
+            return  # it has a later alarm, or none
+        except Exception as error:  # noqa: BLE001 - one document must keep no other from its alarm
+            self._leave(found, error)
+
+    def _leave(self, found: Snapshot, error: Exception) -> None:
+        """Leave a delivery to the next sweep."""
+        problem = error if isinstance(error, LeaseholdError) else f"{type(error).__name__}: {error}"
+        self.engine.log(f"delivery {found.ref.id} waits for the next sweep: {problem}")
+        self.unattended += 1

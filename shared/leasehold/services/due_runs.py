@@ -1,10 +1,10 @@
-"""The runs whose alarm is due: leases that are over first, and fair between the shards."""
+"""The runs whose alarm is due: those with leases by themselves, and fair between the shards."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
 from typing import Any, Final
@@ -41,22 +41,25 @@ class DueRuns:
     first: int
     documents_read: int = 0
     failure: StoreUnavailableError | None = None
+    _seen: set[str] = field(default_factory=set)
 
-    def __iter__(self) -> Iterator[Snapshot]:
-        """Yield each run once, those with a lease before all others, as far as the store answers.
+    def leased(self) -> Iterator[Snapshot]:
+        """Yield each run that has a lease, as far as the store answers.
 
         Where it does not, `failure` says so.
         """
-        leased: set[str] = set()
         try:
             for found in self._pages(status=RunStatus.IN_PROGRESS.value):
-                leased.add(found.ref.id)
+                self._seen.add(found.ref.id)
                 yield found
         except StoreUnavailableError as error:  # after a deploy its index may still be built
             self.failure = error
+
+    def others(self) -> Iterator[Snapshot]:
+        """Yield each run that `leased` did not, as far as the store answers."""
         try:
             for found in self._pages():
-                if found.ref.id not in leased:
+                if found.ref.id not in self._seen:
                     yield found
         except StoreUnavailableError as error:  # what was begun still gets its tasks
             self.failure = error

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from leasehold.domain import lifecycle
+from leasehold.domain.breaker import Breaker
 from leasehold.domain.change import Change, Transition, as_write, on_manifest, on_run
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import DecideDocument
@@ -25,7 +26,7 @@ from leasehold.errors import (
     UnknownRunError,
 )
 from leasehold.ports.artifacts import Artifacts
-from leasehold.ports.channel import Channel
+from leasehold.ports.channel import Channel, Sending
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Documents, Snapshot
 from leasehold.ports.event_bus import EventBus
@@ -57,6 +58,13 @@ class Retention:
     place: tuple[Any, str] | None = None
 
 
+class KnownBreaker(NamedTuple):
+    """The breaker of a channel as it was read or written, and when, by the monotonic time."""
+
+    breaker: Breaker
+    monotonic: float
+
+
 #: The next call to make, or None where there is none now.
 NextCall = Callable[[], Callable[[], None] | None]
 
@@ -78,11 +86,14 @@ class Engine:
         errand: makes a call that nobody needs the end of now, and returns whether it is over: one
             that hangs goes on without the caller, or is not made.
         raise_interrupt: raises the Ctrl-C that cut an attempt of this thread short, if one did.
+        send: sends an announcement within a time, whatever its channel does.
+        pause: lets so many seconds pass.
         observe: given each change whose commit stands; for displays and logs.
         holder: how leases name this worker.
         log: given a line that a person should look at.
         report: given each event that people analyse, as facts for a structured log.
         retention: how long ended runs are kept.
+        breakers: what is known here of the channels that failed.
         isolation: that of every step, in place of what its entry says; None: as that says.
         may_continue: asked before a hand-off: may this worker take the next step's lease with it?
     """
@@ -104,12 +115,15 @@ class Engine:
     holder: str
     side_by_side: Callable[[NextCall, int], None]
     errand: Errand
+    send: Sending
+    pause: Callable[[float], None]
     raise_interrupt: Callable[[], None]
     observe: Callable[[Change], None]
     may_continue: Callable[[], bool]
     log: Callable[[str], object]
     report: Callable[[Facts], object]
     retention: Retention = field(default_factory=Retention)
+    breakers: dict[str, KnownBreaker] = field(default_factory=dict)
     isolation: Isolation | None = None
 
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from leasehold.domain.change import Change
+from leasehold.domain.delivery import Delivery
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Termination
 from leasehold.domain.trace import TraceEvent, TraceType
@@ -15,8 +16,13 @@ from leasehold.registry.dead_letters import DEAD_LETTERS
 
 Facts = Mapping[str, Any]
 
-#: What tells how attempts and workers end, which is as planned where its severity is INFO.
-ENDS: Final = ("STEP_TERMINATED", "INSTANCE_SHUTDOWN", "LEASE_AT_SHUTDOWN")
+#: What tells how attempts, workers and deliveries end: as planned where its severity is INFO.
+ENDS: Final = (
+    "STEP_TERMINATED",
+    "INSTANCE_SHUTDOWN",
+    "LEASE_AT_SHUTDOWN",
+    "ANNOUNCEMENT_SENT",
+)
 
 #: What the sweep finds wrong it finds wrong again each second; a person needs it less often.
 REPEAT_AFTER: Final = timedelta(minutes=10)
@@ -72,6 +78,52 @@ def reports(change: Change) -> Iterator[Facts]:
                 "pipeline": change.manifest.pipeline,
                 "at": event.at.isoformat(),
             }
+
+
+def delivery_report(delivery: Delivery, event: TraceEvent) -> Facts:
+    """Return the facts of a delivery that came to its end.
+
+    Args:
+        delivery: the delivery.
+        event: what is traced of it.
+    """
+    is_sent = event.type is TraceType.ANNOUNCEMENT_SENT
+    what = f"channel {delivery.channel} was {'' if is_sent else 'not '}told of {delivery.event}"
+    why = "" if is_sent else f": {delivery.given_up_why}: {delivery.last_error}"
+    return {
+        "severity": "INFO" if is_sent else "ERROR",
+        "message": f"run {delivery.run_id}: {what}{why}",
+        **_of_delivery(delivery, event.type),
+        "secondsSinceDue": (event.model_extra or {}).get("secondsSinceDue"),
+        "reason": event.reason,
+        "detail": event.detail,
+    }
+
+
+def unknown_send_report(delivery: Delivery) -> Facts:
+    """Return the facts of a send of which nobody knows whether it got through."""
+    problem = f"channel {delivery.channel} may be told of {delivery.event} twice"
+    return {
+        "severity": "WARNING",
+        "message": f"run {delivery.run_id}: {problem}: {delivery.last_error}",
+        **_of_delivery(delivery, "announcement_unknown"),
+        "detail": delivery.last_error,
+    }
+
+
+def _of_delivery(delivery: Delivery, event: str) -> Facts:
+    return {
+        "event": event.upper(),
+        "runId": delivery.run_id,
+        "pipeline": delivery.pipeline,
+        "runEvent": str(delivery.event),
+        "occurrence": delivery.occurrence,
+        "channel": delivery.channel,
+        "messageId": delivery.message_id,
+        "tries": delivery.tries,
+        "unknown": delivery.unknown,
+        "at": delivery.updated_at.isoformat(),
+    }
 
 
 def _dead_letter(manifest: Manifest, event: TraceEvent) -> Facts:

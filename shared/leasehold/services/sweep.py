@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterator
 from datetime import timedelta
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 from leasehold.domain import lifecycle
@@ -15,6 +16,8 @@ from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.status import RunStatus
 from leasehold.domain.task import Task, dispatch_task
 from leasehold.errors import LeaseholdError, StoreUnavailableError, VersionConflictError
+from leasehold.ports.documents import Snapshot
+from leasehold.services.due_deliveries import DueDeliveries
 from leasehold.services.due_runs import DueRuns
 from leasehold.services.engine import (
     Engine,
@@ -56,7 +59,7 @@ def sweep(
     Ended runs that are too old to be kept go at its end; see `services.retention`.
 
     Leases that are over come first: somebody's step was cut short, while a run behind them may
-    only wait in a long queue.
+    only wait in a long queue. Then deliveries, and whatever else is due behind them.
 
     Args:
         engine: the parts.
@@ -66,8 +69,8 @@ def sweep(
         report: write what was done as one line of the log, where anything was due.
 
     Raises:
-        StoreUnavailableError: the store could not be asked, or a queue did not answer; whatever
-            else was due was attended.
+        StoreUnavailableError: the store could not be asked, or a queue or the event bus did not
+            answer; whatever else was due was attended.
     """
     work = _Sweep(engine, among, over_at=engine.clock.monotonic() + time.total_seconds())
     purged = 0
@@ -114,7 +117,12 @@ class _Sweep:
         self._over_at = over_at
         self._result = SweepResult(engine.clock.new_id())
         self._due = DueRuns(engine, zlib.crc32(self._result.job_id.encode()))
-        self._calls = self._due_calls()
+        self._deliveries = DueDeliveries(engine, among, over_at)
+        self._calls = chain(  # people forgive a late archive, and no missing message
+            self._due_calls(self._due.leased()),
+            self._deliveries.calls(),
+            self._due_calls(self._due.others()),
+        )
         self._owing: deque[Change] = deque()
         self._ends: list[RunEnd] = []
         self._unattended: list[str] = []
@@ -125,14 +133,19 @@ class _Sweep:
         """Return what was done; no call of this sweep may run."""
         for end in self._ends:
             self._result.count(end)
-        self._result.unattended = len(self._unattended)
-        self._result.documents_read = self._due.documents_read
+        told = self._deliveries
+        self._result.unattended = len(self._unattended) + told.unattended
+        self._result.documents_read = self._due.documents_read + told.documents_read
+        self._result.reannounced = told.reannounced
+        self._result.more = self._result.more or told.more
         return self._result
 
     @property
     def failure(self) -> StoreUnavailableError | None:
-        """Why some of what was due was not attended, where a queue or the whole store failed."""
-        return self._due.failure or next(iter(self._failed.values()), None)
+        """Why some of what was due was not attended: a queue, the bus or the store failed."""
+        return (
+            self._due.failure or self._deliveries.failure or next(iter(self._failed.values()), None)
+        )
 
     def take(self) -> Call | None:
         """Give the next thing to do: create what a change owes, or attend to a run that is due."""
@@ -144,9 +157,9 @@ class _Sweep:
             self._create(change)
         return next(self._calls, None)
 
-    def _due_calls(self) -> Iterator[Call]:
+    def _due_calls(self, due: Iterator[Snapshot]) -> Iterator[Call]:
         """Yield what attends to each run that is due and can be attended."""
-        for found in self._due:
+        for found in due:
             if self._among is not None and found.ref.id not in self._among:
                 continue
             if self._engine.clock.monotonic() >= self._over_at:

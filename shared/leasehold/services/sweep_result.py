@@ -34,7 +34,8 @@ class SweepResult:
         redispatched: runs whose task was lost: the step has a new one.
         still_queued: runs that wait for a worker: their task is in its queue, or may be.
         dead_lettered: runs that were given up; `by_reason` says why.
-        unattended: runs that could not be attended, and are left to the next sweep.
+        unattended: runs and deliveries that could not be attended, and are left to the next sweep.
+        reannounced: deliveries that were due, and whose message was published again.
         purged: ended runs that were deleted, because LEASEHOLD_RETENTION_DAYS are over.
         documents_read: how many documents the store gave for runs that are due.
         more: whether further runs may be due: the time of the sweep was over.
@@ -46,6 +47,7 @@ class SweepResult:
     still_queued: int = 0
     dead_lettered: int = 0
     unattended: int = 0
+    reannounced: int = 0
     purged: int = 0
     documents_read: int = 0
     more: bool = False
@@ -69,7 +71,7 @@ class SweepResult:
             "redispatched": self.redispatched,
             "stillQueued": self.still_queued,
             "unattended": self.unattended,
-            "reannounced": 0,
+            "reannounced": self.reannounced,
             "archived": 0,
             "purged": self.purged,
             "documentsRead": self.documents_read,
@@ -82,11 +84,12 @@ def line_of(result: SweepResult) -> Mapping[str, Any]:
     reasons = ", ".join(f"{count} {reason}" for reason, count in result.by_reason.items())
     given_up = f"{result.dead_lettered} ({reasons})" if reasons else str(result.dead_lettered)
     purged = f", {result.purged} purged" if result.purged else ""
+    reannounced = f", {result.reannounced} reannounced" if result.reannounced else ""
     return {
         "severity": "WARNING" if result.unattended or result.more else "INFO",
         "message": f"sweep: {result.recovered} recovered, {result.redispatched} redispatched, "
         f"{result.still_queued} still queued, {given_up} given up, {result.unattended} unattended"
-        f"{purged}",
+        f"{reannounced}{purged}",
         "event": "SWEEP_FINISHED",
         "sweepJobId": result.job_id,
         **result.counts(),

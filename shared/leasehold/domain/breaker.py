@@ -1,0 +1,93 @@
+"""Circuit breakers: a channel that fails again and again is let alone (`breakers/{channel}`).
+
+One document a channel, for all processes. Closed: everybody sends. Open: nobody does, until
+`open_until`. From then on it is half-open: who takes part in it moves `open_until` on by the time
+of one send, and is the only one to send meanwhile. So a probe that dies lets the next one through.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack
+
+from pydantic import AwareDatetime, ValidationError
+
+from leasehold.domain.delivery_rules import DeliveryRules
+from leasehold.domain.document import Document, Ref
+from leasehold.domain.stored import Stored, StoredDocument
+
+
+class BreakerState(StrEnum):
+    """Whether anything is sent to a channel."""
+
+    CLOSED = "closed"  # all
+    OPEN = "open"  # nothing
+    HALF_OPEN = "half_open"  # one, whose outcome decides
+
+
+class BreakerUpdate(TypedDict, total=False):
+    """What may be replaced of a `Breaker`."""
+
+    failures: int
+    open_until: AwareDatetime | None
+    updated_at: AwareDatetime
+
+
+class Breaker(Stored):
+    """The breaker of one channel."""
+
+    channel: str
+    failures: int = 0  # in a row
+    open_until: AwareDatetime | None = None  # None: it is closed
+    updated_at: AwareDatetime | None = None
+
+    if TYPE_CHECKING:
+
+        def with_(self, **update: Unpack[BreakerUpdate]) -> Self: ...  # noqa: D102
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing has failed since it was closed."""
+        return self.failures == 0 and self.open_until is None
+
+    def state(self, now: datetime) -> BreakerState:
+        """Return its state at this time."""
+        if self.open_until is None:
+            return BreakerState.CLOSED
+        return BreakerState.OPEN if now < self.open_until else BreakerState.HALF_OPEN
+
+
+def breaker_ref(channel: str) -> Ref:
+    """Return the name of a breaker's document."""
+    return Ref("breakers", channel)
+
+
+def breaker_of(channel: str, document: Document | None) -> Breaker:
+    """Return the breaker that a document is; a new one where nobody can make sense of it."""
+    if isinstance(document, StoredDocument) and isinstance(document.value, Breaker):
+        return document.value
+    try:
+        return Breaker(channel=channel) if document is None else Breaker.model_validate(document)
+    except ValidationError:  # somebody edited it: it must hold up no announcement
+        return Breaker(channel=channel)
+
+
+def let_one_through(breaker: Breaker, now: datetime, *, rules: DeliveryRules) -> Breaker | None:
+    """Return the half-open breaker once it let one through; None: not now, or there is no need."""
+    if breaker.state(now) is not BreakerState.HALF_OPEN:
+        return None
+    return breaker.with_(open_until=now + rules.claim_ttl, updated_at=now)
+
+
+def after_failure(breaker: Breaker, now: datetime, *, rules: DeliveryRules) -> Breaker:
+    """Return the breaker after a send that failed."""
+    failures = breaker.failures + 1
+    is_open = failures >= rules.channel_failures
+    open_until = now + rules.channel_rest if is_open else None
+    return breaker.with_(failures=failures, open_until=open_until, updated_at=now)
+
+
+def after_answer(breaker: Breaker, now: datetime) -> Breaker:
+    """Return the breaker after the provider answered, be it that it refuses one announcement."""
+    return breaker.with_(failures=0, open_until=None, updated_at=now)

@@ -1,0 +1,275 @@
+"""What becomes of a delivery: pure rules, each from what is stored and the store's time.
+
+Who sends has claimed the delivery before, and records with that claim what came of it. A claim
+that is taken away, because it ran out, may have sent: it counts as `unknown`. So more is sent than
+one message a round only where `unknown` says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from leasehold.domain.delivery import Claim, Delivery, DeliveryState
+
+#: Jitter adds at most this part of a wait.
+_JITTER: Final = 0.25
+_MAX_DOUBLINGS: Final = 30
+
+#: What a provider asks to wait is believed up to here.
+MAX_RETRY_AFTER: Final = timedelta(days=1)
+
+_CUT_SHORT: Final = "whoever sent it did not record what came of it before the claim ran out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryRules:
+    """How patient deliveries are.
+
+    Args:
+        tries: so many tries of a round are made by the call that began it, if its time allows.
+        first_wait: after the first failure; each further wait is twice as long.
+        longest_wait: no wait between two tries is longer, but for what a provider asks for.
+        timeout: of one send.
+        call_time: how long one call may take, with all its tries.
+        give_up_after: a try that fails after that is the last one.
+        channel_failures: after so many in a row a channel is let alone.
+        channel_rest: so long it is let alone then.
+    """
+
+    tries: int = 3
+    first_wait: timedelta = timedelta(seconds=5)
+    longest_wait: timedelta = timedelta(minutes=10)
+    timeout: timedelta = timedelta(seconds=10)
+    call_time: timedelta = timedelta(seconds=60)
+    give_up_after: timedelta = timedelta(hours=24)
+    channel_failures: int = 5
+    channel_rest: timedelta = timedelta(seconds=60)
+
+    @property
+    def claim_ttl(self) -> timedelta:
+        """How long a claim runs: longer than a send, and what is left is for its record."""
+        return 2 * self.timeout + timedelta(seconds=10)
+
+
+class Standing(StrEnum):
+    """What a delivery is to whoever comes by."""
+
+    DUE = "due"  # it can be claimed
+    DUE_LATER = "due_later"
+    CLAIMED = "claimed"  # by somebody whose claim still runs
+    OVER = "over"  # announced, or given up
+
+
+class GiveUpReason(StrEnum):
+    """Why a delivery was given up, in words."""
+
+    CHANNEL_REFUSED = "the channel refuses it for good"
+    OUT_OF_TIME = "it was tried for as long as it may be"
+    UNKNOWN_CHANNEL = "the catalog does not know the channel"
+
+
+def standing(delivery: Delivery, now: datetime) -> Standing:
+    """Return what the delivery is to whoever comes by at this time."""
+    if delivery.state in (DeliveryState.ANNOUNCED, DeliveryState.GIVEN_UP):
+        return Standing.OVER
+    if delivery.state is DeliveryState.CLAIMED:
+        is_over = delivery.claim is None or delivery.claim.expires_at <= now
+        return Standing.DUE if is_over else Standing.CLAIMED
+    is_later = delivery.not_before is not None and delivery.not_before > now
+    return Standing.DUE_LATER if is_later else Standing.DUE
+
+
+def claim(
+    delivery: Delivery, now: datetime, *, claim_id: str, holder: str, rules: DeliveryRules
+) -> Delivery:
+    """Have the holder send it: this is a try, whatever comes of it."""
+    expires_at = now + rules.claim_ttl
+    return _without_claim(delivery).with_(
+        state=DeliveryState.CLAIMED,
+        updated_at=now,
+        claim=Claim(claim_id=claim_id, holder=holder, expires_at=expires_at),
+        alarm_at=expires_at,
+        not_before=None,
+        token=delivery.token + 1,
+        tries=delivery.tries + 1,
+    )
+
+
+def is_held(current: Delivery, claimed: Delivery) -> bool:
+    """Return whether a claim is the one that is stored: nobody has taken it away."""
+    mine, stored = claimed.claim, current.claim
+    return _is_same(current, claimed) and stored is not None and stored == mine
+
+
+def is_recorded(current: Delivery, claimed: Delivery) -> bool:
+    """Return whether what came of a claim is stored already: an answer of the store was lost."""
+    return _is_same(current, claimed) and current.claim is None
+
+
+def released(delivery: Delivery, now: datetime) -> Delivery:
+    """Return the delivery of a claim that has certainly sent nothing: it was no try."""
+    return delivery.with_(
+        state=DeliveryState.DUE,
+        updated_at=now,
+        claim=None,
+        alarm_at=now,
+        tries=delivery.tries - 1,
+    )
+
+
+def announced(delivery: Delivery, now: datetime, *, message_id: str | None) -> Delivery:
+    """Return the delivery that the provider took."""
+    return delivery.with_(
+        state=DeliveryState.ANNOUNCED,
+        updated_at=now,
+        announced_at=now,
+        message_id=message_id,
+        claim=None,
+        alarm_at=None,
+        last_error=None,
+    )
+
+
+def tried(
+    delivery: Delivery, now: datetime, *, error: str, wait: timedelta, is_unanswered: bool = False
+) -> Delivery:
+    """Return the delivery after a try that failed, or that nobody knows the outcome of.
+
+    Args:
+        delivery: the delivery, claimed.
+        now: the store's time.
+        error: what the provider said.
+        wait: until the next try; see `wait_after`.
+        is_unanswered: the provider may have taken it.
+    """
+    after = delivery.with_(unknown=delivery.unknown + is_unanswered, last_error=error)
+    if now >= delivery.give_up_at:
+        return given_up(after, now, why=GiveUpReason.OUT_OF_TIME)
+    return _due(after, now, now + wait)
+
+
+def given_up(
+    delivery: Delivery, now: datetime, *, why: GiveUpReason, error: str | None = None
+) -> Delivery:
+    """Return the delivery that is not tried any more."""
+    return _without_claim(delivery, is_counted=False).with_(
+        state=DeliveryState.GIVEN_UP,
+        updated_at=now,
+        given_up_at=now,
+        given_up_why=why.value,
+        last_error=error or delivery.last_error,
+        alarm_at=None,
+        not_before=None,
+    )
+
+
+def without_channel(delivery: Delivery, now: datetime, *, rules: DeliveryRules) -> Delivery:
+    """Return the delivery to a channel that this deploy does not know; another one may.
+
+    Each wait is as long as all before it: a deploy that is under way costs little time.
+    """
+    error = f"the catalog has no channel {delivery.channel}"
+    wait = min(max(now - delivery.due_since, rules.first_wait), rules.longest_wait)
+    if now >= delivery.give_up_at:
+        delivery = _without_claim(delivery)
+        return given_up(delivery, now, why=GiveUpReason.UNKNOWN_CHANNEL, error=error)
+    return _due(_without_claim(delivery).with_(last_error=error), now, now + wait)
+
+
+def put_off(delivery: Delivery, now: datetime, *, until: datetime) -> Delivery:
+    """Return the delivery to a channel that is let alone: nothing was tried.
+
+    Where it was tried before, and its time is over, it is given up.
+    """
+    if now >= delivery.give_up_at and delivery.tries:
+        return given_up(_without_claim(delivery), now, why=GiveUpReason.OUT_OF_TIME)
+    return _due(_without_claim(delivery), now, until)
+
+
+def is_hopeless(delivery: Delivery, now: datetime, rules: DeliveryRules) -> bool:
+    """Return whether each who sent it was cut short, for as long as it may be tried."""
+    is_cut_short = delivery.state is DeliveryState.CLAIMED
+    return is_cut_short and now >= delivery.give_up_at and delivery.tries >= rules.tries
+
+
+def cut_short(delivery: Delivery, now: datetime) -> Delivery:
+    """Return the delivery that ends everybody who sends it."""
+    return given_up(_without_claim(delivery), now, why=GiveUpReason.OUT_OF_TIME)
+
+
+def published_again(
+    delivery: Delivery, now: datetime, *, grace: timedelta, longest: timedelta
+) -> Delivery:
+    """Return the delivery whose message was published again: its alarm is moved on."""
+    wait = min(grace * 2 ** min(delivery.published, _MAX_DOUBLINGS), max(grace, longest))
+    return delivery.with_(alarm_at=now + wait, published=delivery.published + 1)
+
+
+def requested(
+    delivery: Delivery, now: datetime, *, grace: timedelta, rules: DeliveryRules
+) -> Delivery:
+    """Return the delivery that a person wants made, now.
+
+    One that is over begins another round, whose key the provider has not seen. One that is still
+    due keeps its key: it may have been taken, and the provider can tell.
+    """
+    if standing(delivery, now) is Standing.OVER:
+        delivery = delivery.with_(
+            round=delivery.round + 1,
+            message_id=None,
+            announced_at=None,
+            given_up_at=None,
+            given_up_why=None,
+            last_error=None,
+        )
+    return _without_claim(delivery).with_(
+        state=DeliveryState.DUE,
+        updated_at=now,
+        requested_at=now,
+        alarm_at=now + grace,
+        not_before=None,
+        give_up_at=now + rules.give_up_after,
+        token=delivery.token + 1,  # whoever sent it before records nothing of this round
+        tries=0,
+    )
+
+
+def wait_after(
+    tries: int, rules: DeliveryRules, *, jitter: float, retry_after: timedelta | None = None
+) -> timedelta:
+    """Return how long to wait after this many tries of a round.
+
+    Args:
+        tries: 1 or more.
+        rules: the waits.
+        jitter: from 0 to 1.
+        retry_after: what the provider asks for.
+    """
+    doubled: timedelta = rules.first_wait * 2 ** min(tries - 1, _MAX_DOUBLINGS)
+    wait = min(doubled, rules.longest_wait) * (1 + _JITTER * jitter)
+    return max(wait, min(retry_after or timedelta(), MAX_RETRY_AFTER))
+
+
+def _due(delivery: Delivery, now: datetime, at: datetime) -> Delivery:
+    return delivery.with_(
+        state=DeliveryState.DUE, updated_at=now, claim=None, not_before=at, alarm_at=at
+    )
+
+
+def _without_claim(delivery: Delivery, *, is_counted: bool = True) -> Delivery:
+    """Return the delivery without the claim of somebody who did not record what came of it."""
+    if delivery.state is not DeliveryState.CLAIMED or not is_counted:
+        return delivery.with_(claim=None)
+    return delivery.with_(
+        claim=None,
+        token=delivery.token + 1,
+        unknown=delivery.unknown + 1,
+        last_error=_CUT_SHORT,
+    )
+
+
+def _is_same(current: Delivery, claimed: Delivery) -> bool:
+    return (current.mark, current.token) == (claimed.mark, claimed.token)

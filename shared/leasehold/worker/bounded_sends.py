@@ -1,0 +1,111 @@
+"""Sends of announcements, each in a thread of its own: one that hangs holds up nobody for long."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import copy_context
+from functools import partial
+from typing import Final
+
+from leasehold.domain.printable import printable
+from leasehold.errors import (
+    ChannelRefusedError,
+    ChannelUnansweredError,
+    ChannelUnavailableError,
+    StoreUnavailableError,
+)
+from leasehold.worker.kept_text import cut, try_text
+from leasehold.worker.threads import start_thread
+
+#: A channel knows its own timeout best: it has so many seconds more to say what came of it.
+GRACE_S: Final = 0.5
+#: With so many sends to a channel that did not come back, no other is begun.
+MOST_LATE: Final = 4
+
+MAX_ERROR: Final = 300
+MAX_MESSAGE_ID: Final = 200
+_MOST_LOOKED_AT: Final = 4000
+
+_Known = ChannelRefusedError | ChannelUnavailableError
+
+
+class BoundedSends:
+    """Makes sends that come back in time; see `ports.channel.Sending`.
+
+    Args:
+        most_late: how many sends to one channel may go on past their time.
+    """
+
+    def __init__(self, most_late: int = MOST_LATE) -> None:
+        self._most_late = most_late
+        self._late: defaultdict[str, list[threading.Thread]] = defaultdict(list)
+        self._noting = threading.Lock()
+
+    def run(self, channel: str, send: Callable[[], object], *, timeout: float) -> str | None:
+        """Make a send; see `Sending`."""
+        late = self._still_late(channel)
+        if late >= self._most_late:
+            problem = f"{late} sends to it hang"
+            raise ChannelUnavailableError(channel=channel, problem=problem)
+        done: Future[object] = Future()
+        thread = start_thread(partial(copy_context().run, _make, send, done), f"send-{channel}")
+        if thread is None:
+            problem = "no thread is to be had for a send"
+            raise StoreUnavailableError(store="of threads", problem=problem)
+        thread.join(timeout + GRACE_S)
+        if not done.done():
+            with self._noting:
+                self._late[channel].append(thread)
+            problem = f"it did not come back within {timeout:g} s"
+            raise ChannelUnansweredError(channel=channel, problem=problem)
+        error = done.exception()
+        if error is not None:
+            raise _kept(channel, error) from error
+        return _message_id(done.result())
+
+    def _still_late(self, channel: str) -> int:
+        with self._noting:
+            alive = [thread for thread in self._late[channel] if thread.is_alive()]
+            self._late[channel] = alive
+            return len(alive)
+
+
+def _make(send: Callable[[], object], done: Future[object]) -> None:
+    try:
+        answer = send()
+    except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
+        done.set_exception(error)
+    else:
+        done.set_result(answer)
+
+
+def _kept(channel: str, error: BaseException) -> _Known:
+    """Return what a channel raised, as it can be kept and shown.
+
+    Of what is none of the port's errors nobody knows whether the provider took the announcement.
+    """
+    if isinstance(error, ChannelRefusedError | ChannelUnavailableError):
+        details = {**error.details, "channel": channel}
+        details["problem"] = _one_line(str(details.get("problem", "")))
+        return type(error)(**details)
+    words = try_text(lambda: str(error))
+    problem = _one_line(f"it raised {type(error).__name__}: {words}")
+    return ChannelUnansweredError(channel=channel, problem=problem)
+
+
+def _message_id(answer: object) -> str | None:
+    """Return the name that a provider gave a message, whatever it is."""
+    if answer is None:
+        return None
+    text = try_text(lambda: str(answer))
+    return cut(printable(text[: 2 * MAX_MESSAGE_ID]), MAX_MESSAGE_ID)
+
+
+def _one_line(text: str) -> str:
+    from leasehold.worker.redaction import Redaction  # noqa: PLC0415 - when it is needed
+
+    safe = Redaction().text(text[:_MOST_LOOKED_AT])
+    return cut(" ".join(printable(safe).split()), MAX_ERROR)
