@@ -10,9 +10,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from leasehold.domain.announcement import AnnouncedEvent, Priority
+from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.domain.dispatch import Rules, StepSettings
+from leasehold.domain.event_message import EventMessage
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lifecycle import NewRun
+from leasehold.testing.clock import START
 
 
 def step_settings(step_type: str = "draft", **fields: Any) -> StepSettings:
@@ -55,3 +59,22 @@ def environ_of(folder: Path, **others: str) -> dict[str, str]:
         "LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts",
         **others,
     }
+
+
+def message(run_id: str = "r-1", *, channel: str = "log", **fields: Any) -> EventMessage:
+    """The message of a run that completed."""
+    usable: dict[str, Any] = {
+        "occurrence": "1",
+        "pipeline": "letters",
+        "event": AnnouncedEvent.RUN_COMPLETED,
+        "priority": Priority.NORMAL,
+        "step": "send",
+        "summary": f"Run {run_id} of pipeline letters is completed.",
+        "mark": "0a1b2c3d",
+        "state": DeliveryState.DUE,
+        "created_at": START,
+        "updated_at": START,
+        "shard": 0,
+        "give_up_at": START + timedelta(days=1),
+    }
+    return EventMessage(Delivery(run_id=run_id, channel=channel, **(usable | fields)))
