@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Sequence
@@ -11,7 +10,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, cast
 
-from bench.bare_children import unnamed_program
 from leasehold.bootstrap import Around, boot
 from leasehold.domain.change import Change
 from leasehold.domain.document import Answer, DecideDocument, Document, Ref, Write
@@ -20,6 +18,7 @@ from leasehold.ports.documents import Committed, Documents
 from leasehold.services.execute_step import Hint, execute_step
 from tests.conformance.stores import DOCUMENTS
 from tests.storm.catalog import CATALOG
+from tests.storm.processes import forked
 from tests.storm.scenario import settings_in
 from tests.storm.workers import NoTasks
 
@@ -37,10 +36,7 @@ class Point(StrEnum):
 
 def killed_at(point: Point, kind: str, folder: Path, run_id: str) -> int | None:
     """Have a process run the step of a run and be killed there; return its exit code."""
-    processes: Any = multiprocessing.get_context("forkserver")
-    with unnamed_program():
-        process = processes.Process(target=work, args=(point, kind, folder, run_id), daemon=True)
-        process.start()
+    process = forked(work, point, kind, folder, run_id)
     process.join(PATIENCE_S)
     code: int | None = process.exitcode
     process.kill()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
 import os
 import signal
 import socket
@@ -21,8 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from bench.bare_children import unnamed_program
 from tests.storm.chance import WEATHER, Weather, draw, subject_of
+from tests.storm.processes import forked_with_pipe
 
 #: What senders wait for an answer, in seconds; a slow one comes in time, a silent one never.
 TIMEOUT_S: Final = 0.4
@@ -92,12 +91,7 @@ class ProviderProcess:
 @contextmanager
 def provider(seed: int) -> Iterator[ProviderProcess]:
     """Run a provider."""
-    processes: Any = multiprocessing.get_context("forkserver")
-    here, there = processes.Pipe()
-    with unnamed_program():
-        process = processes.Process(target=serve, args=(there, seed), daemon=True)
-        process.start()
-    there.close()
+    process, here = forked_with_pipe(serve, seed)
     try:
         assert here.poll(_PATIENCE_S), "the provider does not start"
         yield ProviderProcess(here, *here.recv())

@@ -12,7 +12,7 @@ from tests.emulators import need_firestore
 from tests.storm.catalog import NAMES
 from tests.storm.scenario import Aftermath, Storm, survive
 
-ANNOUNCEMENTS = 16
+ANNOUNCEMENTS = 10
 
 
 def check(after: Aftermath) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import queue
 import threading
@@ -10,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
-from bench.bare_children import unnamed_program
 from leasehold.bootstrap import Around, boot
 from leasehold.errors import LeaseholdError
 from leasehold.ports.channel import Channel
@@ -25,21 +24,17 @@ from leasehold.services.engine import Engine
 from tests.conformance.stores import DOCUMENTS
 from tests.storm.catalog import CATALOG, deaf
 from tests.storm.lethal import Fate, LethalChannel, LethalDocuments
+from tests.storm.processes import forked_with_pipe
 from tests.storm.sender import URL
 
 #: How often each message is delivered, all at once.
 COPIES: Final = 3
 PATIENCE_S: Final = 60.0
-PRELOADED: Final = [
-    "tests.storm.workers",
-    "tests.storm.provider",
-    "tests.kills.workers",
-    "google.cloud.firestore",
-    "tenacity",
-]
+#: What claims leave for their record: nobody waits for ten seconds after each kill.
+RECORD_TIME: Final = timedelta(seconds=0.3)
 
 #: Longer than a claim is good for, in seconds.
-_FROZEN_S: Final = 2.0
+_FROZEN_S: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +58,7 @@ class Instance:
     """One process, as one of a function: it delivers one message at a time."""
 
     def __init__(self, place: Place) -> None:
-        processes: Any = multiprocessing.get_context("forkserver")
-        self._pipe, there = processes.Pipe()
-        with unnamed_program():
-            self._process = processes.Process(target=serve, args=(there, place), daemon=True)
-            self._process.start()
-        there.close()
+        self._process, self._pipe = forked_with_pipe(serve, place)
 
     def begin(self, hint: DeliveryHint) -> None:
         """Give it a message."""
@@ -119,7 +109,9 @@ def engine_at(
             tasks=NoTasks(),
             around=Around(documents=around),
         )
-        yield replace(bundle.engine, report=lambda _: None)
+        patience = replace(bundle.engine.rules.delivery, record_time=RECORD_TIME)
+        rules = replace(bundle.engine.rules, delivery=patience)
+        yield replace(bundle.engine, rules=rules, report=lambda _: None)
         bundle.processes.close()
         bundle.engine.leases.close()
 
