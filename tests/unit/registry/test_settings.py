@@ -32,6 +32,14 @@ def test_without_an_environment_the_defaults_hold() -> None:
         "PIPELINE_MIN_BACKOFF_S": 10.0,
         "PIPELINE_MAX_BACKOFF_S": 300.0,
         "PIPELINE_MAX_DOUBLINGS": 5,
+        "PIPELINE_DELIVERY_TRIES": 3,
+        "PIPELINE_DELIVERY_WAIT_S": 5.0,
+        "PIPELINE_DELIVERY_MAX_WAIT_S": 600.0,
+        "PIPELINE_DELIVERY_TIMEOUT_S": 10.0,
+        "PIPELINE_DELIVERY_CALL_S": 60.0,
+        "PIPELINE_DELIVERY_GIVE_UP_S": 86_400.0,
+        "PIPELINE_CHANNEL_FAILURES": 5,
+        "PIPELINE_CHANNEL_REST_S": 60.0,
     }
 
 

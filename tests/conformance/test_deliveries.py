@@ -1,0 +1,505 @@
+"""The guard on both stores: each announcement is sent once, and what is not known is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timedelta
+from threading import Barrier, Event
+from typing import Any
+
+import pytest
+
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.in_process_events import UndeliveredEvents
+from leasehold.bootstrap import Hooks, boot
+from leasehold.domain.delivery import Delivery, DeliveryState, delivery_of, delivery_ref
+from leasehold.domain.document import Ref, Write
+from leasehold.domain.event_message import EventMessage
+from leasehold.domain.stored import StoredDocument
+from leasehold.errors import (
+    ChannelRefusedError,
+    ChannelUnansweredError,
+    ChannelUnavailableError,
+    StoreUnavailableError,
+)
+from leasehold.ports.documents import Documents, Query
+from leasehold.registry.channels import LogChannel
+from leasehold.registry.pipelines import Catalog
+from leasehold.registry.registry import Registry
+from leasehold.services.deliver_notification import DeliveryHint, DeliveryOutcome, deliver
+from leasehold.services.engine import Engine
+from leasehold.services.sweep import sweep
+from tests.in_process.sample import PIPELINES, STEPS
+
+CHANNELS = Registry("channels", [LogChannel(name="pager"), LogChannel(name="chat")])
+
+
+class Clock(SystemClock):
+    """The machine's clock; whoever waits in a test does not, and is waited for by nobody."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+        self.ahead = 0.0
+
+    @property
+    def skip(self) -> Callable[[float], object]:
+        return self.advance
+
+    def advance(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.ahead += seconds
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(seconds=self.ahead)
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead
+
+
+class Store:
+    """A store that is as far ahead as the clock, and fails, or loses an answer, as it is told."""
+
+    def __init__(self, inner: Documents, clock: Clock) -> None:
+        self._inner = inner
+        self._clock = clock
+        self._failures = 0
+        self._loses_answer = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def fail(self, times: int) -> None:
+        self._failures = times
+
+    def lose_answer(self) -> None:
+        self._loses_answer = True
+
+    def transact(self, ref: Ref, decide: Any, **more: Any) -> Any:
+        def ahead(document: Any, now: datetime) -> Any:
+            return decide(document, now + timedelta(seconds=self._clock.ahead))
+
+        is_delivery = ref.collection == "deliveries"
+        if self._failures and is_delivery:
+            self._failures -= 1
+            raise StoreUnavailableError(store="test", problem="it is away")
+        answer = self._inner.transact(ref, ahead, **more)
+        if self._loses_answer and is_delivery:
+            self._loses_answer = False
+            raise StoreUnavailableError(store="test", problem="the answer was lost")
+        return answer
+
+
+class Provider:
+    """Takes what it is sent, or does what a test says."""
+
+    def __init__(self, *answers: Exception | Callable[[], object]) -> None:
+        self.taken: list[str] = []
+        self.answers = list(answers)
+
+    def send(self, delivery: Delivery, *, timeout: float) -> str | None:  # noqa: ARG002 - a port
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, ChannelUnansweredError):
+            self.taken.append(delivery.key)
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is not None:
+            answer()
+        self.taken.append(delivery.key)
+        return f"message-{len(self.taken)}"
+
+
+class Bus:
+    """Keeps what is published."""
+
+    def __init__(self) -> None:
+        self.published: list[list[EventMessage]] = []
+
+    def publish(self, messages: Sequence[EventMessage]) -> None:
+        self.published.append(list(messages))
+
+
+class BusAway:
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def publish(self, _: Sequence[EventMessage]) -> None:
+        self.asked += 1
+        raise StoreUnavailableError(store="bus", problem="it is away")
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(documents: Documents, clock: Clock) -> Store:
+    return Store(documents, clock)
+
+
+@pytest.fixture
+def provider() -> Provider:
+    return Provider()
+
+
+@pytest.fixture
+def reports() -> list[Any]:
+    return []
+
+
+@pytest.fixture
+def engine(
+    documents: Documents, store: Store, clock: Clock, provider: Provider, reports: list[Any]
+) -> Iterator[Engine]:
+    """An engine on a store of which no delivery is due when a test begins."""
+    engine = boot(
+        {"PIPELINE_DELIVERY_TIMEOUT_S": "2"},
+        catalog=Catalog(steps=STEPS, pipelines=PIPELINES, channels=CHANNELS),
+        documents=store,
+        clock=clock,
+        hooks=Hooks(report=reports.append),
+    ).engine
+    yield replace(engine, open_channel=lambda _: provider, events=UndeliveredEvents())
+    for found in documents.query(Query("deliveries", order_by="alarmAt", limit=1000)):
+        documents.delete(found.ref)
+    for channel in ("pager", "chat"):
+        documents.delete(Ref("breakers", channel))
+
+
+def owed(engine: Engine, run_id: str, channel: str = "pager", **fields: Any) -> DeliveryHint:
+    """Store what a channel is owed of a run since a moment ago; return the hint at it."""
+    now = engine.clock.now()
+    usable: dict[str, Any] = {
+        "run_id": run_id,
+        "occurrence": "3",
+        "channel": channel,
+        "pipeline": "three",
+        "event": "run_completed",
+        "priority": "normal",
+        "step": "send",
+        "summary": "Run r of pipeline three is completed.",
+        "mark": "0123abcd",
+        "state": DeliveryState.DUE,
+        "created_at": now,
+        "updated_at": now,
+        "alarm_at": now + timedelta(minutes=1),
+        "give_up_at": now + timedelta(days=1),
+    }
+    delivery = Delivery(**(usable | fields))
+    put = Write(None, StoredDocument(delivery))
+    engine.documents.transact(delivery_ref(run_id, "3", channel), lambda _, __: put)
+    return DeliveryHint(run_id, "3", channel)
+
+
+def stored(engine: Engine, hint: DeliveryHint) -> Delivery:
+    ref = delivery_ref(hint.run_id, hint.occurrence, hint.channel)
+    found = engine.documents.get(ref)
+    assert found is not None
+    return delivery_of(ref, found.document)
+
+
+def traced(engine: Engine, hint: DeliveryHint) -> list[Any]:
+    found = engine.documents.query(Query(f"runs/{hint.run_id}/trace"))
+    return [one.document for one in found]
+
+
+def unavailable(**details: Any) -> ChannelUnavailableError:
+    return ChannelUnavailableError(channel="pager", problem="503", **details)
+
+
+def test_what_is_due_is_sent_once_recorded_and_traced(
+    engine: Engine, provider: Provider, reports: list[Any], unique: str
+) -> None:
+    hint = owed(engine, unique)
+
+    outcomes = [deliver(engine, hint), deliver(engine, hint)]
+
+    assert outcomes == [DeliveryOutcome.ANNOUNCED, DeliveryOutcome.DUPLICATE]
+    assert provider.taken == [f"{unique}:3:pager:0123abcd"]
+    after = stored(engine, hint)
+    assert (after.state, after.message_id, after.tries, after.unknown) == (
+        DeliveryState.ANNOUNCED,
+        "message-1",
+        1,
+        0,
+    )
+    assert (after.alarm_at, after.claim) == (None, None)
+    (event,) = traced(engine, hint)
+    assert (event["type"], event["channel"], event["messageId"]) == (
+        "announcement_sent",
+        "pager",
+        "message-1",
+    )
+    (line,) = reports
+    assert (line["event"], line["severity"], line["runEvent"]) == (
+        "ANNOUNCEMENT_SENT",
+        "INFO",
+        "run_completed",
+    )
+
+
+def test_many_messages_at_once_send_once(engine: Engine, provider: Provider, unique: str) -> None:
+    hint = owed(engine, unique)
+    together = Barrier(6)
+
+    def come_by(_: int) -> DeliveryOutcome:
+        together.wait(30)
+        return deliver(engine, hint)
+
+    with ThreadPoolExecutor(6) as pool:
+        outcomes = sorted(pool.map(come_by, range(6)))
+
+    assert len(provider.taken) == 1
+    assert outcomes.count(DeliveryOutcome.ANNOUNCED) == 1
+    assert set(outcomes) <= {
+        DeliveryOutcome.ANNOUNCED,
+        DeliveryOutcome.CLAIMED,
+        DeliveryOutcome.DUPLICATE,
+    }
+
+
+def test_a_provider_that_fails_is_tried_again_after_growing_waits(
+    engine: Engine, provider: Provider, clock: Clock, unique: str
+) -> None:
+    hint = owed(engine, unique)
+    provider.answers = [unavailable(), unavailable()]
+
+    assert deliver(engine, hint) is DeliveryOutcome.ANNOUNCED
+
+    first, second = (wait for wait in clock.waits if wait > 1)
+    assert 5 <= first <= 6.25
+    assert 10 <= second <= 12.5
+    assert (stored(engine, hint).tries, stored(engine, hint).unknown) == (3, 0)
+    assert len(provider.taken) == 1
+
+
+def test_a_call_that_may_not_wait_leaves_the_next_try_to_the_alarm(
+    engine: Engine, provider: Provider, clock: Clock, unique: str
+) -> None:
+    hint = owed(engine, unique)
+    provider.answers = [unavailable(retry_after_s=90)]
+
+    assert deliver(engine, hint) is DeliveryOutcome.DUE_LATER
+    assert deliver(engine, hint) is DeliveryOutcome.DUE_LATER
+
+    after = stored(engine, hint)
+    assert after.not_before == after.alarm_at
+    assert after.not_before is not None
+    assert after.not_before - after.updated_at == timedelta(seconds=90)
+    assert not clock.waits
+    assert "503" in (after.last_error or "")
+    clock.advance(91)
+    assert deliver(engine, hint) is DeliveryOutcome.ANNOUNCED
+
+
+def test_a_send_that_is_not_answered_is_counted_and_sent_again_under_the_same_key(
+    engine: Engine, provider: Provider, reports: list[Any], unique: str
+) -> None:
+    hint = owed(engine, unique)
+    provider.answers = [ChannelUnansweredError(channel="pager", problem="timeout")]
+
+    assert deliver(engine, hint) is DeliveryOutcome.ANNOUNCED
+
+    assert provider.taken == [f"{unique}:3:pager:0123abcd"] * 2
+    assert stored(engine, hint).unknown == 1
+    assert [line["event"] for line in reports] == ["ANNOUNCEMENT_UNKNOWN", "ANNOUNCEMENT_SENT"]
+
+
+def test_a_refusal_is_the_end(
+    engine: Engine, provider: Provider, reports: list[Any], unique: str
+) -> None:
+    hint = owed(engine, unique)
+    provider.answers = [ChannelRefusedError(channel="pager", problem="404 no such hook")]
+
+    assert deliver(engine, hint) is DeliveryOutcome.GIVEN_UP
+
+    after = stored(engine, hint)
+    assert after.state is DeliveryState.GIVEN_UP
+    assert after.alarm_at is None
+    (event,) = traced(engine, hint)
+    assert (event["type"], event["reason"]) == ("announcement_given_up", "channel_refused")
+    assert [(line["event"], line["severity"]) for line in reports] == [
+        ("ANNOUNCEMENT_GIVEN_UP", "ERROR")
+    ]
+
+
+def test_a_sender_that_dies_is_taken_over_once_its_claim_ran_out(
+    engine: Engine, provider: Provider, clock: Clock, unique: str
+) -> None:
+    """Nobody knows whether it sent: that is what `unknown` counts."""
+    hint = owed(engine, unique)
+    outcomes: list[DeliveryOutcome] = []
+
+    def die() -> None:
+        outcomes.append(deliver(engine, hint))
+        clock.advance(60)
+        outcomes.append(deliver(engine, hint))
+
+    provider.answers = [die]
+    late = deliver(engine, hint)
+
+    assert outcomes == [DeliveryOutcome.CLAIMED, DeliveryOutcome.ANNOUNCED]
+    assert late is DeliveryOutcome.DUPLICATE
+    assert len(provider.taken) == 2
+    assert stored(engine, hint).unknown == 1
+    assert stored(engine, hint).message_id == "message-1"
+
+
+def test_a_send_that_hangs_holds_up_nobody_and_its_late_answer_changes_nothing(
+    engine: Engine, provider: Provider, unique: str
+) -> None:
+    hint = owed(engine, unique)
+    rules = replace(engine.rules.delivery, timeout=timedelta(milliseconds=20))
+    engine = replace(engine, rules=replace(engine.rules, delivery=rules))
+    go_on, gone = Event(), Event()
+
+    def hang() -> None:
+        go_on.wait(60)
+        gone.set()
+
+    provider.answers = [hang]
+    outcome = deliver(engine, hint, within=timedelta())
+    after = stored(engine, hint)
+    go_on.set()
+
+    assert gone.wait(60)
+    assert outcome is DeliveryOutcome.DUE_LATER
+    assert (after.state, after.unknown) == (DeliveryState.DUE, 1)
+    assert stored(engine, hint) == after
+
+
+def test_one_of_two_processes_probes_a_channel_that_was_let_alone(
+    engine: Engine, provider: Provider, clock: Clock, unique: str
+) -> None:
+    other = replace(engine, breakers={})
+    failing = [owed(engine, f"{unique}-{number}") for number in range(5)]
+    provider.answers = [unavailable() for _ in failing]
+    for hint in failing:
+        assert deliver(engine, hint, within=timedelta()) is DeliveryOutcome.DUE_LATER
+    waiting = [owed(engine, f"{unique}-{number}") for number in range(5, 8)]
+
+    assert deliver(other, waiting[0]) is DeliveryOutcome.DUE_LATER
+    assert stored(other, waiting[0]).tries == 0
+    assert deliver(other, owed(other, unique, "chat")) is DeliveryOutcome.ANNOUNCED
+
+    clock.advance(61)
+    meanwhile: list[DeliveryOutcome] = []
+    provider.answers = [lambda: meanwhile.append(deliver(other, waiting[1]))]
+    assert deliver(engine, waiting[0]) is DeliveryOutcome.ANNOUNCED
+    assert meanwhile == [DeliveryOutcome.DUE_LATER]
+    assert deliver(engine, waiting[2]) is DeliveryOutcome.ANNOUNCED
+
+
+def test_a_store_that_does_not_take_the_record_is_asked_again(
+    engine: Engine, store: Store, provider: Provider, unique: str
+) -> None:
+    hint = owed(engine, unique)
+    provider.answers = [lambda: store.fail(3)]
+
+    assert deliver(engine, hint) is DeliveryOutcome.ANNOUNCED
+
+    assert len(provider.taken) == 1
+    assert (stored(engine, hint).unknown, stored(engine, hint).tries) == (0, 1)
+
+
+def test_a_record_whose_answer_was_lost_is_recognised(
+    engine: Engine, store: Store, provider: Provider, reports: list[Any], unique: str
+) -> None:
+    hint = owed(engine, unique)
+    provider.answers = [store.lose_answer]
+
+    assert deliver(engine, hint) is DeliveryOutcome.ANNOUNCED
+
+    assert len(provider.taken) == 1
+    assert len(traced(engine, hint)) == 1
+    assert [line["event"] for line in reports] == ["ANNOUNCEMENT_SENT"]
+
+
+def test_what_is_never_recorded_is_unknown_to_the_next_one(
+    engine: Engine, store: Store, provider: Provider, clock: Clock, unique: str
+) -> None:
+    hint = owed(engine, unique)
+    provider.answers = [lambda: store.fail(1000)]
+
+    with pytest.raises(StoreUnavailableError):
+        deliver(engine, hint)
+    store.fail(0)
+    clock.advance(60)
+
+    assert deliver(engine, hint) is DeliveryOutcome.ANNOUNCED
+    assert len(provider.taken) == 2
+    assert stored(engine, hint).unknown == 1
+
+
+def test_the_sweep_publishes_what_is_due_in_one_call_and_moves_its_alarm_on(
+    engine: Engine, clock: Clock, unique: str
+) -> None:
+    bus = Bus()
+    engine = replace(engine, events=bus)
+    hints = [owed(engine, f"{unique}-{number}") for number in range(3)]
+    assert sweep(engine).reannounced == 0
+
+    clock.advance(61)
+    first, second = sweep(engine), sweep(engine)
+
+    assert (first.reannounced, first.documents_read, second.reannounced) == (3, 3, 0)
+    assert [len(messages) for messages in bus.published] == [3]
+    assert [stored(engine, hint).published for hint in hints] == [1, 1, 1]
+    clock.advance(61)
+    assert sweep(engine).reannounced == 3
+    clock.advance(61)
+    assert sweep(engine).reannounced == 0  # the wait has doubled
+
+
+def test_a_bus_that_is_away_is_asked_once_a_sweep_and_gives_nothing_up(
+    engine: Engine, provider: Provider, clock: Clock, unique: str
+) -> None:
+    bus = BusAway()
+    away = replace(engine, events=bus)
+    hint = owed(engine, unique)
+    clock.advance(3 * 86_400)
+
+    with pytest.raises(StoreUnavailableError):
+        sweep(away)
+
+    assert bus.asked == 1
+    assert stored(engine, hint).published == 0
+    assert deliver(engine, hint) is DeliveryOutcome.ANNOUNCED
+
+
+def test_only_deliveries_of_ones_own_runs_are_published(
+    engine: Engine, clock: Clock, unique: str
+) -> None:
+    bus = Bus()
+    engine = replace(engine, events=bus)
+    owed(engine, f"{unique}-theirs")
+    owed(engine, f"{unique}-mine")
+    clock.advance(61)
+
+    assert sweep(engine, among={f"{unique}-mine"}).reannounced == 1
+    assert [one.delivery.run_id for one in bus.published[0]] == [f"{unique}-mine"]
+
+
+def test_a_channel_that_the_catalog_does_not_know_is_given_up_after_a_day_alone(
+    engine: Engine, provider: Provider, clock: Clock, unique: str
+) -> None:
+    hint = owed(engine, unique, "later")
+
+    assert deliver(engine, hint) is DeliveryOutcome.DUE_LATER
+    clock.advance(86_401)
+    assert deliver(engine, hint) is DeliveryOutcome.GIVEN_UP
+
+    assert stored(engine, hint).tries == 0
+    assert not provider.taken
+
+
+@pytest.mark.parametrize(
+    ("run_id", "occurrence", "channel"),
+    [("r-1", "3", "pager"), ("a/b", "3", "pager"), ("r-1", "../3", "pager"), ("r-1", "3", "é/")],
+)
+def test_a_message_about_nothing_is_over(
+    engine: Engine, run_id: str, occurrence: str, channel: str
+) -> None:
+    assert deliver(engine, DeliveryHint(run_id, occurrence, channel)) is DeliveryOutcome.UNKNOWN
