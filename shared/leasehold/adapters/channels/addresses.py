@@ -134,11 +134,10 @@ class AddressGuard:
     def _host(self, parts: SplitResult) -> str:
         host = parts.hostname or ""
         if "[" in parts.netloc:
-            try:
-                return str(IPv6Address(host))  # without a zone
-            except ValueError:
-                self._refuse("its address has no host that can be called")
-        if _NAME.fullmatch(host) is None:
+            host = _plain_ipv6(host)
+        elif _NAME.fullmatch(host) is None:
+            host = ""
+        if not host:
             self._refuse("its address has no host that can be called")
         if host.rstrip(".") in _METADATA_NAMES:
             self._refuse(f"{host} tells a machine of its account, and nobody of a run")
@@ -156,6 +155,14 @@ def addresses_of(host: str, port: int) -> Sequence[str]:
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def _plain_ipv6(text: str) -> str:
+    """Return an IPv6 address as it is usually written; empty: it is none, or of one link alone."""
+    try:
+        return "" if "%" in text else str(IPv6Address(text))
+    except ValueError:
+        return ""
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:

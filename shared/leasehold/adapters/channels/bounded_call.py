@@ -63,8 +63,9 @@ class BoundedCall:
         except (RuntimeError, MemoryError):
             raise self._failure("this process can start no further thread") from None
         finally:
+            is_in_time = done.done()  # what it finds at the end that is made for it is no answer
             self._end_now()
-        if not done.done():
+        if not is_in_time:
             raise self._failure(f"no answer within {self._timeout:g} s")
         error = done.exception()
         if error is None:

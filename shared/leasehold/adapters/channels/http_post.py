@@ -74,9 +74,9 @@ def post(
         connection.sock = _connected(call, endpoint, addresses)
         call.begin_sending()
         connection.request("POST", endpoint.path, body, dict(headers))
-        answer = connection.getresponse()
-        headers, words = dict(answer.headers), _beginning(answer, excerpt)
-        return Answer(answer.status, headers, words)
+        with connection.getresponse() as answer:
+            words = _beginning(answer, excerpt)
+            return Answer(answer.status, dict(answer.headers), words)
     finally:
         connection.close()
 
