@@ -35,6 +35,7 @@ class SweepResult:
         still_queued: runs that wait for a worker: their task is in its queue, or may be.
         dead_lettered: runs that were given up; `by_reason` says why.
         unattended: runs that could not be attended, and are left to the next sweep.
+        archived: ended runs whose archive was finished: whoever ended them could not.
         purged: ended runs that were deleted, because LEASEHOLD_RETENTION_DAYS are over.
         documents_read: how many documents the store gave for runs that are due.
         more: whether further runs may be due: the time of the sweep was over.
@@ -46,6 +47,7 @@ class SweepResult:
     still_queued: int = 0
     dead_lettered: int = 0
     unattended: int = 0
+    archived: int = 0
     purged: int = 0
     documents_read: int = 0
     more: bool = False
@@ -70,7 +72,7 @@ class SweepResult:
             "stillQueued": self.still_queued,
             "unattended": self.unattended,
             "reannounced": 0,
-            "archived": 0,
+            "archived": self.archived,
             "purged": self.purged,
             "documentsRead": self.documents_read,
             "more": self.more,
@@ -82,11 +84,12 @@ def line_of(result: SweepResult) -> Mapping[str, Any]:
     reasons = ", ".join(f"{count} {reason}" for reason, count in result.by_reason.items())
     given_up = f"{result.dead_lettered} ({reasons})" if reasons else str(result.dead_lettered)
     purged = f", {result.purged} purged" if result.purged else ""
+    archived = f", {result.archived} archived" if result.archived else ""
     return {
         "severity": "WARNING" if result.unattended or result.more else "INFO",
         "message": f"sweep: {result.recovered} recovered, {result.redispatched} redispatched, "
         f"{result.still_queued} still queued, {given_up} given up, {result.unattended} unattended"
-        f"{purged}",
+        f"{archived}{purged}",
         "event": "SWEEP_FINISHED",
         "sweepJobId": result.job_id,
         **result.counts(),
