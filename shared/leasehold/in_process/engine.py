@@ -316,7 +316,8 @@ class InProcessEngine:
         if change.manifest.cancelled:  # its handler need not wait for the next renewal to hear it
             self.engine.leases.stop_run(change.manifest.run_id, Termination.CANCELLED)
         self._clockwork.note(change.manifest, is_new=change.outcome is Outcome.STARTED)
-        if not change.manifest.is_moving:
+        was_idle = change.outcome in (Outcome.ARCHIVED, Outcome.ARCHIVE_OWED)
+        if not was_idle and not change.manifest.is_moving:
             for listener in tuple(self._listeners):
                 listener(change.manifest)
 
