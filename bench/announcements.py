@@ -224,7 +224,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--announcements", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=50)
-    parser.add_argument("--at-once", type=int, default=4)
+    parser.add_argument("--at-once", type=int, default=8)
     given = parser.parse_args()
     report("announcements", measure(given.announcements, given.runs, given.at_once))
 
