@@ -39,6 +39,9 @@ KILLS: Final[Mapping[Kill, float]] = {
     Kill.FROZEN: 0.01,
 }
 
+#: Of senders that leave it to the provider, at the first request of a delivery.
+ENDS_OF_SENDERS: Final[Mapping[Kill, float]] = {Kill.MEANWHILE: 0.1, Kill.AFTER_ANSWER: 0.1}
+
 #: How many of the messages that are published never come.
 LOST: Final = 0.1
 

@@ -1,7 +1,9 @@
 """A provider in a process of its own, which takes announcements, or does not, or never says so.
 
 A request names its announcement by the header `webhook-id`. For some requests the sender is killed
-as they are taken: it says before which (`POST /kill`), and by which process id.
+as they are taken: it says before which (`POST /kill`), and by which process id. A sender that
+leaves its fate to the provider names its process with each request (`x-process`), and is killed as
+that is taken, or told to kill itself once it has the answer.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from tests.storm.chance import WEATHER, Weather, draw, subject_of
+from tests.storm.chance import ENDS_OF_SENDERS, WEATHER, Kill, Weather, draw, subject_of
 from tests.storm.processes import forked_with_pipe
 
 #: What senders wait for an answer, in seconds; a slow one comes in time, a silent one never.
@@ -52,6 +54,7 @@ class _Book:
     requests: Counter[str] = field(default_factory=Counter)
     taken: list[Taken] = field(default_factory=list)
     weathers: Counter[str] = field(default_factory=Counter)
+    ends: Counter[str] = field(default_factory=Counter)
     to_kill: dict[str, int] = field(default_factory=dict)
     writing: threading.Lock = field(default_factory=threading.Lock)
     closing: threading.Event = field(default_factory=threading.Event)
@@ -80,6 +83,12 @@ class ProviderProcess:
     def weathers(self) -> Counter[str]:
         """How often it did what."""
         found: Counter[str] = self._ask("weathers")
+        return found
+
+    @property
+    def ends(self) -> Counter[str]:
+        """How often it ended a sender that leaves that to it, and where."""
+        found: Counter[str] = self._ask("ends")
         return found
 
     def _ask(self, what: str) -> Any:
@@ -141,6 +150,11 @@ class _Handler(BaseHTTPRequestHandler):
             book.requests[subject] += 1
             weather = draw(WEATHER, book.seed, "weather", subject, book.requests[subject])
             victim = book.to_kill.pop(subject, None)
+            end = self._end_of_sender(subject)
+            if end is not None:
+                book.ends[end] += 1
+            if end is Kill.MEANWHILE:
+                victim = int(self.headers["x-process"])
             if victim is not None:
                 weather = Weather.SILENT
             if weather not in (Weather.ERROR, Weather.BUSY):
@@ -148,20 +162,27 @@ class _Handler(BaseHTTPRequestHandler):
             book.weathers[str(weather)] += 1
         if victim is not None:
             os.kill(victim, signal.SIGKILL)
-        self._answer(weather)
+        self._answer(weather, ("x-end", end or ""))
 
-    def _answer(self, weather: Weather | None) -> None:
+    def _end_of_sender(self, subject: str) -> Kill | None:
+        """Return how a sender ends that leaves it to the provider; it survives a second request."""
+        book = self.book
+        if not self.headers["x-process"] or book.requests[subject] > 1:
+            return None
+        return draw(ENDS_OF_SENDERS, book.seed, "end", subject)
+
+    def _answer(self, weather: Weather | None, end: tuple[str, str]) -> None:
         if weather is Weather.SILENT:
             self.book.closing.wait(3 * TIMEOUT_S)
             self.close_connection = True
         elif weather is Weather.ERROR:
-            self._say(500)
+            self._say(500, end)
         elif weather is Weather.BUSY:
-            self._say(429, ("retry-after", "1"))
+            self._say(429, end, ("retry-after", "1"))
         else:
             if weather is Weather.SLOW:
                 self.book.closing.wait(_SLOW_S)
-            self._say(200)
+            self._say(200, end)
 
     def _note_kill(self, order: dict[str, Any]) -> None:
         with self.book.writing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Mapping
 from http.client import HTTPConnection
 from typing import Any, Final
@@ -21,15 +22,22 @@ def send(message: Mapping[str, Any], timeout: float) -> None:
     post_to(os.environ[URL], message, timeout)
 
 
+def send_or_die(message: Mapping[str, Any], timeout: float) -> None:
+    """Send to the provider, which may kill this process meanwhile, or have it kill itself."""
+    post_to(os.environ[URL], message, timeout, {"x-process": str(os.getpid())})
+
+
 def send_to_nobody(message: Mapping[str, Any], timeout: float) -> None:
     """Send to where nobody listens."""
     post_to(os.environ[DEAF_URL], message, timeout)
 
 
-def post_to(url: str, message: Mapping[str, Any], timeout: float) -> None:
+def post_to(
+    url: str, message: Mapping[str, Any], timeout: float, headers: Mapping[str, str] | None = None
+) -> None:
     """Post a message; whatever else it raises: nobody knows whether it was taken."""
     try:
-        status, wait = post(url, b"{}", {"webhook-id": message["id"]}, timeout)
+        status, wait = post(url, b"{}", {"webhook-id": message["id"], **(headers or {})}, timeout)
     except ConnectionRefusedError as error:
         raise AgentClientError("nobody listens") from error
     if status != _TAKEN:
@@ -48,5 +56,7 @@ def post(
         answer.read()
     finally:
         connection.close()
+    if answer.headers["x-end"]:
+        os.kill(os.getpid(), signal.SIGKILL)
     wait = answer.headers["retry-after"]
     return answer.status, None if wait is None else float(wait)
