@@ -50,7 +50,7 @@ class Taken:
 class _Book:
     """What the provider knows."""
 
-    seed: int
+    seed: int | None
     requests: Counter[str] = field(default_factory=Counter)
     taken: list[Taken] = field(default_factory=list)
     weathers: Counter[str] = field(default_factory=Counter)
@@ -58,6 +58,12 @@ class _Book:
     to_kill: dict[str, int] = field(default_factory=dict)
     writing: threading.Lock = field(default_factory=threading.Lock)
     closing: threading.Event = field(default_factory=threading.Event)
+
+    def weather_of(self, subject: str) -> Weather | None:
+        """Return the weather of a request that has just been counted."""
+        if self.seed is None:
+            return None
+        return draw(WEATHER, self.seed, "weather", subject, self.requests[subject])
 
 
 class ProviderProcess:
@@ -98,8 +104,8 @@ class ProviderProcess:
 
 
 @contextmanager
-def provider(seed: int) -> Iterator[ProviderProcess]:
-    """Run a provider."""
+def provider(seed: int | None) -> Iterator[ProviderProcess]:
+    """Run a provider; without a seed it takes all it gets."""
     process, here = forked_with_pipe(serve, seed)
     try:
         assert here.poll(_PATIENCE_S), "the provider does not start"
@@ -111,7 +117,7 @@ def provider(seed: int) -> Iterator[ProviderProcess]:
         process.join()
 
 
-def serve(pipe: Connection, seed: int) -> None:
+def serve(pipe: Connection, seed: int | None) -> None:
     """Answer requests until nobody asks this process any more."""
     book = _Book(seed)
     server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"book": book}))
@@ -148,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
         book, subject = self.book, subject_of(key)
         with book.writing:
             book.requests[subject] += 1
-            weather = draw(WEATHER, book.seed, "weather", subject, book.requests[subject])
+            weather = book.weather_of(subject)
             victim = book.to_kill.pop(subject, None)
             end = self._end_of_sender(subject)
             if end is not None:
