@@ -75,6 +75,11 @@ bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the s
 	@$(BIN)/python -m bench.linear_time
 	@$(BIN)/python -m bench.sandbox
 	@$(BIN)/python -m bench.long_steps
+	@$(BIN)/python -m bench.announcements
+
+.PHONY: bench-announcements
+bench-announcements: .venv/.dev ## announcements in a storm of failures and kills, and what they cost
+	@$(BIN)/python -m bench.announcements
 
 .PHONY: bench-long-steps
 bench-long-steps: .venv/.dev ## what checkpoints, calls made once and continuations cost, and what a kill repeats

@@ -71,7 +71,7 @@ class Bench:
 def bench_on(store: str) -> Iterator[Bench]:
     """Open an engine on SQLite or Firestore, or raise MissingEmulatorError."""
     with TemporaryDirectory() as folder:
-        documents, taken = _documents(store, Path(folder))
+        documents, taken = open_metered(store, Path(folder))
         files: Counter[str] = Counter()
         tasks = OwnTasks()
         bundle = boot(
@@ -88,7 +88,8 @@ def bench_on(store: str) -> Iterator[Bench]:
             bundle.close()
 
 
-def _documents(store: str, folder: Path) -> tuple[Documents, Callable[[], Counter[str]]]:
+def open_metered(store: str, folder: Path) -> tuple[Documents, Callable[[], Counter[str]]]:
+    """Return a store that is metered, and what returns its counts and begins again."""
     if store == "SQLite":
         documents = MeteredSqlite(folder / "leasehold.db")
         return documents, documents.taken
@@ -125,11 +126,11 @@ def checkpoints(bench: Bench, count: int) -> list[Figure]:
         name = f"of {count} {kind} checkpoints on {bench.store}"
         rows += [
             figure(f"writes {name}", "writes", [(counts["writes"], count)], at_most=1.0),
-            _exactly(f"reads {name}", "reads", counts["reads"], 0),
-            _exactly(f"files put {name}", "files", counts["puts"], files),
+            exactly(f"reads {name}", "reads", counts["reads"], 0),
+            exactly(f"files put {name}", "files", counts["puts"], files),
         ]
     left = len(bench.meter.sizes())
-    return [*rows, _exactly(f"files left after all of them on {bench.store}", "files", left, 0)]
+    return [*rows, exactly(f"files left after all of them on {bench.store}", "files", left, 0)]
 
 
 def calls_and_continuations(bench: Bench, count: int) -> list[Figure]:
@@ -138,7 +139,7 @@ def calls_and_continuations(bench: Bench, count: int) -> list[Figure]:
     calls, name = bench.meter.counts, f"{count} calls made once on {bench.store}"
     rows = [
         figure(f"writes of {name}", "writes", [(calls["writes"], count)], at_most=1.0),
-        _exactly(f"reads of {name}", "reads", calls["reads"], 0),
+        exactly(f"reads of {name}", "reads", calls["reads"], 0),
     ]
     bench.run("relay", continuations=count)
     relay, name = bench.meter.counts, f"{count} continuations on {bench.store}"
@@ -151,7 +152,7 @@ def calls_and_continuations(bench: Bench, count: int) -> list[Figure]:
     ]
 
 
-def _exactly(name: str, unit: str, value: float, expected: float) -> Figure:
+def exactly(name: str, unit: str, value: float, expected: float) -> Figure:
     """Return the row of a count that is known exactly; one of nothing has no ratio."""
     return Figure(
         name=name,

@@ -40,11 +40,12 @@ from leasehold.logs.attempt import name_attempts_in_records
 from leasehold.logs.for_cloud import EVENTS_LOG
 from leasehold.logs.for_people import EVENT_FACTS
 from leasehold.ports.artifacts import Artifacts
+from leasehold.ports.channel import Channel
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
 from leasehold.ports.event_bus import EventBus
 from leasehold.ports.task_queue import PulledTaskQueue, TaskQueue
-from leasehold.registry.channels import NO_CHANNELS
+from leasehold.registry.channels import NO_CHANNELS, ChannelEntry
 from leasehold.registry.dispatch import Isolation
 from leasehold.registry.gates import NO_GATES
 from leasehold.registry.half_set import check_artifacts
@@ -137,10 +138,12 @@ class Hooks:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What stands between an engine and its stores, for tests; by default nothing."""
+    """What stands between an engine and what is outside of it, for tests; by default nothing."""
 
     documents: Callable[[Documents], Documents] = lambda store: store
     artifacts: Callable[[Artifacts], Artifacts] = lambda store: store
+    events: Callable[[EventBus], EventBus] = lambda bus: bus
+    open_channel: Callable[[ChannelEntry], Channel] | None = None  # None: what really sends
 
 
 def boot(
@@ -167,7 +170,7 @@ def boot(
         documents: in place of the store of LEASEHOLD_STORE.
         tasks: in place of the queue of LEASEHOLD_TASKS.
         purpose: what the engine is for.
-        around: what stands between the engine and its stores.
+        around: what stands between the engine and what is outside of it.
         isolation: where all handlers run, in place of LEASEHOLD_ISOLATION.
         announces_by_hand: a bus within this process delivers by `Bundle.deliver_due` alone.
 
@@ -186,6 +189,7 @@ def boot(
         tasks = _open_queue(settings, clock, purpose)  # first: to open it makes nothing
     log = without_repeats(_LOG.warning, clock)
     events = _open_events(settings, clock, log, purpose, by_hand=announces_by_hand)
+    bus = around.events(events)
     artifacts: Artifacts
     if purpose is Purpose.PREVIEW:
         documents, artifacts = NullDocuments(clock), NullArtifacts()
@@ -208,7 +212,7 @@ def boot(
     engine = Engine(
         documents=documents,
         tasks=tasks,
-        events=events if isinstance(events, _WITHIN) else BoundedEvents(events),
+        events=bus if isinstance(events, _WITHIN) else BoundedEvents(bus),
         artifacts=artifacts,
         leases=ThreadedLeaseKeeper(clock, rules.lease_ttl),
         runners={"inline": inline, "process": process},
@@ -216,7 +220,7 @@ def boot(
         checks=ImportedHandlerChecks(),
         clock=clock,
         catalog=catalog,
-        open_channel=channels,
+        open_channel=around.open_channel or channels,
         is_variable_set=channels.is_variable_set,
         rules=rules,
         overrides=overrides,

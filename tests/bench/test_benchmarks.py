@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import (
+    announcements,
     at_scale,
     bundle_steps,
     cold_start,
@@ -182,3 +183,11 @@ def test_long_steps_are_measured_on_every_store() -> None:
 
     assert [row.name for row in rows if not row.holds and row.unit != "s"] == []
     assert {row.unit for row in rows} == {"iterations", "s", "bytes", "writes", "reads", "files"}
+
+
+def test_what_announcements_cost_is_exact() -> None:
+    """The storm itself is in tests/storm."""
+    rows = announcements.costs("SQLite", runs=4)
+
+    assert [row for row in rows if not row.holds] == []
+    assert [row.value for row in rows[:5]] == [1, 2, 1, 1, 3]

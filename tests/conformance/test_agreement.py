@@ -23,7 +23,7 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.explanation import explain
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Block, ErrorRecord, Lease
-from leasehold.domain.status import DeadLetterReason, RunStatus
+from leasehold.domain.status import DeadLetterReason, Outcome, RunStatus
 from leasehold.domain.task import dispatch_task
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.audit import audit
@@ -468,7 +468,11 @@ def test_on_a_store_the_sweep_does_what_why_says(kept: tuple[Engine, list[Change
 
     sweeps = [sweep(engine), sweep(engine)]
 
-    done = {change.manifest.run_id: change.outcome.value for change in seen}
+    done = {  # a run that was given up is archived then
+        change.manifest.run_id: change.outcome.value
+        for change in seen
+        if change.outcome is not Outcome.ARCHIVED
+    }
     assert done == due
     assert [swept.more for swept in sweeps] == [False, False]
     assert sum(swept.documents_read for swept in sweeps) <= len(due) + 16

@@ -1,5 +1,7 @@
 """The artifacts port: named bytes, whole or not there."""
 
+import gzip
+import hashlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -311,3 +313,101 @@ def test_a_name_that_could_lead_astray_deletes_nothing(artifacts: Artifacts, nam
         artifacts.delete(name)
     with pytest.raises(ArtifactNameError):
         artifacts.delete_file(name)
+
+
+TEXT = b"A line that comes again and again, as lines of a log do.\n" * 4_000
+NOISE = hashlib.shake_256(b"noise").digest(200_000)
+
+
+def test_what_is_compressed_reads_as_before(artifacts: Artifacts, unique: str) -> None:
+    name = f"runs/{unique}/files/deep/log ä.txt"
+    artifacts.put(name, TEXT)
+
+    for _ in range(2):
+        artifacts.compress(f"runs/{unique}/files")
+
+        assert artifacts.get(name) == TEXT
+        with artifacts.open(name) as content:
+            assert content.size == len(TEXT)
+            assert b"".join(content.blocks) == TEXT
+        assert artifacts.exists(name)
+        assert artifacts.sizes(f"runs/{unique}") == {name: len(TEXT)}
+        assert artifacts.list("") is not None
+
+
+def test_what_gains_nothing_is_left_as_it_is(artifacts: Artifacts, unique: str) -> None:
+    contents = {"noise": NOISE, "own.gz": gzip.compress(TEXT), "small": b"a" * 1000, "empty": b""}
+    for name, data in contents.items():
+        artifacts.put(f"runs/{unique}/files/{name}", data)
+
+    artifacts.compress(f"runs/{unique}/files")
+
+    for name, data in contents.items():
+        assert artifacts.get(f"runs/{unique}/files/{name}") == data
+    assert artifacts.sizes(f"runs/{unique}") == {
+        f"runs/{unique}/files/{name}": len(contents[name]) for name in sorted(contents)
+    }
+
+
+def test_a_file_of_the_users_own_with_the_ending_of_gzip_is_another_file(
+    artifacts: Artifacts, unique: str
+) -> None:
+    own = gzip.compress(b"something else")
+    artifacts.put(f"runs/{unique}/log.txt", TEXT)
+    artifacts.put(f"runs/{unique}/log.txt.gz", own)
+
+    artifacts.compress(f"runs/{unique}")
+
+    assert artifacts.get(f"runs/{unique}/log.txt") == TEXT
+    assert artifacts.get(f"runs/{unique}/log.txt.gz") == own
+
+
+def test_what_is_put_after_it_was_compressed_takes_its_place(
+    artifacts: Artifacts, unique: str
+) -> None:
+    name = f"runs/{unique}/a"
+    artifacts.put(name, TEXT)
+    artifacts.compress(f"runs/{unique}")
+
+    artifacts.put(name, b"later")
+
+    assert artifacts.get(name) == b"later"
+    assert artifacts.sizes(f"runs/{unique}") == {name: 5}
+
+
+def test_what_is_compressed_is_deleted_as_before(artifacts: Artifacts, unique: str) -> None:
+    run = f"runs/{unique}"
+    for name in ("a", "b", "c/d"):
+        artifacts.put(f"{run}/{name}", TEXT)
+    artifacts.compress(run)
+
+    artifacts.delete(f"{run}/a")
+    artifacts.delete_file(f"{run}/b")
+    assert artifacts.list(run) == [f"{run}/c/d"]
+
+    artifacts.delete(run)
+    assert artifacts.list(run) == []
+
+
+def test_a_large_file_is_compressed_and_read_in_blocks(artifacts: Artifacts, unique: str) -> None:
+    data = TEXT * 40 + NOISE
+    artifacts.put(f"runs/{unique}/a", data)
+
+    artifacts.compress(f"runs/{unique}")
+
+    with artifacts.open(f"runs/{unique}/a") as content:
+        blocks = list(content.blocks)
+    assert max(map(len, blocks)) <= 4 * 1024 * 1024
+    assert b"".join(blocks) == data
+
+
+def test_nothing_is_there_to_be_compressed(artifacts: Artifacts, unique: str) -> None:
+    artifacts.compress(f"runs/{unique}/files")
+
+    assert artifacts.list(f"runs/{unique}") == []
+
+
+@pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
+def test_a_name_that_could_lead_astray_compresses_nothing(artifacts: Artifacts, name: str) -> None:
+    with pytest.raises(ArtifactNameError):
+        artifacts.compress(name)

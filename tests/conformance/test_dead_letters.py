@@ -334,9 +334,12 @@ def test_inline_and_by_sweep_the_same_fields_are_written(
     for run in runs:
         assert (run.status, run.dead_lettered, run.dead_letter_reason) == ("ERROR", True, reason)
         assert common(run.dead_letter_detail) == wanted.detail
-        assert run.dead_lettered_at == run.updated_at
+        assert run.dead_lettered_at is not None
+        assert run.dead_lettered_at <= run.updated_at, "its archive was noted then"
         assert (run.lease, run.claimable, run.paused) == (None, None, False)
-        assert run.alarm_at == (run.updated_at + HOUR if run.owed else None)
+        assert (run.archive is None) == (not run.owed)
+        heard_at = run.heartbeat_at
+        assert run.alarm_at == (heard_at + HOUR if run.owed and heard_at else None)
 
     traces = [world.trace(run_id) for run_id in (inline, swept)]
     assert common(traces[0]) == common(traces[1])
@@ -663,7 +666,10 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
             partial(lifecycle.reject_checkpoint, **fence, rejected=None, why="w"),
             LeaseLostError,
         ),
-        "note_deleted": (partial(lifecycle.note_deleted, **rules), "moved_on"),
+        "note_archive": (
+            partial(lifecycle.note_archive, **rules, failed={}, is_over=True),
+            "archive_owed" if run.owed else "moved_on",
+        ),
         "redispatch": (partial(lifecycle.redispatch, **task), "moved_on"),
         "not_created": (
             partial(lifecycle.not_created, **rules, generation=1, lost=0),

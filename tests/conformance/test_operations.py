@@ -30,7 +30,7 @@ from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
 from leasehold.domain.manifest_parts import Block, ErrorRecord
-from leasehold.domain.status import DeadLetterReason
+from leasehold.domain.status import DeadLetterReason, Outcome
 from leasehold.domain.task import Task
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query
@@ -407,9 +407,9 @@ def batch_that_stops(kind: str, folder: Path, label: str, parent: Connection) ->
     """Recreate, and wait for ever behind the third commit."""
     done = 0
 
-    def stop(_: Change) -> None:
+    def stop(change: Change) -> None:
         nonlocal done
-        done += 1
+        done += change.outcome is Outcome.RECREATED
         if done == 3:
             parent.send(done)
             parent.recv()

@@ -70,7 +70,8 @@ def completed(engine: Engine, run_id: str) -> Manifest:
         run, at, rules=rules, generation=1, lease_id="lease-1", holder="a"
     ).manifest
     fence = Fence("lease-1", run.fencing_token)
-    return lifecycle.complete(run, at, rules=rules, fence=fence, output=value).manifest
+    run = lifecycle.complete(run, at, rules=rules, fence=fence, output=value).manifest
+    return lifecycle.note_archive(run, at, rules=rules, failed={}, is_over=True).manifest
 
 
 def stored(engine: Engine, run_id: str) -> Manifest:

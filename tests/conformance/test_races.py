@@ -148,7 +148,7 @@ def test_a_settlement_that_a_renewal_came_before_reads_and_settles(run: Run) -> 
 
     stored = run.stored()
     assert (change.outcome, conflicted) == (Outcome.COMPLETED, True)
-    assert (stored.status, stored.lease, stored.alarm_at) == ("COMPLETED", None, None)
+    assert (stored.status, stored.lease, stored.owes_archive) == ("COMPLETED", None, True)
     assert stored.steps["draft"].output == '"Dear Ada"'
 
 
@@ -269,7 +269,7 @@ def test_a_cancellation_and_a_settlement_at_once_have_one_winner(runs: list[Run]
             assert settled[0].outcome is Outcome.COMPLETED
             assert (stored.status, stored.cancelled) == ("COMPLETED", False)
             assert run.trace() == []
-        assert (stored.lease, stored.alarm_at) == (None, None)
+        assert (stored.lease, stored.is_moving) == (None, False)
 
 
 # -- what is stale ---------------------------------------------------------------------------------

@@ -176,7 +176,8 @@ def test_what_the_worker_of_a_cancelled_run_stores_late_is_left_to_the_sweep(
 
     run = find_run(engine, run_id).manifest
     assert files(engine, run_id) == []
-    assert run.alarm_at == run.updated_at + timedelta(hours=1)
+    assert run.heartbeat_at is not None
+    assert run.alarm_at == run.heartbeat_at + timedelta(hours=1)
 
 
 def ended(engine: Engine, run_id: str) -> Manifest:

@@ -19,6 +19,7 @@ from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import run_ref
 from leasehold.errors import StoreUnavailableError
 from leasehold.services.claim_step import acquire_run
+from leasehold.services.engine import publish_owed
 from leasehold.services.limits import FILE_BYTES
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
@@ -602,7 +603,8 @@ def test_a_settlement_of_a_cancelled_run_is_told_so(
     lease = claimed(call)
     rules = engine.engine.rules
     cancel = partial(lifecycle.cancel, rules=rules, actor="ada", reason="wrong")
-    engine.engine.documents.transact(run_ref(run.run_id), on_run(run.run_id, cancel))
+    cancelled = engine.engine.documents.transact(run_ref(run.run_id), on_run(run.run_id, cancel))
+    publish_owed(engine.engine, cancelled.answer)
     before = stored()
 
     renewed = call("renew", **lease)

@@ -184,7 +184,7 @@ def test_a_file_that_is_stored_after_its_attempt_was_over_is_deleted(
     assert (files(engine, run), stored_run.owed) == ([], ())
 
 
-def test_where_the_end_of_a_run_was_cut_short_its_files_are_swept_after_an_hour(
+def test_what_the_archive_of_a_run_could_not_delete_the_sweep_deletes(
     engine: InProcessEngine, clock: FrozenClock
 ) -> None:
     run = engine.start("counts", {"iterations": 2})
@@ -193,10 +193,13 @@ def test_where_the_end_of_a_run_was_cut_short_its_files_are_swept_after_an_hour(
     done = engine.run_until_settled(run.run_id)
 
     assert (done.status, done.is_moving) == ("COMPLETED", False)
-    assert done.alarm_at == done.updated_at + timedelta(hours=1)
-    clock.advance(timedelta(minutes=30))
+    done = stored(engine, run)
+    assert done.archive is not None
+    assert done.archive.failed == ("compress_artifacts", "delete_checkpoints")
+    assert done.alarm_at == done.updated_at + timedelta(minutes=1)
+    clock.advance(timedelta(minutes=5))
     engine.sweep()
-    assert len(files(engine, run)) == 1
+    assert stored(engine, run).archive is not None, "it is still away"
     clock.advance(HOUR)
     engine.sweep()
     assert (files(engine, run), stored(engine, run).alarm_at) == ([], None)

@@ -12,6 +12,7 @@ import pytest
 
 from leasehold.bootstrap import boot
 from leasehold.domain.change import Change
+from leasehold.domain.effect import Archive
 from leasehold.ports.lease_keeper import HeldAttempt
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
@@ -70,7 +71,7 @@ def test_each_kind_of_effect_that_a_change_can_owe_has_a_carrier() -> None:
     hint = get_type_hints(Change.owed.fget)["return"]  # type: ignore[attr-defined] # a property
     (effect, _) = get_args(hint)
 
-    assert set(CARRIERS) == set(get_args(effect) or (effect,))
+    assert {*CARRIERS, Archive} == set(get_args(effect))
 
 
 def test_a_listener_is_called_once_the_attempt_is_let_go(tmp_path: Path) -> None:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from leasehold.adapters.compression import (
+    compressed,
+    decompressed,
+    gains,
+    looks_compressible,
+    may_gain,
+)
 from leasehold.domain.artifact_name import check_artifact_name, is_artifact_name
 from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
 from leasehold.ports.artifacts import ArtifactContent
@@ -21,6 +29,15 @@ _CONNECT_S: Final = 5.0
 
 #: An object of any size is read in blocks of so many bytes, a call for each.
 _BLOCK_BYTES: Final = 4 * 1024 * 1024
+
+#: An object that is stored as gzip says so by its content encoding, as clients of Cloud Storage
+#: expect it, and by how many bytes were put.
+_GZIP: Final = "gzip"
+_SIZE: Final = "leasehold-size"
+_GZIP_BEGINS: Final = b"\x1f\x8b"
+
+#: What a write is answered whose object was written or deleted meanwhile.
+_CHANGED: Final = (404, 412)
 
 
 class CloudStorageArtifacts:
@@ -76,16 +93,26 @@ class CloudStorageArtifacts:
         """Return what was stored."""
         with self._located(name) as blob:
             try:
-                return bytes(blob.download_as_bytes(**self._limits))
+                data = bytes(blob.download_as_bytes(raw_download=True, **self._limits))
+                if data.startswith(_GZIP_BEGINS):
+                    blob.reload(**self._limits)
+                    size = _size_before(blob)
+                    return data if size is None else b"".join(decompressed([data], size))
             except self._missing:
                 self._check_bucket(blob.bucket)
+            else:
+                return data
         raise ArtifactNotFoundError(name=name, store=self._address)
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[ArtifactContent]:
         """Open the object as it is now, to be read in blocks."""
         blob = self._metadata(name)
-        yield ArtifactContent(blob.size, self._blocks(name, blob))
+        size = _size_before(blob)
+        if size is None:
+            yield ArtifactContent(blob.size, self._blocks(name, blob))
+        else:
+            yield ArtifactContent(size, self._decompressed(name, blob, size))
 
     def exists(self, name: str) -> bool:
         """Return whether something has that name."""
@@ -109,6 +136,55 @@ class CloudStorageArtifacts:
         with self._located(name) as blob, contextlib.suppress(self._missing):
             blob.delete(**self._limits)
 
+    def compress(self, prefix: str) -> None:
+        """Compress the objects below the folder `prefix`; of failures, raise the first.
+
+        An object is there whole before and after; none is overwritten that was put meanwhile.
+        """
+        check_artifact_name(prefix)
+        failures: list[StoreUnavailableError] = []
+        with self._located(None) as bucket:
+            found = [*bucket.list_blobs(prefix=f"{self._folder}{prefix}/", **self._limits)]
+        for blob in found:
+            name = blob.name.removeprefix(self._folder)
+            is_plain = not blob.content_encoding and is_artifact_name(name)
+            if is_plain and may_gain(blob.size):
+                try:
+                    self._compress(name, blob)
+                except StoreUnavailableError as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _compress(self, name: str, found: Any) -> None:
+        """Compress one object in blocks, unless it gains too little by that."""
+        blocks = self._blocks(name, found)
+        first = next(blocks, b"")
+        if not looks_compressible(first):
+            return
+        with self._located(name) as blob:
+            blob.content_encoding = _GZIP
+            blob.metadata = {**(found.metadata or {}), _SIZE: str(found.size)}
+            packed = 0
+            upload = blob.open(
+                "wb",
+                chunk_size=_BLOCK_BYTES,
+                content_type=found.content_type,
+                if_generation_match=found.generation,
+                **self._limits,
+            )
+            try:
+                for part in compressed(itertools.chain([first], blocks)):
+                    packed += len(part)
+                    upload.write(part)
+                if gains(packed, found.size):
+                    upload.close()
+                else:
+                    upload.terminate()
+            except self._failures as error:
+                if _status_of(error) not in _CHANGED:
+                    raise
+
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted."""
         return [*self.sizes(prefix)]
@@ -120,7 +196,7 @@ class CloudStorageArtifacts:
         below = f"{self._folder}{prefix}/" if prefix else self._folder
         with self._located(None) as bucket:
             found = {
-                blob.name.removeprefix(self._folder): blob.size
+                blob.name.removeprefix(self._folder): _size_before(blob) or blob.size
                 for blob in bucket.list_blobs(prefix=below, **self._limits)
             }
         return {name: found[name] for name in sorted(found) if is_artifact_name(name)}
@@ -136,8 +212,17 @@ class CloudStorageArtifacts:
                 return blob
         raise ArtifactNotFoundError(name=name, store=self._address)
 
+    def _decompressed(self, name: str, found: Any, size: int) -> Iterator[bytes]:
+        blocks = decompressed(self._blocks(name, found), size)
+        while True:
+            with self._located(None):
+                block = next(blocks, None)
+            if block is None:
+                return
+            yield block
+
     def _blocks(self, name: str, found: Any) -> Iterator[bytes]:
-        """Yield the object in blocks; the last one only if all of them are what was found."""
+        """Yield the object as stored; the last block only if all of them are what was found."""
         checksum = self._checksum()
         for start in range(0, found.size, _BLOCK_BYTES):
             end = min(start + _BLOCK_BYTES, found.size)
@@ -146,6 +231,7 @@ class CloudStorageArtifacts:
                     start=start,
                     end=end - 1,
                     if_generation_match=found.generation,
+                    raw_download=True,
                     checksum=None,  # the server has that of the whole object only
                     **self._limits,
                 )
@@ -180,3 +266,16 @@ class CloudStorageArtifacts:
                 if opened is None or opened[0] != os.getpid():
                     opened = self._bucket = (os.getpid(), self._open())
         return opened[1]
+
+
+def _size_before(blob: Any) -> int | None:
+    """Return how many bytes were put into an object that was compressed later; None: it was not."""
+    size = (blob.metadata or {}).get(_SIZE, "")
+    return int(size) if blob.content_encoding == _GZIP and size.isdecimal() else None
+
+
+def _status_of(error: Exception) -> int | None:
+    """Return the HTTP status of an error of the library."""
+    response = getattr(error, "response", None)
+    status = getattr(error, "code", None) or getattr(response, "status_code", None)
+    return int(status) if status is not None else None

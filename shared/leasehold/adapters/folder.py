@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
+from leasehold.adapters.compressed_files import SUFFIX, blocks_of, compress_file, size_of
+from leasehold.adapters.compression import decompressed
 from leasehold.adapters.plain_files import (
     check_folder,
     files_below,
@@ -32,9 +34,6 @@ _PRIVATE: Final = 0o700
 
 #: How many parts name a kind of artifact of a run: `runs/r-1/values`.
 _KIND: Final = 3
-
-#: A file of any size is read in blocks of so many bytes.
-_BLOCK_BYTES: Final = 1024 * 1024
 
 
 class FolderArtifacts:
@@ -77,6 +76,8 @@ class FolderArtifacts:
                     os.fsync(file.fileno())
                     now = os.fstat(file.fileno()).st_mtime
                 self._name(Path(unfinished), name, path)
+                with contextlib.suppress(FileNotFoundError):  # what it takes the place of
+                    _compressed(path).unlink()
             except BaseException:
                 with contextlib.suppress(OSError):
                     Path(unfinished).unlink()
@@ -87,15 +88,16 @@ class FolderArtifacts:
 
     def get(self, name: str) -> bytes:
         """Return what was stored."""
-        with self._opened(name) as file, self._translated(self._root / name):
-            return file.read()
+        with self.open(name) as content:
+            return b"".join(content.blocks)
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[ArtifactContent]:
         """Open the file as it is now; what replaces it is another file."""
-        with self._opened(name) as file:
-            size = os.fstat(file.fileno()).st_size
-            yield ArtifactContent(size, self._blocks(name, file))
+        with self._opened(name) as (file, is_compressed):
+            size = size_of(file) if is_compressed else os.fstat(file.fileno()).st_size
+            blocks = decompressed(blocks_of(file), size) if is_compressed else blocks_of(file)
+            yield ArtifactContent(size, self._blocks(name, blocks))
 
     def exists(self, name: str) -> bool:
         """Return whether something has that name."""
@@ -112,7 +114,10 @@ class FolderArtifacts:
             if not self._is_there():
                 return
             with contextlib.suppress(FileNotFoundError), self._folder_of(name) as folder:
-                _delete(path.name, folder)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path.name + SUFFIX, dir_fd=folder)
+                with contextlib.suppress(FileNotFoundError):
+                    _delete(path.name, folder)
                 os.fsync(folder)
 
     def delete_file(self, name: str) -> None:
@@ -123,7 +128,35 @@ class FolderArtifacts:
             contextlib.suppress(FileNotFoundError, IsADirectoryError),
             self._folder_of(name) as folder,
         ):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path.name + SUFFIX, dir_fd=folder)
             os.unlink(path.name, dir_fd=folder)
+
+    def compress(self, prefix: str) -> None:
+        """Compress the files below the folder `prefix`; of those that cannot be, raise the first.
+
+        Each is as it was, or as `adapters/compressed_files.py` has it.
+        """
+        start = self._path(prefix)
+        failures: list[OSError] = []
+        with self._translated(start):
+            for name in self._plain_below(start):
+                try:
+                    compress_file(self._root, name, self._unfinished)
+                except OSError as error:
+                    failures.append(error)
+            if failures:
+                raise failures[0]
+
+    def _plain_below(self, start: Path) -> Sequence[str]:
+        """Return the names of plain files; nothing, where there is no such folder."""
+        try:
+            check_folder(self._root, start.relative_to(self._root).parts)
+        except (FileNotFoundError, NotADirectoryError):
+            self._is_there()  # else it is the store that is away
+            return ()
+        found = (path.relative_to(self._root).as_posix() for path, _ in files_below(start))
+        return [name for name in found if is_artifact_name(name)]
 
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted."""
@@ -171,12 +204,12 @@ class FolderArtifacts:
         return self._root / name
 
     @contextlib.contextmanager
-    def _opened(self, name: str) -> Iterator[IO[bytes]]:
-        """Yield the file of a name, or raise what `get` raises."""
+    def _opened(self, name: str) -> Iterator[tuple[IO[bytes], bool]]:
+        """Yield the file of a name and whether it is compressed, or raise what `get` raises."""
         path = self._path(name)
         with self._translated(path):
             try:
-                file = open_file(self._root, name)
+                file, is_compressed = self._plain_or_compressed(name)
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 # each run has a folder for each kind, which nobody removes alone: without it this
                 # is not the store that had the value, or a new one that was begun in its place
@@ -187,13 +220,20 @@ class FolderArtifacts:
                 ) from None
         self._was_there = True
         with file:
-            yield file
+            yield file, is_compressed
 
-    def _blocks(self, name: str, file: IO[bytes]) -> Iterator[bytes]:
+    def _plain_or_compressed(self, name: str) -> tuple[IO[bytes], bool]:
+        """Open the file of a name; one that is compressed or put meanwhile is missed by no look."""
+        for stored in (name, name + SUFFIX):
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+                return open_file(self._root, stored), stored != name
+        return open_file(self._root, name), False
+
+    def _blocks(self, name: str, blocks: Iterator[bytes]) -> Iterator[bytes]:
         while True:
             with self._translated(self._root / name):
-                block = file.read(_BLOCK_BYTES)
-            if not block:
+                block = next(blocks, None)
+            if block is None:
                 return
             yield block
 
@@ -202,7 +242,16 @@ class FolderArtifacts:
             check_folder(self._root, start.relative_to(self._root).parts)
         except (FileNotFoundError, NotADirectoryError):
             return {}
-        return {path.relative_to(self._root).as_posix(): size for path, size in files_below(start)}
+        stored = {
+            path.relative_to(self._root).as_posix(): size for path, size in files_below(start)
+        }
+        found = {name: size for name, size in stored.items() if not name.endswith(SUFFIX)}
+        for name in stored.keys() - found.keys():
+            plain = name.removesuffix(SUFFIX)
+            if plain not in found:
+                with contextlib.suppress(FileNotFoundError), open_file(self._root, name) as file:
+                    found[plain] = size_of(file)
+        return found
 
     def _is_there(self) -> bool:
         """Return whether the store holds anything; nothing is in one that nobody wrote to yet.
@@ -308,6 +357,10 @@ def _make_folder(folder: Path) -> None:
         _make_folder(folder.parent)
         folder.mkdir(mode=_PRIVATE, exist_ok=True)
         _sync_folder(folder.parent)
+
+
+def _compressed(path: Path) -> Path:
+    return path.with_name(path.name + SUFFIX)
 
 
 def _delete(name: str, folder: int) -> None:

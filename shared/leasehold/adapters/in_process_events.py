@@ -188,6 +188,10 @@ class InProcessEvents:
             known = isinstance(error, LeaseholdError)
             problem = str(error) if known else f"{type(error).__name__}: {error}"
             self._log(f"an announcement could not be looked after, again soon: {problem}")
+        except BaseException:  # whoever delivers by hand is interrupted: it may be taken again
+            with self._changed:
+                self._known.pop(about.delivery_id, None)
+            raise
         with self._changed:
             if again is None or self._over_at is not None:
                 self._known.pop(about.delivery_id, None)

@@ -81,6 +81,9 @@ class NullArtifacts:
     def delete_file(self, name: str) -> None:
         """Do nothing: it is not there."""
 
+    def compress(self, prefix: str) -> None:
+        """Do nothing: nothing is there."""
+
     def list(self, prefix: str) -> Sequence[str]:  # noqa: ARG002 - the port's shape
         """Return nothing."""
         return ()

@@ -93,7 +93,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "stillQueued": "runs that wait for a worker: their task is in its queue, or may be",
     "unattended": "runs that could not be attended, and are left to the next sweep",
     "reannounced": "always 0 in this version",
-    "archived": "always 0 in this version",
+    "archived": "ended runs whose [archive](lifecycle.md#archive) it finished",
     "purged": "ended runs that were deleted, because LEASEHOLD_RETENTION_DAYS are over",
     "documentsRead": "how many documents the store gave",
     "more": "whether further runs may be due: the time of the sweep was over",

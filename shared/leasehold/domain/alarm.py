@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from leasehold.domain.effect import DELETED_AFTER, is_awaited, owed_effects
+from leasehold.domain.archive import SILENT_FOR, longest_wait
+from leasehold.domain.effect import is_awaited, owed_effects
 from leasehold.domain.manifest import Manifest
 
 
@@ -33,7 +34,19 @@ def alarm_for(
 
 def _alarm_of_idle(manifest: Manifest, grace: timedelta, written_at: datetime) -> datetime | None:
     """Return when what an idle run owes is to be carried out; a live one owes no deletion."""
-    owed = owed_effects(manifest)
-    if any(map(is_awaited, owed)):
+    if any(map(is_awaited, owed_effects(manifest))):
         return written_at + grace
-    return written_at + DELETED_AFTER if owed and manifest.is_terminal else None
+    return _alarm_of_archive(manifest, grace, written_at) if manifest.owes_archive else None
+
+
+def _alarm_of_archive(manifest: Manifest, grace: timedelta, written_at: datetime) -> datetime:
+    """Return when the sweep is to archive the run, if nobody has by then.
+
+    One that a version before this one ended owes the deletion of its temporary files alone.
+    """
+    archive = manifest.archive
+    if archive is None:
+        return written_at + SILENT_FOR
+    if archive.not_before is None:
+        return written_at + grace
+    return min(archive.not_before, written_at + longest_wait(grace))

@@ -1,18 +1,58 @@
-"""The archive of an ended run: what is done once people have been told."""
+"""The archive of an ended run: what is done once people have been told, and until when it waits."""
 
 from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime
 
 from leasehold.domain.stored import Stored
 
+#: The longest wait before the sweep tries an archive again.
+LONGEST_WAIT: Final = timedelta(hours=1)
+
+#: So long after a worker was last heard of it may still write a temporary file.
+SILENT_FOR: Final = timedelta(hours=1)
+
+_MOST_DOUBLINGS: Final = 16
+
+
+class OwedArchiveUpdate(TypedDict, total=False):
+    """What may be replaced of an `OwedArchive`."""
+
+    ended_at: AwareDatetime | None
+    tries: int
+    failed: tuple[str, ...]
+    not_before: AwareDatetime | None
+    in_ledger: bool
+
 
 class OwedArchive(Stored):
     """The archive that an ended run still owes; a run that is archived has none.
 
-    `failed` names the steps of it that failed the last time.
+    `tries` counts those of the sweep; `failed` names the steps that failed the last time.
+    `in_ledger`: its ledger is written, whatever else is still to be done.
     """
 
+    ended_at: AwareDatetime | None = None  # None: a version before this one ended it
     tries: int = 0
     failed: tuple[str, ...] = ()
     not_before: AwareDatetime | None = None  # when the sweep tries again; None: at the grace
+    in_ledger: bool = False
+
+    if TYPE_CHECKING:
+
+        def with_(self, **update: Unpack[OwedArchiveUpdate]) -> Self: ...  # noqa: D102
+
+
+def tried_by_sweep(archive: OwedArchive, now: datetime, grace: timedelta) -> OwedArchive:
+    """Return the archive while the sweep tries it: the next try comes after twice the wait."""
+    tries = archive.tries + 1
+    wait = min(grace * 2 ** min(tries, _MOST_DOUBLINGS), longest_wait(grace))
+    return archive.with_(tries=tries, not_before=now + wait)
+
+
+def longest_wait(grace: timedelta) -> timedelta:
+    """Return how far ahead the next try may be, after the run was last written."""
+    return max(grace, LONGEST_WAIT)

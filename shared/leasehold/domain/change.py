@@ -15,6 +15,7 @@ from leasehold.domain.delivery import Delivery, delivery_ref
 from leasehold.domain.document import DecideDocument, Document, Ref, Write
 from leasehold.domain.effect import Effect, owed_effects
 from leasehold.domain.event_message import EventMessage
+from leasehold.domain.ledger import LedgerEntry, ledger_ref
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.manifest_parts import OperationRecord
 from leasehold.domain.status import Outcome
@@ -36,6 +37,7 @@ class Change:
         wake: a task of this change alone: to look again at the end of somebody's lease.
         changed: False where nothing is to be written.
         deliveries: what each channel is owed by it, stored in the same commit.
+        ledger: the run's entry in the ledger, stored in the same commit.
         repeats: the first time of an operation that was requested again; nothing is written.
     """
 
@@ -46,6 +48,7 @@ class Change:
     wake: Task | None = None
     changed: bool = True
     deliveries: tuple[Delivery, ...] = ()
+    ledger: LedgerEntry | None = None
     repeats: OperationRecord | None = None
 
     @property
@@ -99,6 +102,8 @@ def as_write(change: Change) -> Write[Change]:
         delivery_ref(one.run_id, one.occurrence, one.channel): StoredDocument(one)
         for one in change.deliveries
     }
+    if change.ledger is not None:
+        puts[ledger_ref(change.ledger.run_id)] = StoredDocument(change.ledger)
     return Write(change, StoredDocument(change.manifest), creates, puts)
 
 

@@ -37,6 +37,7 @@ class DeliveryRules:
         give_up_after: a try that fails after that is the last one.
         channel_failures: after so many in a row a channel is let alone.
         channel_rest: so long it is let alone then.
+        record_time: what a claim leaves for the record of its send.
     """
 
     tries: int = 3
@@ -47,11 +48,12 @@ class DeliveryRules:
     give_up_after: timedelta = timedelta(hours=24)
     channel_failures: int = 5
     channel_rest: timedelta = timedelta(seconds=60)
+    record_time: timedelta = timedelta(seconds=10)
 
     @property
     def claim_ttl(self) -> timedelta:
         """How long a claim runs: longer than a send, and what is left is for its record."""
-        return 2 * self.timeout + timedelta(seconds=10)
+        return 2 * self.timeout + self.record_time
 
 
 class Standing(StrEnum):

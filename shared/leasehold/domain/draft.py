@@ -8,6 +8,7 @@ from typing import Any, Final, Unpack
 
 from leasehold.domain.alarm import alarm_for
 from leasehold.domain.announcing import announcement_of, deliveries_of
+from leasehold.domain.archive import OwedArchive
 from leasehold.domain.change import Change
 from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
@@ -22,6 +23,7 @@ from leasehold.domain.temporary_files import step_folder
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
 
 _settlement = trusted(Settlement)
+_owed_archive = trusted(OwedArchive)
 
 #: What a version says that does not know the answer yet; see `Settlement`.
 _SAID_BEFORE: Final[Mapping[Outcome, Outcome]] = {Outcome.CONTINUED: Outcome.RELEASED}
@@ -116,6 +118,8 @@ class Draft:
         told = announcement_of(self.before, self.run, self.events, self.now, self.rules)
         if told is not None:
             self.set(announcement=told)
+        if self.run.is_terminal and not self.before.is_terminal:
+            self.set(archive=_owed_archive(ended_at=self.now))
         run = self.run
         self.set(
             updated_at=self.now,

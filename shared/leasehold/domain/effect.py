@@ -5,7 +5,7 @@ manifest what it still owes of that kind. Whoever carries an effect out has the 
 another commit; until then the alarm of the run stands, and the sweep publishes it again.
 
 Temporary files of a live run are the exception: no alarm rings for them, and whatever could not be
-deleted is deleted at the end of the run.
+deleted is deleted by the archive, at the end of the run.
 """
 
 from __future__ import annotations
@@ -22,29 +22,37 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.task import Task, dispatch_task
 from leasehold.domain.temporary_files import checkpoints_folder, step_folder
 
-#: How long after a run ended its temporary files are deleted (again) by the sweep.
-DELETED_AFTER: Final = timedelta(hours=1)
-
 _NO_TIME: Final = timedelta()
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """Folders of temporary files whose step is over.
+    """Folders of temporary files of a live run whose step is over.
 
     Args:
         run_id: the run.
         folders: their names.
-        is_last: the run has ended: once they are deleted, it owes them no more.
     """
 
     run_id: str
     folders: tuple[str, ...]
-    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """What is done once an ended run was announced; see `services/archive_run.py`.
+
+    Args:
+        run_id: the run.
+        folders: its folders of temporary files.
+    """
+
+    run_id: str
+    folders: tuple[str, ...]
 
 
 #: All that a run can owe.
-Effect: TypeAlias = Task | EventMessage | Deletion
+Effect: TypeAlias = Task | EventMessage | Deletion | Archive
 
 
 def owed_effects(manifest: Manifest) -> tuple[Effect, ...]:
@@ -53,8 +61,8 @@ def owed_effects(manifest: Manifest) -> tuple[Effect, ...]:
 
 
 def is_awaited(effect: Effect) -> bool:
-    """Return whether the run waits for an effect: a message is owed by a delivery of its own."""
-    return not isinstance(effect, EventMessage | Deletion)
+    """Return whether somebody waits for an effect; a message is owed by a delivery of its own."""
+    return not isinstance(effect, EventMessage | Deletion | Archive)
 
 
 def owed_tasks(manifest: Manifest) -> tuple[Task, ...]:
@@ -88,9 +96,9 @@ def owed_deletions(manifest: Manifest) -> tuple[Deletion, ...]:
 
     While somebody works on the run, `left_behind` is for that worker to carry out.
     """
-    if manifest.is_terminal:
-        return _deletion(manifest, manifest.owed)
-    return () if manifest.lease is not None else left_behind(manifest)
+    if manifest.is_terminal or manifest.lease is not None:
+        return ()
+    return left_behind(manifest)
 
 
 def left_behind(manifest: Manifest) -> tuple[Deletion, ...]:
@@ -99,16 +107,23 @@ def left_behind(manifest: Manifest) -> tuple[Deletion, ...]:
     Those before it were tried to be deleted then; what is left of them goes with the run's end.
     """
     current = step_folder(manifest.run_id, manifest.current_step, manifest.trial)
-    return _deletion(manifest, [each for each in manifest.owed if each != current][-1:])
+    folders = [each for each in manifest.owed if each != current][-1:]
+    return (Deletion(manifest.run_id, _own(manifest, folders)),) if folders else ()
 
 
-def _deletion(manifest: Manifest, folders: Sequence[str]) -> tuple[Deletion, ...]:
-    """Return the deletion of those that are the run's own, whoever wrote the manifest."""
+def owed_archives(manifest: Manifest) -> tuple[Archive, ...]:
+    """Return the archive of a run that ended, and is not archived."""
+    if not manifest.owes_archive:
+        return ()
+    return (Archive(manifest.run_id, _own(manifest, manifest.owed)),)
+
+
+def _own(manifest: Manifest, folders: Sequence[str]) -> tuple[str, ...]:
+    """Return those folders of temporary files that are the run's own, whoever wrote it."""
     if not folders:
         return ()
     within = f"{checkpoints_folder(manifest.run_id)}/"
-    own = [each for each in folders if each.startswith(within) and is_artifact_name(each)]
-    return (Deletion(manifest.run_id, tuple(own), manifest.is_terminal),)
+    return tuple(each for each in folders if each.startswith(within) and is_artifact_name(each))
 
 
 #: What is owed of each kind: tasks first, then messages, and what nobody waits for last.
@@ -116,4 +131,5 @@ OWED: Final[tuple[Callable[[Manifest], tuple[Effect, ...]], ...]] = (
     owed_tasks,
     owed_messages,
     owed_deletions,
+    owed_archives,
 )

@@ -62,10 +62,7 @@ def explain(
     possible = tuple(filter(is_possible, decisions(manifest)))
     if manifest.is_terminal and not any(map(is_awaited, owed_effects(manifest))):
         ending = _ending(manifest, remedy=_REMEDY if is_possible(Operation.RECREATE) else "")
-        words = f"Run {manifest.run_id} {ending}"
-        if manifest.owed and manifest.alarm_at is not None:
-            at = stamp(manifest.alarm_at)
-            words = f"{words} Temporary files that it left are deleted at {at} at the latest."
+        words = f"Run {manifest.run_id} {ending}{_archive_words(manifest)}"
         return Explanation(None, None, None, words)
     wrong = (*flaws(manifest, rules.grace), *flaws_at(manifest, now))
     broken = " ".join(breach.finding for breach in wrong).rstrip(".")
@@ -146,6 +143,18 @@ def _ending(manifest: Manifest, *, remedy: str) -> str:
     if manifest.cancelled:
         return f"waits for nothing: it was cancelled.{remedy}"
     return "waits for nothing: it is completed."
+
+
+def _archive_words(manifest: Manifest) -> str:
+    """Return what is still to be done after the end of a run; nothing, once it is archived."""
+    if not manifest.owes_archive:
+        return ""
+    if manifest.alarm_at is None:
+        return " It is not archived, and no sweep looks at it: leasehold audit --repair."
+    at, archive = stamp(manifest.alarm_at), manifest.archive
+    if archive is not None and archive.failed:
+        return f" Its archive failed ({', '.join(archive.failed)}), and is tried again at {at}."
+    return f" It is not archived yet, and is at {at} at the latest."
 
 
 def _at(manifest: Manifest, when: datetime, rules: Rules) -> Change:

@@ -168,6 +168,14 @@ class Manifest(Stored):
         return self.completed_at or self.dead_lettered_at or self.updated_at
 
     @property
+    def owes_archive(self) -> bool:
+        """Whether it ended, and something is still to be done that follows from its end.
+
+        A version before this one noted only the folders that were to be deleted.
+        """
+        return self.is_terminal and (self.archive is not None or bool(self.owed))
+
+    @property
     def is_idle(self) -> bool:
         """Whether no time moves the run: it is terminal, or a person decides and nobody works."""
         waits_for_person = self.paused or self.status is RunStatus.BLOCKED

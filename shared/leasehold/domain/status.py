@@ -123,7 +123,8 @@ class Outcome(StrEnum):
     REDISPATCHED = "redispatched"
     REPAIRED = "repaired"
     REPUBLISHED = "republished"  # what an idle run owes is published again
-    TIDIED = "tidied"  # the temporary files of an ended run are deleted
+    ARCHIVED = "archived"  # an ended run owes nothing any more
+    ARCHIVE_OWED = "archive_owed"  # part of its archive failed, or is not over: it is tried again
     STILL_QUEUED = "still_queued"  # the task is in its queue, or may be
     ALARM_SET = "alarm_set"  # it came too early, by a shorter grace
     UNCOUNTED = "uncounted"  # a task that could not be created counts as lost no more
@@ -158,7 +159,8 @@ _WORDS: Final[Mapping[Outcome, str]] = {
     Outcome.STILL_QUEUED: "parked",
     Outcome.ALARM_SET: "parked",
     Outcome.UNCOUNTED: "parked",
-    Outcome.TIDIED: "duplicate",
+    Outcome.ARCHIVED: "duplicate",
+    Outcome.ARCHIVE_OWED: "duplicate",
 }
 
 

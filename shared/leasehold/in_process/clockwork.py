@@ -80,7 +80,7 @@ class Clockwork:
         """Hear of a run that was changed here."""
         if is_new and not self._every_run:
             self._mine.add(manifest.run_id)
-        if manifest.is_terminal and not manifest.owed:
+        if manifest.is_terminal and not manifest.owes_archive:
             self._mine.discard(manifest.run_id)
 
     def tick(self) -> None:

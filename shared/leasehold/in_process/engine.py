@@ -169,7 +169,7 @@ class InProcessEngine:
         begun = begin(self.engine, StartRequest(pipeline, plain(input)), eager=True)
         with self._raising_interrupts():
             ended = run_steps(self.engine, begun).manifest
-        self._bundle.deliver_due()
+        self._announce_due()
         return ended
 
     def adopt(self, run_id: str) -> None:
@@ -208,8 +208,12 @@ class InProcessEngine:
         while task := self._queue.take_due():
             self._deliver(task)
             ran += 1
-        self._bundle.deliver_due()
+        self._announce_due()
         return ran
+
+    def _announce_due(self) -> None:
+        """Make the announcements that are due, in this thread."""
+        self._bundle.deliver_due()
 
     def _deliver(self, task: Task) -> None:
         """Run the attempt that a task announces, in this thread."""
@@ -312,7 +316,8 @@ class InProcessEngine:
         if change.manifest.cancelled:  # its handler need not wait for the next renewal to hear it
             self.engine.leases.stop_run(change.manifest.run_id, Termination.CANCELLED)
         self._clockwork.note(change.manifest, is_new=change.outcome is Outcome.STARTED)
-        if not change.manifest.is_moving:
+        was_idle = change.outcome in (Outcome.ARCHIVED, Outcome.ARCHIVE_OWED)
+        if not was_idle and not change.manifest.is_moving:
             for listener in tuple(self._listeners):
                 listener(change.manifest)
 

@@ -90,6 +90,18 @@ class Artifacts(Protocol):
         """
         ...
 
+    def compress(self, prefix: str) -> None:
+        """Store what lies below the folder `prefix` in less space, where that gains enough.
+
+        Nobody who reads sees a difference: each artifact keeps its name, its content and its size.
+        One that is put meanwhile is not overwritten. It may be cut off anywhere, and repeated.
+
+        Raises:
+            ArtifactNameError: the name is refused, or leads out of the store.
+            StoreUnavailableError: not all of it could be compressed. Retryable.
+        """
+        ...
+
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted; all names where it is empty.
 

@@ -10,12 +10,11 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from leasehold.domain import lifecycle
 from leasehold.domain.breaker import Breaker
 from leasehold.domain.change import Change, Transition, as_write, on_manifest, on_run
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import DecideDocument
-from leasehold.domain.effect import Deletion, Effect
+from leasehold.domain.effect import Archive, Deletion, Effect
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
 from leasehold.domain.task import Task
@@ -24,6 +23,7 @@ from leasehold.errors import (
     LeaseholdError,
     StoreUnavailableError,
     UnknownRunError,
+    VersionConflictError,
 )
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.channel import Channel, Sending
@@ -38,9 +38,13 @@ from leasehold.ports.task_queue import TaskQueue
 from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.dispatch import Isolation, StepDispatchEntry
 from leasehold.registry.pipelines import Catalog
+from leasehold.services.archive_run import archive_run
 from leasehold.services.reporting import Facts, reports
 
 _MAX_SHOWN: Final = 128
+
+#: So long the store is asked to note an archive: the sweep does it as well.
+_NOTED_WITHIN_S: Final = 5.0
 
 
 @dataclass(slots=True)
@@ -159,7 +163,7 @@ def change_run(
             the manifest owes it still.
     """
     committed = commit(engine, run_id, transition, in_transaction=in_transaction)
-    return publish_owed(engine, committed.answer)
+    return publish_owed(engine, committed.answer, committed.snapshot)
 
 
 def commit(
@@ -221,14 +225,19 @@ def find_run(engine: Engine, run_id: str) -> KnownRun:
     return KnownRun(run, found)
 
 
-def publish_owed(engine: Engine, change: Change) -> Change:
+def publish_owed(engine: Engine, change: Change, snapshot: Snapshot | None = None) -> Change:
     """Announce a committed change, and carry out what it owes.
+
+    Args:
+        engine: the parts.
+        change: the change.
+        snapshot: the document of its run, if it is known: it need not be read again then.
 
     Raises:
         StoreUnavailableError: something could not be carried out; it is owed still.
     """
     announce(engine, change)
-    publish(engine, change.owed)
+    publish(engine, change.owed, None if snapshot is None else KnownRun(change.manifest, snapshot))
     return change
 
 
@@ -239,12 +248,26 @@ def announce(engine: Engine, change: Change) -> None:
         engine.report(facts)
 
 
-def publish(engine: Engine, effects: Iterable[Effect]) -> None:
-    """Carry out effects that are owed, kind by kind; what was carried out has no effect again."""
+def publish(engine: Engine, effects: Iterable[Effect], known: KnownRun | None = None) -> None:
+    """Carry out effects that are owed, kind by kind; what was carried out has no effect again.
+
+    Args:
+        engine: the parts.
+        effects: what is owed.
+        known: the run that owes them, if it is known as it is stored.
+    """
     owed = tuple(effects)
     for kind, carry_out in CARRIERS.items():
         if mine := [effect for effect in owed if isinstance(effect, kind)]:
             carry_out(engine, mine)
+    for effect in owed:
+        if isinstance(effect, Archive):
+            archive(engine, effect, known)
+
+
+def archive(engine: Engine, owed: Archive, known: KnownRun | None = None) -> bool:
+    """Archive an ended run, and return whether that is done; if not, the sweep does it."""
+    return archive_run(engine, owed, partial(_note_archive, engine, owed.run_id, known))
 
 
 def publish_or_leave(engine: Engine, change: Change) -> Change:
@@ -293,18 +316,24 @@ def _delete_now(engine: Engine, deletion: Deletion) -> None:
         for folder in deletion.folders:
             with suppress(ArtifactNameError):  # behind a link nothing is the run's, now or later
                 engine.artifacts.delete(folder)
-        if deletion.is_last:
-            announce(engine, _note_deleted(engine, run_id))
     except LeaseholdError as error:
         engine.log(f"temporary files of run {run_id} are deleted later: {error}")
 
 
-def _note_deleted(engine: Engine, run_id: str) -> Change:
-    return commit(engine, run_id, partial(lifecycle.note_deleted, rules=engine.rules)).answer
+def _note_archive(
+    engine: Engine, run_id: str, known: KnownRun | None, transition: Transition
+) -> Change:
+    note = partial(commit, engine, run_id, transition, within=_NOTED_WITHIN_S)
+    try:
+        change = note(known=known).answer
+    except VersionConflictError:  # a person recreated it meanwhile, or another worker was faster
+        change = note().answer
+    announce(engine, change)
+    return change
 
 
 #: Who carries out each kind of effect that a change can owe, all of a kind at once; in this order:
-#: tasks first, as a run waits for them, and what nobody waits for last.
+#: tasks first, as a run waits for them. `archive` does what comes last.
 CARRIERS: Final[Mapping[type, Callable[[Engine, Any], None]]] = {
     Task: _create_tasks,
     EventMessage: _publish_messages,

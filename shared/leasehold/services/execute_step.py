@@ -82,11 +82,11 @@ def run_steps(engine: Engine, committed: Committed[Change]) -> Change:
     Raises:
         StoreUnavailableError: as `execute_step`.
     """
-    change = publish_owed(engine, committed.answer)
+    change = publish_owed(engine, committed.answer, committed.snapshot)
     try:
         while has_lease(change):
             committed = run_attempt(engine, committed)
-            change = publish_owed(engine, committed.answer)
+            change = publish_owed(engine, committed.answer, committed.snapshot)
     except LeaseLostError:  # another attempt has the run now; this one changed nothing
         return replace(change, outcome=Outcome.LEASE_LOST, changed=False)
     return change

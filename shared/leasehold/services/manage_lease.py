@@ -145,7 +145,8 @@ def _attempt(engine: Engine, credentials: LeaseCredentials) -> Attempt:
 def _settle(engine: Engine, attempt: Attempt, result: Result) -> Change:
     """End the attempt with what the gates make of its result, and publish what that owes."""
     result = through_gates(engine, attempt, result)
-    return publish_owed(engine, attempt.settle(ending_of(engine, attempt, result)).answer)
+    settled = attempt.settle(ending_of(engine, attempt, result))
+    return publish_owed(engine, settled.answer, settled.snapshot)
 
 
 def _check_output(engine: Engine, run: Manifest, output: str) -> None:

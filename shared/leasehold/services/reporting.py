@@ -171,6 +171,15 @@ def _terminated(manifest: Manifest, event: TraceEvent) -> Facts:
     }
 
 
+def _archive(manifest: Manifest, event: TraceEvent) -> Facts:
+    return {
+        "severity": "WARNING",
+        "message": f"run {manifest.run_id} is not archived, {event.reason} failed: {event.detail}",
+        "reason": event.reason,
+        "detail": event.detail,
+    }
+
+
 def _text(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat()
 
@@ -179,4 +188,5 @@ _FACTS: Final[Mapping[str, Callable[[Manifest, TraceEvent], Facts]]] = {
     TraceType.STEP_DEAD_LETTERED: _dead_letter,
     TraceType.GATE_BLOCKED: _gate,
     TraceType.STEP_TERMINATED: _terminated,
+    TraceType.ARCHIVE_FAILED: _archive,
 }

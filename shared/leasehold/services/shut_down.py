@@ -94,7 +94,8 @@ def _end(engine: Engine, held: HeldAttempt, force_at: float, over_at: float) -> 
     stopped = Stopped(Termination.INSTANCE_SHUTDOWN)
     try:
         release = ending_of(engine, held, stopped)
-        publish_owed(engine, held.settle(release).answer)
+        settled = held.settle(release)
+        publish_owed(engine, settled.answer, settled.snapshot)
     except LeaseholdError as error:
         return str(error)
     return ""

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
+from leasehold.domain.effect import Archive, Effect
 from leasehold.domain.manifest import Manifest, manifest_of
-from leasehold.domain.status import RunStatus
+from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.task import Task, dispatch_task
 from leasehold.errors import LeaseholdError, StoreUnavailableError, VersionConflictError
 from leasehold.ports.documents import Snapshot
@@ -23,6 +24,7 @@ from leasehold.services.engine import (
     Engine,
     KnownRun,
     announce,
+    archive,
     commit,
     dispatch_rules,
     publish,
@@ -59,7 +61,8 @@ def sweep(
     Ended runs that are too old to be kept go at its end; see `services.retention`.
 
     Leases that are over come first: somebody's step was cut short, while a run behind them may
-    only wait in a long queue. Then deliveries, and whatever else is due behind them.
+    only wait in a long queue. Then deliveries, and whatever else is due behind them. Archives come
+    last: nobody waits for them.
 
     Args:
         engine: the parts.
@@ -103,6 +106,10 @@ def _has_task(manifest: Manifest) -> bool:
     return waits and not manifest.dispatch.remote
 
 
+def _without_archives(change: Change) -> list[Effect]:
+    return [effect for effect in change.owed if not isinstance(effect, Archive)]
+
+
 class _Sweep:
     """One sweep: what is due, and what became of it.
 
@@ -124,6 +131,8 @@ class _Sweep:
             self._due_calls(self._due.others()),
         )
         self._owing: deque[Change] = deque()
+        self._archives: deque[tuple[Archive, KnownRun, Outcome]] = deque()
+        self._archived: list[str] = []
         self._ends: list[RunEnd] = []
         self._unattended: list[str] = []
         self._asked: set[tuple[str, str]] = set()
@@ -134,6 +143,7 @@ class _Sweep:
         for end in self._ends:
             self._result.count(end)
         told = self._deliveries
+        self._result.archived = len(self._archived)
         self._result.unattended = len(self._unattended) + told.unattended
         self._result.documents_read = self._due.documents_read + told.documents_read
         self._result.reannounced = told.reannounced
@@ -148,14 +158,26 @@ class _Sweep:
         )
 
     def take(self) -> Call | None:
-        """Give the next thing to do: create what a change owes, or attend to a run that is due."""
+        """Give the next thing to do: create what a change owes, or attend to a run that is due.
+
+        Or archive a run, once nothing else is to be done.
+        """
         while self._owing:
             change = self._owing.popleft()
             has_task = any(isinstance(effect, Task) for effect in change.owed)
             if not has_task or not self._is_first("create", change.manifest.dispatch.queue):
                 return partial(self._create, change)
             self._create(change)
-        return next(self._calls, None)
+        return next(self._calls, None) or self._next_archive()
+
+    def _next_archive(self) -> Call | None:
+        if not self._archives:
+            return None
+        if self._engine.clock.monotonic() < self._over_at:
+            return partial(self._archive, *self._archives.popleft())
+        self._archives.clear()  # each has an alarm again
+        self._result.more = True
+        return None
 
     def _due_calls(self, due: Iterator[Snapshot]) -> Iterator[Call]:
         """Yield what attends to each run that is due and can be attended."""
@@ -198,9 +220,10 @@ class _Sweep:
             **look,
         )
         try:
-            change = commit(
+            committed = commit(
                 self._engine, run_id, transition, known=known, within=ATTEND_WITHIN_S
-            ).answer
+            )
+            change = committed.answer
             announce(self._engine, change)
         except VersionConflictError:
             return  # somebody moved it on meanwhile
@@ -208,8 +231,12 @@ class _Sweep:
             self._leave(run_id, error)
             return
         self._ends.append(RunEnd.of(change))
-        if change.owed:
+        archives = [effect for effect in change.owed if isinstance(effect, Archive)]
+        if len(change.owed) > len(archives):
             self._owing.append(change)
+        if committed.snapshot is not None:
+            after = KnownRun(change.manifest, committed.snapshot)
+            self._archives.extend((each, after, change.outcome) for each in archives)
 
     def _look(self, manifest: Manifest) -> Look | None:
         """Look for the task of a run; None: its queue does not answer."""
@@ -223,13 +250,24 @@ class _Sweep:
         """Create what a change owes; what cannot be created is owed still, says the manifest."""
         if change.manifest.dispatch.queue not in self._failed:
             try:
-                publish(self._engine, change.owed)
+                publish(self._engine, _without_archives(change))
             except StoreUnavailableError as error:
                 self._fail(change.manifest, error)
             else:
                 return
         self._unattended.append(change.manifest.run_id)
         self._take_back(change.manifest)
+
+    def _archive(self, owed: Archive, known: KnownRun, due_by: Outcome) -> None:
+        """Archive a run; what of it fails is traced, and tried again at its next alarm.
+
+        One that this sweep gave up itself was not cut short: it is not counted.
+        """
+        try:
+            if archive(self._engine, owed, known) and due_by is not Outcome.DEAD_LETTERED:
+                self._archived.append(owed.run_id)
+        except Exception as error:  # noqa: BLE001 - what one document holds must stop no other run
+            self._leave(owed.run_id, error)
 
     def _take_back(self, manifest: Manifest) -> None:
         """Count no task as lost whose queue is away, so that no outage gives the run up."""

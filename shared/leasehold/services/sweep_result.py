@@ -36,6 +36,7 @@ class SweepResult:
         dead_lettered: runs that were given up; `by_reason` says why.
         unattended: runs and deliveries that could not be attended, and are left to the next sweep.
         reannounced: deliveries that were due, and whose message was published again.
+        archived: ended runs whose archive was finished: whoever ended them could not.
         purged: ended runs that were deleted, because LEASEHOLD_RETENTION_DAYS are over.
         documents_read: how many documents the store gave for runs that are due.
         more: whether further runs may be due: the time of the sweep was over.
@@ -48,6 +49,7 @@ class SweepResult:
     dead_lettered: int = 0
     unattended: int = 0
     reannounced: int = 0
+    archived: int = 0
     purged: int = 0
     documents_read: int = 0
     more: bool = False
@@ -72,7 +74,7 @@ class SweepResult:
             "stillQueued": self.still_queued,
             "unattended": self.unattended,
             "reannounced": self.reannounced,
-            "archived": 0,
+            "archived": self.archived,
             "purged": self.purged,
             "documentsRead": self.documents_read,
             "more": self.more,
@@ -85,11 +87,12 @@ def line_of(result: SweepResult) -> Mapping[str, Any]:
     given_up = f"{result.dead_lettered} ({reasons})" if reasons else str(result.dead_lettered)
     purged = f", {result.purged} purged" if result.purged else ""
     reannounced = f", {result.reannounced} reannounced" if result.reannounced else ""
+    archived = f", {result.archived} archived" if result.archived else ""
     return {
         "severity": "WARNING" if result.unattended or result.more else "INFO",
         "message": f"sweep: {result.recovered} recovered, {result.redispatched} redispatched, "
         f"{result.still_queued} still queued, {given_up} given up, {result.unattended} unattended"
-        f"{reannounced}{purged}",
+        f"{reannounced}{archived}{purged}",
         "event": "SWEEP_FINISHED",
         "sweepJobId": result.job_id,
         **result.counts(),

@@ -6,14 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from leasehold.domain.change import Change
 from leasehold.domain.status import Outcome
 from leasehold.domain.task import Task
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
+from leasehold.testing.announcement_faults import AnnouncementFaults
 from leasehold.testing.arguments import checked_number, checked_seconds, refuse
+from leasehold.testing.orders import Order, Orders
 
 _LONGEST_S: Final = 30 * 86_400.0
 
@@ -50,24 +52,8 @@ class _Leased(NamedTuple):
     process: WorkerProcess
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Order:
-    """A fault that is to happen once."""
-
-    kind: str
-    step: str | None
-    number: int = 1
-    seconds: float = 0.0
-    concurrently: bool = False
-
-    def __str__(self) -> str:
-        where = "any step" if self.step is None else f"step {self.step!r}"
-        number = f" {self.number}" if self.kind.endswith("checkpoint") else ""
-        return f"{self.kind}{number} of {where}"
-
-
 @dataclass(slots=True)
-class Faults:
+class Faults(AnnouncementFaults):
     """Orders of faults; each happens once, at the first point that fits.
 
     `step=None` means any step. From the first order on each step has a task of its own, as in
@@ -76,6 +62,7 @@ class Faults:
     Args:
         clock: measures outages.
         steps: returns the names of the step types.
+        channels: returns the names of the channels.
         workers: returns how many threads the engine has; a process is played by the test's own
             thread alone, so only outages and lost answers are for an engine with threads.
         deliver: runs what a task announces; given its run and generation.
@@ -87,11 +74,12 @@ class Faults:
 
     clock: Clock
     steps: Callable[[], Sequence[str]] = field(repr=False)
+    channels: Callable[[], Sequence[str]] = field(repr=False)
     workers: Callable[[], int] = field(repr=False)
     deliver: Callable[[str, int], None] = field(repr=False)
     stop: Callable[[str], None] = field(repr=False)
     is_ordered: bool = False
-    _orders: list[_Order] = field(default_factory=list)
+    _orders: Orders = field(default_factory=Orders)
     _away: dict[str, float] = field(default_factory=dict, repr=False)  # in monotonic seconds
     _steps_of: dict[str, str] = field(default_factory=dict, repr=False)
     _leased: dict[str, _Leased] = field(default_factory=dict, repr=False)
@@ -100,7 +88,7 @@ class Faults:
     @property
     def pending(self) -> list[str]:
         """What was ordered and did not happen yet: a test ends with `== []`."""
-        return [str(order) for order in self._orders]
+        return [str(order) for order in self._orders.pending]
 
     # -- orders ------------------------------------------------------------------------------------
 
@@ -164,7 +152,11 @@ class Faults:
         leased = self._leased.get(change.manifest.run_id)
         if leased and leased.process.is_dead and change.outcome in _OF_HANDLERS:
             raise KilledError
-        if self._settled(change) and leased and self._take("kill before settlement", leased.step):
+        if (
+            self._settled(change)
+            and leased
+            and self._orders.take("kill before settlement", leased.step)
+        ):
             self._kill(leased)
 
     def after_commit(self, change: Change) -> None:
@@ -175,7 +167,7 @@ class Faults:
             return
         if leased := self._settled(change):
             del self._leased[run.run_id]
-            if self._take("lose answer", leased.step):
+            if self._orders.take("lose answer", leased.step):
                 raise StoreUnavailableError(store="store", problem="its answer was lost")
         if change.outcome is Outcome.CHECKPOINTED:
             self._on_checkpoint(change)
@@ -184,12 +176,12 @@ class Faults:
 
     def loses(self, task: Task) -> bool:
         """Return whether a task that is created is to be lost."""
-        return self._take("lose task", self._steps_of.get(task.run_id)) is not None
+        return self._orders.take("lose task", self._steps_of.get(task.run_id)) is not None
 
     def repeats(self, task: Task) -> bool:
         """Return whether a task that is taken for delivery is to come once more after it."""
         step = self._steps_of.get(task.run_id)
-        return self._take("deliver twice", step, concurrently=False) is not None
+        return self._orders.take("deliver twice", step, concurrently=False) is not None
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -198,9 +190,9 @@ class Faults:
         assert lease is not None  # noqa: S101 - a checkpoint is written under a lease
         self._checkpoints[lease.lease_id] += 1
         number = self._checkpoints[lease.lease_id]
-        if self._take("SIGTERM at checkpoint", run.current_step, number=number):
+        if self._orders.take("SIGTERM at checkpoint", run.current_step, number=number):
             self.stop(run.run_id)
-        if self._take("kill at checkpoint", run.current_step, number=number):
+        if self._orders.take("kill at checkpoint", run.current_step, number=number):
             self._kill(self._leased[run.run_id])
 
     def _on_lease(self, change: Change) -> None:
@@ -212,9 +204,9 @@ class Faults:
         process = WORKER_PROCESS.get() or WorkerProcess()
         self._leased[run.run_id] = _Leased(run.current_step, lease.lease_id, process)
         for what in ("store", "artifacts"):
-            if order := self._take(f"{what} away", run.current_step):
+            if order := self._orders.take(f"{what} away", run.current_step):
                 self._away[what] = self.clock.monotonic() + order.seconds
-        if self._take("deliver twice", run.current_step, concurrently=True):
+        if self._orders.take("deliver twice", run.current_step, concurrently=True):
             self.deliver(run.run_id, run.dispatch.generation)
 
     def _settled(self, change: Change) -> _Leased | None:
@@ -223,20 +215,16 @@ class Faults:
         is_end = change.changed and leased and note and note.lease_id == leased.lease_id
         return leased if is_end else None
 
+    def kill_process(self) -> NoReturn:
+        """Let the process that this thread plays be dead."""
+        process = WORKER_PROCESS.get()
+        if process is not None:
+            process.is_dead = True
+        raise KilledError
+
     def _kill(self, leased: _Leased) -> None:
         leased.process.is_dead = True
         raise KilledError
-
-    def _take(
-        self, kind: str, step: str | None, *, number: int = 1, concurrently: bool = False
-    ) -> _Order | None:
-        """Return an order that this point fits, which is none any more; or None."""
-        for order in self._orders:
-            fits = (order.kind, order.number, order.concurrently) == (kind, number, concurrently)
-            if fits and order.step in (None, step):
-                self._orders.remove(order)
-                return order
-        return None
 
     def _outage(self, what: str, seconds: float, step: str | None) -> None:
         seconds = checked_seconds("seconds", seconds, _LONGEST_S, zero=False)
@@ -261,4 +249,4 @@ class Faults:
         if kind not in _WITH_THREADS and self.workers():
             refuse("workers", self.workers(), "0, for an engine of which this fault is ordered")
         self.is_ordered = True
-        self._orders.append(_Order(kind, step, number, seconds, concurrently))
+        self._orders.add(Order(kind, step, number, seconds, concurrently))

@@ -59,6 +59,7 @@ class FaultyDocuments(Reached):
             write = decide(stored, now)
             if isinstance(write.answer, Change):
                 self._faults.before_commit(write.answer)
+            self._faults.before_write(ref, write.document)
             return write
 
         self._check()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +13,8 @@ from typing import Any, Final, cast
 
 from leasehold import in_process
 from leasehold.bootstrap import Around, Bundle, Hooks, boot, load_catalog
+from leasehold.domain.delivery import Delivery
+from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.retry import QUEUE_BACKOFF
 from leasehold.domain.status import Termination
@@ -20,11 +22,15 @@ from leasehold.domain.task import Task
 from leasehold.errors import CatalogError, StoreUnavailableError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
-from leasehold.ports.documents import Documents
+from leasehold.ports.documents import Documents, Query
+from leasehold.ports.event_bus import EventBus
 from leasehold.ports.task_queue import PulledTaskQueue
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import SETTINGS
+from leasehold.services.deliver_message import deliver_message
+from leasehold.services.paging import scan
 from leasehold.services.read_runs import get_run
+from leasehold.testing.announcements import FaultyEvents, RecordedChannels
 from leasehold.testing.arguments import (
     checked_clock,
     checked_folder,
@@ -52,6 +58,8 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
     With `workers=0` and a FrozenClock nothing happens unless the test has it happen:
     `run_until_idle` runs what is due, `run_until_settled` moves the clock as well.
 
+    Nothing is announced to anybody: channels of a test only note what they get.
+
     Attributes:
         faults: orders of what only production does; see `Faults`.
         clock: the clock it was given.
@@ -71,6 +79,7 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
         self.faults = faults = Faults(
             clock,
             steps=lambda: [entry.step_type for entry in self.engine.catalog.steps],
+            channels=lambda: [entry.name for entry in self.engine.catalog.channels],
             workers=lambda: len(self._workers.threads),
             deliver=self._play,
             stop=lambda run_id: self.engine.leases.stop_run(run_id, Termination.INSTANCE_SHUTDOWN),
@@ -85,16 +94,28 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
         def artifacts(store: Artifacts) -> Artifacts:
             return cast(Artifacts, Reached(store, lambda: faults.check_reachable("artifacts")))
 
+        def events(bus: EventBus) -> EventBus:
+            return FaultyEvents(bus, faults)
+
+        self._channels = channels = RecordedChannels(faults, self._play_message)
         return boot(
             environ,
             catalog=catalog,
             clock=clock,
             tasks=self._queue,
             hooks=replace(hooks, may_continue=lambda: may_continue() and not faults.is_ordered),
-            around=Around(documents, artifacts),
+            around=Around(documents, artifacts, events, channels.open),
             isolation="inline",  # a test patches what a handler uses, and holds the clock
             announces_by_hand=self._runs_by_hand,
         )
+
+    @property
+    def announcements(self) -> Sequence[Delivery]:
+        """What channels took, in order: `[(told.channel, told.event) for told in …]`.
+
+        What was taken and never answered is sent again, and stands here twice, with the same key.
+        """
+        return tuple(self._channels.announcements)
 
     def run(self, pipeline: str, input: Any = None) -> Manifest:  # noqa: A002 - the word of the API
         """Start a run and run it in this thread; return it as its attempts here left it."""
@@ -129,7 +150,7 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
             TypeError: the clock is not a FrozenClock, or the engine has workers: use `wait`.
         """
         clock, run_id = self._clock_by_hand(), checked_run_id(run_id)
-        within = timedelta(seconds=checked_seconds("within", within, _LONGEST_S))
+        within = _as_time(within)
         end = clock.now() + within
         while True:
             run = self._run_due(run_id)
@@ -140,6 +161,32 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
                 where = state if run is None else state + run.current_step
                 raise TimeoutError(f"run {run_id} still moves after {within}: it is {where}")
             clock.advance(_LOOK_S if run is None else _until_next(run, clock))
+
+    def run_until_announced(
+        self, run_id: str, within: timedelta | float = _ONE_DAY
+    ) -> Sequence[Delivery]:
+        """Do as `run_until_settled`, until each channel was told, or given up as well.
+
+        Returns:
+            What each channel was owed, oldest first, with what became of it.
+
+        Raises:
+            TimeoutError: a channel is still owed something after that.
+            TypeError: the clock is not a FrozenClock, or the engine has workers.
+        """
+        clock, end = self._clock_by_hand(), self.clock.now() + _as_time(within)
+        self.run_until_settled(run_id, within)
+        while owed := [each.alarm_at for each in self._deliveries_of(run_id) if each.alarm_at]:
+            if clock.now() >= end:
+                raise TimeoutError(f"run {run_id} is not announced after {within}")
+            clock.advance(max(_LOOK_S, (min(owed) - clock.now()).total_seconds()))
+            self.sweep()
+            self.run_until_idle()
+        return self._deliveries_of(run_id)
+
+    def _deliveries_of(self, run_id: str) -> Sequence[Delivery]:
+        query = Query("deliveries", order_by="createdAt", equal={"runId": run_id})
+        return [Delivery.model_validate(it.document) for it in scan(self.engine.documents, query)]
 
     def _clock_by_hand(self) -> FrozenClock:
         if not isinstance(self.clock, FrozenClock) or self._workers.threads:
@@ -158,6 +205,22 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
             if not self.faults.is_ordered:
                 raise
             return None
+
+    def _announce_due(self) -> None:
+        """Make the announcements that are due, as a process of its own that may die."""
+        is_cut_off = True
+        while is_cut_off:
+            try:
+                with self._moved_by_hand(WorkerProcess()):
+                    super()._announce_due()
+                is_cut_off = False
+            except KilledError:
+                continue
+        self._channels.deliver_once_more()
+
+    def _play_message(self, delivery: Delivery) -> None:
+        """Deliver the message of a delivery once more."""
+        deliver_message(self.engine, EventMessage(delivery))
 
     def _play(self, run_id: str, generation: int) -> None:
         """Deliver the task of a run once more, while its first delivery is at work."""
@@ -194,6 +257,10 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
                 yield
         finally:
             WORKER_PROCESS.reset(token)
+
+
+def _as_time(within: timedelta | float) -> timedelta:
+    return timedelta(seconds=checked_seconds("within", within, _LONGEST_S))
 
 
 def _until_next(run: Manifest, clock: FrozenClock) -> float:

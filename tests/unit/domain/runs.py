@@ -164,6 +164,18 @@ class Runs:
             permanent=True,
         ).manifest
 
+    def archived(self, run: Manifest, *, at: float = 10) -> Manifest:
+        """The run, all of whose archive was done then."""
+        return self.archive_noted(run, at=at).manifest
+
+    def archive_noted(
+        self, run: Manifest, *, at: float, is_over: bool = True, **failed: str
+    ) -> Change:
+        """What came of a try to archive the run: the steps that failed, and why."""
+        return lifecycle.note_archive(
+            run, self.at(at), rules=self.rules, failed=failed, is_over=is_over
+        )
+
     def fence(self, run: Manifest) -> Fence:
         assert run.lease is not None
         return Fence(run.lease.lease_id, run.fencing_token)

@@ -20,8 +20,8 @@ def test_a_live_run_is_looked_at_when_what_it_waits_for_is_late(
     assert run.alarm_at == at(second)
 
 
-@pytest.mark.parametrize("state", ["blocked", "unknown", "completed", "dead_lettered"])
-def test_a_run_that_is_over_or_waits_for_a_person_has_no_alarm(runs: Runs, state: str) -> None:
+@pytest.mark.parametrize("state", ["blocked", "unknown"])
+def test_a_run_that_waits_for_a_person_has_no_alarm(runs: Runs, state: str) -> None:
     run = getattr(runs, state)()
 
     assert run.alarm_at is None
@@ -41,7 +41,10 @@ def test_a_paused_run_is_looked_at_while_its_attempt_runs(runs: Runs, at: At) ->
     assert run.alarm_at == at(30)
 
 
-def test_a_cancelled_run_has_no_alarm(runs: Runs) -> None:
-    run = runs.cancelled(runs.leased())
+@pytest.mark.parametrize("state", ["completed", "dead_lettered", "cancelled"])
+def test_a_run_that_is_over_is_looked_at_until_it_is_archived(runs: Runs, state: str) -> None:
+    run = runs.cancelled(runs.leased()) if state == "cancelled" else getattr(runs, state)()
 
-    assert run.alarm_at is None
+    assert run.alarm_at == run.updated_at + runs.rules.grace
+    archived = runs.archived(run)
+    assert (archived.alarm_at, archived.archive) == (None, None)

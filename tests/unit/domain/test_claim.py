@@ -178,7 +178,7 @@ def test_one_expiry_too_many_gives_the_run_up_in_place_of_a_lease(
         "Step draft was interrupted or lost its lease 3 times without progress; "
         "at most 2 are allowed."
     )
-    assert (run.claimable, run.alarm_at) == (None, at(30 + 3600)), "what it left is deleted then"
+    assert (run.claimable, run.alarm_at) == (None, at(30 + 60)), "it is archived by then"
     assert [event.type for event in change.events] == ["step_terminated", "step_dead_lettered"]
 
 

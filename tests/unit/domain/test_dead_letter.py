@@ -7,6 +7,7 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
+from leasehold.domain.effect import Archive
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.status import DeadLetterReason, Outcome
 from tests.unit.domain.runs import At, Runs
@@ -15,7 +16,7 @@ NEVER = Verdict(DeadLetterReason.NEVER_STARTED, "its tasks ran out")
 
 
 @pytest.mark.parametrize("state", ["pending", "leased", "failed", "blocked", "handed_off"])
-def test_a_live_run_is_given_up_and_owes_nothing(
+def test_a_live_run_is_given_up_and_owes_its_archive_alone(
     runs: Runs, rules: Rules, at: At, state: str
 ) -> None:
     run = runs.paused(getattr(runs, state)())
@@ -26,9 +27,9 @@ def test_a_live_run_is_given_up_and_owes_nothing(
     assert (change.outcome, run.status, run.dead_lettered) == ("dead_lettered", "ERROR", True)
     assert (run.dead_lettered_at, run.dead_letter_reason) == (at(20), "NEVER_STARTED")
     assert run.dead_letter_detail == "its tasks ran out"
-    assert (run.lease, run.paused, run.block, run.alarm_at) == (None, False, None, None)
+    assert (run.lease, run.paused, run.block, run.alarm_at) == (None, False, None, at(80))
     assert run.steps[run.current_step].status == "ERROR"
-    assert change.owed == ()
+    assert change.owed == (Archive("r-1", ()),)
     assert [event.type for event in change.events] == ["step_dead_lettered"]
 
 

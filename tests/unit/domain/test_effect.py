@@ -36,6 +36,12 @@ def announcements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(effect, "OWED", (*effect.OWED, owed_announcements))
 
 
+def idle(runs: Runs, state: str) -> Manifest:
+    """A run that waits for a person, or that ended and is archived: it owes what is new alone."""
+    run: Manifest = getattr(runs, state)()
+    return run.with_(archive=None)
+
+
 @pytest.fixture
 def on_alarm(rules: Rules) -> Bound:
     return partial(lifecycle.on_alarm, rules=rules, generation=1, in_queue=False)
@@ -45,7 +51,7 @@ def on_alarm(rules: Rules) -> Bound:
 def test_a_run_that_is_idle_and_owes_something_keeps_an_alarm(
     runs: Runs, at: At, state: str, second: int
 ) -> None:
-    run = getattr(runs, state)()
+    run = idle(runs, state)
 
     assert effect.owed_effects(run) == (Announcement("r-1"),)
     assert run.alarm_at == at(second + 60)
@@ -66,7 +72,7 @@ def test_a_paused_run_that_owes_nothing_has_no_alarm(runs: Runs) -> None:
 def test_at_its_alarm_what_is_owed_is_published_again_and_nothing_else_happens(
     runs: Runs, on_alarm: Bound, at: At, state: str
 ) -> None:
-    run = getattr(runs, state)()
+    run = idle(runs, state)
 
     change = on_alarm(run, at(69))
 
@@ -85,7 +91,7 @@ def test_what_was_carried_out_is_not_published_and_the_alarm_goes(
     runs: Runs, on_alarm: Bound, at: At
 ) -> None:
     """Whoever carries it out writes the run, and with it the alarm; a stray one is taken away."""
-    announced = runs.completed().with_(labels=("announced",))
+    announced = idle(runs, "completed").with_(labels=("announced",))
 
     change = on_alarm(announced, at(69))
 
@@ -97,7 +103,7 @@ def test_what_was_carried_out_is_not_published_and_the_alarm_goes(
 def test_an_idle_run_has_an_alarm_if_and_only_if_it_owes_something(
     runs: Runs, rules: Rules, at: At, state: str
 ) -> None:
-    owes = getattr(runs, state)()
+    owes = idle(runs, state)
     announced = owes.with_(labels=("announced",))
     found = {
         (name, alarm): [breach.code for breach in lifecycle.breaches(run, at(20), rules)]
@@ -119,7 +125,7 @@ def test_an_idle_run_has_an_alarm_if_and_only_if_it_owes_something(
 def test_an_alarm_that_is_missing_is_told_with_what_is_owed_and_set(
     runs: Runs, rules: Rules, at: At
 ) -> None:
-    run = runs.completed().with_(alarm_at=None)
+    run = idle(runs, "completed").with_(alarm_at=None)
 
     (breach,) = lifecycle.breaches(run, at(20), rules)
     change = lifecycle.on_audit(run, at(20), rules=rules, generation=1, in_queue=False)

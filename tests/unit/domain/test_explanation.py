@@ -190,7 +190,8 @@ def test_what_is_offered_is_allowed(runs: Runs, rules: Rules, at: At, state: str
 
 
 def test_a_run_that_is_over_waits_for_nothing(runs: Runs, rules: Rules, at: At) -> None:
-    over = [runs.completed(), runs.cancelled(runs.pending()), runs.dead_lettered()]
+    ended = [runs.completed(), runs.cancelled(runs.pending()), runs.dead_lettered()]
+    over = [runs.archived(run) for run in ended]
 
     found = [explain(run, at(90_000), rules) for run in over]
 

@@ -40,7 +40,11 @@ def test_before_its_alarm_a_run_is_left_alone(
 def test_a_run_without_an_alarm_is_left_alone(
     runs: Runs, on_alarm: Bound, at: At, state: str
 ) -> None:
-    change = on_alarm(getattr(runs, state)(), at(90_000))
+    run = getattr(runs, state)()
+    if run.is_terminal:
+        run = runs.archived(run)
+
+    change = on_alarm(run, at(90_000))
 
     assert (change.outcome, change.changed) == (Outcome.NOT_DUE, False)
 
@@ -188,7 +192,7 @@ def test_a_run_that_cannot_be_is_set_right_in_place_of_failing_the_sweep(
 def test_a_finished_run_with_an_alarm_loses_the_alarm_and_nothing_else(
     runs: Runs, on_alarm: Bound, at: At
 ) -> None:
-    run = runs.completed().with_(alarm_at=at(60))
+    run = runs.archived(runs.completed()).with_(alarm_at=at(60))
 
     change = on_alarm(run, at(60), rules=runs.knowing_nothing())
 

@@ -11,9 +11,11 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.effect import Archive
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.task import Task
 from leasehold.errors import InvalidRequestError, NotAllowedError, UnknownKeyError
 from tests.unit.domain.runs import At, Bound, Runs
 
@@ -280,7 +282,7 @@ def test_a_cancelled_run_is_over_and_its_worker_has_lost_it(
     run = change.manifest
     assert (run.status, run.cancelled, run.lease) == ("PENDING", True, None)
     assert (run.last_settlement.lease_id, run.last_settlement.outcome) == ("lease-1", "cancelled")
-    assert (run.alarm_at, change.owed) == (None, ())
+    assert change.owed == (Archive("r-1", ()),)
     assert [(event.type, event.reason) for event in change.events] == [
         ("run_cancelled", "because"),
         ("step_terminated", "cancelled"),
@@ -404,13 +406,14 @@ def test_a_recreated_run_keeps_the_outputs_before_its_step(
     assert created.steps["send"].status is RunStatus.PENDING
     assert created.steps["send"].kept_output is None
     assert (created.dispatch.generation, created.fencing_token) == (1, 0)
-    assert [(task.run_id, task.generation) for task in change.owed] == [("r-2", 1)]
+    tasks = [task for task in change.owed if isinstance(task, Task)]
+    assert [(task.run_id, task.generation) for task in tasks] == [("r-2", 1)]
 
 
 def test_the_old_run_names_the_new_one_and_stays_as_it_was(
     runs: Runs, operate: Bound, at: At
 ) -> None:
-    run = runs.completed()
+    run = runs.archived(runs.completed())
 
     after = operate(Operation.RECREATE, run).manifest
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
+from datetime import timedelta
 
 import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.effect import Deletion, left_behind, owed_effects
-from leasehold.domain.explanation import explain
+from leasehold.domain.effect import Archive, Deletion, left_behind, owed_effects
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord
@@ -79,14 +78,14 @@ def test_with_the_hand_off_it_is_deleted_after_the_task_is_created(
 
     task, deletion = owed_effects(run)
     assert type(task).__name__ == "Task"
-    assert deletion == Deletion("r-1", (DRAFT,), is_last=False)
+    assert deletion == Deletion("r-1", (DRAFT,))
 
 
 def test_while_somebody_works_it_is_for_that_worker_to_delete(runs: Runs, large: Manifest) -> None:
     run = runs.leased(runs.with_output(large, at=5), at=6, lease_id="lease-2")
 
     assert owed_effects(run) == ()
-    assert left_behind(run) == (Deletion("r-1", (DRAFT,), is_last=False),)
+    assert left_behind(run) == (Deletion("r-1", (DRAFT,)),)
 
 
 def test_an_idle_run_has_no_alarm_for_it_until_it_ends(runs: Runs, large: Manifest) -> None:
@@ -96,73 +95,47 @@ def test_an_idle_run_has_no_alarm_for_it_until_it_ends(runs: Runs, large: Manife
     assert paused.alarm_at is None
 
 
-def test_a_run_that_ended_is_looked_at_an_hour_later(
-    runs: Runs, rules: Rules, completed: Manifest, at: At
-) -> None:
-    assert owed_effects(completed) == (Deletion("r-1", (DRAFT,), is_last=True),)
-    assert completed.alarm_at == at(9 + HOUR)
-    assert not completed.is_moving
-    assert not list(lifecycle.breaches(completed, at(10), rules))
+def test_a_run_that_ended_deletes_them_with_its_archive(completed: Manifest) -> None:
+    assert owed_effects(completed) == (Archive("r-1", (DRAFT,)),)
 
 
-def test_at_its_alarm_it_is_deleted_again_and_in_an_hour_once_more(
-    runs: Runs, rules: Rules, completed: Manifest, at: At
-) -> None:
-    on_alarm = partial(lifecycle.on_alarm, rules=rules, generation=1, in_queue=False)
-
-    assert on_alarm(completed, at(8 + HOUR)).outcome is Outcome.NOT_DUE
-    change = on_alarm(completed, at(9 + HOUR))
-
-    assert change.outcome is Outcome.REPUBLISHED
-    assert change.owed == (Deletion("r-1", (DRAFT,), is_last=True),)
-    assert change.manifest.alarm_at == at(9 + 2 * HOUR)
-
-
-def test_once_it_is_deleted_the_run_owes_nothing(rules: Rules, completed: Manifest, at: At) -> None:
-    change = lifecycle.note_deleted(completed, at(10), rules=rules)
-
-    assert change.outcome is Outcome.TIDIED
-    assert (change.manifest.owed, change.manifest.alarm_at, change.owed) == ((), None, ())
-    again = lifecycle.note_deleted(change.manifest, at(11), rules=rules)
-    assert not again.changed
-
-
-def test_a_live_run_owes_it_until_it_ends(
-    rules: Rules, runs: Runs, large: Manifest, at: At
-) -> None:
-    assert not lifecycle.note_deleted(large, at(2), rules=rules).changed
+def test_of_a_live_run_no_archive_is_noted(runs: Runs, large: Manifest) -> None:
+    assert not runs.archive_noted(large, at=2).changed
 
 
 @pytest.mark.parametrize("end", ["cancelled", "silent"])
 def test_a_worker_that_was_not_heard_to_end_may_write_for_an_hour(
-    runs: Runs, rules: Rules, large: Manifest, at: At, end: str
+    runs: Runs, large: Manifest, at: At, end: str
 ) -> None:
     """Its file is refused, and it deletes it; where it is killed before that the sweep does."""
     if end == "cancelled":
         run = runs.cancelled(large)
     else:
         run = lifecycle.expire(
-            large.with_(interruptions=9), at(31), rules=rules, lease_id="lease-1"
+            large.with_(interruptions=9), at(31), rules=runs.rules, lease_id="lease-1"
         ).manifest
     assert run.is_terminal
+    assert run.heartbeat_at is not None
 
-    assert not lifecycle.note_deleted(run, at(60), rules=rules).changed
-    assert lifecycle.note_deleted(run, at(31 + HOUR), rules=rules).manifest.alarm_at is None
+    later = runs.archive_noted(run, at=60)
+
+    assert later.outcome is Outcome.ARCHIVE_OWED
+    assert later.manifest.owed == (DRAFT,)
+    assert later.manifest.alarm_at == run.heartbeat_at + timedelta(hours=1)
+    assert runs.archived(later.manifest, at=31 + HOUR).alarm_at is None
 
 
-def test_a_failure_that_gives_the_run_up_was_heard(
-    runs: Runs, rules: Rules, large: Manifest
-) -> None:
+def test_a_failure_that_gives_the_run_up_was_heard(runs: Runs, large: Manifest) -> None:
     run = lifecycle.fail(
         large,
         runs.at(5),
-        rules=rules,
+        rules=runs.rules,
         fence=runs.fence(large),
         error=ErrorRecord(type="E", code="e", message="m"),
         permanent=True,
     ).manifest
 
-    assert lifecycle.note_deleted(run, runs.at(6), rules=rules).changed
+    assert runs.archived(run, at=6).owed == ()
 
 
 @pytest.mark.parametrize(
@@ -174,33 +147,18 @@ def test_nothing_is_deleted_that_is_none_of_the_runs_temporary_files(
     """Whatever wrote the manifest; what is owed and cannot be deleted is forgotten."""
     run = completed.with_(owed=(folder, SEND))
 
-    assert owed_effects(run) == (Deletion("r-1", (SEND,), is_last=True),)
+    assert owed_effects(run) == (Archive("r-1", (SEND,)),)
 
 
-def test_an_alarm_that_is_missing_is_found_and_set(
-    rules: Rules, completed: Manifest, at: At
+def test_what_an_earlier_version_left_is_deleted_an_hour_after_it_ended_the_run(
+    runs: Runs, rules: Rules, completed: Manifest, at: At
 ) -> None:
-    """A version that knows nothing of it may have ended the run."""
-    run = completed.with_(alarm_at=None)
+    """It knew no archive, only folders."""
+    run = completed.with_(archive=None, alarm_at=at(9 + HOUR))
 
-    (breach,) = lifecycle.breaches(run, at(20), rules)
-    change = lifecycle.on_audit(run, at(20), rules=rules, generation=1, in_queue=False)
-
-    assert breach.finding == "It is COMPLETED, and owes its deletion, and has no alarm."
-    assert change.manifest.alarm_at == at(20 + HOUR)
-
-
-def test_it_may_be_purged_with_all_that_it_left(completed: Manifest, at: At) -> None:
-    assert lifecycle.is_purgeable(completed, at(10))
-
-
-def test_why_says_that_the_run_is_over_and_when_its_files_go(
-    rules: Rules, completed: Manifest, at: At
-) -> None:
-    found = explain(completed, at(20), rules)
-
-    assert (found.what, found.until) == (None, None)
-    assert found.words == (
-        "Run r-1 waits for nothing: it is completed. "
-        "Temporary files that it left are deleted at 2026-01-01T13:00:09Z at the latest."
-    )
+    assert owed_effects(run) == (Archive("r-1", (DRAFT,)),)
+    assert not list(lifecycle.breaches(run, at(10), rules))
+    change = lifecycle.on_alarm(run, at(9 + HOUR), rules=rules, generation=1, in_queue=False)
+    assert change.outcome is Outcome.REPUBLISHED
+    assert change.owed == (Archive("r-1", (DRAFT,)),)
+    assert runs.archived(change.manifest, at=10 + HOUR).owed == ()

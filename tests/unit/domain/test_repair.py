@@ -120,7 +120,6 @@ BROKEN: dict[Broken, list[tuple[str, str]]] = {
     stray_lease: [("stray_lease", "It is PENDING, and host-a holds a lease.")],
     lease_of_the_dead: [
         ("stray_lease", "It is dead-lettered and ERROR, and host-a holds a lease."),
-        ("stray_alarm", "It is dead-lettered and ERROR and owes nothing, and has an alarm."),
     ],
     no_alarm: [("no_alarm", "It is PENDING, and owes its task, and has no alarm.")],
     no_alarm_while_leased: [("no_alarm", "It is IN_PROGRESS, and has no alarm.")],

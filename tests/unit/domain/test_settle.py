@@ -8,6 +8,7 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.effect import Archive
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.status import Outcome, RunStatus, Termination
@@ -110,9 +111,9 @@ def test_the_last_output_completes_the_run(runs: Runs, complete: Bound, at: At) 
 
     done = change.manifest
     assert (change.outcome, done.status, done.completed_at) == ("completed", "COMPLETED", at(9))
-    assert (done.lease, done.alarm_at, done.is_terminal) == (None, None, True)
+    assert (done.lease, done.alarm_at, done.is_terminal) == (None, at(69), True)
     assert done.steps["send"].handed_off_at is None
-    assert change.owed == ()
+    assert change.owed == (Archive("r-1", ()),)
 
 
 def test_the_output_of_a_paused_run_is_recorded_and_nothing_is_dispatched(
@@ -218,7 +219,8 @@ def test_one_failure_more_than_the_repeats_gives_the_run_up(
     assert run.dead_letter_detail == (
         "Step draft failed 3 of 3 times; last: AgentClientError: Try later."
     )
-    assert (run.attempts.failed, run.lease, run.alarm_at, change.owed) == (3, None, None, ())
+    assert (run.attempts.failed, run.lease, run.alarm_at) == (3, None, at(65))
+    assert change.owed == (Archive("r-1", ()),)
     assert [event.type for event in change.events] == ["step_error", "step_dead_lettered"]
     assert change.events[1].model_dump()["retryCount"] == 2
 
@@ -440,7 +442,8 @@ def test_what_a_worker_delivers_to_a_cancelled_run_is_discarded(
 
     change = settlements[name](run, at(8))
 
-    assert (change.outcome, change.changed, change.owed) == (Outcome.CANCELLED, False, ())
+    assert (change.outcome, change.changed) == (Outcome.CANCELLED, False)
+    assert change.owed == (Archive("r-1", ()),)
 
 
 @pytest.mark.parametrize("name", SETTLEMENTS)

@@ -12,6 +12,8 @@ def test_without_an_environment_the_defaults_hold() -> None:
     assert read_settings({}) == {
         "LEASEHOLD_STORE": "sqlite:///.leasehold/leasehold.db",
         "LEASEHOLD_TASKS": "in-process",
+        "LEASEHOLD_EVENTS": "in-process",
+        "LEASEHOLD_PUBLIC_URL": "",
         "LEASEHOLD_ARTIFACTS": "file://.leasehold/artifacts",
         "LEASEHOLD_ARTIFACTS_SHARED": False,
         "CLOUD_TASKS_EMULATOR_URL": None,

@@ -8,6 +8,7 @@ it makes with a `Draft`: set fields, trace events, commit.
 lets an ended run be deleted.
 """
 
+from leasehold.domain.lifecycle.archive import note_archive
 from leasehold.domain.lifecycle.attempt import arrive
 from leasehold.domain.lifecycle.claim import claim
 from leasehold.domain.lifecycle.continuation import continue_later
@@ -43,7 +44,6 @@ from leasehold.domain.lifecycle.settle import (
     release,
 )
 from leasehold.domain.lifecycle.start import NewRun, check_again, start
-from leasehold.domain.lifecycle.tidy import note_deleted
 
 __all__ = [
     "ALLOWED",
@@ -73,7 +73,7 @@ __all__ = [
     "is_allowed",
     "is_purgeable",
     "not_created",
-    "note_deleted",
+    "note_archive",
     "on_alarm",
     "on_audit",
     "on_request",

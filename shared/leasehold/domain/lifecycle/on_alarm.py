@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import partial
 
 from leasehold.domain.alarm import alarm_for
+from leasehold.domain.archive import OwedArchive, tried_by_sweep
 from leasehold.domain.change import Change, Transition, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
@@ -55,7 +56,7 @@ def on_alarm(
         lease_id = manifest.lease.lease_id
         return expire(manifest, now, rules=rules, lease_id=lease_id, sweep_job_id=sweep_job_id)
     if manifest.is_idle:
-        return Draft(manifest, now, rules).commit(Outcome.REPUBLISHED)
+        return _publish_again(Draft(manifest, now, rules))
     return redispatch(
         manifest,
         now,
@@ -84,6 +85,15 @@ def on_audit(
     if any(breaches(manifest, now, rules)):
         return at_alarm(manifest, now)
     return unchanged(manifest, Outcome.IN_ORDER)
+
+
+def _publish_again(draft: Draft) -> Change:
+    """Have what an idle run owes published again; an archive that fails again waits longer."""
+    run = draft.run
+    if run.owes_archive:
+        archive = run.archive or OwedArchive(ended_at=run.ended_at)
+        draft.set(archive=tried_by_sweep(archive, draft.now, draft.rules.grace))
+    return draft.commit(Outcome.REPUBLISHED)
 
 
 def _followed(repaired: Change, at_alarm: Transition, now: datetime) -> Change:

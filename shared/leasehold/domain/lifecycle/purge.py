@@ -10,6 +10,7 @@ from typing import Final
 
 from leasehold.domain.change import Change
 from leasehold.domain.effect import is_awaited, owed_effects
+from leasehold.domain.ledger import ledger_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.errors import NotAllowedError
@@ -22,7 +23,7 @@ def is_purgeable(manifest: Manifest, ended_before: datetime) -> bool:
     """Return whether the run ended before then, and nothing is to come of it any more."""
     ended_at = manifest.ended_at
     is_over = ended_at is not None and ended_at < ended_before
-    is_owing = any(map(is_awaited, owed_effects(manifest)))  # its temporary files go with it
+    is_owing = any(map(is_awaited, owed_effects(manifest)))  # its archive is part of the purge
     return is_over and manifest.lease is None and not is_owing
 
 
@@ -30,7 +31,7 @@ def purge(manifest: Manifest, now: datetime, *, ended_before: datetime) -> Chang
     """Mark the run: it is as if it was not there, and can be deleted.
 
     One that is marked is marked anew: the purge that did it may be cut off, and if it is not, it
-    finds out by that.
+    finds out by that. The ledger of one that was not archived is written with the mark.
 
     Raises:
         NotAllowedError: it is live, ended later, or owes something.
@@ -42,4 +43,5 @@ def purge(manifest: Manifest, now: datetime, *, ended_before: datetime) -> Chang
             state=manifest.state,
             allowed=PURGEABLE.format(ended_before.isoformat()),
         )
-    return Change(Outcome.PURGED, manifest.with_(purged_at=now))
+    ledger = ledger_of(manifest) if manifest.owes_archive else None
+    return Change(Outcome.PURGED, manifest.with_(purged_at=now), ledger=ledger)

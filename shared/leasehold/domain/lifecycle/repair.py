@@ -13,6 +13,7 @@ from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
 from leasehold.domain.effect import owed_effects
+from leasehold.domain.event_message import EventMessage
 from leasehold.domain.lease import compute_lease_ttl
 from leasehold.domain.lifecycle.future import set_times_from_now, time_in_future
 from leasehold.domain.lifecycle.handoff import dispatch_next
@@ -66,9 +67,7 @@ def flaws(manifest: Manifest, grace: timedelta) -> Iterator[Breach]:
         finding = f"It is {manifest.state} and owes nothing, and has an alarm."
         yield Breach("stray_alarm", finding, "The alarm is taken away.")
     if wanted is not None and manifest.alarm_at is None:
-        kinds = {type(effect).__name__.lower() for effect in owed_effects(manifest)}
-        owed = "".join(f", and owes its {kind}" for kind in sorted(kinds))
-        finding = f"It is {manifest.state}{owed}, and has no alarm."
+        finding = f"It is {manifest.state}{_owing(manifest)}, and has no alarm."
         yield Breach("no_alarm", finding, "It gets its alarm.")
     yield from _endless(manifest, wanted)
     if manifest.shard != shard_of(manifest.run_id):
@@ -80,6 +79,13 @@ def flaws(manifest: Manifest, grace: timedelta) -> Iterator[Breach]:
         if claimable is not None:
             finding = f"Step {claimable} waits for a remote worker, and is not listed for them."
         yield Breach("stray_claim", finding, "It is listed as what it is.")
+
+
+def _owing(manifest: Manifest) -> str:
+    """Return what the run owes, in words; a message is owed by its delivery."""
+    owed = [each for each in owed_effects(manifest) if not isinstance(each, EventMessage)]
+    kinds = {type(effect).__name__.lower() for effect in owed}
+    return "".join(f", and owes its {kind}" for kind in sorted(kinds))
 
 
 def flaws_at(manifest: Manifest, now: datetime) -> Iterator[Breach]:

@@ -1,0 +1,141 @@
+"""The ledger: what is known of an ended run for good, after the run itself is purged as well.
+
+It has figures and names of the catalog, and nothing that a user or a handler wrote: no input, no
+output, no labels, no error's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from pydantic import AwareDatetime
+
+from leasehold.domain.document import Ref
+from leasehold.domain.kept_work import CallCount
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Attempts, StepRecord
+from leasehold.domain.status import AttemptEnd
+from leasehold.domain.stored import Stored, trusted
+
+COMPLETED: Final = "completed"
+CANCELLED: Final = "cancelled"
+DEAD_LETTERED: Final = "dead_lettered"
+
+
+class StepEntry(Stored):
+    """What one step took; see `LedgerEntry`. Its trials count together."""
+
+    started_at: AwareDatetime | None = None
+    completed_at: AwareDatetime | None = None
+    executing_s: float | None = None
+    attempts: Mapping[str, int] = {}
+    rejected_checkpoints: int | None = None
+
+
+class LedgerEntry(Stored):
+    """What became of a run (`ledger/{runId}`). Each field's meaning: docs/ledger.md."""
+
+    run_id: str
+    pipeline: str
+    outcome: str
+    reason: str | None = None
+    last_step: str
+    created_at: AwareDatetime
+    ended_at: AwareDatetime
+    total_s: float
+    waiting_s: float
+    executing_s: float
+    attempts: Mapping[str, int]
+    retries: int
+    continuations: int
+    trials: int
+    calls_made: int
+    calls_spared: int
+    rejected_checkpoints: int
+    steps: Mapping[str, StepEntry]
+
+
+_step = trusted(StepEntry)
+_entry = trusted(LedgerEntry)
+
+
+def ledger_ref(run_id: str) -> Ref:
+    """Return the name of a run's entry."""
+    return Ref("ledger", run_id)
+
+
+def ledger_of(run: Manifest) -> LedgerEntry:
+    """Return the entry of an ended run: the same whenever it is asked for until it is archived."""
+    ended_at = _ended_at(run)
+    steps = {name: _step_entry(run.steps[name]) for name in run.plan}
+    total_s = max(0.0, (ended_at - run.created_at).total_seconds())
+    executing_s = min(total_s, sum(step.executing_s or 0.0 for step in steps.values()))
+    attempts = {
+        end.value: count
+        for end in AttemptEnd
+        if (count := sum(step.attempts.get(end.value, 0) for step in steps.values()))
+    }
+    calls = [run.steps[name].calls or CallCount() for name in run.plan]
+    return _entry(
+        run_id=run.run_id,
+        pipeline=run.pipeline,
+        outcome=_outcome(run),
+        reason=None if run.dead_letter_reason is None else str(run.dead_letter_reason),
+        last_step=run.current_step,
+        created_at=run.created_at,
+        ended_at=ended_at,
+        total_s=_rounded(total_s),
+        waiting_s=_rounded(total_s - executing_s),
+        executing_s=_rounded(executing_s),
+        attempts=attempts,
+        retries=_retries(run, attempts),
+        continuations=attempts.get(AttemptEnd.CONTINUED.value, 0),
+        trials=run.trial,
+        calls_made=sum(each.made for each in calls),
+        calls_spared=sum(each.spared for each in calls),
+        rejected_checkpoints=sum(step.rejected_checkpoints or 0 for step in steps.values()),
+        steps=steps,
+    )
+
+
+def _outcome(run: Manifest) -> str:
+    if run.cancelled:
+        return CANCELLED
+    return DEAD_LETTERED if run.dead_lettered else COMPLETED
+
+
+def _ended_at(run: Manifest) -> datetime:
+    noted = None if run.archive is None else run.archive.ended_at
+    return noted or run.ended_at or run.updated_at
+
+
+def _step_entry(record: StepRecord) -> StepEntry:
+    before = record.trials or ()
+    times = [one.execution_seconds for one in before] + [record.execution_seconds]
+    known = [seconds for seconds in times if seconds is not None]
+    begun = [one.started_at for one in before] + [record.started_at]
+    return _step(
+        started_at=min((at for at in begun if at is not None), default=None),
+        completed_at=record.completed_at,
+        executing_s=_rounded(sum(known)) if known else None,
+        attempts=_counted(record.attempts),
+        rejected_checkpoints=record.rejected,
+    )
+
+
+def _counted(attempts: Attempts) -> dict[str, int]:
+    """Return how many attempts ended in each way in which any did."""
+    return {end.value: count for end in AttemptEnd if (count := getattr(attempts, end.value))}
+
+
+def _retries(run: Manifest, attempts: Mapping[str, int]) -> int:
+    """Return how many attempts followed a failed one: all failures but one that ended the run."""
+    failed = attempts.get(AttemptEnd.FAILED.value, 0)
+    gave_up = run.dead_lettered and run.attempts.failed > 0
+    return failed - gave_up
+
+
+def _rounded(seconds: float) -> float:
+    return round(seconds, 3)

@@ -1,0 +1,176 @@
+"""The archive of an ended run: when it is owed, what came of a try, and when the next one comes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+
+import pytest
+
+from leasehold.domain import lifecycle
+from leasehold.domain.change import as_write
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.document import Ref
+from leasehold.domain.effect import Archive, owed_effects
+from leasehold.domain.explanation import explain
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import Outcome
+from leasehold.domain.trace import TraceType
+from tests.unit.domain.runs import At, Runs
+
+ENDED = ("completed", "cancelled", "dead_lettered")
+
+
+def ended(runs: Runs, how: str) -> Manifest:
+    return runs.cancelled(runs.leased()) if how == "cancelled" else getattr(runs, how)()
+
+
+@pytest.mark.parametrize("how", ENDED)
+def test_however_a_run_ends_it_owes_its_archive_from_that_commit_on(runs: Runs, how: str) -> None:
+    run = ended(runs, how)
+
+    assert owed_effects(run)[-1] == Archive("r-1", ())
+    assert run.archive is not None
+    assert run.archive.ended_at == run.updated_at
+    assert run.alarm_at == run.updated_at + runs.rules.grace
+    assert (run.is_moving, run.is_idle) == (False, True)
+
+
+@pytest.mark.parametrize("state", ["pending", "leased", "failed", "blocked", "handed_off"])
+def test_a_live_run_owes_no_archive(runs: Runs, state: str) -> None:
+    run = getattr(runs, state)()
+
+    assert run.archive is None
+    assert not [effect for effect in owed_effects(run) if isinstance(effect, Archive)]
+
+
+@pytest.mark.parametrize("how", ENDED)
+def test_once_all_is_done_it_owes_nothing_and_the_ledger_is_written_with_that(
+    runs: Runs, how: str
+) -> None:
+    change = runs.archive_noted(ended(runs, how), at=10)
+
+    assert change.outcome is Outcome.ARCHIVED
+    assert (change.manifest.archive, change.manifest.alarm_at, change.owed) == (None, None, ())
+    assert change.events == ()
+    assert list(as_write(change).puts or ()) == [Ref("ledger", "r-1")]
+    again = runs.archive_noted(change.manifest, at=11)
+    assert (again.outcome, again.changed) == (Outcome.MOVED_ON, False)
+
+
+def test_what_failed_is_traced_and_kept_and_the_ledger_is_written_all_the_same(
+    runs: Runs, at: At
+) -> None:
+    change = runs.archive_noted(runs.completed(), at=10, compress_artifacts="It is away.")
+
+    (event,) = change.events
+    assert (event.type, event.reason) == (TraceType.ARCHIVE_FAILED, "compress_artifacts")
+    assert event.detail == "It is away."
+    assert change.outcome is Outcome.ARCHIVE_OWED
+    assert change.manifest.archive is not None
+    assert change.manifest.archive.failed == ("compress_artifacts",)
+    assert change.manifest.alarm_at == at(10 + 60)
+    assert change.ledger is not None
+
+
+def test_a_failure_is_traced_again_only_when_it_is_another_one(runs: Runs) -> None:
+    run = runs.archive_noted(runs.completed(), at=10, compress_artifacts="away").manifest
+    for at in (100, 400):
+        on_alarm = partial(lifecycle.on_alarm, rules=runs.rules, generation=1, in_queue=False)
+        run = on_alarm(run, runs.at(at)).manifest
+
+    same = runs.archive_noted(run, at=401, compress_artifacts="still away")
+    other = runs.archive_noted(
+        run, at=401, compress_artifacts="still away", delete_checkpoints="away"
+    )
+
+    assert not same.changed
+    assert [event.reason for event in other.events] == ["delete_checkpoints"]
+
+
+def test_what_is_still_under_way_is_no_failure(runs: Runs) -> None:
+    change = runs.archive_noted(runs.completed(), at=10, is_over=False)
+
+    assert (change.outcome, change.events) == (Outcome.ARCHIVE_OWED, ())
+    assert change.ledger is not None
+
+
+def test_the_sweep_tries_again_after_the_grace_then_after_twice_as_long_up_to_an_hour(
+    runs: Runs,
+) -> None:
+    run = runs.completed()
+    waits = []
+    for _ in range(9):
+        assert run.alarm_at is not None
+        now = run.alarm_at
+        change = lifecycle.on_alarm(run, now, rules=runs.rules, generation=1, in_queue=False)
+        assert change.outcome is Outcome.REPUBLISHED
+        assert change.owed[-1] == Archive("r-1", ())
+        run = change.manifest
+        assert run.alarm_at is not None
+        waits.append(round((run.alarm_at - now).total_seconds()))
+
+    assert waits == [120, 240, 480, 960, 1920, 3600, 3600, 3600, 3600]
+    assert not list(lifecycle.breaches(run, run.updated_at, runs.rules))
+
+
+def test_no_time_in_a_run_keeps_it_from_the_sweep_for_longer_than_that(runs: Runs) -> None:
+    run = runs.completed()
+    assert run.archive is not None
+    far = run.archive.with_(not_before=runs.at(10**9))
+
+    again = runs.archive_noted(run.with_(archive=far), at=10, compress_artifacts="x").manifest
+
+    assert again.alarm_at == runs.at(10) + timedelta(hours=1)
+
+
+def test_an_alarm_that_another_version_took_away_is_found_and_set(
+    runs: Runs, rules: Rules, at: At
+) -> None:
+    """The sweep of a version that knows no archive finds a stray alarm on the run."""
+    run = runs.completed().with_(alarm_at=None)
+
+    (breach,) = lifecycle.breaches(run, at(20), rules)
+    change = lifecycle.on_audit(run, at(20), rules=rules, generation=1, in_queue=False)
+
+    assert breach.finding == "It is COMPLETED, and owes its archive, and has no alarm."
+    assert change.manifest.alarm_at == at(20 + 60)
+    assert change.owed == (Archive("r-1", ()),)
+
+
+def test_a_run_may_be_purged_before_it_is_archived_and_leaves_its_ledger(
+    runs: Runs, at: At
+) -> None:
+    run = runs.completed()
+    assert lifecycle.is_purgeable(run, at(10))
+
+    unarchived = lifecycle.purge(run, at(20), ended_before=at(10))
+    archived = lifecycle.purge(runs.archived(run), at(20), ended_before=at(10))
+
+    assert (unarchived.ledger is None, archived.ledger is None) == (False, True)
+
+
+def test_why_says_that_the_run_is_over_and_what_is_still_done(
+    runs: Runs, rules: Rules, at: At
+) -> None:
+    run = runs.completed()
+    failed = runs.archive_noted(run, at=10, compress_artifacts="away").manifest
+    words = {
+        name: explain(each, at(20), rules).words.removeprefix(
+            "Run r-1 waits for nothing: it is completed."
+        )
+        for name, each in {
+            "owed": run,
+            "failed": failed,
+            "unseen": run.with_(alarm_at=None),
+            "done": runs.archived(run),
+        }.items()
+    }
+
+    assert words == {
+        "owed": " It is not archived yet, and is at 2026-01-01T12:01:09Z at the latest.",
+        "failed": " Its archive failed (compress_artifacts), and is tried again at "
+        "2026-01-01T12:01:10Z.",
+        "unseen": " It is not archived, and no sweep looks at it: leasehold audit --repair.",
+        "done": "",
+    }

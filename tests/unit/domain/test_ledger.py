@@ -1,0 +1,85 @@
+"""The ledger: what is known of an ended run for good."""
+
+from __future__ import annotations
+
+from leasehold.domain.kept_work import CallCount
+from leasehold.domain.ledger import ledger_of
+from leasehold.domain.manifest import to_document
+from leasehold.domain.manifest_parts import Attempts
+from tests.unit.domain.runs import Runs
+
+
+def test_a_completed_run_in_figures(runs: Runs) -> None:
+    entry = to_document(ledger_of(runs.completed()))
+
+    steps = entry.pop("steps")
+    assert entry == {
+        "runId": "r-1",
+        "pipeline": "letters",
+        "outcome": "completed",
+        "lastStep": "send",
+        "createdAt": runs.at(0),
+        "endedAt": runs.at(9),
+        "totalS": 9.0,
+        "waitingS": 1.0,
+        "executingS": 8.0,
+        "attempts": {},
+        "retries": 0,
+        "continuations": 0,
+        "trials": 1,
+        "callsMade": 0,
+        "callsSpared": 0,
+        "rejectedCheckpoints": 0,
+    }
+    assert steps["draft"] == {
+        "startedAt": runs.at(0),
+        "completedAt": runs.at(5),
+        "executingS": 5.0,
+        "attempts": {},
+    }
+
+
+def test_attempts_are_counted_by_how_they_ended_over_all_steps(runs: Runs) -> None:
+    run = runs.completed()
+    draft = run.with_step(
+        "draft",
+        attempts=Attempts(failed=2, expired=1, continued=3),
+        calls=CallCount(made=4, spared=1),
+        rejected=1,
+    )
+    send = run.with_(steps=draft).with_step("send", attempts=Attempts(failed=1))
+
+    entry = ledger_of(run.with_(steps=send))
+
+    assert entry.attempts == {"failed": 3, "expired": 1, "continued": 3}
+    assert (entry.retries, entry.continuations) == (3, 3)
+    assert (entry.calls_made, entry.calls_spared, entry.rejected_checkpoints) == (4, 1, 1)
+    assert entry.steps["send"].attempts == {"failed": 1}
+
+
+def test_the_failure_that_gave_the_run_up_was_not_retried(runs: Runs) -> None:
+    entry = ledger_of(runs.dead_lettered())
+
+    assert (entry.outcome, entry.reason) == ("dead_lettered", "PERMANENT_FAILURE")
+    assert (entry.attempts, entry.retries, entry.last_step) == ({"failed": 1}, 0, "draft")
+    assert entry.steps["send"].started_at is None
+
+
+def test_a_cancelled_run_ended_when_it_was_cancelled_whenever_it_is_archived(runs: Runs) -> None:
+    run = runs.cancelled(runs.leased())
+    later = runs.archive_noted(run, at=500, compress_artifacts="away")
+
+    assert ledger_of(run).outcome == "cancelled"
+    assert later.ledger == ledger_of(run) == ledger_of(later.manifest)
+    assert ledger_of(run).total_s == 7.0
+
+
+def test_it_holds_nothing_that_a_user_wrote(runs: Runs) -> None:
+    """It stays when the run is purged."""
+    run = runs.dead_lettered().with_(
+        labels=("customer:Ada",), input='"Secret"', dead_letter_detail="Secret detail"
+    )
+
+    text = ledger_of(run).model_dump_json()
+
+    assert not [word for word in ("Ada", "Secret", "Try later") if word in text]
