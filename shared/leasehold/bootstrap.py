@@ -208,6 +208,7 @@ def boot(
         report=hooks.report,
         find_sender=sender_of,
         allow_local=settings["LEASEHOLD_ALLOW_LOCAL_CHANNELS"],
+        base_url=settings["LEASEHOLD_PUBLIC_URL"],
     )
     engine = Engine(
         documents=documents,
