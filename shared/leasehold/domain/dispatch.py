@@ -66,7 +66,8 @@ class Rules:
         recovery_window: how long after a failure the next attempt may begin.
         backoff: the waits between failed attempts.
         grace: how long after its time a task may still come before the sweep looks for it.
-        channels_for: the channels that are told of an event in runs of a pipeline.
+        channels_for: the channels that are told of an event in runs of a pipeline; None: not known
+            here, where there is no catalog.
     """
 
     settings_for: Callable[[str], StepSettings | None]
@@ -76,7 +77,7 @@ class Rules:
     recovery_window: timedelta = timedelta(hours=1)
     backoff: Backoff = field(default_factory=Backoff)
     grace: timedelta = timedelta(seconds=60)
-    channels_for: Callable[[str, AnnouncedEvent], tuple[str, ...]] = lambda _pipeline, _event: ()
+    channels_for: Callable[[str, AnnouncedEvent], tuple[str, ...] | None] = lambda *_: ()
 
     def known_settings(self, step_type: str) -> StepSettings:
         """Return the settings in force, or raise UnknownKeyError."""
