@@ -20,7 +20,6 @@ from functools import partial
 from typing import Final
 
 from leasehold.domain import lifecycle
-from leasehold.domain.announcing import GIVEN_UP_AFTER
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.errors import (
     InvalidRequestError,
@@ -170,11 +169,8 @@ class Purge:
         return self._marked_before is None or run.purged_at < self._marked_before
 
     def _owes_announcements(self, run: Manifest, now: datetime) -> bool:
-        told = run.announcement
-        if told is None:
+        if run.announcement is None:
             return False
-        if told.pending:
-            return now < told.at + GIVEN_UP_AFTER
         if self._owing is None:
             self._owing = runs_that_owe(self._engine, now)
         return run.run_id in self._owing
