@@ -34,7 +34,9 @@ def alarm_for(
 
 def _alarm_of_idle(manifest: Manifest, grace: timedelta, written_at: datetime) -> datetime | None:
     """Return when what an idle run owes is to be carried out; a live one owes no deletion."""
-    if any(map(is_awaited, owed_effects(manifest))):
+    told = manifest.announcement
+    is_owed = any(map(is_awaited, owed_effects(manifest)))
+    if is_owed or (told is not None and told.pending):
         return written_at + grace
     return _alarm_of_archive(manifest, grace, written_at) if manifest.owes_archive else None
 
