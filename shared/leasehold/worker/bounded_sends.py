@@ -20,7 +20,7 @@ from leasehold.errors import (
 from leasehold.worker.kept_text import cut, try_text
 from leasehold.worker.threads import start_thread
 
-#: A channel knows its own timeout best: it has so many seconds more to say what came of it.
+#: A channel knows its own timeout best, and says more of it than that it did not come back.
 GRACE_S: Final = 0.5
 #: With so many sends to a channel that did not come back, no other is begun.
 MOST_LATE: Final = 4
@@ -37,10 +37,12 @@ class BoundedSends:
 
     Args:
         most_late: how many sends to one channel may go on past their time.
+        grace_s: how many seconds more a channel has to say what came of its own timeout.
     """
 
-    def __init__(self, most_late: int = MOST_LATE) -> None:
+    def __init__(self, most_late: int = MOST_LATE, grace_s: float = GRACE_S) -> None:
         self._most_late = most_late
+        self._grace_s = grace_s
         self._late: defaultdict[str, list[threading.Thread]] = defaultdict(list)
         self._noting = threading.Lock()
 
@@ -55,7 +57,7 @@ class BoundedSends:
         if thread is None:
             problem = "no thread is to be had for a send"
             raise StoreUnavailableError(store="of threads", problem=problem)
-        thread.join(timeout + GRACE_S)
+        thread.join(timeout + self._grace_s)
         if not done.done():
             with self._noting:
                 self._late[channel].append(thread)
