@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
-from threading import Barrier, Event
+from threading import Barrier, Event, Semaphore
 from typing import Any
 
 import pytest
@@ -164,7 +164,7 @@ def engine(
 ) -> Iterator[Engine]:
     """An engine on a store of which no delivery is due when a test begins."""
     engine = boot(
-        {"PIPELINE_DELIVERY_TIMEOUT_S": "2"},
+        {"PIPELINE_DELIVERY_TIMEOUT_S": "20"},
         catalog=Catalog(steps=STEPS, pipelines=PIPELINES, channels=CHANNELS),
         documents=store,
         clock=clock,
@@ -411,6 +411,31 @@ def test_one_of_two_processes_probes_a_channel_that_was_let_alone(
     assert deliver(engine, waiting[0]) is DeliveryOutcome.ANNOUNCED
     assert meanwhile == [DeliveryOutcome.DUE_LATER]
     assert deliver(engine, waiting[2]) is DeliveryOutcome.ANNOUNCED
+
+
+def test_of_many_processes_at_once_one_probes(
+    engine: Engine, provider: Provider, clock: Clock, unique: str
+) -> None:
+    provider.answers = [unavailable() for _ in range(5)]
+    for number in range(5):
+        deliver(engine, owed(engine, f"{unique}-{number}"), within=timedelta())
+    waiting = [owed(engine, f"{unique}-w{number}") for number in range(5)]
+    clock.advance(61)
+    together, rest = Barrier(5), Semaphore(0)
+    provider.answers = [lambda: [rest.acquire(timeout=60) for _ in range(4)]]
+
+    def come_by(hint: DeliveryHint) -> DeliveryOutcome:
+        process = replace(engine, breakers={})
+        together.wait(60)
+        outcome = deliver(process, hint)
+        rest.release()
+        return outcome
+
+    with ThreadPoolExecutor(5) as pool:
+        outcomes = list(pool.map(come_by, waiting))
+
+    assert sorted(outcomes) == [DeliveryOutcome.ANNOUNCED, *[DeliveryOutcome.DUE_LATER] * 4]
+    assert len(provider.taken) == 1
 
 
 def test_a_store_that_does_not_take_the_record_is_asked_again(

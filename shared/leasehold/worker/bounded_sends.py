@@ -28,6 +28,7 @@ MOST_LATE: Final = 4
 MAX_ERROR: Final = 300
 MAX_MESSAGE_ID: Final = 200
 _MOST_LOOKED_AT: Final = 4000
+_LONGEST_S: Final = 10.0**9
 
 _Known = ChannelRefusedError | ChannelUnavailableError
 
@@ -89,13 +90,21 @@ def _kept(channel: str, error: BaseException) -> _Known:
 
     Of what is none of the port's errors nobody knows whether the provider took the announcement.
     """
-    if isinstance(error, ChannelRefusedError | ChannelUnavailableError):
-        details = {**error.details, "channel": channel}
-        details["problem"] = _one_line(str(details.get("problem", "")))
-        return type(error)(**details)
+    for kind in (ChannelRefusedError, ChannelUnansweredError, ChannelUnavailableError):
+        if isinstance(error, kind):
+            problem = _one_line(str(error.details.get("problem", "")))
+            wait = _seconds(error.details.get("retry_after_s"))
+            asked = {} if wait is None else {"retry_after_s": wait}
+            return kind(channel=channel, problem=problem, **asked)
     words = try_text(lambda: str(error))
     problem = _one_line(f"it raised {type(error).__name__}: {words}")
     return ChannelUnansweredError(channel=channel, problem=problem)
+
+
+def _seconds(given: object) -> float | None:
+    """Return how long a provider asks to wait; None: it does not say, or nothing that is a wait."""
+    is_wait = isinstance(given, int | float) and 0 < given <= _LONGEST_S  # nor a NaN
+    return float(given) if is_wait else None  # type: ignore[arg-type] # checked above
 
 
 def _message_id(answer: object) -> str | None:

@@ -111,3 +111,24 @@ def test_without_a_thread_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> No
         BoundedSends().run("pager", lambda: sent.append(1), timeout=LONG)
 
     assert not sent
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), -1, 10**30, "soon", None])
+def test_a_wait_that_is_none_is_not_believed(odd: Any) -> None:
+    error = ChannelUnavailableError(channel="pager", problem="429", retry_after_s=odd)
+
+    with pytest.raises(ChannelUnavailableError) as raised:
+        BoundedSends().run("pager", raising(error), timeout=LONG)
+
+    assert raised.value.retry_after is None
+
+
+def test_a_class_of_the_users_own_comes_out_as_the_ports() -> None:
+    class GoneError(ChannelRefusedError):
+        def __init__(self) -> None:
+            super().__init__(channel="?", problem="410")
+
+    with pytest.raises(ChannelRefusedError, match="410") as raised:
+        BoundedSends().run("pager", raising(GoneError()), timeout=LONG)
+
+    assert type(raised.value) is ChannelRefusedError
