@@ -83,7 +83,6 @@ def test_a_variable_goes_over_its_default(name: str, text: str, value: object) -
         ("LEASEHOLD_EVENTS", "https://127.0.0.1:80"),
         ("LEASEHOLD_PUBLIC_URL", "runs.example"),
         ("LEASEHOLD_PUBLIC_URL", "https://"),
-        ("LEASEHOLD_PUBLIC_URL", "https://ada@runs.example"),
         ("LEASEHOLD_PUBLIC_URL", "https://runs.example/?a=b"),
         ("LEASEHOLD_PUBLIC_URL", "https://runs.example/#a"),
         ("LEASEHOLD_PUBLIC_URL", "https://runs.example/a b"),
@@ -164,3 +163,10 @@ def test_a_heartbeat_that_could_miss_its_lease_is_refused(environ: dict[str, str
 
 def test_variables_of_others_are_left_alone() -> None:
     assert "HOME" not in read_settings({"HOME": "/root", "PIPELINE_DRAFT_TIMEOUT_MS": "1"})
+
+
+def test_people_get_no_link_with_a_password_in_it() -> None:
+    with pytest.raises(SettingError) as refused:
+        read_settings({"LEASEHOLD_PUBLIC_URL": "https://ada:hunter2@runs.example"})
+
+    assert "hunter2" not in refused.value.message
