@@ -1,9 +1,9 @@
-"""The Firestore emulator and the Cloud Storage emulator: real servers on free loopback ports.
+"""The emulators of Firestore, Pub/Sub and Cloud Storage: real servers on free loopback ports.
 
 The first test that needs one starts it; all tests of a process share it, each with a project of
 its own. It ends with the process that started it, however that ends. `python -m tests.emulators
-COMMAND...` starts the Firestore emulator once for all processes of a command: each one for itself
-would spend more on warming up than on its tests.
+COMMAND...` starts those of Firestore and Pub/Sub once for all processes of a command: each one for
+itself would spend more on warming up than on its tests.
 """
 
 from __future__ import annotations
@@ -22,20 +22,26 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import pytest
 
 from leasehold.devserver.function_processes import free_port
+from tests.waiting import until
 
 _JAR: Final = "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar"
 _MAIN: Final = "com.google.cloud.datastore.emulator.firestore.CloudFirestore"
-_HOW: Final = "apt install google-cloud-cli-firestore-emulator default-jre-headless"
+_PUBSUB_JARS: Final = "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*-all.jar"
+_PUBSUB_MAIN: Final = "com.google.cloud.pubsub.testing.v1.Main"
+_HOW: Final = "apt install google-cloud-cli-{name}-emulator default-jre-headless"
 #: A machine that starts sooner and needs less: what it serves is never worth more compilation.
 _JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_LOOPBACK: Final = "127.0.0.1"
 _START_S: Final = 60.0
 _LENT: Final = "FIRESTORE_EMULATOR_OF_TESTS"  # its host and port; tests set what clients read
+_LENT_PUBSUB: Final = "PUBSUB_EMULATOR_OF_TESTS"
 _PR_SET_PDEATHSIG: Final = 1
+_LOGS: Final[list[Any]] = []
 
 
 class MissingEmulatorError(Exception):
@@ -53,16 +59,41 @@ def firestore_host() -> str:
     """
     if lent := os.environ.get(_LENT):
         return lent
+    host, emulator, log = _start("firestore", _JAR, _MAIN, "start")
+    _wait_for(host, emulator, log)
+    return host
+
+
+@functools.cache
+def pubsub_host() -> str:
+    """Return host and port of the Pub/Sub emulator, as `firestore_host` does.
+
+    Raises:
+        MissingEmulatorError: the jar or Java is not there.
+    """
+    if lent := os.environ.get(_LENT_PUBSUB):
+        until(lambda: _listens(lent), _START_S)  # nobody has waited for it yet
+        return lent
+    host, emulator, log = _start("pubsub", _PUBSUB_JARS, _PUBSUB_MAIN)
+    _wait_for(host, emulator, log)
+    return host
+
+
+def _start(
+    name: str, jar: str, main: str, *words: str
+) -> tuple[str, subprocess.Popen[bytes], Path]:
+    """Start an emulator; return its host and port, its process, and what it writes to."""
+    how = _HOW.format(name=name)
     java = shutil.which("java")
     if java is None:
-        raise MissingEmulatorError(f"java is not on PATH; get it: {_HOW}")
+        raise MissingEmulatorError(f"java is not on PATH; get it: {how}")
     host = f"127.0.0.1:{free_port()}"
     log = tempfile.NamedTemporaryFile(  # noqa: SIM115 - the emulator writes to it
-        prefix="firestore-emulator-", suffix=".log"
+        prefix=f"{name}-emulator-", suffix=".log"
     )
-    address = ["--host", "127.0.0.1", "--port", host.rpartition(":")[2]]
+    address = [f"--host={_LOOPBACK}", f"--port={host.rpartition(':')[2]}"]
     emulator = subprocess.Popen(
-        [java, *_JAVA, "-cp", str(_jar()), _MAIN, "start", *address],
+        [java, *_JAVA, "-cp", str(_jar(jar, how)), main, *words, *address],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
@@ -70,8 +101,8 @@ def firestore_host() -> str:
         preexec_fn=_end_with_the_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - before any thread
     )
     atexit.register(_end, emulator)
-    _wait_for(host, emulator, Path(log.name))
-    return host
+    _LOGS.append(log)  # it is deleted when it is closed
+    return host, emulator, Path(log.name)
 
 
 def need_firestore() -> None:
@@ -80,6 +111,14 @@ def need_firestore() -> None:
         firestore_host()
     except MissingEmulatorError as missing:
         _refuse(f"NO FIRESTORE EMULATOR, so this half of the suite does not run: {missing}")
+
+
+def need_pubsub() -> None:
+    """Skip the test where there is no Pub/Sub emulator, or fail it where one is required."""
+    try:
+        pubsub_host()
+    except MissingEmulatorError as missing:
+        _refuse(f"NO PUB/SUB EMULATOR, so nothing is announced by it here: {missing}")
 
 
 @functools.cache
@@ -110,7 +149,7 @@ def environment(**variables: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _jar() -> Path:
+def _jar(pattern: str, how: str) -> Path:
     """Return the emulator's jar: beside the gcloud on PATH, or where the SDK usually lies."""
     gcloud = shutil.which("gcloud")
     roots = [Path(gcloud).resolve().parent.parent] if gcloud else []
@@ -120,9 +159,9 @@ def _jar() -> Path:
     roots += [Path(root) for root in usual]
     roots.append(Path.home() / "google-cloud-sdk")
     for root in roots:
-        if (root / _JAR).is_file():
-            return root / _JAR
-    raise MissingEmulatorError(f"{_JAR} is in no Google Cloud SDK; get it: {_HOW}")
+        if found := sorted(root.glob(pattern)):
+            return found[-1]
+    raise MissingEmulatorError(f"{pattern} is in no Google Cloud SDK; get it: {how}")
 
 
 def _end_with_the_parent() -> None:
@@ -132,15 +171,21 @@ def _end_with_the_parent() -> None:
 
 def _wait_for(host: str, emulator: subprocess.Popen[bytes], log: Path) -> None:
     """Wait until the emulator listens."""
-    name, _, port = host.rpartition(":")
     end = time.monotonic() + _START_S
     while emulator.poll() is None and time.monotonic() < end:
-        with contextlib.suppress(OSError), socket.create_connection((name, int(port)), timeout=1):
+        if _listens(host):
             return
         with contextlib.suppress(subprocess.TimeoutExpired):
             emulator.wait(0.05)
     _end(emulator)
-    pytest.fail(f"the Firestore emulator did not start:\n{log.read_text()}", pytrace=False)
+    pytest.fail(f"the emulator did not start:\n{log.read_text()}", pytrace=False)
+
+
+def _listens(host: str) -> bool:
+    name, _, port = host.rpartition(":")
+    with contextlib.suppress(OSError), socket.create_connection((name, int(port)), timeout=1):
+        return True
+    return False
 
 
 def _end(emulator: subprocess.Popen[bytes]) -> None:
@@ -167,8 +212,10 @@ def storage_bucket(port: int | None = None) -> Iterator[tuple[str, str]]:
 
 
 def main() -> int:
-    """Run a command whose processes share a Firestore emulator; return its exit code."""
+    """Run a command whose processes share the emulators; return its exit code."""
     with contextlib.suppress(MissingEmulatorError):  # its tests say so
+        os.environ[_LENT_PUBSUB] = _start("pubsub", _PUBSUB_JARS, _PUBSUB_MAIN)[0]
+    with contextlib.suppress(MissingEmulatorError):
         os.environ[_LENT] = firestore_host()
     command = subprocess.Popen(sys.argv[1:])
     while True:

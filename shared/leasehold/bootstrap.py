@@ -343,9 +343,9 @@ def _open_events(
     *,
     by_hand: bool,
 ) -> EventBus:
-    """Open the bus; a command that runs nothing delivers nothing either."""
-    is_here = settings["LEASEHOLD_EVENTS"] == "in-process"
-    if purpose in (Purpose.READ, Purpose.PREVIEW) or (purpose is Purpose.CHANGE and is_here):
+    """Open the bus; a command that runs nothing delivers nothing either, unless it says so."""
+    is_undelivered = settings["LEASEHOLD_EVENTS"] == "in-process" and not by_hand
+    if purpose in (Purpose.READ, Purpose.PREVIEW) or (purpose is Purpose.CHANGE and is_undelivered):
         return UndeliveredEvents()
     return open_events(settings, clock, log, by_hand=by_hand)
 

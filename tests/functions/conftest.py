@@ -9,8 +9,10 @@ import functions_framework
 import pytest
 from flask.testing import FlaskClient
 
+from leasehold.domain.delivery import Delivery
 from leasehold.domain.document import Write
 from leasehold.domain.manifest import run_ref
+from leasehold.ports.documents import Query
 from leasehold.testing import InProcessEngine
 from tests.builders import environ_of
 from tests.in_process.sample import PIPELINES, STEPS
@@ -109,3 +111,14 @@ def announcing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str
         LEASEHOLD_CATALOG="tests.functions.announcing",
         LEASEHOLD_EVENTS="http://127.0.0.1:9",
     )
+
+
+def delivery_of(engine: InProcessEngine) -> Delivery:
+    """Return what is owed of the one run there is, as it stands."""
+    (found,) = engine.engine.documents.query(Query("deliveries"))
+    return Delivery.model_validate(found.document)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the announcements that the channel logged."""
+    return [r.getMessage() for r in caplog.records if r.name == "leasehold.announcements"]

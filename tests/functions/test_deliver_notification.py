@@ -13,11 +13,10 @@ import pytest
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.event_message import EventMessage
 from leasehold.errors import StoreUnavailableError
-from leasehold.ports.documents import Query
 from leasehold.testing import InProcessEngine
 from leasehold.web.deliver_notification import MESSAGE_BYTES
 from tests.functions.announcing import CHANNELS, PIPELINES, STEPS
-from tests.functions.conftest import Function
+from tests.functions.conftest import Function, delivery_of, told
 
 CE = {
     "ce-id": "1",
@@ -40,13 +39,7 @@ def engine(announcing: dict[str, str]) -> Iterator[InProcessEngine]:
 def owed(engine: InProcessEngine) -> Delivery:
     """Return what the channel is owed by a run that completed."""
     engine.run("three", {"n": 1})
-    (found,) = engine.engine.documents.query(Query("deliveries"))
-    return Delivery.model_validate(found.document)
-
-
-def state(engine: InProcessEngine) -> str:
-    (found,) = engine.engine.documents.query(Query("deliveries"))
-    return str(found.document["state"])
+    return delivery_of(engine)
 
 
 def pushed(content: object) -> dict[str, Any]:
@@ -58,11 +51,6 @@ def pushed(content: object) -> dict[str, Any]:
 
 def of(delivery: Delivery) -> dict[str, Any]:
     return pushed(EventMessage(delivery).content(""))
-
-
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the announcements that the channel logged."""
-    return [r.getMessage() for r in caplog.records if r.name == "leasehold.announcements"]
 
 
 def dropped(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -83,7 +71,7 @@ def test_a_message_is_announced_once_in_each_content_mode(
     answers = [send(deliver_notification, mode, body) for _ in range(2)]
 
     assert answers == [200, 200]
-    assert state(engine) == "announced"
+    assert delivery_of(engine).state == "announced"
     assert len(told(caplog)) == 1
 
 
