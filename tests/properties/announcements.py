@@ -17,8 +17,9 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from tests.properties.model import GRACE
 
-#: Who is told, from one deploy to the next: nobody, of all, of what somebody has to do.
-CHANNELS = ((), ("log",), ("log", "ops"))
+#: Who is told, from one deploy to the next; `ops` only of what somebody has to do. None: no
+#: catalog is there for those who cancel, the one thing that needs none.
+CHANNELS = (("log", "ops"), ("log",), (), None)
 _URGENT_ONLY = "ops"
 
 
@@ -32,42 +33,57 @@ class Announcements:
     """
 
     def __init__(self) -> None:
-        self.channels: tuple[str, ...] = CHANNELS[-1]
+        self.channels: tuple[str, ...] | None = CHANNELS[0]
         self.deliveries: dict[str, Delivery] = {}
         self.told: Counter[tuple[str, str]] = Counter()
 
-    def channels_for(self, _: str, event: AnnouncedEvent) -> tuple[str, ...]:
+    def channels_for(self, _: str, event: AnnouncedEvent) -> tuple[str, ...] | None:
+        if self.channels is None and event == "run_cancelled":
+            return None
         is_urgent = event in ("run_blocked", "run_dead_lettered")
-        return tuple(name for name in self.channels if is_urgent or name != _URGENT_ONLY)
+        return tuple(name for name in self.channels or () if is_urgent or name != _URGENT_ONLY)
 
     def committed(self, before: Manifest, change: Change) -> None:
         """Check what a change owes the channels, and store it."""
-        after = change.manifest
-        event = _expected(before, after) if change.changed else None
-        names = () if event is None else self.channels_for("letters", event)
-        assert [one.channel for one in change.deliveries] == [*names]
+        after, was = change.manifest, before.announcement
+        happened = _expected(before, after) if change.changed else None
+        event = happened or (self._left(before, after) if change.changed else None)
+        names = None if event is None else self.channels_for("letters", event)
+        assert [one.channel for one in change.deliveries] == [*(names or ())]
         puts = as_write(change).puts or {}
         assert [ref.id for ref in puts] == [one.delivery_id for one in change.deliveries]
         messages = [effect for effect in change.owed if isinstance(effect, EventMessage)]
-        if event is None:
-            assert after.announcement == before.announcement
+        if not change.deliveries:
             assert messages == [*owed_messages(after)]
-            return
-        assert messages == [*map(EventMessage, change.deliveries)]
-        self.told[after.run_id, "block" if event == "run_blocked" else "end"] += 1
-        assert self.told[after.run_id, "end"] <= 1, "a run ends once"
-        told = after.announcement
-        assert (told is None) is (not names and before.announcement is None)
+        else:
+            assert messages == [*map(EventMessage, change.deliveries)]
+        if happened is not None:
+            self.told[after.run_id, "block" if happened == "run_blocked" else "end"] += 1
+            assert self.told[after.run_id, "end"] <= 1, "a run ends once"
+            assert (after.announcement is None) is (names == () and was is None)
+        elif event is None or names is None:
+            assert after.announcement == was
+        if (told := after.announcement) is not None and event is not None:
+            assert told.pending is (names is None)
         for delivery in change.deliveries:
-            assert delivery.delivery_id not in self.deliveries, "no two have one occurrence"
-            assert told is not None
-            assert (delivery.occurrence, delivery.event) == (told.occurrence, event)
-            assert delivery.occurrence.partition(".")[0] == str(after.fencing_token)
-            assert (delivery.state, delivery.alarm_at) == (
-                DeliveryState.DUE,
-                after.updated_at + GRACE,
-            )
-            self.deliveries[delivery.delivery_id] = delivery
+            self._store(delivery, event, after)
+
+    def _left(self, before: Manifest, after: Manifest) -> AnnouncedEvent | None:
+        """Return what somebody without a catalog left for this change to tell."""
+        told = before.announcement
+        if told is None or not told.pending:
+            return None
+        assert (told.event, after.cancelled) == ("run_cancelled", True)
+        return AnnouncedEvent.RUN_CANCELLED
+
+    def _store(self, delivery: Delivery, event: AnnouncedEvent | None, run: Manifest) -> None:
+        told = run.announcement
+        assert told is not None
+        assert delivery.delivery_id not in self.deliveries, "no two have one occurrence"
+        assert (delivery.occurrence, delivery.event) == (told.occurrence, event)
+        assert delivery.occurrence.partition(".")[0] == str(run.fencing_token)
+        assert (delivery.state, delivery.alarm_at) == (DeliveryState.DUE, run.updated_at + GRACE)
+        self.deliveries[delivery.delivery_id] = delivery
 
     def check(self, run: Manifest) -> None:
         """Check that the run and the records of its last announcement say the same."""

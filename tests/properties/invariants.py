@@ -29,8 +29,9 @@ from tests.properties.model import (
 #: The steps of a trial.
 LOOPED = (TRIALS.author, TRIALS.reviewer)
 
-#: The fields of a run that has ended which a recreation may still write.
-LINEAGE = ("recreated_as", "operations", "updated_at", "traced", "alarm_at")
+#: The fields of a run that has ended which a recreation may still write; who had no catalog has
+#: left its announcement to it.
+LINEAGE = ("recreated_as", "operations", "updated_at", "traced", "alarm_at", "announcement")
 
 
 def text(manifest: Manifest) -> str:
@@ -155,6 +156,8 @@ def check_alarm(manifest: Manifest, known: Known) -> None:
     assert not (manifest.is_terminal and (manifest.paused or manifest.lease))
     if manifest.lease is not None:
         assert manifest.alarm_at == manifest.lease.expires_at
+    elif manifest.announcement is not None and manifest.announcement.pending:
+        assert manifest.alarm_at == manifest.updated_at + GRACE
     elif any(ends) and manifest.owed:
         assert manifest.alarm_at == manifest.updated_at + timedelta(hours=1)
     elif any(ends) or manifest.paused or manifest.status is RunStatus.BLOCKED:

@@ -255,8 +255,8 @@ class Lifecycle(Deliveries, Workers, People):
             del self.catalog[step]
 
     @rule(channels=st.sampled_from(CHANNELS))
-    def deploy_channels(self, channels: tuple[str, ...]) -> None:
-        """Deploy a catalog where others are told, or nobody."""
+    def deploy_channels(self, channels: tuple[str, ...] | None) -> None:
+        """Deploy a catalog where others are told, or nobody; or do without one for a while."""
         self.announcements.channels = channels
 
     @rule(step=st.sampled_from(PLAN))

@@ -33,7 +33,7 @@ def alarm_for(
 
 def _alarm_of_idle(manifest: Manifest, grace: timedelta, written_at: datetime) -> datetime | None:
     """Return when what an idle run owes is to be carried out; a live one owes no deletion."""
-    owed = owed_effects(manifest)
-    if any(map(is_awaited, owed)):
+    owed, told = owed_effects(manifest), manifest.announcement
+    if any(map(is_awaited, owed)) or (told is not None and told.pending):
         return written_at + grace
     return written_at + DELETED_AFTER if owed and manifest.is_terminal else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime
 
@@ -30,13 +30,22 @@ class Priority(StrEnum):
 URGENT: Final = frozenset({AnnouncedEvent.RUN_BLOCKED, AnnouncedEvent.RUN_DEAD_LETTERED})
 
 
+class AnnouncementUpdate(TypedDict, total=False):
+    """What may be replaced of an `Announcement`."""
+
+    at: AwareDatetime
+    channels: tuple[str, ...]
+    pending: bool
+
+
 class Announcement(Stored):
     """The last announcement of a run, as its manifest keeps it.
 
     `occurrence` tells announcements of one run from each other: the fencing token of the run when
     it came to that, and `.2`, `.3` behind it where no worker had the run in between. `channels` are
     those that were owed it: a record in `deliveries` for each, of the same commit. `detail` is what
-    the run itself does not say: who cancelled it, and why.
+    the run itself does not say: who cancelled it, and why. `pending`: whoever ended the run had no
+    catalog, so the next one who writes it and has one owes it to the channels.
     """
 
     occurrence: str
@@ -44,6 +53,11 @@ class Announcement(Stored):
     at: AwareDatetime
     channels: tuple[str, ...]
     detail: str | None = None
+    pending: bool = False
+
+    if TYPE_CHECKING:
+
+        def with_(self, **update: Unpack[AnnouncementUpdate]) -> Self: ...  # noqa: D102
 
 
 def next_occurrence(before: Announcement | None, fencing_token: int) -> str:

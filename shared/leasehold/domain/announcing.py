@@ -64,14 +64,27 @@ def announcement_of(
     """
     event = announced_event(before, after)
     if event is None:
-        return None
+        return _caught_up(after, now, rules)
     channels = rules.channels_for(after.pipeline, event)
-    if not channels and before.announcement is None:
+    if channels == () and before.announcement is None:
         return None
-    occurrence = next_occurrence(before.announcement, after.fencing_token)
     return Announcement(
-        occurrence=occurrence, event=event, at=now, channels=channels, detail=_request_in(events)
+        occurrence=next_occurrence(before.announcement, after.fencing_token),
+        event=event,
+        at=now,
+        channels=channels or (),
+        detail=_request_in(events),
+        pending=channels is None,
     )
+
+
+def _caught_up(run: Manifest, now: datetime, rules: Rules) -> Announcement | None:
+    """Return the announcement of who had no catalog, now that there is one; None: nothing is."""
+    told, event = run.announcement, state_event(run)
+    if told is None or not told.pending or event is None or told.event != event:
+        return None
+    channels = rules.channels_for(run.pipeline, event)
+    return None if channels is None else told.with_(at=now, channels=channels, pending=False)
 
 
 def deliveries_of(

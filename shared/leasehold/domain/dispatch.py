@@ -67,7 +67,8 @@ class Rules:
         recovery_window: how long after a failure the next attempt may begin.
         backoff: the waits between failed attempts.
         grace: how long after its time a task may still come before the sweep looks for it.
-        channels_for: the channels that are told of an event in runs of a pipeline.
+        channels_for: the channels that are told of an event in runs of a pipeline; None: not known
+            here, where there is no catalog.
         delivery: how patient deliveries to them are.
     """
 
@@ -78,7 +79,7 @@ class Rules:
     recovery_window: timedelta = timedelta(hours=1)
     backoff: Backoff = field(default_factory=Backoff)
     grace: timedelta = timedelta(seconds=60)
-    channels_for: Callable[[str, AnnouncedEvent], tuple[str, ...]] = lambda _pipeline, _event: ()
+    channels_for: Callable[[str, AnnouncedEvent], tuple[str, ...] | None] = lambda *_: ()
     delivery: DeliveryRules = field(default_factory=DeliveryRules)
 
     def known_settings(self, step_type: str) -> StepSettings:

@@ -99,8 +99,10 @@ class Catalog:
         for problem in catalog_problems(self.steps, self.pipelines, self.gates, self.channels):
             raise problem
 
-    def channels_for(self, pipeline: str, event: AnnouncedEvent) -> tuple[str, ...]:
-        """Return the channels that are told of an event in runs of a pipeline."""
+    def channels_for(self, pipeline: str, event: AnnouncedEvent) -> tuple[str, ...] | None:
+        """Return the channels that are told of an event in runs of a pipeline; None: not known."""
+        if self is NO_CATALOG:
+            return None
         return tuple(entry.name for entry in self.channels if entry.wants(pipeline, event))
 
     def gates_of(self, step_type: str) -> list[GateEntry]:

@@ -323,6 +323,42 @@ def test_the_next_run_of_an_id_has_keys_of_its_own(runs: Runs, at: At, rules: Ru
     assert first.key != second.key
 
 
+# -- where there is no catalog ---------------------------------------------------------------------
+
+
+def test_who_cancels_without_a_catalog_leaves_it_to_the_sweep_to_say_who_is_told(
+    runs: Runs, at: At, rules: Rules
+) -> None:
+    """Whoever is on call has the store, and not always the code."""
+    knowing_nothing = replace(rules, channels_for=lambda _pipeline, _event: None)
+    by_alarm = partial(lifecycle.on_alarm, generation=1, in_queue=None)
+
+    ended = cancelled(runs, at, knowing_nothing).manifest
+    still = by_alarm(ended, at(67), rules=knowing_nothing)
+    swept = by_alarm(still.manifest, at(127), rules=rules)
+    after = by_alarm(swept.manifest, at(187), rules=rules)
+
+    assert (ended.alarm_at, owed_messages(ended)) == (at(67), ())
+    assert (told(still), still.manifest.alarm_at) == ([], at(127))
+    assert told(swept) == [(CANCELLED, "1", "log"), (CANCELLED, "1", "mail")]
+    assert summary(swept) == f"{WHO} was cancelled at step draft by ada: a wrong input"
+    assert {one.give_up_at for one in swept.deliveries} == {at(127) + timedelta(hours=24)}
+    assert (told(after), after.changed) == ([], False)
+
+
+def test_what_waits_for_a_catalog_is_dropped_where_the_catalog_has_no_channel_for_it(
+    runs: Runs, at: At, rules: Rules
+) -> None:
+    knowing_nothing = replace(rules, channels_for=lambda _pipeline, _event: None)
+    nobody = replace(rules, channels_for=lambda _pipeline, _event: ())
+    ended = cancelled(runs, at, knowing_nothing).manifest
+
+    swept = lifecycle.on_alarm(ended, at(67), rules=nobody, generation=1, in_queue=None)
+
+    assert swept.manifest.announcement is not None
+    assert (swept.deliveries, swept.manifest.announcement.pending) == ((), False)
+
+
 # -- texts of strangers ----------------------------------------------------------------------------
 
 
