@@ -89,12 +89,17 @@ class Bundle:
         """Deliver what is due of a bus within this process; return how many messages that were."""
         return self.events.deliver_due() if isinstance(self.events, InProcessEvents) else 0
 
-    def close(self) -> None:
-        """End all processes, stop renewing leases and close the store; no attempt may run."""
+    def close(self, *, is_announced: bool = True) -> None:
+        """End all processes, stop renewing leases and close the store; no attempt may run.
+
+        Args:
+            is_announced: False where something is still being announced, and needs the store to
+                record it: that stays open until the process ends.
+        """
         self.processes.close()
         self.engine.leases.close()
-        self.events.close()
-        self.engine.documents.close()
+        if is_announced and self.events.close():
+            self.engine.documents.close()
 
 
 def log_report(facts: Facts) -> None:

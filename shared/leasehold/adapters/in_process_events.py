@@ -184,10 +184,13 @@ class InProcessEvents:
             again = self._deliver(entry.message)
         except Exception as error:  # noqa: BLE001 - the thread must outlive any delivery
             failures = entry.failures + 1
-            again = self._clock.now() + QUEUE_BACKOFF.wait(failures)
             known = isinstance(error, LeaseholdError)
             problem = str(error) if known else f"{type(error).__name__}: {error}"
-            self._log(f"an announcement could not be looked after, again soon: {problem}")
+            self._log(f"an announcement could not be looked after: {problem}")
+            if (
+                not isinstance(error, LeaseholdError) or error.retryable
+            ):  # else only its alarm brings it back
+                again = self._clock.now() + QUEUE_BACKOFF.wait(failures)
         with self._changed:
             if again is None or self._over_at is not None:
                 self._known.pop(about.delivery_id, None)
