@@ -38,6 +38,7 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "execute_step": (_FIRESTORE, _TASKS),
     "serve_api": (_FIRESTORE, _TASKS),
     "sweep_dead_letters": (_FIRESTORE, _TASKS),
+    "deliver_notification": (_FIRESTORE, _TASKS, "import tenacity"),
 }
 
 #: What a user's own modules begin with.

@@ -90,12 +90,17 @@ class Bundle:
         """Deliver what is due of a bus within this process; return how many messages that were."""
         return self.events.deliver_due() if isinstance(self.events, InProcessEvents) else 0
 
-    def close(self) -> None:
-        """End all processes, stop renewing leases and close the store; no attempt may run."""
+    def close(self, *, is_announced: bool = True) -> None:
+        """End all processes, stop renewing leases and close the store; no attempt may run.
+
+        Args:
+            is_announced: False where something is still being announced, and needs the store to
+                record it: that stays open until the process ends.
+        """
         self.processes.close()
         self.engine.leases.close()
-        self.events.close()
-        self.engine.documents.close()
+        if is_announced and self.events.close():
+            self.engine.documents.close()
 
 
 def log_report(facts: Facts) -> None:
@@ -348,9 +353,9 @@ def _open_events(
     *,
     by_hand: bool,
 ) -> EventBus:
-    """Open the bus; a command that runs nothing delivers nothing either."""
-    is_here = settings["LEASEHOLD_EVENTS"] == "in-process"
-    if purpose in (Purpose.READ, Purpose.PREVIEW) or (purpose is Purpose.CHANGE and is_here):
+    """Open the bus; a command that runs nothing delivers nothing either, unless it says so."""
+    is_undelivered = settings["LEASEHOLD_EVENTS"] == "in-process" and not by_hand
+    if purpose in (Purpose.READ, Purpose.PREVIEW) or (purpose is Purpose.CHANGE and is_undelivered):
         return UndeliveredEvents()
     return open_events(settings, clock, log, by_hand=by_hand)
 

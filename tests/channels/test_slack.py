@@ -69,6 +69,18 @@ def test_no_text_of_a_run_is_markup_there(server: WebServer) -> None:
     assert lines[:2] == [f"*{summary}*", "&lt;@U123&gt;"]
 
 
+def test_the_longest_text_fits_into_a_block(server: WebServer) -> None:
+    """Slack takes 3,000 characters; what it refuses for its length nobody would ever see."""
+    environ = {"TEAM_URL": f"http://127.0.0.1:{server.port}{PATH}"}
+
+    opener(environ)(TEAM).send(delivery(summary="&" * 300, detail="<" * 500), timeout=TIMEOUT_S)
+
+    text = json.loads(server.requests[0].body)["blocks"][0]["text"]["text"]
+    assert len(text) < 3000
+    assert text.splitlines()[0] == f":red_circle: *{'&amp;' * 240}*"
+    assert text.splitlines()[1] == "&lt;" * 300
+
+
 @pytest.mark.parametrize(
     "url",
     [

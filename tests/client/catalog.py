@@ -11,7 +11,6 @@ from leasehold import (
     GateContext,
     GateEntry,
     GatePolicyFailure,
-    LogChannel,
     PermanentError,
     PipelineEntry,
     Registry,
@@ -70,5 +69,4 @@ PIPELINES = Registry(
         PipelineEntry(name="refuses", steps=("refuse",)),
     ],
 )
-CHANNELS = Registry("channels", [LogChannel(name="log")])
 GATES = Registry("gates", [GateEntry(name="words", check="tests.client.catalog:check")])

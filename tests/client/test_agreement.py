@@ -16,8 +16,9 @@ from leasehold import Client, LeaseholdError
 from leasehold.bootstrap import boot
 from leasehold.domain.lifecycle import Operation
 from tests.builders import environ_of
-from tests.client.conftest import CATALOG
 from tests.runs_api import runs_api
+
+CATALOG = "tests.client.announcing"
 
 #: A call of a client that knows the runs it has started, in their order.
 Call = Callable[[Client, list[str]], Any]
@@ -199,7 +200,8 @@ def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[s
     def folder() -> Path:
         return tmp_path_factory.mktemp("way")
 
-    settings = {"LEASEHOLD_CATALOG": CATALOG, "LEASEHOLD_EVENTS": "http://127.0.0.1:1"}  # nobody
+    nobody = "http://127.0.0.1:1"
+    settings = {"LEASEHOLD_CATALOG": CATALOG, "LEASEHOLD_EVENTS": nobody}
     bundle = boot(environ_of(folder(), **settings))
     with runs_api(bundle.engine) as url:
         yield url, environ_of(folder(), **settings)

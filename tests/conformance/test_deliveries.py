@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
-from threading import Barrier, Event
+from threading import Barrier, Event, Semaphore
 from typing import Any
 
 import pytest
@@ -14,23 +14,32 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.in_process_events import UndeliveredEvents
 from leasehold.bootstrap import Hooks, boot
+from leasehold.domain import lifecycle
+from leasehold.domain.announcement import Announcement
 from leasehold.domain.delivery import Delivery, DeliveryState, delivery_of, delivery_ref
 from leasehold.domain.document import Ref, Write
 from leasehold.domain.event_message import EventMessage
+from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.stored import StoredDocument
+from leasehold.domain.trace import run_mark
 from leasehold.errors import (
     ChannelRefusedError,
     ChannelUnansweredError,
     ChannelUnavailableError,
+    DeliveryClaimedError,
     StoreUnavailableError,
+    UnknownDeliveryError,
+    UnknownKeyError,
 )
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.channels import LogChannel
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 from leasehold.services.deliver_notification import DeliveryHint, DeliveryOutcome, deliver
+from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.engine import Engine
 from leasehold.services.sweep import sweep
+from tests.builders import new_run
 from tests.in_process.sample import PIPELINES, STEPS
 
 CHANNELS = Registry("channels", [LogChannel(name="pager"), LogChannel(name="chat")])
@@ -155,7 +164,7 @@ def engine(
 ) -> Iterator[Engine]:
     """An engine on a store of which no delivery is due when a test begins."""
     engine = boot(
-        {"PIPELINE_DELIVERY_TIMEOUT_S": "2"},
+        {"PIPELINE_DELIVERY_TIMEOUT_S": "20"},
         catalog=Catalog(steps=STEPS, pipelines=PIPELINES, channels=CHANNELS),
         documents=store,
         clock=clock,
@@ -191,6 +200,18 @@ def owed(engine: Engine, run_id: str, channel: str = "pager", **fields: Any) -> 
     put = Write(None, StoredDocument(delivery))
     engine.documents.transact(delivery_ref(run_id, "3", channel), lambda _, __: put)
     return DeliveryHint(run_id, "3", channel)
+
+
+def ended(engine: Engine, run_id: str, **fields: Any) -> Manifest:
+    """Store a run that announced its end to the pager."""
+    pipeline = engine.catalog.pipeline("three")
+    new = new_run(run_id, pipeline=pipeline.name, plan=pipeline.steps)
+    now = engine.clock.now()
+    told = Announcement(occurrence="3", event="run_completed", at=now, channels=("pager",))
+    run = lifecycle.start(None, now, rules=engine.rules, new=new).manifest
+    run = run.with_(**({"announcement": told, "alarm_at": None} | fields))
+    engine.documents.transact(run_ref(run_id), lambda _, __: Write(None, to_document(run)))
+    return run
 
 
 def stored(engine: Engine, hint: DeliveryHint) -> Delivery:
@@ -392,6 +413,31 @@ def test_one_of_two_processes_probes_a_channel_that_was_let_alone(
     assert deliver(engine, waiting[2]) is DeliveryOutcome.ANNOUNCED
 
 
+def test_of_many_processes_at_once_one_probes(
+    engine: Engine, provider: Provider, clock: Clock, unique: str
+) -> None:
+    provider.answers = [unavailable() for _ in range(5)]
+    for number in range(5):
+        deliver(engine, owed(engine, f"{unique}-{number}"), within=timedelta())
+    waiting = [owed(engine, f"{unique}-w{number}") for number in range(5)]
+    clock.advance(61)
+    together, rest = Barrier(5), Semaphore(0)
+    provider.answers = [lambda: [rest.acquire(timeout=60) for _ in range(4)]]
+
+    def come_by(hint: DeliveryHint) -> DeliveryOutcome:
+        process = replace(engine, breakers={})
+        together.wait(60)
+        outcome = deliver(process, hint)
+        rest.release()
+        return outcome
+
+    with ThreadPoolExecutor(5) as pool:
+        outcomes = list(pool.map(come_by, waiting))
+
+    assert sorted(outcomes) == [DeliveryOutcome.ANNOUNCED, *[DeliveryOutcome.DUE_LATER] * 4]
+    assert len(provider.taken) == 1
+
+
 def test_a_store_that_does_not_take_the_record_is_asked_again(
     engine: Engine, store: Store, provider: Provider, unique: str
 ) -> None:
@@ -503,3 +549,60 @@ def test_a_message_about_nothing_is_over(
     engine: Engine, run_id: str, occurrence: str, channel: str
 ) -> None:
     assert deliver(engine, DeliveryHint(run_id, occurrence, channel)) is DeliveryOutcome.UNKNOWN
+
+
+def test_a_run_is_told_once_more_by_hand_under_a_key_of_its_own(
+    engine: Engine, provider: Provider, unique: str
+) -> None:
+    bus = Bus()
+    engine = replace(engine, events=bus)
+    run = ended(engine, unique)
+    hint = owed(engine, unique, mark=run_mark(run))
+    assert deliver(engine, hint) is DeliveryOutcome.ANNOUNCED
+
+    again = request_delivery(engine, unique, "pager", actor="ada", reason="she saw nothing")
+
+    assert (again.state, again.round) == (DeliveryState.DUE, 2)
+    assert [one.delivery.delivery_id for one in bus.published[0]] == [f"{unique}:3:pager"]
+    assert deliver(engine, hint) is DeliveryOutcome.ANNOUNCED
+    assert provider.taken == [hint_key := f"{unique}:3:pager:{run_mark(run)}", f"{hint_key}:2"]
+    types = [event["type"] for event in traced(engine, hint)]
+    assert sorted(types) == ["announcement_requested", "announcement_sent", "announcement_sent"]
+    (asked,) = (one for one in traced(engine, hint) if one["type"] == "announcement_requested")
+    assert (asked["actor"], asked["reason"]) == ("ada", "she saw nothing")
+
+
+def test_a_channel_that_was_not_to_be_told_can_be_told_by_hand(
+    engine: Engine, provider: Provider, unique: str
+) -> None:
+    ended(engine, unique)
+
+    request_delivery(engine, unique, "chat", actor="ada", reason="")
+
+    assert deliver(engine, DeliveryHint(unique, "3", "chat")) is DeliveryOutcome.ANNOUNCED
+    with pytest.raises(UnknownKeyError, match="pager, chat"):
+        request_delivery(engine, unique, "nowhere", actor="ada", reason="")
+
+
+def test_nobody_asks_again_for_what_is_being_sent(
+    engine: Engine, provider: Provider, unique: str
+) -> None:
+    run = ended(engine, unique)
+    hint = owed(engine, unique, mark=run_mark(run))
+    refused: list[bool] = []
+
+    def ask() -> None:
+        with pytest.raises(DeliveryClaimedError):
+            request_delivery(engine, unique, "pager", actor="ada", reason="")
+        refused.append(True)
+
+    provider.answers = [ask]
+    assert deliver(engine, hint) is DeliveryOutcome.ANNOUNCED
+    assert refused == [True]
+
+
+def test_a_run_that_announced_nothing_has_nothing_to_tell(engine: Engine, unique: str) -> None:
+    ended(engine, unique, announcement=None)
+
+    with pytest.raises(UnknownDeliveryError):
+        request_delivery(engine, unique, "pager", actor="ada", reason="")

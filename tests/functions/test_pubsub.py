@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import grpc
@@ -16,10 +18,13 @@ from google.pubsub_v1.services.publisher.transports import PublisherGrpcTranspor
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 from werkzeug.serving import make_server
 
+from leasehold.adapters.pubsub import PubSubEvents
+from leasehold.devserver.function_processes import free_port
 from leasehold.domain.event_message import EventMessage
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query
 from leasehold.testing import InProcessEngine
+from tests.builders import message
 from tests.emulators import need_pubsub, pubsub_host
 from tests.functions.announcing import CHANNELS, PIPELINES, STEPS
 from tests.functions.conftest import Function, delivery_of, told
@@ -134,6 +139,43 @@ def test_what_is_answered_with_an_error_comes_again(
     assert delivery_of(engine).state == "announced"
     assert len(told(caplog)) == 1
     assert len(engine.engine.documents.query(Query("deliveries"))) == 1
+
+
+def test_all_messages_of_a_call_are_one_request_with_attributes(
+    project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = PubSubEvents(project, "runs", "https://runs.example")
+    with grpc.insecure_channel(pubsub_host()) as channel:
+        subscriber = SubscriberClient(transport=SubscriberGrpcTransport(channel=channel))
+        subscribe(channel, project, "")
+        bus.publish([message("r-1"), message("r-2", channel="ops")])
+        pulled = subscriber.pull(
+            subscription=f"projects/{project}/subscriptions/push", max_messages=10
+        )
+    assert bus.close()
+
+    got = {one.message.attributes["channel"]: one.message for one in pulled.received_messages}
+    facts = json.loads(got["ops"].data)
+    assert dict(got["log"].attributes) == {
+        "event": "run_completed",
+        "channel": "log",
+        "pipeline": "letters",
+        "priority": "normal",
+    }
+    assert (facts["subject"], facts["type"]) == ("r-2", "leasehold.run_completed")
+    assert facts["data"]["links"]["run"] == "https://runs.example/runs/r-2"
+
+
+def test_a_service_that_is_away_is_waited_for_only_so_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", f"127.0.0.1:{free_port()}")
+    bus = PubSubEvents("p", "runs", "", patience=timedelta(seconds=0.3))
+
+    with pytest.raises(StoreUnavailableError, match="pubsub://p/runs"):
+        bus.publish([message("r-1")])
+
+    assert bus.close()
 
 
 def test_a_topic_that_is_not_there_costs_no_run_its_end(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
+from leasehold.adapters.channels.log import LogSender
 from leasehold.bootstrap import Purpose, boot
 from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.domain.lifecycle import Operation
@@ -127,3 +129,27 @@ def test_a_command_delivers_nothing(tmp_path: Path, purpose: Purpose) -> None:
 
     assert type(bundle.events).__name__ == "UndeliveredEvents"
     bundle.close()
+
+
+def test_an_announcement_that_hangs_holds_up_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is left behind with the store, to record what comes of it."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hang(self: object, delivery: Delivery, *, timeout: float) -> None:
+        begun.set()
+        go_on.wait(60)
+
+    monkeypatch.setattr(LogSender, "send", hang)
+    engine = opened(tmp_path)
+    engine.start("three", {"n": 1})
+    begun.wait(30)
+
+    engine.close(grace=0)
+    left = states(engine)
+    go_on.set()
+
+    until(lambda: states(engine) == ALL_TOLD)
+    engine.close()
+    assert DeliveryState.ANNOUNCED not in left

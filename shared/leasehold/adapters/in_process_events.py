@@ -184,10 +184,11 @@ class InProcessEvents:
             again = self._deliver(entry.message)
         except Exception as error:  # noqa: BLE001 - the thread must outlive any delivery
             failures = entry.failures + 1
-            again = self._clock.now() + QUEUE_BACKOFF.wait(failures)
-            known = isinstance(error, LeaseholdError)
-            problem = str(error) if known else f"{type(error).__name__}: {error}"
-            self._log(f"an announcement could not be looked after, again soon: {problem}")
+            is_known = isinstance(error, LeaseholdError)
+            problem = str(error) if is_known else f"{type(error).__name__}: {error}"
+            self._log(f"an announcement could not be looked after: {problem}")
+            if not isinstance(error, LeaseholdError) or error.retryable:
+                again = self._clock.now() + QUEUE_BACKOFF.wait(failures)
         except BaseException:  # whoever delivers by hand is interrupted: it may be taken again
             with self._changed:
                 self._known.pop(about.delivery_id, None)

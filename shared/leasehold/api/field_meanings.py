@@ -92,7 +92,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "redispatched": "runs whose task was lost: the step has a new one",
     "stillQueued": "runs that wait for a worker: their task is in its queue, or may be",
     "unattended": "runs that could not be attended, and are left to the next sweep",
-    "reannounced": "always 0 in this version",
+    "reannounced": "announcements that were due, and whose message was published again",
     "archived": "ended runs whose [archive](lifecycle.md#archive) it finished",
     "purged": "ended runs that were deleted, because LEASEHOLD_RETENTION_DAYS are over",
     "documentsRead": "how many documents the store gave",

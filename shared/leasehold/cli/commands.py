@@ -69,7 +69,7 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     "audit": CommandRow("audit", "Look for runs that nobody and nothing would move."),
     "sweep": CommandRow("sweep", "Handle the runs whose alarm is due, once."),
     "check": CommandRow(
-        "check", "Check settings, catalog, handlers, gates and models, and run nothing."
+        "check", "Check settings, catalog, handlers, gates, channels and models, and run nothing."
     ),
     "registry": CommandRow("registry", "Show the effective limits of each step type."),
     "override": CommandRow(

@@ -31,8 +31,9 @@ def sweep(*, url: str | None, as_json: bool) -> None:
     if url is not None:
         done = ServerUpkeep(url).sweep()
     else:
-        with bundle_to_change() as bundle:
+        with bundle_to_change(announces_by_hand=True) as bundle:
             done = SweepResponse.model_validate(sweep_runs(bundle.engine).counts())
+            bundle.deliver_due()
         is_left = not delivers_tasks(bundle.engine)
     if as_json:
         print_json(done)

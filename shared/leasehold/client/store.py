@@ -60,14 +60,12 @@ class Store:
     def to_cancel(self) -> Engine:
         """Return the engine that cancels: it has to work without a catalog that can be used.
 
-        The catalog says which channels are told of it; where none does, that is warned of.
+        The catalog says which channels are told of it; where none does, the sweep's will.
         """
         try:
             return self.to_change()
-        except LeaseholdError as error:
-            engine = self.to_read()
-            self._warn(f"no channel is told of what is cancelled here: {error.message}")
-            return engine
+        except LeaseholdError:
+            return self.to_read()
 
     def to_explain(self) -> Engine:
         """Return the engine whose rules explain runs: those of the catalog, where there is one.

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -34,8 +35,9 @@ from leasehold.ports.clock import Clock
 #: Where messages are published; `adapters/http_events.py` calls it.
 _PATH: Final = "/messages"
 #: The one subscription that there is.
-_QUEUE: Final = "subscriptions/deliver-notification"
-_SUBSCRIPTION: Final = f"projects/local/{_QUEUE}"
+_PARENT: Final = "projects/local"
+_QUEUE: Final = f"{_PARENT}/queues/deliver-notification"
+_SUBSCRIPTION: Final = f"{_PARENT}/subscriptions/deliver-notification"
 
 #: How long a function may take to acknowledge a message; and when it comes again if it does not.
 _DEADLINE: Final = timedelta(minutes=1)
@@ -47,6 +49,7 @@ _RETRY: Final = RetryConfig(
     max_doublings=6,
 )
 _THREADS: Final = 32
+_POLL_S: Final = 0.05
 
 
 class EventsDouble:
@@ -78,8 +81,16 @@ class EventsDouble:
         self._dispatcher.start()
         return address
 
-    def stop_deliveries(self) -> None:
-        """Start no more deliveries, for good; those that run go on, and messages are taken."""
+    def drain(self, seconds: float, at_once: Callable[[], bool] = lambda: False) -> None:
+        """Wait until every message is acknowledged, then start no more deliveries, for good.
+
+        Args:
+            seconds: how long is waited at most.
+            at_once: whether to wait no longer; called again and again.
+        """
+        over_at = time.monotonic() + seconds
+        while not self.is_idle() and time.monotonic() < over_at and not at_once():
+            time.sleep(_POLL_S)
         self._dispatcher.close()
 
     def stop(self) -> None:
@@ -99,7 +110,8 @@ class EventsDouble:
 
     def is_idle(self) -> bool:
         """Return whether all that was published is acknowledged."""
-        return self._queues.is_empty()
+        with self._queues.changed:
+            return not any(queue.tasks for queue in self._queues.all(_PARENT))
 
     def _publish(self) -> dict[str, Any]:
         """Take messages as Pub/Sub does over REST: `{"messages": [{"data", "attributes"}]}`."""

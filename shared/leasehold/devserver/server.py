@@ -11,7 +11,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -55,6 +55,10 @@ QUEUES: Final = QueueSettings(
 #: Requests at once: far more than callers need, so that requests which never arrive completely, and
 #: hold a thread each until their time is over, keep nobody out.
 API_THREADS: Final = 64
+
+
+#: So long messages that are due are still delivered when it stops; later ones stay due.
+ANNOUNCE_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,7 @@ class DevServer:
         sweep = Function("sweep_dead_letters", free_port(), threads=2)
         api = Function("serve_api", options.port, threads=API_THREADS)
         leases = _lease_function(catalog, options)
-        announce = _announcing_function(catalog)
+        self._announce = announce = _announcing_function(catalog)
         self.url = api.url
         self.leases_url = leases.url if leases else None
         self.tasks_url = ""
@@ -168,22 +172,21 @@ class DevServer:
         """Let what runs end, then end everything; no process of it is left.
 
         Attempts that end release their leases and create the tasks of what is next, so the queue
-        accepts tasks until the last server ended; it delivers none of them.
+        accepts tasks until the last server ended; it delivers none of them. What they announce is
+        still delivered.
 
         Args:
             at_once: whether to kill what still runs; called again and again.
         """
         self._scheduler.stop()
         self.tasks.stop_deliveries()
-        if self.events is not None:
-            self.events.stop_deliveries()
         if self.crash_detector is not None:
             self.crash_detector.stop()
-        deadline = time.monotonic() + DRAIN_S
-        for processes in self._processes:
-            processes.request_stop()
-        for processes in self._processes:
-            processes.wait_or_kill(deadline, at_once)
+        last = [it for it in self._processes if it.function is self._announce]
+        _end([it for it in self._processes if it not in last], at_once)
+        if self.events is not None:
+            self.events.drain(ANNOUNCE_S, at_once)
+        _end(last, at_once)
         self.tasks.stop()
         if self.events is not None:
             self.events.stop()
@@ -209,6 +212,15 @@ class DevServer:
             engine = self._bundle.engine
             self._dispatched_since = take_up_dispatched(engine, since=self._dispatched_since)
             self._owed_since = take_up_deliveries(engine, since=self._owed_since)
+
+
+def _end(servers: Sequence[FunctionProcesses], at_once: Callable[[], bool]) -> None:
+    """Let servers finish what they do, all at the same time, and kill what does not end."""
+    deadline = time.monotonic() + DRAIN_S
+    for processes in servers:
+        processes.request_stop()
+    for processes in servers:
+        processes.wait_or_kill(deadline, at_once)
 
 
 def _is_gone(holder: str) -> bool:

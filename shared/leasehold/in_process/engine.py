@@ -271,9 +271,9 @@ class InProcessEngine:
         back, and its thread ends with the process. The next engine takes its run up. What is to
         be announced is tried once more; what is not announced then stays due.
         """
-        is_over = self.drain(grace)
-        if is_over and not any(thread.is_alive() for thread in self._threads):
-            self._bundle.close()
+        is_announced = self.drain(grace)
+        if not any(thread.is_alive() for thread in self._threads):
+            self._bundle.close(is_announced=is_announced)
 
     def drain(self, grace: float = GRACE_S, *, signal_name: str | None = None) -> bool:
         """Do as `close`, but leave the store open: an API may answer from it until the end.

@@ -31,6 +31,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     TraceType.RUN_RETRIED: "run retried",
     TraceType.RUN_APPROVED: "run approved",
     TraceType.RUN_COMPLETED: "run completed",
+    TraceType.ANNOUNCEMENT_GIVEN_UP: "channel {channel} is not told",
 }
 
 #: What happens in each trial anew.
@@ -50,6 +51,7 @@ _STYLES: Final[Mapping[str, str]] = {
     TraceType.STEP_UNKNOWN: "yellow",
     TraceType.STEP_DEAD_LETTERED: "bold red",
     TraceType.RUN_COMPLETED: "green",
+    TraceType.ANNOUNCEMENT_GIVEN_UP: "red",
 }
 
 
@@ -59,7 +61,10 @@ def event_sentence(event: TraceEvent) -> str | None:
     if sentence is None:
         return None
     why = ": ".join(filter(None, (_grade(event), _kept(event), event.reason, event.detail)))
-    what = sentence.format(step=event.step, attempt=event.attempt, trial=event.trial)
+    channel = (event.model_extra or {}).get("channel")
+    what = sentence.format(
+        step=event.step, attempt=event.attempt, trial=event.trial, channel=channel
+    )
     if event.type in _IN_TRIALS and (event.trial or 1) > 1:
         what += f", trial {event.trial}"
     return f"{what}: {why}" if why else what
@@ -77,18 +82,28 @@ def event_reason(event: TraceEvent) -> str:
     """Return who did it and why, and what came of it, as far as the event says."""
     facts = event.model_extra or {}
     actor, new_run = facts.get("actor"), facts.get("recreatedAs")
-    channel = facts.get("channel")
-    to, by, into = channel and f"to {channel}", actor and f"by {actor}", new_run and f"as {new_run}"
-    who = " ".join(filter(None, (to, by)))
+    by, into = actor and f"by {actor}", new_run and f"as {new_run}"
     made, spared = facts.get("callsMade"), facts.get("callsSpared")
     calls = None if made is None else f"{made} calls made, {spared} spared"
     state = _grade(event) or _kept(event)
-    return ": ".join(filter(None, (who, state, event.reason, event.detail, into, calls)))
+    told = _telling(event)
+    return ": ".join(filter(None, (by, told, state, event.reason, event.detail, into, calls)))
 
 
 def has_trials(events: Iterable[TraceEvent]) -> bool:
     """Return whether the run came to a second trial, so that events have to say theirs."""
     return any((event.trial or 1) > 1 for event in events)
+
+
+def _telling(event: TraceEvent) -> str | None:
+    """Return what which channel was told, or was not, and what that took."""
+    facts = event.model_extra or {}
+    if facts.get("channel") is None:
+        return None
+    tries, unknown = facts.get("tries") or 1, facts.get("unknown")
+    effort = [f"{tries} tries"] if tries != 1 else []
+    effort += [f"{unknown} unknown"] if unknown else []
+    return ", ".join([f"{facts.get('runEvent')} to {facts['channel']}", *effort])
 
 
 def _grade(event: TraceEvent) -> str | None:

@@ -8,7 +8,7 @@ been sent without a record is counted as unknown, and sent again under the same 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -27,16 +27,11 @@ from leasehold.domain import delivery_rules
 from leasehold.domain.delivery import (
     Delivery,
     DeliveryState,
-    delivery_of,
     delivery_ref,
     is_occurrence,
 )
-from leasehold.domain.delivery_events import given_up_event, sent_event, traced
 from leasehold.domain.delivery_rules import GiveUpReason, Standing, standing
-from leasehold.domain.document import Document, Write
 from leasehold.domain.manifest import is_run_id
-from leasehold.domain.stored import StoredDocument
-from leasehold.domain.trace import TraceEvent
 from leasehold.errors import (
     ChannelRefusedError,
     ChannelUnansweredError,
@@ -44,20 +39,14 @@ from leasehold.errors import (
     LeaseholdError,
     StoreUnavailableError,
     UnreadableDeliveryError,
-    VersionConflictError,
 )
-from leasehold.ports.documents import Snapshot
 from leasehold.registry.channels import ChannelEntry, is_channel_name
 from leasehold.services.channel_breaker import let_alone_until, note_answer, note_failure
+from leasehold.services.delivery_record import DeliveryRecord, Rule, Written
 from leasehold.services.engine import Engine
-from leasehold.services.reporting import delivery_report, unknown_send_report
 
-#: How long one try of a record may take, and the waits between them.
-_RECORDED_WITHIN_S: Final = 5.0
+#: The waits of a record that the store does not take.
 _RECORD_WAITS: Final = wait_exponential(multiplier=0.1, max=2)
-
-#: What becomes of a claimed delivery, by what its send came to.
-Rule = Callable[[Delivery, datetime], Delivery]
 
 
 class DeliveryOutcome(StrEnum):
@@ -126,30 +115,6 @@ def deliver(
         return DeliveryOutcome.UNREADABLE
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """What is stored of a delivery now.
-
-    Args:
-        delivery: the delivery; None: it is gone.
-        is_ours: whether it is what was decided here.
-        unknown: how many sends that nobody knows the outcome of came with it.
-    """
-
-    delivery: Delivery | None
-    is_ours: bool
-    unknown: int = 0
-
-    @property
-    def outcome(self) -> DeliveryOutcome:
-        if self.delivery is None:
-            return DeliveryOutcome.UNKNOWN
-        if self.is_ours:
-            return _DONE[self.delivery.state]
-        left = standing(self.delivery, self.delivery.updated_at)
-        return _LEFT.get(left, DeliveryOutcome.DUE_LATER)
-
-
 class _Call:
     """One message, as far as one call takes it. Each try is a claim of its own."""
 
@@ -157,9 +122,10 @@ class _Call:
         self._engine = engine
         self._rules = engine.rules.delivery
         self._channel = hint.channel
-        self._ref = delivery_ref(hint.run_id, hint.occurrence, hint.channel)
+        self._record = DeliveryRecord(
+            engine, delivery_ref(hint.run_id, hint.occurrence, hint.channel)
+        )
         self._over_at = engine.clock.monotonic() + within.total_seconds()
-        self._known: Snapshot | None = None
         self._next: timedelta | None = None  # the wait before the next try
 
     def is_to_be_tried_again(self, _: DeliveryOutcome) -> bool:
@@ -178,30 +144,31 @@ class _Call:
     def attempt(self) -> DeliveryOutcome:
         """Claim, send and record, where the delivery is due."""
         self._next = None
-        found = self._known or self._engine.documents.get(self._ref)
+        found = self._record.read()
         if found is None:
             return DeliveryOutcome.UNKNOWN
-        self._known = found
-        now = self._time_of_store(found)
-        left = _LEFT.get(standing(delivery_of(self._ref, found.document), now))
+        delivery, now = found
+        left = _LEFT.get(standing(delivery, now))
         if left is not None:
             return left
         entry = self._engine.catalog.channels.get(self._channel)
         if entry is None:
-            return self._if_due(partial(delivery_rules.without_channel, rules=self._rules)).outcome
+            rule = partial(delivery_rules.without_channel, rules=self._rules)
+            return _outcome(self._record.if_due(rule))
         until = let_alone_until(self._engine, self._channel, now)
         if until is not None:
-            return self._if_due(partial(delivery_rules.put_off, until=until)).outcome
+            put_off = partial(delivery_rules.put_off, until=until)
+            return _outcome(self._record.if_due(put_off))
         return self._claim_and_send(entry)
 
     def _claim_and_send(self, entry: ChannelEntry) -> DeliveryOutcome:
         clock = self._engine.clock
         sent_by = clock.monotonic() + self._rules.claim_ttl.total_seconds()
         rule = partial(self._claim, claim_id=clock.new_id())
-        written = self._if_due(rule)
+        written = self._record.if_due(rule)
         claimed = written.delivery
         if not written.is_ours or claimed is None or claimed.state is not DeliveryState.CLAIMED:
-            return written.outcome
+            return _outcome(written)
         if clock.monotonic() + self._rules.timeout.total_seconds() >= sent_by:
             return self._release(claimed)  # this process was frozen meanwhile
         return self._send(entry, claimed, sent_by)
@@ -231,7 +198,7 @@ class _Call:
         except StoreUnavailableError:
             self._release(claimed)
             raise
-        outcome = self._record(claimed, rule, over_at)
+        outcome = self._note(claimed, rule, over_at)
         (note_answer if answers else note_failure)(engine, self._channel)
         return outcome
 
@@ -245,7 +212,7 @@ class _Call:
             delivery_rules.tried, error=error.message, wait=wait, is_unanswered=is_unanswered
         )
 
-    def _record(self, claimed: Delivery, rule: Rule, over_at: float) -> DeliveryOutcome:
+    def _note(self, claimed: Delivery, rule: Rule, over_at: float) -> DeliveryOutcome:
         """Record what came of a send; a store that does not take it is asked while it is claimed.
 
         What is not recorded by then is unknown to whoever claims it next.
@@ -258,104 +225,37 @@ class _Call:
             sleep=self._engine.pause,
             reraise=True,
         )
-        written = insist(self._if_held, claimed, rule)
+        written = insist(self._record.if_held, claimed, rule)
         after = written.delivery
         if after is None or not written.is_ours:
             problem = "its claim was taken away meanwhile, so it counts as unknown"
             about = claimed.delivery_id
             self._engine.log(f"what came of a send of {about} is not recorded: {problem}")
-            return written.outcome
+            return _outcome(written)
         if (
             after.state is DeliveryState.DUE
             and after.not_before
             and after.tries < self._rules.tries
         ):
             self._next = after.not_before - after.updated_at
-        return written.outcome
+        return _outcome(written)
 
     def _release(self, claimed: Delivery) -> DeliveryOutcome:
         """Take back a claim that has sent nothing; where that fails, it runs out."""
         try:
-            return self._if_held(claimed, delivery_rules.released).outcome
+            return _outcome(self._record.if_held(claimed, delivery_rules.released))
         except StoreUnavailableError as error:
             self._engine.log(f"delivery {claimed.delivery_id} stays claimed for now: {error}")
             return DeliveryOutcome.CLAIMED
 
-    def _if_due(self, rule: Rule) -> _Written:
-        """Apply a rule to the delivery, if it is still due."""
 
-        def is_due(current: Delivery, now: datetime) -> bool:
-            return standing(current, now) is Standing.DUE
-
-        return self._commit(rule, is_due, lambda _: False)
-
-    def _if_held(self, claimed: Delivery, rule: Rule) -> _Written:
-        """Apply a rule to the delivery, if nobody has taken the claim away."""
-
-        def is_held(current: Delivery, _: datetime) -> bool:
-            return delivery_rules.is_held(current, claimed)
-
-        was_recorded = partial(delivery_rules.is_recorded, claimed=claimed)
-        return self._commit(rule, is_held, was_recorded)
-
-    def _commit(
-        self,
-        rule: Rule,
-        may: Callable[[Delivery, datetime], bool],
-        was_done: Callable[[Delivery], bool],
-    ) -> _Written:
-        """Apply a rule in one commit, with the event that it leaves.
-
-        Args:
-            rule: what becomes of the delivery.
-            may: whether the rule may be applied to what is stored.
-            was_done: whether what is stored is what the rule made, in a commit whose answer was
-                lost.
-        """
-
-        def decide(document: Document | None, now: datetime) -> Write[_Written]:
-            if document is None:
-                return Write(_Written(None, is_ours=False))
-            current = delivery_of(self._ref, document)
-            if not may(current, now):
-                return Write(_Written(current, is_ours=was_done(current)))
-            after = rule(current, now)
-            event = _event_of(after, now)
-            puts = None if event is None else traced(after, event)
-            written = _Written(after, is_ours=True, unknown=after.unknown - current.unknown)
-            return Write(written, StoredDocument(after), puts=puts)
-
-        documents, known = self._engine.documents, self._known
-        self._known = None  # until a commit stands, nobody knows
-        try:
-            committed = documents.transact(
-                self._ref, decide, if_version=known, within=_RECORDED_WITHIN_S
-            )
-        except VersionConflictError:
-            committed = documents.transact(self._ref, decide, within=_RECORDED_WITHIN_S)
-        self._known = committed.snapshot
-        self._report(committed.answer)
-        return committed.answer
-
-    def _report(self, written: _Written) -> None:
-        after = written.delivery
-        if after is None or not written.is_ours:
-            return
-        if written.unknown:
-            self._engine.report(unknown_send_report(after))
-        event = _event_of(after, after.updated_at)
-        if event is not None:
-            self._engine.report(delivery_report(after, event))
-
-    def _time_of_store(self, found: Snapshot) -> datetime:
-        passed = self._engine.clock.monotonic() - found.monotonic
-        return found.read_at + timedelta(seconds=passed)
-
-
-def _event_of(delivery: Delivery, now: datetime) -> TraceEvent | None:
-    if delivery.state is DeliveryState.ANNOUNCED:
-        return sent_event(delivery, now)
-    return given_up_event(delivery, now) if delivery.state is DeliveryState.GIVEN_UP else None
+def _outcome(written: Written) -> DeliveryOutcome:
+    stored = written.delivery
+    if stored is None:
+        return DeliveryOutcome.UNKNOWN
+    if written.is_ours:
+        return _DONE[stored.state]
+    return _LEFT.get(standing(stored, stored.updated_at), DeliveryOutcome.DUE_LATER)
 
 
 def _open_and_send(

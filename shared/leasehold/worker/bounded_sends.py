@@ -20,7 +20,7 @@ from leasehold.errors import (
 from leasehold.worker.kept_text import cut, try_text
 from leasehold.worker.threads import start_thread
 
-#: A channel knows its own timeout best: it has so many seconds more to say what came of it.
+#: A channel knows its own timeout best, and says more of it than that it did not come back.
 GRACE_S: Final = 0.5
 #: With so many sends to a channel that did not come back, no other is begun.
 MOST_LATE: Final = 4
@@ -28,6 +28,7 @@ MOST_LATE: Final = 4
 MAX_ERROR: Final = 300
 MAX_MESSAGE_ID: Final = 200
 _MOST_LOOKED_AT: Final = 4000
+_LONGEST_S: Final = 10.0**9
 
 _Known = ChannelRefusedError | ChannelUnavailableError
 
@@ -37,10 +38,12 @@ class BoundedSends:
 
     Args:
         most_late: how many sends to one channel may go on past their time.
+        grace_s: how many seconds more a channel has to say what came of its own timeout.
     """
 
-    def __init__(self, most_late: int = MOST_LATE) -> None:
+    def __init__(self, most_late: int = MOST_LATE, grace_s: float = GRACE_S) -> None:
         self._most_late = most_late
+        self._grace_s = grace_s
         self._late: defaultdict[str, list[threading.Thread]] = defaultdict(list)
         self._noting = threading.Lock()
 
@@ -55,7 +58,7 @@ class BoundedSends:
         if thread is None:
             problem = "no thread is to be had for a send"
             raise StoreUnavailableError(store="of threads", problem=problem)
-        thread.join(timeout + GRACE_S)
+        thread.join(timeout + self._grace_s)
         if not done.done():
             with self._noting:
                 self._late[channel].append(thread)
@@ -87,13 +90,21 @@ def _kept(channel: str, error: BaseException) -> _Known:
 
     Of what is none of the port's errors nobody knows whether the provider took the announcement.
     """
-    if isinstance(error, ChannelRefusedError | ChannelUnavailableError):
-        details = {**error.details, "channel": channel}
-        details["problem"] = _one_line(str(details.get("problem", "")))
-        return type(error)(**details)
+    for kind in (ChannelRefusedError, ChannelUnansweredError, ChannelUnavailableError):
+        if isinstance(error, kind):
+            problem = _one_line(str(error.details.get("problem", "")))
+            wait = _seconds(error.details.get("retry_after_s"))
+            asked = {} if wait is None else {"retry_after_s": wait}
+            return kind(channel=channel, problem=problem, **asked)
     words = try_text(lambda: str(error))
     problem = _one_line(f"it raised {type(error).__name__}: {words}")
     return ChannelUnansweredError(channel=channel, problem=problem)
+
+
+def _seconds(given: object) -> float | None:
+    """Return how long a provider asks to wait; None: it does not say, or nothing that is a wait."""
+    is_wait = isinstance(given, int | float) and 0 < given <= _LONGEST_S  # nor a NaN
+    return float(given) if is_wait else None  # type: ignore[arg-type] # checked above
 
 
 def _message_id(answer: object) -> str | None:

@@ -12,7 +12,7 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.in_process_events import InProcessEvents
 from leasehold.domain.event_message import EventMessage
-from leasehold.errors import StoreUnavailableError
+from leasehold.errors import StoreUnavailableError, UnknownKeyError
 from leasehold.ports.clock import Clock
 from leasehold.testing import FrozenClock
 from tests.builders import message
@@ -118,6 +118,21 @@ def test_a_delivery_that_failed_comes_again_after_a_wait(by_hand: Bus, clock: Fr
 
     assert counts == [0, 1]
     assert "away" in by_hand.lines[0]
+
+
+def test_what_no_repeat_can_help_is_left_to_its_alarm(by_hand: Bus, clock: FrozenClock) -> None:
+    def refuse(_: EventMessage) -> None:
+        raise UnknownKeyError(registry="channels", key="log", known="none")
+
+    by_hand.deliver_by(refuse)
+    by_hand.events.publish([message("r-1")])
+
+    counts = [by_hand.events.deliver_due()]
+    clock.advance(3600)
+    counts.append(by_hand.events.deliver_due())
+
+    assert counts == [1, 0]
+    assert "log" in by_hand.lines[0]
 
 
 def test_threads_deliver_what_is_published(bus: Bus) -> None:

@@ -49,6 +49,8 @@ RIGHT: dict[type[RequestModel], dict[str, Any]] = {
     RecreateBody: {},
     BatchBody: {"action": "pause", "limit": 1},
     TaskBody: {"runId": "r-1", "generation": 1},
+    PushBody: {"message": {"data": ""}},
+    EventBody: {"data": {"runId": "r-1", "occurrence": "4.2", "channel": "log"}},
     ClaimBody: {"stepType": "count", "holder": "vm-1"},
     AcquireBody: {"runId": "r-1", "holder": "vm-1"},
     LeaseBody: LEASE,
@@ -62,8 +64,6 @@ RIGHT: dict[type[RequestModel], dict[str, Any]] = {
     GetFileBody: LEASE | {"name": "a"},
     ListFilesBody: LEASE,
     DeliveriesQuery: {},
-    PushBody: {"message": {"data": ""}},
-    EventBody: {"data": {"runId": "r-1", "occurrence": "1", "channel": "slack"}},
     DeliverBody: {"channel": "slack"},
     OverrideBody: {"until": "2027-01-01", "why": "slow day"},
 }

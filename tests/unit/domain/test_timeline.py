@@ -231,3 +231,22 @@ def test_an_output_of_a_trial_names_its_attempt_and_its_status() -> None:
         if (event.type, event.step) == ("step_completed", "write")
     ]
     assert outputs == [(1, 2, "SUCCESS"), (2, 3, "PARTIAL")]
+
+
+def test_announcements_stand_where_they_happened(runs: Runs, at: At) -> None:
+    """They have no number: their names come behind all that has one."""
+    stored = [
+        TraceEvent(type=TraceType.RUN_PAUSED, at=at(7), step="send"),
+        TraceEvent(type=TraceType.ANNOUNCEMENT_GIVEN_UP, at=at(8), step="send"),
+        TraceEvent(type=TraceType.ANNOUNCEMENT_SENT, at=at(20), step="send"),
+    ]
+
+    types = [event.type.value for event in timeline(runs.completed(), stored)]
+
+    assert types[-5:] == [
+        "run_paused",
+        "announcement_given_up",
+        "step_completed",
+        "run_completed",
+        "announcement_sent",
+    ]

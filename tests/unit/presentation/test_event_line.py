@@ -68,3 +68,24 @@ def test_an_output_that_is_not_whole_is_told() -> None:
     assert event_sentence(partial) == "step draft completed: PARTIAL"
     assert event_reason(partial) == "PARTIAL"
     assert event_sentence(event("step_completed", outputStatus="SUCCESS")) == "step draft completed"
+
+
+def test_of_an_announcement_it_is_told_who_was_told_what_and_what_that_took() -> None:
+    facts = {"runEvent": "run_completed", "channel": "pager"}
+    sent = TraceEvent.model_validate({"type": "announcement_sent", "at": NOON, **facts, "tries": 1})
+    late = sent.model_copy(update={"tries": 3, "unknown": 1})
+    given_up = TraceEvent.model_validate(
+        {
+            "type": "announcement_given_up",
+            "at": NOON,
+            **facts,
+            "reason": "channel_refused",
+            "detail": "404",
+        }
+    )
+
+    assert event_reason(sent) == "run_completed to pager"
+    assert event_reason(late) == "run_completed to pager, 3 tries, 1 unknown"
+    assert event_reason(given_up) == "run_completed to pager: channel_refused: 404"
+    assert event_sentence(given_up) == "channel pager is not told: channel_refused: 404"
+    assert event_sentence(sent) is None

@@ -50,6 +50,10 @@ def test_without_an_environment_the_defaults_hold() -> None:
     [
         ("LEASEHOLD_STORE", "sqlite:////data/runs.db", "sqlite:////data/runs.db"),
         ("LEASEHOLD_ARTIFACTS", "file:///data", "file:///data"),
+        ("LEASEHOLD_EVENTS", "pubsub://project/topic", "pubsub://project/topic"),
+        ("LEASEHOLD_EVENTS", "http://127.0.0.1:65535", "http://127.0.0.1:65535"),
+        ("LEASEHOLD_PUBLIC_URL", "https://runs.example/api/", "https://runs.example/api"),
+        ("LEASEHOLD_PUBLIC_URL", "http://127.0.0.1:8080", "http://127.0.0.1:8080"),
         ("LEASEHOLD_ISOLATION", "inline", "inline"),
         ("LEASEHOLD_ISOLATION", "", None),
         ("PIPELINE_MAX_RETRIES", "0", 0),
@@ -76,6 +80,22 @@ def test_a_variable_goes_over_its_default(name: str, text: str, value: object) -
         ("LEASEHOLD_STORE", "postgres://host/db"),
         ("LEASEHOLD_TASKS", "cloud"),
         ("LEASEHOLD_ARTIFACTS", "file://"),
+        ("LEASEHOLD_EVENTS", ""),
+        ("LEASEHOLD_EVENTS", "pubsub://project"),
+        ("LEASEHOLD_EVENTS", "pubsub://project/topics/topic"),
+        ("LEASEHOLD_EVENTS", "http://127.0.0.1:0"),
+        ("LEASEHOLD_EVENTS", "http://127.0.0.1:65536"),
+        ("LEASEHOLD_EVENTS", "http://127.0.0.1:80/messages"),
+        ("LEASEHOLD_EVENTS", "http://127.0.0.1"),
+        ("LEASEHOLD_EVENTS", "http://10.0.0.1:80"),
+        ("LEASEHOLD_EVENTS", "http://127.0.0.1.evil.example:80"),
+        ("LEASEHOLD_EVENTS", "https://127.0.0.1:80"),
+        ("LEASEHOLD_PUBLIC_URL", "runs.example"),
+        ("LEASEHOLD_PUBLIC_URL", "https://"),
+        ("LEASEHOLD_PUBLIC_URL", "https://runs.example/?a=b"),
+        ("LEASEHOLD_PUBLIC_URL", "https://runs.example/#a"),
+        ("LEASEHOLD_PUBLIC_URL", "https://runs.example/a b"),
+        ("LEASEHOLD_PUBLIC_URL", "javascript:alert(1)"),
         ("LEASEHOLD_ISOLATION", "process"),
         ("LEASEHOLD_ISOLATION", "Inline"),
         ("LEASEHOLD_ISOLATION", " "),
@@ -152,3 +172,10 @@ def test_a_heartbeat_that_could_miss_its_lease_is_refused(environ: dict[str, str
 
 def test_variables_of_others_are_left_alone() -> None:
     assert "HOME" not in read_settings({"HOME": "/root", "PIPELINE_DRAFT_TIMEOUT_MS": "1"})
+
+
+def test_people_get_no_link_with_a_password_in_it() -> None:
+    with pytest.raises(SettingError) as refused:
+        read_settings({"LEASEHOLD_PUBLIC_URL": "https://ada:hunter2@runs.example"})
+
+    assert "hunter2" not in refused.value.message

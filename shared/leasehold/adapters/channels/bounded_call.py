@@ -24,7 +24,7 @@ T = TypeVar("T")
 _LEAST_S: Final = 0.001
 
 
-class CallOverError(Exception):
+class CallOverError(TimeoutError):
     """Nobody waits for the call any more."""
 
 
@@ -79,7 +79,7 @@ class BoundedCall:
             CallOverError: the time is over; nothing may be sent.
         """
         with self._deciding:
-            if self._is_over:
+            if self._is_over or time.monotonic() >= self._end:  # it may have been frozen meanwhile
                 raise CallOverError
             self._has_begun_sending = True
 

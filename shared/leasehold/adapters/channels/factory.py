@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from leasehold.adapters.channels.addresses import AddressGuard, Resolve, addresses_of
 from leasehold.adapters.channels.variables import Variables
 from leasehold.errors import ChannelUnavailableError, MissingExtraError
 from leasehold.ports.channel import Channel
@@ -24,6 +23,9 @@ from leasehold.registry.channels import (
 )
 from leasehold.registry.extras import require_extra
 
+if TYPE_CHECKING:
+    from leasehold.adapters.channels.addresses import AddressGuard, Resolve
+
 
 class ChannelOpener:
     """Opens what sends to a channel, once for each.
@@ -35,7 +37,7 @@ class ChannelOpener:
         find_sender: returns the function of a custom channel.
         base_url: where the runs API is, for links; empty: nobody said.
         allow_local: see `AddressGuard`.
-        resolve: asks for the addresses of a host.
+        resolve: asks for the addresses of a host; None: as the system does.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class ChannelOpener:
         find_sender: Callable[[CustomChannel], Callable[[Mapping[str, Any], float], object]],
         base_url: str = "",
         allow_local: bool = False,
-        resolve: Resolve = addresses_of,
+        resolve: Resolve | None = None,
     ) -> None:
         self._environ = environ
         self._clock = clock
@@ -121,4 +123,7 @@ class ChannelOpener:
         return Variables(self._environ, entry.name)
 
     def _guard(self, entry: ChannelEntry) -> AddressGuard:
-        return AddressGuard(entry.name, self._resolve, allow_local=self._allow_local)
+        from leasehold.adapters.channels.addresses import AddressGuard, addresses_of
+
+        resolve = self._resolve or addresses_of
+        return AddressGuard(entry.name, resolve, allow_local=self._allow_local)

@@ -46,6 +46,10 @@ _FOR_GOOD: Final = frozenset(
 )
 _WORDS_BYTES: Final = 200
 
+_ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+#: Summary, detail and links share a block of 3,000 characters.
+_LONGEST_TEXT: Final = 1200
+
 
 class SlackSender:
     """Posts each announcement to a channel of Slack.
@@ -140,17 +144,18 @@ def message_of(delivery: Delivery, base_url: str) -> dict[str, Any]:
     if base_url:
         links = facts["links"].items()
         lines.append(" · ".join(f"<{_escaped(url)}|{name}>" for name, url in links))
-    block = {"type": "section", "text": {"type": "mrkdwn", "text": "\n".join(lines)}}
+    text = {"type": "mrkdwn", "text": "\n".join(lines), "verbatim": True}  # it makes no links
     return {
         "text": _escaped(delivery.summary),
-        "blocks": [block],
+        "blocks": [{"type": "section", "text": text}],
         "unfurl_links": False,
         "unfurl_media": False,
     }
 
 
 def _escaped(text: str) -> str:
-    """Return a text as Slack shows it: its three characters of control, and no other markup."""
-    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
-        text = text.replace(character, entity)
-    return text
+    """Return a text without control characters of Slack's, as far as a block takes it."""
+    parts = [_ENTITIES.get(character, character) for character in text]
+    while sum(map(len, parts)) > _LONGEST_TEXT:
+        parts.pop()
+    return "".join(parts)

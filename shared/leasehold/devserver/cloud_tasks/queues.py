@@ -60,11 +60,6 @@ class Queues:
         with self.changed:
             return [state for _, state in sorted(self.queue(name).tasks.items())]
 
-    def is_empty(self) -> bool:
-        """Return whether no task is left in any queue."""
-        with self.changed:
-            return not any(queue.tasks for queue in self._queues.values())
-
     def delete(self, name: str, task: str) -> None:
         """Drop a task."""
         with self.changed:

@@ -1,0 +1,140 @@
+"""The record of a delivery: read once, and changed by rules, each in one commit with its event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from leasehold.domain import delivery_rules
+from leasehold.domain.delivery import Delivery, DeliveryState, delivery_of
+from leasehold.domain.delivery_events import given_up_event, sent_event, traced
+from leasehold.domain.delivery_rules import Standing, standing
+from leasehold.domain.document import Document, Ref, Write
+from leasehold.domain.stored import StoredDocument
+from leasehold.domain.trace import TraceEvent
+from leasehold.errors import VersionConflictError
+from leasehold.ports.documents import Snapshot
+from leasehold.services.engine import Engine
+from leasehold.services.reporting import delivery_report, unknown_send_report
+
+#: How long one commit may take.
+_WITHIN_S: Final = 5.0
+
+#: What becomes of a delivery, at the store's time.
+Rule = Callable[[Delivery, datetime], Delivery]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What is stored of a delivery now.
+
+    Args:
+        delivery: the delivery; None: it is gone.
+        is_ours: whether it is what was decided here.
+        unknown: how many sends that nobody knows the outcome of came with it.
+    """
+
+    delivery: Delivery | None
+    is_ours: bool
+    unknown: int = 0
+
+
+class DeliveryRecord:
+    """One delivery in the store, as it is known here.
+
+    Args:
+        engine: the parts.
+        ref: its document.
+    """
+
+    def __init__(self, engine: Engine, ref: Ref) -> None:
+        self._engine = engine
+        self._ref = ref
+        self._known: Snapshot | None = None
+
+    def read(self) -> tuple[Delivery, datetime] | None:
+        """Return the delivery and the store's time; it is read only where it is not known.
+
+        Raises:
+            StoreUnavailableError: the store did not answer.
+            UnreadableDeliveryError: it is none that this version can read.
+        """
+        found = self._known or self._engine.documents.get(self._ref)
+        if found is None:
+            return None
+        self._known = found
+        passed = self._engine.clock.monotonic() - found.monotonic
+        return delivery_of(self._ref, found.document), found.read_at + timedelta(seconds=passed)
+
+    def if_due(self, rule: Rule) -> Written:
+        """Apply a rule to the delivery, if it is still due."""
+
+        def is_due(current: Delivery, now: datetime) -> bool:
+            return standing(current, now) is Standing.DUE
+
+        return self._commit(rule, is_due, lambda _: False)
+
+    def if_held(self, claimed: Delivery, rule: Rule) -> Written:
+        """Apply a rule to the delivery, if nobody has taken the claim away."""
+
+        def is_held(current: Delivery, _: datetime) -> bool:
+            return delivery_rules.is_held(current, claimed)
+
+        was_recorded = partial(delivery_rules.is_recorded, claimed=claimed)
+        return self._commit(rule, is_held, was_recorded)
+
+    def _commit(
+        self,
+        rule: Rule,
+        may: Callable[[Delivery, datetime], bool],
+        was_done: Callable[[Delivery], bool],
+    ) -> Written:
+        """Apply a rule in one commit, with the event that it leaves.
+
+        Args:
+            rule: what becomes of the delivery.
+            may: whether the rule may be applied to what is stored.
+            was_done: whether what is stored is what the rule made, in a commit whose answer was
+                lost.
+        """
+
+        def decide(document: Document | None, now: datetime) -> Write[Written]:
+            if document is None:
+                return Write(Written(None, is_ours=False))
+            current = delivery_of(self._ref, document)
+            if not may(current, now):
+                return Write(Written(current, is_ours=was_done(current)))
+            after = rule(current, now)
+            event = _event_of(after, now)
+            puts = None if event is None else traced(after, event)
+            written = Written(after, is_ours=True, unknown=after.unknown - current.unknown)
+            return Write(written, StoredDocument(after), puts=puts)
+
+        documents, known = self._engine.documents, self._known
+        self._known = None  # until a commit stands, nobody knows
+        try:
+            committed = documents.transact(self._ref, decide, if_version=known, within=_WITHIN_S)
+        except VersionConflictError:
+            committed = documents.transact(self._ref, decide, within=_WITHIN_S)
+        self._known = committed.snapshot
+        self._report(committed.answer)
+        return committed.answer
+
+    def _report(self, written: Written) -> None:
+        after = written.delivery
+        if after is None or not written.is_ours:
+            return
+        if written.unknown:
+            self._engine.report(unknown_send_report(after))
+        event = _event_of(after, after.updated_at)
+        if event is not None:
+            self._engine.report(delivery_report(after, event))
+
+
+def _event_of(delivery: Delivery, now: datetime) -> TraceEvent | None:
+    if delivery.state is DeliveryState.ANNOUNCED:
+        return sent_event(delivery, now)
+    return given_up_event(delivery, now) if delivery.state is DeliveryState.GIVEN_UP else None

@@ -1,0 +1,100 @@
+"""The double of Pub/Sub: pushes as a subscription does, again until it is acknowledged."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from leasehold.adapters.http_events import HttpEvents
+from leasehold.devserver.events import EventsDouble
+from tests.builders import message
+from tests.waiting import until
+
+
+class Subscriber:
+    """Answers pushes with these statuses, one after the other, and then with 200."""
+
+    def __init__(self) -> None:
+        self.statuses: list[int] = []
+        self.pushed: list[Any] = []
+        self.go_on = threading.Event()
+        self.go_on.set()
+        subscriber = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                subscriber.pushed.append(body)
+                subscriber.go_on.wait(30)
+                self.send_response(subscriber.statuses.pop(0) if subscriber.statuses else 200)
+                self.end_headers()
+
+            def log_message(self, *args: Any) -> None:
+                """Nobody reads it."""
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,))
+        self._thread.start()
+
+    def close(self) -> None:
+        self.go_on.set()
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+
+@pytest.fixture
+def subscriber() -> Iterator[Subscriber]:
+    subscriber = Subscriber()
+    yield subscriber
+    subscriber.close()
+
+
+@pytest.fixture
+def double(subscriber: Subscriber) -> Iterator[EventsDouble]:
+    double = EventsDouble(subscriber.url)
+    yield double
+    double.stop()
+
+
+def test_what_is_not_acknowledged_comes_again_as_the_same_message(
+    subscriber: Subscriber, double: EventsDouble
+) -> None:
+    subscriber.statuses = [500]
+
+    HttpEvents(double.start(), "").publish([message("r-1")])
+    until(lambda: len(subscriber.pushed) == 2)
+
+    first, second = subscriber.pushed
+    assert first == second
+    assert first["message"]["attributes"]["event"] == "run_completed"
+    assert first["message"]["messageId"] == first["message"]["message_id"]
+
+
+def test_what_it_has_taken_is_delivered_before_it_stops(
+    subscriber: Subscriber, double: EventsDouble
+) -> None:
+    HttpEvents(double.start(), "").publish([message("r-1"), message("r-2")])
+
+    double.drain(30)
+
+    assert len(subscriber.pushed) == 2
+
+
+@pytest.mark.parametrize(("seconds", "at_once"), [(0.05, False), (30, True)])
+def test_a_function_that_does_not_answer_holds_up_no_end(
+    subscriber: Subscriber, double: EventsDouble, seconds: float, at_once: bool
+) -> None:
+    subscriber.go_on.clear()
+    HttpEvents(double.start(), "").publish([message("r-1")])
+    until(lambda: subscriber.pushed)
+
+    double.drain(seconds, lambda: at_once)
+
+    assert len(subscriber.pushed) == 1

@@ -1,0 +1,89 @@
+"""The bus of `leasehold dev`, as functions publish to it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from leasehold.adapters.http_events import HttpEvents
+from leasehold.devserver.function_processes import free_port
+from leasehold.errors import StoreUnavailableError
+from tests.builders import message
+
+
+class Server:
+    """Answers each request with one status, and keeps the bodies."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.bodies: list[Any] = []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                length = int(self.headers["Content-Length"])
+                server.bodies.append(json.loads(self.rfile.read(length)))
+                self.send_response(server.status)
+                self.end_headers()
+
+            def log_message(self, *args: Any) -> None:
+                """Nobody reads it."""
+
+        self._http = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,))
+        self._thread.start()
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+def test_all_messages_of_a_call_are_one_request(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # it asks no proxy
+
+    HttpEvents(server.url, "").publish([message("r-1"), message("r-2")])
+
+    (body,) = server.bodies
+    contents = [json.loads(base64.b64decode(one["data"])) for one in body["messages"]]
+    assert [content["data"]["runId"] for content in contents] == ["r-1", "r-2"]
+    assert body["messages"][0]["attributes"]["channel"] == "log"
+
+
+def test_many_messages_are_several_requests(server: Server) -> None:
+    """The server takes no body without end."""
+    HttpEvents(server.url, "").publish([message(f"r-{number}") for number in range(250)])
+
+    assert [len(body["messages"]) for body in server.bodies] == [100, 100, 50]
+
+
+def test_a_server_that_refuses_them_is_away(server: Server) -> None:
+    server.status = 500
+
+    with pytest.raises(StoreUnavailableError, match="it answered 500"):
+        HttpEvents(server.url, "").publish([message("r-1")])
+
+
+def test_a_server_that_is_gone_is_away() -> None:
+    bus = HttpEvents(f"http://127.0.0.1:{free_port()}", "")
+
+    with pytest.raises(StoreUnavailableError, match="ConnectionRefusedError"):
+        bus.publish([message("r-1")])
+
+    assert bus.close()
