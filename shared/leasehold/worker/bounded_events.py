@@ -29,3 +29,7 @@ class BoundedEvents:
         """Publish the messages, or raise StoreUnavailableError: they may be taken yet, or not."""
         if not self._errands.run(partial(self._bus.publish, messages)):
             raise StoreUnavailableError(store="event bus", problem="it has not answered yet")
+
+    def close(self, grace: float = 0.0) -> bool:
+        """Close the bus."""
+        return self._bus.close(grace)
