@@ -19,16 +19,14 @@ from leasehold import (
 )
 from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.pipelines import Catalog
-from tests.storm.sender import DEAF_URL, URL
-
-_SECRET: Final = "STORM_SECRET"
+from tests.storm.sender import DEAF_URL, SECRET, URL
 
 #: Two webhooks, and a sender of a user's own.
 CHANNELS: Final = Registry(
     "channels",
     [
-        WebhookChannel(name="first", url_variable=URL, secret_variable=_SECRET),
-        WebhookChannel(name="second", url_variable=URL, secret_variable=_SECRET),
+        WebhookChannel(name="first", url_variable=URL, secret_variable=SECRET),
+        WebhookChannel(name="second", url_variable=URL, secret_variable=SECRET),
         CustomChannel(name="third", sender="tests.storm.sender:send"),
     ],
 )

@@ -27,7 +27,7 @@ from leasehold.services.sweep import sweep
 from tests.storm.catalog import NAMES
 from tests.storm.chance import LOST, roll
 from tests.storm.provider import TIMEOUT_S, Taken, provider
-from tests.storm.sender import DEAF_URL, URL
+from tests.storm.sender import DEAF_URL, SECRET, URL
 from tests.storm.workers import Function, Place, engine_at
 
 #: How runs end, in turn: the one that blocks is tried once more, and blocks again.
@@ -134,7 +134,7 @@ def settings_in(folder: Path) -> dict[str, str]:
     return {
         "LEASEHOLD_ARTIFACTS": f"file://{folder / 'artifacts'}",
         "LEASEHOLD_ALLOW_LOCAL_CHANNELS": "yes",
-        "STORM_SECRET": f"whsec_{base64.b64encode(bytes(32)).decode()}",
+        SECRET: f"whsec_{base64.b64encode(bytes(32)).decode()}",
         "PIPELINE_DISPATCH_GRACE_S": "0.5",
         "PIPELINE_DELIVERY_TIMEOUT_S": str(TIMEOUT_S),
         "PIPELINE_DELIVERY_WAIT_S": "0.05",
