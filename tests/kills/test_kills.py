@@ -114,13 +114,13 @@ def test_nor_on_firestore(tmp_path: Path) -> None:
 def test_a_kill_at_the_end_leaves_its_files_to_the_sweep(
     tmp_path: Path, point: str, count: int
 ) -> None:
-    """In an hour: see tests/in_process/test_checkpoint_files.py."""
+    """After the grace: see tests/in_process/test_checkpoint_files.py."""
     kills = [Kill(point, ITERATIONS)]
 
     run, left = killed("sqlite", tmp_path, "inline", LARGE_BYTES, kills)
 
     assert (len(left), len(run.owed)) == (count, 1)
-    assert run.alarm_at == run.updated_at + timedelta(hours=1)
+    assert run.alarm_at == run.updated_at + timedelta(minutes=1)
 
 
 @pytest.mark.skipif(os.environ.get("LEASEHOLD_STORM") != "1", reason="minutes: make storm")

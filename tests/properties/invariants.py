@@ -155,8 +155,10 @@ def check_alarm(manifest: Manifest, known: Known) -> None:
     assert not (manifest.is_terminal and (manifest.paused or manifest.lease))
     if manifest.lease is not None:
         assert manifest.alarm_at == manifest.lease.expires_at
-    elif any(ends) and manifest.owed:
-        assert manifest.alarm_at == manifest.updated_at + timedelta(hours=1)
+    elif manifest.archive is not None:
+        again_at = manifest.archive.not_before or manifest.updated_at + GRACE
+        assert any(ends)
+        assert manifest.alarm_at == min(again_at, manifest.updated_at + timedelta(hours=1))
     elif any(ends) or manifest.paused or manifest.status is RunStatus.BLOCKED:
         assert manifest.alarm_at is None
     elif known.elsewhere:

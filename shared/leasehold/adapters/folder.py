@@ -32,6 +32,8 @@ ORPHAN_AGE_S: Final = 3600.0
 #: Folders are for their owner alone, as the files in them are.
 _PRIVATE: Final = 0o700
 
+_BEHIND_LINK: Final = "one of its folders is a link or a file"
+
 #: How many parts name a kind of artifact of a run: `runs/r-1/values`.
 _KIND: Final = 3
 
@@ -155,6 +157,11 @@ class FolderArtifacts:
         except (FileNotFoundError, NotADirectoryError):
             self._is_there()  # else it is the store that is away
             return ()
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            name = start.relative_to(self._root).as_posix()
+            raise ArtifactNameError(name=name, problem=_BEHIND_LINK) from None
         found = (path.relative_to(self._root).as_posix() for path, _ in files_below(start))
         return [name for name in found if is_artifact_name(name)]
 
@@ -307,8 +314,7 @@ class FolderArtifacts:
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                 raise
-            problem = "one of its folders is a link or a file"
-            raise ArtifactNameError(name=name, problem=problem) from None
+            raise ArtifactNameError(name=name, problem=_BEHIND_LINK) from None
         finally:
             os.close(folder)
 

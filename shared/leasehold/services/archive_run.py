@@ -69,12 +69,13 @@ def archive_run(engine: ArchiveParts, owed: Archive, note: Callable[[Transition]
 
 
 def _compress_artifacts(artifacts: Artifacts, owed: Archive) -> None:
-    artifacts.compress(files_folder(owed.run_id))
+    with suppress(ArtifactNameError):  # behind a link nothing is the run's, now or later
+        artifacts.compress(files_folder(owed.run_id))
 
 
 def _delete_checkpoints(artifacts: Artifacts, owed: Archive) -> None:
     for folder in owed.folders:
-        with suppress(ArtifactNameError):  # behind a link nothing is the run's, now or later
+        with suppress(ArtifactNameError):  # as above
             artifacts.delete(folder)
 
 

@@ -2,12 +2,17 @@
 
 import contextlib
 import gc
+import gzip
 import socket
 import threading
 import warnings
 from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
 
 import pytest
+from gcp_storage_emulator.handlers import objects
+from google.cloud import storage
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.cloud_storage import CloudStorageArtifacts
@@ -174,3 +179,57 @@ def test_whatever_a_server_does_is_an_outage_and_told_in_time(trouble: str, call
             getattr(artifacts, call)(*arguments)
 
     assert clock.monotonic() - begun < 5
+
+
+def test_a_compressed_object_is_gzip_as_other_clients_expect_it(bucket: str) -> None:
+    artifacts = CloudStorageArtifacts(bucket)
+    text = b"A line that comes again and again.\n" * 20_000
+    artifacts.put("runs/r-9/files/log.txt", text)
+
+    artifacts.compress("runs/r-9/files")
+
+    found = storage.Client().bucket(bucket).get_blob("runs/r-9/files/log.txt")
+    assert found is not None
+    assert (found.content_encoding, found.metadata) == (
+        "gzip",
+        {"leasehold-size": str(len(text))},
+    )
+    assert found.size < len(text) / 10
+    assert gzip.decompress(found.download_as_bytes(raw_download=True)) == text
+
+
+def test_an_object_that_is_put_while_it_is_compressed_is_not_overwritten(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The emulator knows no preconditions: this one refuses a write as Cloud Storage does."""
+    artifacts = CloudStorageArtifacts(bucket)
+    artifacts.put("runs/r-8/files/log.txt", b"A line.\n" * 20_000)
+    begins = "_create_resumable_upload"
+    begin_upload = getattr(objects, begins)
+    asked: list[str] = []
+
+    def begin_late(request: Any, response: Any, store: Any) -> Any:
+        found = store.get_file_obj(bucket, "runs/r-8/files/log.txt")
+        found["generation"] += "1"  # somebody put it meanwhile
+        (wanted,) = request.query["ifGenerationMatch"]
+        asked.append(wanted)
+        if wanted == found["generation"]:
+            return begin_upload(request, response, store)
+        response.status = HTTPStatus.PRECONDITION_FAILED
+        return None
+
+    monkeypatch.setattr(objects, begins, begin_late)
+
+    artifacts.compress("runs/r-8/files")
+
+    found = storage.Client().bucket(bucket).get_blob("runs/r-8/files/log.txt")
+    assert found is not None
+    assert (len(asked), found.content_encoding) == (1, None)
+
+
+def test_what_cannot_be_compressed_now_is_an_outage() -> None:
+    with environment(STORAGE_EMULATOR_HOST=f"http://127.0.0.1:{free_port()}"):
+        artifacts = CloudStorageArtifacts("artifacts", deadline_s=0.5)
+
+        with pytest.raises(StoreUnavailableError):
+            artifacts.compress("runs/r-1/files")
