@@ -74,6 +74,10 @@ class Taken:
         """Keep the messages."""
         self.messages += messages
 
+    def close(self, grace: float = 0.0) -> bool:  # noqa: ARG002 - nothing is under way
+        """Do nothing."""
+        return True
+
     def send(self, _: Delivery, *, timeout: float) -> str:  # noqa: ARG002 - it takes no time
         """Take the announcement."""
         return "taken"

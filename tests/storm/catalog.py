@@ -19,16 +19,14 @@ from leasehold import (
 )
 from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.pipelines import Catalog
-from tests.storm.sender import DEAF_URL, URL
-
-_WEBHOOK: Final[dict[str, str]] = {"url_variable": URL, "secret_variable": "STORM_SECRET"}
+from tests.storm.sender import DEAF_URL, SECRET, URL
 
 #: Two webhooks, and a sender of a user's own.
 CHANNELS: Final = Registry(
     "channels",
     [
-        WebhookChannel(name="first", **_WEBHOOK),
-        WebhookChannel(name="second", **_WEBHOOK),
+        WebhookChannel(name="first", url_variable=URL, secret_variable=SECRET),
+        WebhookChannel(name="second", url_variable=URL, secret_variable=SECRET),
         CustomChannel(name="third", sender="tests.storm.sender:send"),
     ],
 )

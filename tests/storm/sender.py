@@ -14,6 +14,7 @@ from leasehold import AgentClientError
 #: The variables of both addresses: the provider's, and one where nobody listens.
 URL: Final = "STORM_URL"
 DEAF_URL: Final = "STORM_DEAF_URL"
+SECRET: Final = "STORM_SECRET"  # noqa: S105 - the name of a variable
 _TAKEN: Final = 200
 
 

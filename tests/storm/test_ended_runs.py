@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from leasehold.bootstrap import boot
+from leasehold.bootstrap import Around, boot
 from leasehold.domain.announcement import AnnouncedEvent
 from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.domain.event_message import EventMessage
+from leasehold.ports.artifacts import Artifacts
 from leasehold.registry.channels import ChannelEntry
 from leasehold.services.deliver_notification import DeliveryHint, deliver
 from leasehold.services.engine import Engine
@@ -34,6 +37,8 @@ EVENTS = {
     "blocked": AnnouncedEvent.RUN_BLOCKED,
     "dead": AnnouncedEvent.RUN_DEAD_LETTERED,
 }
+PATIENCE_S = 60.0
+NOTHING = Around()
 POINTS = [
     ("done", Point.AFTER_COMMIT),
     ("done", Point.AFTER_PUBLISH),
@@ -64,14 +69,20 @@ class Told:
 
 
 @contextmanager
-def opened(kind: str, folder: Path) -> Iterator[tuple[Engine, Told]]:
+def opened(kind: str, folder: Path, around: Around = NOTHING) -> Iterator[tuple[Engine, Told]]:
     told = Told()
 
     def open_channel(_: ChannelEntry) -> Told:
         return told
 
     with DOCUMENTS[kind](folder) as documents:
-        bundle = boot(settings_in(folder), catalog=CATALOG, documents=documents, tasks=NoTasks())
+        bundle = boot(
+            settings_in(folder),
+            catalog=CATALOG,
+            documents=documents,
+            tasks=NoTasks(),
+            around=around,
+        )
         told.engine = replace(bundle.engine, events=told, open_channel=open_channel)
         yield told.engine, told
 
@@ -118,6 +129,39 @@ def test_so_does_the_sweep(tmp_path: Path, kind: str, ends: str, point: Point) -
         if ends == "done":
             until(lambda: sweep(engine) and get_run(engine, run_id).archive is None)
             check_told(told, ends)
+
+
+@pytest.mark.parametrize("archive", ["raises", "hangs"])
+def test_an_archive_that_fails_costs_no_announcement(tmp_path: Path, archive: str) -> None:
+    over = threading.Event()
+
+    class Archives:
+        """Artifacts that can be read and written, and not archived."""
+
+        def __init__(self, inner: Artifacts) -> None:
+            self._inner = inner
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("compress", "delete"):
+                return self._fail
+            return getattr(self._inner, name)
+
+        def _fail(self, _: str) -> None:
+            if archive == "hangs":
+                over.wait(PATIENCE_S)
+            raise OSError("the disk is full")
+
+    around = Around(artifacts=lambda store: cast(Artifacts, Archives(store)))
+    with opened("sqlite", tmp_path, around) as (engine, told):
+        run_id = start_run(engine, StartRequest("act", {"ends": "done"})).manifest.run_id
+        execute_step(engine, Hint(run_id, 1))
+        run = get_run(engine, run_id)
+        over.set()
+
+    check_told(told, "done")
+    assert run.status == "COMPLETED"
+    assert run.archive is not None
+    assert run.alarm_at is not None
 
 
 def swept(engine: Engine) -> None:

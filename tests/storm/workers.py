@@ -7,7 +7,7 @@ import queue
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from multiprocessing.connection import Connection
@@ -61,8 +61,9 @@ class Instance:
         self._process, self._pipe = forked_with_pipe(serve, place)
 
     def begin(self, hint: DeliveryHint) -> None:
-        """Give it a message."""
-        self._pipe.send(hint)
+        """Give it a message; one that was killed since its last answer takes none."""
+        with suppress(OSError):
+            self._pipe.send(hint)
 
     def end(self) -> str | None:
         """Return what it answers; None: it was killed."""

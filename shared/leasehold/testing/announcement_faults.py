@@ -20,8 +20,6 @@ class AnnouncementFaults:
     Each is for an engine with workers=0, whose announcements are made by the test's own thread.
     """
 
-    __slots__ = ()
-
     clock: Clock
     channels: Callable[[], Sequence[str]]
     workers: Callable[[], int]
