@@ -62,8 +62,7 @@ class HttpEvents:
 
     def _message(self, message: EventMessage) -> dict[str, Any]:
         """Return a message as Pub/Sub takes it over REST."""
-        content = json.dumps(message.content(self._base_url), ensure_ascii=False)
-        data = base64.b64encode(content.encode()).decode()
+        data = base64.b64encode(message.encoded(self._base_url)).decode()
         return {"data": data, "attributes": message.attributes()}
 
     def _unavailable(self, problem: str) -> StoreUnavailableError:

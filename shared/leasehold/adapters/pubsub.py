@@ -6,21 +6,13 @@ messages back in a thread of theirs, and a function may be frozen or gone once i
 
 from __future__ import annotations
 
-import json
-import os
-import threading
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from leasehold.adapters.pubsub_client import PubSubClient
 from leasehold.domain.event_message import EventMessage
 from leasehold.errors import StoreUnavailableError
-
-if TYPE_CHECKING:  # the client takes a second to import: only who publishes waits for it
-    from google.pubsub_v1 import PublisherClient
-
-#: The emulator's own variable; nothing is authenticated there.
-EMULATOR: Final = "PUBSUB_EMULATOR_HOST"
 
 #: So many messages the service takes with one request.
 _MOST: Final = 1000
@@ -48,9 +40,7 @@ class PubSubEvents:
         self._address = f"pubsub://{project}/{topic}"
         self._base_url = base_url
         self._patience = patience.total_seconds()
-        self._lock = threading.Lock()
-        self._client: PublisherClient | None = None
-        self._made_in = 0
+        self._client = PubSubClient()
 
     def publish(self, messages: Sequence[EventMessage]) -> None:
         """Publish the messages; some may be published twice, as by a retry.
@@ -63,25 +53,21 @@ class PubSubEvents:
 
     def close(self, grace: float = 0.0) -> bool:  # noqa: ARG002 - nothing is under way after a call
         """Close the connection, if this process has one."""
-        with self._lock:
-            if self._client is not None and self._made_in == os.getpid():
-                self._client.transport.close()  # type: ignore[no-untyped-call] # has no types
-            self._client = None
+        self._client.close()
         return True
 
     def _message(self, message: EventMessage) -> dict[str, Any]:
-        content = json.dumps(message.content(self._base_url), ensure_ascii=False)
-        return {"data": content.encode(), "attributes": message.attributes()}
+        return {"data": message.encoded(self._base_url), "attributes": message.attributes()}
 
     def _publish(self, messages: Sequence[dict[str, Any]]) -> None:
-        from google.api_core.exceptions import GoogleAPIError  # noqa: PLC0415 - lazy, see above
+        from google.api_core.exceptions import GoogleAPIError  # noqa: PLC0415 - as its client
         from google.api_core.retry import Retry  # noqa: PLC0415
         from google.api_core.timeout import TimeToDeadlineTimeout  # noqa: PLC0415
         from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415
 
         within: Any = TimeToDeadlineTimeout(self._patience)  # type: ignore[no-untyped-call] # has no types
         try:
-            self._ready_client().publish(
+            self._client.get().publish(
                 request={"topic": self._topic, "messages": messages},
                 retry=Retry(predicate=_may_pass, initial=0.1, maximum=1.0, timeout=self._patience),
                 timeout=within,
@@ -90,29 +76,6 @@ class PubSubEvents:
             last = getattr(error, "cause", None) or error  # a RetryError has what the last try met
             problem = f"{type(last).__name__}: {last}"
             raise StoreUnavailableError(store=self._address, problem=problem) from error
-
-    def _ready_client(self) -> PublisherClient:
-        """Return the client of this process; a fork does not share connections."""
-        with self._lock:
-            if self._client is None or self._made_in != os.getpid():
-                self._client, self._made_in = _make_client(), os.getpid()
-            return self._client
-
-
-def _make_client() -> PublisherClient:
-    from google.pubsub_v1 import PublisherClient  # noqa: PLC0415 - lazy, see above
-
-    emulator = os.environ.get(EMULATOR)
-    if not emulator:
-        return PublisherClient()
-    import grpc  # noqa: PLC0415 - lazy, see above
-    from google.pubsub_v1.services.publisher.transports import (  # noqa: PLC0415
-        PublisherGrpcTransport,
-    )
-
-    return PublisherClient(
-        transport=PublisherGrpcTransport(channel=grpc.insecure_channel(emulator))
-    )
 
 
 def _may_pass(error: BaseException) -> bool:

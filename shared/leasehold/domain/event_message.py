@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -50,6 +51,10 @@ class EventMessage:
             "datacontenttype": "application/json",
             "data": announced_facts(about, base_url),
         }
+
+    def encoded(self, base_url: str) -> bytes:
+        """Return `content` as JSON in UTF-8; half a character of a text, which has none, is `?`."""
+        return json.dumps(self.content(base_url), ensure_ascii=False).encode("utf-8", "replace")
 
 
 def announced_facts(delivery: Delivery, base_url: str) -> Mapping[str, Any]:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import threading
 from functools import partial
-from typing import TYPE_CHECKING
 
 from leasehold.adapters.channels.bounded_call import BoundedCall
+from leasehold.adapters.pubsub_client import PubSubClient
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.event_message import EventMessage
 from leasehold.errors import ChannelRefusedError, ChannelUnavailableError
 from leasehold.registry.channels import TopicChannel
-
-if TYPE_CHECKING:  # the client takes a second to import
-    from google.pubsub_v1 import PublisherClient
 
 
 class TopicSender:
@@ -29,8 +23,7 @@ class TopicSender:
     def __init__(self, entry: TopicChannel, base_url: str) -> None:
         self._entry = entry
         self._base_url = base_url
-        self._made: tuple[int, PublisherClient] | None = None
-        self._making = threading.Lock()
+        self._client = PubSubClient()
 
     def send(self, delivery: Delivery, *, timeout: float) -> str:
         """Publish the announcement; return the id that Pub/Sub gives it."""
@@ -38,16 +31,15 @@ class TopicSender:
         return call.run(partial(self._send, call, delivery))
 
     def _send(self, call: BoundedCall, delivery: Delivery) -> str:
-        from google.api_core import exceptions as google  # noqa: PLC0415 - as above
-        from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415 - as above
+        from google.api_core import exceptions as google  # noqa: PLC0415 - as its client
+        from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415 - as its client
 
         message = EventMessage(delivery)
-        content = json.dumps(message.content(self._base_url), ensure_ascii=False)
-        data = content.encode("utf-8", "replace")
-        sent = {"data": data, "attributes": {**message.attributes(), "key": delivery.key}}
+        attributes = {**message.attributes(), "key": delivery.key}
+        sent = {"data": message.encoded(self._base_url), "attributes": attributes}
         for_good = (google.NotFound, google.Forbidden, google.Unauthorized)
         try:
-            client = self._client()
+            client = self._client.get()
             call.begin_sending()
             answer = client.publish(
                 request={"topic": self._entry.topic, "messages": [sent]},
@@ -61,26 +53,3 @@ class TopicSender:
             problem = f"Pub/Sub answered {type(error).__name__}"
             raise ChannelUnavailableError(channel=self._entry.name, problem=problem) from None
         return answer.message_ids[0]
-
-    def _client(self) -> PublisherClient:
-        """Return the client of this process; a fork does not share connections."""
-        with self._making:
-            if self._made is None or self._made[0] != os.getpid():
-                self._made = os.getpid(), _make_client()
-            return self._made[1]
-
-
-def _make_client() -> PublisherClient:
-    from google.pubsub_v1 import PublisherClient  # noqa: PLC0415 - as above
-
-    emulator = os.environ.get("PUBSUB_EMULATOR_HOST")
-    if not emulator:
-        return PublisherClient()
-    import grpc  # noqa: PLC0415 - as above
-    from google.pubsub_v1.services.publisher.transports import (  # noqa: PLC0415 - as above
-        PublisherGrpcTransport,
-    )
-
-    return PublisherClient(
-        transport=PublisherGrpcTransport(channel=grpc.insecure_channel(emulator))
-    )

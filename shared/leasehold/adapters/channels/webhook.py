@@ -6,7 +6,6 @@ import base64
 import binascii
 import hashlib
 import hmac
-import json
 from functools import partial
 from typing import Final
 
@@ -59,8 +58,7 @@ class WebhookSender:
         endpoint = self._guard.endpoint(self._variables.read(self._entry.url_variable))
         secrets = self._secrets()
         addresses = self._guard.addresses(endpoint)
-        content = EventMessage(delivery).content(self._base_url)
-        body = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+        body = EventMessage(delivery).encoded(self._base_url)
         now = self._clock.now()
         headers = {
             "Content-Type": "application/json",
