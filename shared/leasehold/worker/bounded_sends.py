@@ -1,13 +1,12 @@
-"""Sends of announcements, each in a thread of its own: one that hangs holds up nobody for long."""
+"""Sends of announcements, each in a thread of its own: one that hangs holds up nobody for long.
+
+This is the bound of every send, whatever class of channel makes it. Those of ours end by themselves
+before it: `adapters.channels.bounded_call` knows what was sent by then, and cuts the connection.
+"""
 
 from __future__ import annotations
 
-import threading
-from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import Future
-from contextvars import copy_context
-from functools import partial
 from typing import Final
 
 from leasehold.domain.printable import printable
@@ -17,13 +16,11 @@ from leasehold.errors import (
     ChannelUnavailableError,
     StoreUnavailableError,
 )
+from leasehold.worker.call_threads import MOST_LATE, CallThreads
 from leasehold.worker.kept_text import cut, try_text
-from leasehold.worker.threads import start_thread
 
 #: A channel knows its own timeout best, and says more of it than that it did not come back.
 GRACE_S: Final = 0.5
-#: With so many sends to a channel that did not come back, no other is begun.
-MOST_LATE: Final = 4
 
 MAX_ERROR: Final = 300
 MAX_MESSAGE_ID: Final = 200
@@ -44,45 +41,26 @@ class BoundedSends:
     def __init__(self, most_late: int = MOST_LATE, grace_s: float = GRACE_S) -> None:
         self._most_late = most_late
         self._grace_s = grace_s
-        self._late: defaultdict[str, list[threading.Thread]] = defaultdict(list)
-        self._noting = threading.Lock()
+        self._threads: dict[str, CallThreads] = {}  # of each channel
 
     def run(self, channel: str, send: Callable[[], object], *, timeout: float) -> str | None:
         """Make a send; see `Sending`."""
-        late = self._still_late(channel)
-        if late >= self._most_late:
-            problem = f"{late} sends to it hang"
+        fresh = CallThreads(f"send-{channel}", self._most_late)
+        threads = self._threads.setdefault(channel, fresh)
+        if threads.are_taken():
+            problem = f"{self._most_late} sends to it hang"
             raise ChannelUnavailableError(channel=channel, problem=problem)
-        done: Future[object] = Future()
-        thread = start_thread(partial(copy_context().run, _make, send, done), f"send-{channel}")
-        if thread is None:
+        made = threads.make(send, wait_s=timeout + self._grace_s)
+        if made is None:
             problem = "no thread is to be had for a send"
             raise StoreUnavailableError(store="of threads", problem=problem)
-        thread.join(timeout + self._grace_s)
-        if not done.done():
-            with self._noting:
-                self._late[channel].append(thread)
+        if not made.done():
             problem = f"it did not come back within {timeout:g} s"
             raise ChannelUnansweredError(channel=channel, problem=problem)
-        error = done.exception()
+        error = made.exception()
         if error is not None:
             raise _kept(channel, error) from error
-        return _message_id(done.result())
-
-    def _still_late(self, channel: str) -> int:
-        with self._noting:
-            alive = [thread for thread in self._late[channel] if thread.is_alive()]
-            self._late[channel] = alive
-            return len(alive)
-
-
-def _make(send: Callable[[], object], done: Future[object]) -> None:
-    try:
-        answer = send()
-    except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
-        done.set_exception(error)
-    else:
-        done.set_result(answer)
+        return _message_id(made.result())
 
 
 def _kept(channel: str, error: BaseException) -> _Known:
