@@ -37,7 +37,7 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 from leasehold.services.deliver_notification import DeliveryHint, DeliveryOutcome, deliver
 from leasehold.services.due_deliveries import request_delivery
-from leasehold.services.engine import Engine
+from leasehold.services.engine import Engine, find_run
 from leasehold.services.sweep import sweep
 from tests.builders import new_run
 from tests.in_process.sample import PIPELINES, STEPS
@@ -515,6 +515,27 @@ def test_a_bus_that_is_away_is_asked_once_a_sweep_and_gives_nothing_up(
     assert deliver(engine, hint) is DeliveryOutcome.ANNOUNCED
 
 
+class BusWithMistake:
+    def publish(self, _: Sequence[EventMessage]) -> None:
+        raise TypeError("a mistake")
+
+
+def test_a_mistake_in_a_bus_keeps_no_run_from_the_sweep(
+    engine: Engine, clock: Clock, unique: str
+) -> None:
+    hint, due = owed(engine, unique), engine.clock.now()
+    run = ended(engine, f"{unique}-2", announcement=None, alarm_at=due)
+    clock.advance(61)
+
+    with pytest.raises(StoreUnavailableError, match="a mistake"):
+        sweep(replace(engine, events=BusWithMistake()), among={unique, run.run_id})
+
+    after = find_run(engine, run.run_id).manifest
+    assert after.alarm_at is not None
+    assert after.alarm_at > due
+    assert stored(engine, hint).published == 0
+
+
 def test_only_deliveries_of_ones_own_runs_are_published(
     engine: Engine, clock: Clock, unique: str
 ) -> None:
@@ -606,3 +627,36 @@ def test_a_run_that_announced_nothing_has_nothing_to_tell(engine: Engine, unique
 
     with pytest.raises(UnknownDeliveryError):
         request_delivery(engine, unique, "pager", actor="ada", reason="")
+
+
+def test_a_request_stays_traced_where_the_channel_is_gone(
+    engine: Engine, clock: Clock, unique: str
+) -> None:
+    hint = owed(engine, unique, mark=run_mark(ended(engine, unique)))
+    deliver(engine, hint)
+    request_delivery(engine, unique, "pager", actor="ada", reason="")
+    without = replace(engine.catalog, channels=Registry("channels", [LogChannel(name="chat")]))
+    clock.advance(86_401)
+
+    assert deliver(replace(engine, catalog=without), hint) is DeliveryOutcome.GIVEN_UP
+
+    assert sorted(event["type"] for event in traced(engine, hint)) == [
+        "announcement_given_up",
+        "announcement_requested",
+        "announcement_sent",
+    ]
+
+
+def test_a_request_that_comes_late_leaves_what_the_next_run_of_the_id_owes(
+    engine: Engine, clock: Clock, unique: str
+) -> None:
+    """The run was read, then purged, and its key given again."""
+    run = ended(engine, unique)
+    clock.advance(1)
+    hint = owed(engine, unique, mark="89abcdef", unknown=1)
+
+    with pytest.raises(UnknownDeliveryError):
+        request_delivery(engine, unique, "pager", actor="ada")
+
+    assert (stored(engine, hint).mark, stored(engine, hint).unknown) == ("89abcdef", 1)
+    assert run_mark(run) != "89abcdef"

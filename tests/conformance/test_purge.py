@@ -213,6 +213,28 @@ def test_a_run_stays_until_all_were_told_of_it_but_for_a_day_at_most(
     assert leftovers(announcing, old) == []
 
 
+def test_a_run_stays_as_long_as_announcements_are_tried(announcing: Engine, label: str) -> None:
+    two_days = replace(announcing.rules.delivery, give_up_after=timedelta(days=2))
+    patient = replace(announcing, rules=replace(announcing.rules, delivery=two_days))
+    old = ended(patient, label)
+    write_deliveries(patient, old, createdAt=NOW - timedelta(days=2) + timedelta(hours=1))
+
+    assert purge(patient, of(label), ended_before=SOON) == PurgeResult(0, 0, [])
+
+
+def test_a_run_stays_until_its_channels_are_known(announcing: Engine, label: str) -> None:
+    """It was cancelled by a command without a catalog; a day later nobody waits for one."""
+    without = replace(announcing.rules, channels_for=lambda _pipeline, _event: None)
+    old = ended(replace(announcing, rules=without), label)
+
+    kept = purge(announcing, of(label), ended_before=SOON)
+    told = find_run(announcing, old).snapshot.document["announcement"]
+    write(announcing, old, announcement={**told, "at": NOW - timedelta(hours=24, minutes=1)})
+    done = purge(announcing, of(label), ended_before=SOON)
+
+    assert (kept, done) == (PurgeResult(0, 0, []), PurgeResult(1, 1, []))
+
+
 def test_a_purge_that_comes_late_leaves_what_the_next_run_of_a_key_owes(
     announcing: Engine, label: str, unique: str
 ) -> None:

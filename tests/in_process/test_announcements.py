@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.adapters.channels.log import LogSender
 from leasehold.bootstrap import Purpose, boot
 from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.domain.lifecycle import Operation
@@ -17,6 +16,7 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.testing import FrozenClock, InProcessEngine
+from leasehold.testing.announcements import RecordedChannels
 from tests.builders import environ_of
 from tests.in_process.sample import PIPELINES, STEPS
 from tests.waiting import until
@@ -141,7 +141,7 @@ def test_an_announcement_that_hangs_holds_up_no_end(
         begun.set()
         go_on.wait(60)
 
-    monkeypatch.setattr(LogSender, "send", hang)
+    monkeypatch.setattr(RecordedChannels, "send", hang)
     engine = opened(tmp_path)
     engine.start("three", {"n": 1})
     begun.wait(30)

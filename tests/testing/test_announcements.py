@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from leasehold import LogChannel, Registry, testing
 from leasehold.domain.delivery import Delivery
+from leasehold.domain.delivery_rules import claim
+from leasehold.domain.document import Document, Ref, Write
+from leasehold.domain.stored import StoredDocument
 from leasehold.errors import InvalidRequestError
 from leasehold.registry.pipelines import Catalog
 from leasehold.testing import InProcessEngine
@@ -53,6 +57,48 @@ def test_a_lost_message_is_published_again_by_the_sweep(engine: InProcessEngine)
 
     assert told(engine) == BOTH[::-1]
     assert deliveries["ops"].published == 1
+
+
+def test_an_engine_comes_back_to_the_announcements_of_runs_that_ended_in_it(
+    engine: InProcessEngine,
+) -> None:
+    """It looks after runs of its own alone, and no other sweep may be there."""
+    engine.faults.lose_message("ops")
+
+    engine.run("letters", WORDS)
+    for _ in range(2):
+        engine.clock.advance(61)  # type: ignore[attr-defined] # a frozen clock
+        engine.run_until_idle()
+
+    assert told(engine) == BOTH[::-1]
+
+
+def test_an_engine_that_adopts_all_comes_back_to_a_send_that_was_cut_off(
+    engine: InProcessEngine, tmp_path: Path
+) -> None:
+    engine.faults.lose_message("ops")
+    run = engine.run("letters", WORDS)
+    _claim(engine, run.run_id, "ops")
+    catalog = Catalog(letters.STEPS, letters.PIPELINES, letters.GATES, CHANNELS)
+
+    with testing.engine(catalog, tmp_path, clock=engine.clock) as after:
+        after.adopt_all()
+        for _ in range(2):
+            after.clock.advance(61)  # type: ignore[attr-defined] # a frozen clock
+            after.run_until_idle()
+        assert told(after) == BOTH[:1]
+
+
+def _claim(engine: InProcessEngine, run_id: str, channel: str) -> None:
+    """Leave a delivery as one who claims it and is killed."""
+    rules = engine.engine.rules.delivery
+
+    def decide(document: Document | None, now: datetime) -> Write[None]:
+        due = Delivery.model_validate(document)
+        return Write(None, StoredDocument(claim(due, now, claim_id="c", holder="it", rules=rules)))
+
+    owed = next(it for it in engine._deliveries_of(run_id) if it.channel == channel)  # noqa: SLF001
+    engine.engine.documents.transact(Ref("deliveries", owed.delivery_id), decide)
 
 
 @pytest.mark.parametrize("concurrently", [False, True])

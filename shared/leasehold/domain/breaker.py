@@ -7,15 +7,18 @@ of one send, and is the only one to send meanwhile. So a probe that dies lets th
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime, ValidationError
 
 from leasehold.domain.delivery_rules import DeliveryRules
 from leasehold.domain.document import Document, Ref
 from leasehold.domain.stored import Stored
+
+#: Times of one store differ by less, as seen by several.
+_SOON: Final = timedelta(minutes=5)
 
 
 class BreakerState(StrEnum):
@@ -52,10 +55,15 @@ class Breaker(Stored):
         return self.failures == 0 and self.open_until is None
 
     def state(self, now: datetime) -> BreakerState:
-        """Return its state at this time."""
+        """Return its state at this time.
+
+        One that was written later than now has the time of a clock that was wrong.
+        """
         if self.open_until is None:
             return BreakerState.CLOSED
-        return BreakerState.OPEN if now < self.open_until else BreakerState.HALF_OPEN
+        is_of_now = self.updated_at is None or self.updated_at <= now + _SOON
+        is_open = now < self.open_until and is_of_now
+        return BreakerState.OPEN if is_open else BreakerState.HALF_OPEN
 
 
 def breaker_ref(channel: str) -> Ref:

@@ -177,6 +177,7 @@ def without_channel(delivery: Delivery, now: datetime, *, rules: DeliveryRules) 
     wait = min(max(now - delivery.due_since, rules.first_wait), rules.longest_wait)
     if now >= delivery.give_up_at:
         delivery = _without_claim(delivery)
+        delivery = delivery.with_(token=delivery.token + 1)  # its event replaces no request's
         return given_up(delivery, now, why=GiveUpReason.UNKNOWN_CHANNEL, error=error)
     return _due(_without_claim(delivery).with_(last_error=error), now, now + wait)
 

@@ -20,6 +20,7 @@ from leasehold.services.adopt_runs import (
     take_up_dispatched,
 )
 from leasehold.services.engine import Engine
+from leasehold.services.purge_deliveries import runs_that_owe
 from leasehold.services.reporting import without_repeats
 from leasehold.services.stop_cancelled import stop_cancelled
 from leasehold.services.sweep import sweep
@@ -48,6 +49,7 @@ class Clockwork:
         self._width = width
         self._closing = closing
         self._mine: set[str] = set()  # the runs that this engine is to bring to their end
+        self._ended: set[str] = set()  # those of which somebody may still have to be told
         self._every_run = False
         self._tick_s = TICK_S
         self._looked_at = -math.inf
@@ -69,18 +71,24 @@ class Clockwork:
         self._owed_since = take_up_deliveries(self._engine, since=EPOCH)
         if not self._every_run:
             self._mine.update(adopted, parked_runs(self._engine))
+            self._ended.update(runs_that_owe(self._engine, self._engine.clock.now()))
         return len(adopted)
 
     def look_after_every_run(self, tick_s: float) -> None:
         """Look after every run of the store from now on, each `tick_s` seconds."""
         self._every_run, self._tick_s = True, tick_s
         self._mine.clear()
+        self._ended.clear()
 
     def note(self, manifest: Manifest, *, is_new: bool) -> None:
         """Hear of a run that was changed here."""
         if is_new and not self._every_run:
             self._mine.add(manifest.run_id)
-        if manifest.is_terminal and not manifest.owes_archive:
+        if not manifest.is_terminal or self._every_run:
+            return
+        if manifest.announcement is not None:
+            self._ended.add(manifest.run_id)
+        if not manifest.owes_archive:
             self._mine.discard(manifest.run_id)
 
     def tick(self) -> None:
@@ -96,7 +104,7 @@ class Clockwork:
 
     def look(self) -> None:
         """Take up what others dispatched of the runs that are looked after, and sweep them."""
-        engine, among = self._engine, None if self._every_run else self._mine
+        engine, among = self._engine, None if self._every_run else self._mine | self._ended
         now = engine.clock.monotonic()
         if among == set() or now - self._looked_at < self._tick_s:
             return
@@ -106,11 +114,18 @@ class Clockwork:
                 engine, among=among, since=self._dispatched_since
             )
             self._owed_since = take_up_deliveries(engine, among=among, since=self._owed_since)
+            self._forget_told()
             if self._every_run:
                 take_over_gone(engine, is_gone=_is_gone)
                 stop_cancelled(engine)
         finally:  # its index may still be built: the sweep can do without
             sweep(engine, among=among, time=_SWEEP_TIME, width=self._width)
+
+    def _forget_told(self) -> None:
+        """Look after ended runs no longer of which nobody is to be told any more."""
+        if ended := tuple(self._ended):
+            owing = runs_that_owe(self._engine, self._engine.clock.now())
+            self._ended.difference_update(run_id for run_id in ended if run_id not in owing)
 
 
 def _is_gone(holder: str) -> bool:

@@ -64,8 +64,10 @@ def request_delivery(
 
     def decide(document: Document | None, now: datetime) -> Write[Delivery]:
         current = new if document is None else delivery_of(ref, document)
-        if current.mark != new.mark:  # of an earlier run of this id
-            current = new
+        if current.mark != new.mark:
+            if current.created_at > new.created_at:  # this run was purged, and begun anew
+                raise UnknownDeliveryError(run_id=run_id, channel=channel)
+            current = new  # in place of what an earlier run of this id left
         if standing(current, now) is Standing.CLAIMED:
             raise DeliveryClaimedError(run_id=run_id, channel=channel)
         after = delivery_rules.requested(current, now, grace=rules.grace, rules=rules.delivery)
@@ -143,10 +145,13 @@ class DueDeliveries:
     def _publish(self, due: Sequence[Delivery]) -> None:
         try:
             self.engine.events.publish([EventMessage(delivery) for delivery in due])
-        except StoreUnavailableError as error:
+        except Exception as error:
             self.unattended += len(due)
             self.engine.log(f"{len(due)} deliveries or more wait for the next sweep: {error}")
-            raise
+            if isinstance(error, StoreUnavailableError):
+                raise
+            problem = f"{type(error).__name__}: {error}"  # a mistake in an adapter costs no run
+            raise StoreUnavailableError(store="event bus", problem=problem) from error
         self.reannounced += len(due)
 
     def _move_on(self, found: Snapshot, delivery: Delivery) -> None:

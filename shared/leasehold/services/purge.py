@@ -30,7 +30,11 @@ from leasehold.errors import (
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.engine import Engine, KnownRun, commit
 from leasehold.services.paging import SCAN_PAGE, scan
-from leasehold.services.purge_deliveries import delete_deliveries, runs_that_owe
+from leasehold.services.purge_deliveries import (
+    delete_deliveries,
+    is_still_to_be_owed,
+    runs_that_owe,
+)
 from leasehold.services.read_runs import RunFilter, is_wanted, query_of, readable
 
 #: How many runs are deleted at once.
@@ -171,6 +175,8 @@ class Purge:
     def _owes_announcements(self, run: Manifest, now: datetime) -> bool:
         if run.announcement is None:
             return False
+        if is_still_to_be_owed(self._engine, run, now):
+            return True
         if self._owing is None:
             self._owing = runs_that_owe(self._engine, now)
         return run.run_id in self._owing

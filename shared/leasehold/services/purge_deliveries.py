@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from leasehold.domain.announcing import GIVEN_UP_AFTER
@@ -19,10 +19,10 @@ _OWED: Final = (DeliveryState.DUE, DeliveryState.CLAIMED)
 def runs_that_owe(engine: Engine, now: datetime) -> frozenset[str]:
     """Return the runs of which somebody is still to be told.
 
-    An announcement is given up after a day. One that is older keeps no run: where nothing sends
-    announcements, runs would be kept for ever.
+    An announcement is given up after a day, or what PIPELINE_DELIVERY_GIVE_UP_S says. One that is
+    older keeps no run: where nothing sends announcements, runs would be kept for ever.
     """
-    since = Range("createdAt", at_least=now - GIVEN_UP_AFTER)
+    since = Range("createdAt", at_least=now - _given_up_after(engine))
     return frozenset(
         str(found.document.get("runId"))
         for state in _OWED
@@ -38,6 +38,12 @@ def runs_that_owe(engine: Engine, now: datetime) -> frozenset[str]:
             ),
         )
     )
+
+
+def is_still_to_be_owed(engine: Engine, run: Manifest, now: datetime) -> bool:
+    """Return whether whoever ended a run left its announcement to somebody with a catalog."""
+    told = run.announcement
+    return told is not None and told.pending and now - told.at < _given_up_after(engine)
 
 
 def delete_deliveries(engine: Engine, run: Manifest) -> None:
@@ -56,3 +62,7 @@ def delete_deliveries(engine: Engine, run: Manifest) -> None:
     )
     for found in scan(engine.documents, query):
         engine.documents.delete(found.ref)
+
+
+def _given_up_after(engine: Engine) -> timedelta:
+    return max(engine.rules.delivery.give_up_after, GIVEN_UP_AFTER)

@@ -65,3 +65,12 @@ def test_what_the_probe_comes_to_decides() -> None:
 def test_a_breaker_that_nobody_can_read_holds_up_nothing() -> None:
     odd = {"channel": "pager", "failures": "many", "openUntil": "some day"}
     assert breaker_of("pager", odd) == Breaker(channel="pager")
+
+
+def test_a_breaker_of_a_clock_that_was_a_year_ahead_lets_one_through() -> None:
+    ahead = after_failure(failing(4), NOW + timedelta(days=365), rules=RULES)
+
+    through = let_one_through(ahead, NOW, rules=RULES)
+
+    assert through is not None
+    assert through.open_until == NOW + RULES.claim_ttl
