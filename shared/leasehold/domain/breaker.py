@@ -7,15 +7,18 @@ of one send, and is the only one to send meanwhile. So a probe that dies lets th
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime, ValidationError
 
 from leasehold.domain.delivery_rules import DeliveryRules
 from leasehold.domain.document import Document, Ref
-from leasehold.domain.stored import Stored
+from leasehold.domain.stored import Count, Moment, Stored
+
+#: None is open for longer: whatever says so was edited, and one send finds out how the channel is.
+LONGEST_REST: Final = timedelta(days=2)
 
 
 class BreakerState(StrEnum):
@@ -38,9 +41,9 @@ class Breaker(Stored):
     """The breaker of one channel."""
 
     channel: str
-    failures: int = 0  # in a row
-    open_until: AwareDatetime | None = None  # None: it is closed
-    updated_at: AwareDatetime | None = None
+    failures: Count = 0  # in a row
+    open_until: Moment | None = None  # None: it is closed
+    updated_at: Moment | None = None
 
     if TYPE_CHECKING:
 
@@ -55,7 +58,8 @@ class Breaker(Stored):
         """Return its state at this time."""
         if self.open_until is None:
             return BreakerState.CLOSED
-        return BreakerState.OPEN if now < self.open_until else BreakerState.HALF_OPEN
+        is_open = now < self.open_until <= now + LONGEST_REST
+        return BreakerState.OPEN if is_open else BreakerState.HALF_OPEN
 
 
 def breaker_ref(channel: str) -> Ref:

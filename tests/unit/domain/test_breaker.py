@@ -65,3 +65,9 @@ def test_what_the_probe_comes_to_decides() -> None:
 def test_a_breaker_that_nobody_can_read_holds_up_nothing() -> None:
     odd = {"channel": "pager", "failures": "many", "openUntil": "some day"}
     assert breaker_of("pager", odd) == Breaker(channel="pager")
+
+
+def test_a_breaker_that_is_open_for_ever_lets_one_through() -> None:
+    odd = {"channel": "pager", "failures": 5, "openUntil": "8999-12-31T00:00:00Z"}
+    assert breaker_of("pager", odd).state(NOW) is BreakerState.HALF_OPEN
+    assert breaker_of("pager", odd | {"openUntil": "9999-12-31T00:00:00Z"}).is_new
