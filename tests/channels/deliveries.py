@@ -41,7 +41,7 @@ def delivery(**fields: Any) -> Delivery:
         "shard": 3,
         "give_up_at": NOW + timedelta(hours=24),
     }
-    return Delivery(**(usable | fields))
+    return Delivery(**usable).with_(**fields)
 
 
 #: Short enough to wait for the end of, and longer where a busy machine had not begun by then.

@@ -210,3 +210,23 @@ def test_a_server_that_says_a_byte_now_and_then_holds_nobody(server: MailServer)
     assert not dripping.is_alive()
     ending.set()
     assert type(refused.value) is ChannelUnavailableError
+
+
+@pytest.mark.parametrize("line", [b"220-" + b"x" * 1000 + b"\r\n", b"220 " + b"x" * 100_000])
+def test_a_server_that_says_too_much_fills_no_memory(server: MailServer, line: bytes) -> None:
+    """Nor is it a refusal: another server may stand there the next time."""
+
+    def flood() -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):  # its caller has heard enough
+            while True:
+                connection.sendall(line)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        flooding = threading.Thread(target=flood)
+        flooding.start()
+        error = error_of(server, SMTP_SERVER=f"localhost:{listener.getsockname()[1]}")
+        flooding.join(30)
+
+    assert type(error) is ChannelUnavailableError
+    assert "no answer within" not in error.message

@@ -21,6 +21,8 @@ PLANTED = "sk-" + "planted7f3a" * 4
 
 told: list[Mapping[str, Any]] = []
 never = threading.Event()
+at_last = threading.Event()
+stayed: list[float] = []
 
 
 def names_it(message: Mapping[str, Any], timeout: float) -> str:
@@ -53,12 +55,17 @@ def hangs(message: Mapping[str, Any], timeout: float) -> None:
     never.wait(30)
 
 
+def stays(message: Mapping[str, Any], timeout: float) -> None:
+    stayed.append(timeout)
+    at_last.wait(60)
+
+
 def takes_one(message: Mapping[str, Any]) -> None:
     pass
 
 
 def send(function: str, timeout: float = TIMEOUT_S) -> str | None:
-    entry = CustomChannel(name="pager", sender=f"{__name__}:{function}")
+    entry = CustomChannel(name=f"pager-{function}", sender=f"{__name__}:{function}")
     return opener()(entry).send(delivery(), timeout=timeout)
 
 
@@ -105,6 +112,19 @@ def test_one_that_never_returns_holds_nobody() -> None:
     never.set()
 
     assert type(over.value) is ChannelUnansweredError
+
+
+def test_those_that_never_return_are_no_more_than_a_few() -> None:
+    """A process lives for months, and a provider that hangs is tried for a day."""
+    stayed.clear()
+    problem = ""
+    while not problem.endswith("hang"):
+        with pytest.raises(ChannelUnavailableError) as over:
+            send("stays", 0.05)
+        problem = over.value.details["problem"]
+    at_last.set()
+
+    assert (problem, len(stayed)) == ("4 sends to it hang", 4)
 
 
 @pytest.mark.parametrize(

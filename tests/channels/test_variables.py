@@ -72,6 +72,14 @@ def test_no_path_is_too_odd(path: str) -> None:
         read(X_FILE=path)
 
 
+def test_a_pipe_holds_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(
+        ChannelUnavailableError, match="the file that X_FILE names is no plain file"
+    ):
+        read(X_FILE=str(tmp_path / "pipe"))
+
+
 def test_one_that_is_not_set_says_what_to_set() -> None:
     with pytest.raises(ChannelUnavailableError) as missing:
         read()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime
 
-from leasehold.domain.stored import Stored
+from leasehold.domain.stored import Moment, Stored, Text
 
 
 class AnnouncedEvent(StrEnum):
@@ -48,11 +48,11 @@ class Announcement(Stored):
     catalog, so the next one who writes it and has one owes it to the channels.
     """
 
-    occurrence: str
-    event: AnnouncedEvent | str
-    at: AwareDatetime
-    channels: tuple[str, ...]
-    detail: str | None = None
+    occurrence: Text
+    event: AnnouncedEvent | Text
+    at: Moment
+    channels: tuple[Text, ...]
+    detail: Text | None = None
     pending: bool = False
 
     if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime
 
-from leasehold.domain.stored import Stored
+from leasehold.domain.stored import Moment, Stored
 
 #: The longest wait before the sweep tries an archive again.
 LONGEST_WAIT: Final = timedelta(hours=1)
@@ -35,10 +35,10 @@ class OwedArchive(Stored):
     `in_ledger`: its ledger is written, whatever else is still to be done.
     """
 
-    ended_at: AwareDatetime | None = None  # None: a version before this one ended it
+    ended_at: Moment | None = None  # None: a version before this one ended it
     tries: int = 0
     failed: tuple[str, ...] = ()
-    not_before: AwareDatetime | None = None  # when the sweep tries again; None: at the grace
+    not_before: Moment | None = None  # when the sweep tries again; None: at the grace
     in_ledger: bool = False
 
     if TYPE_CHECKING:

@@ -15,10 +15,11 @@ from pydantic import AwareDatetime, ValidationError
 
 from leasehold.domain.delivery_rules import DeliveryRules
 from leasehold.domain.document import Document, Ref
-from leasehold.domain.stored import Stored
+from leasehold.domain.stored import Count, Moment, Stored
 
-#: Times of one store differ by less, as seen by several.
-_SOON: Final = timedelta(minutes=5)
+#: None is open for longer: whatever says so was edited, or written by a clock that was wrong, and
+#: one send finds out how the channel is.
+LONGEST_REST: Final = timedelta(days=2)
 
 
 class BreakerState(StrEnum):
@@ -41,9 +42,9 @@ class Breaker(Stored):
     """The breaker of one channel."""
 
     channel: str
-    failures: int = 0  # in a row
-    open_until: AwareDatetime | None = None  # None: it is closed
-    updated_at: AwareDatetime | None = None
+    failures: Count = 0  # in a row
+    open_until: Moment | None = None  # None: it is closed
+    updated_at: Moment | None = None
 
     if TYPE_CHECKING:
 
@@ -55,14 +56,10 @@ class Breaker(Stored):
         return self.failures == 0 and self.open_until is None
 
     def state(self, now: datetime) -> BreakerState:
-        """Return its state at this time.
-
-        One that was written later than now has the time of a clock that was wrong.
-        """
+        """Return its state at this time."""
         if self.open_until is None:
             return BreakerState.CLOSED
-        is_of_now = self.updated_at is None or self.updated_at <= now + _SOON
-        is_open = now < self.open_until and is_of_now
+        is_open = now < self.open_until <= now + LONGEST_REST
         return BreakerState.OPEN if is_open else BreakerState.HALF_OPEN
 
 

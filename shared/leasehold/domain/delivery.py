@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, ValidationError
 
 from leasehold.domain.announcement import AnnouncedEvent, Priority
 from leasehold.domain.document import Document, Ref, UnreadableDocument
-from leasehold.domain.stored import Stored, StoredDocument
+from leasehold.domain.stored import Count, Moment, Stored, StoredDocument, Text
 from leasehold.errors import UnreadableDeliveryError
 
 #: What a summary, a detail and a reason are cut to, in characters.
@@ -39,9 +39,9 @@ class DeliveryState(StrEnum):
 class Claim(Stored):
     """Who may send, and until when. It is over at `expires_at` itself."""
 
-    claim_id: str
-    holder: str
-    expires_at: AwareDatetime
+    claim_id: Text
+    holder: Text
+    expires_at: Moment
 
 
 class DeliveryUpdate(TypedDict, total=False):
@@ -69,37 +69,37 @@ class DeliveryUpdate(TypedDict, total=False):
 class Delivery(Stored):
     """What one channel is told, and whether it was. Each field's meaning: docs/notifications.md."""
 
-    run_id: str
-    occurrence: str
-    channel: str
-    pipeline: str
-    event: AnnouncedEvent | str
-    priority: Priority | str
-    step: str
-    summary: str  # one plain line
-    reason: str | None = None  # of a dead letter, or the code of a block
-    detail: str | None = None
-    mark: str  # tells the run from an earlier one of the same id
+    run_id: Text
+    occurrence: Text
+    channel: Text
+    pipeline: Text
+    event: AnnouncedEvent | Text
+    priority: Priority | Text
+    step: Text
+    summary: Text  # one plain line
+    reason: Text | None = None  # of a dead letter, or the code of a block
+    detail: Text | None = None
+    mark: Text  # tells the run from an earlier one of the same id
 
     state: DeliveryState
-    created_at: AwareDatetime
-    updated_at: AwareDatetime
-    requested_at: AwareDatetime | None = None  # when somebody asked for it again
-    alarm_at: AwareDatetime | None = None  # when its message is published again
-    not_before: AwareDatetime | None = None  # of the next try
-    give_up_at: AwareDatetime
+    created_at: Moment
+    updated_at: Moment
+    requested_at: Moment | None = None  # when somebody asked for it again
+    alarm_at: Moment | None = None  # when its message is published again
+    not_before: Moment | None = None  # of the next try
+    give_up_at: Moment
 
-    token: int = 0  # how often it was claimed; each write of a claim is fenced by it
+    token: Count = 0  # how often it was claimed; each write of a claim is fenced by it
     claim: Claim | None = None
-    round: int = 1  # more than 1: somebody asked for it again
-    tries: int = 0  # of this round
-    unknown: int = 0  # sends of which nobody knows whether the provider took them
-    published: int = 0  # how often the sweep published its message again
-    message_id: str | None = None  # as the provider named it
-    announced_at: AwareDatetime | None = None
-    given_up_at: AwareDatetime | None = None
-    given_up_why: str | None = None
-    last_error: str | None = None
+    round: Count = 1  # more than 1: somebody asked for it again
+    tries: Count = 0  # of this round
+    unknown: Count = 0  # sends of which nobody knows whether the provider took them
+    published: Count = 0  # how often the sweep published its message again
+    message_id: Text | None = None  # as the provider named it
+    announced_at: Moment | None = None
+    given_up_at: Moment | None = None
+    given_up_why: Text | None = None
+    last_error: Text | None = None
 
     if TYPE_CHECKING:
 

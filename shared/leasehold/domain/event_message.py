@@ -13,6 +13,9 @@ from leasehold.domain.moment import moment_text
 #: What stands before the event in the type of a message.
 TYPE_PREFIX: Final = "leasehold."
 
+#: Characters of an attribute: a bus that takes 1,024 bytes would refuse all messages of its call.
+_MOST: Final = 256
+
 
 @dataclass(frozen=True, slots=True)
 class EventMessage:
@@ -28,10 +31,10 @@ class EventMessage:
         """Return what subscriptions may filter by."""
         about = self.delivery
         return {
-            "event": str(about.event),
-            "channel": about.channel,
-            "pipeline": about.pipeline,
-            "priority": str(about.priority),
+            "event": str(about.event)[:_MOST],
+            "channel": about.channel[:_MOST],
+            "pipeline": about.pipeline[:_MOST],
+            "priority": str(about.priority)[:_MOST],
         }
 
     def content(self, base_url: str) -> Mapping[str, Any]:

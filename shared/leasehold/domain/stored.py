@@ -5,10 +5,21 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Self, TypeVar, cast
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Self, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+#: A time that somebody may have edited: in any zone, and some days before or after it, there is one
+#: that a calendar has.
+Moment = Annotated[
+    AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9000, 1, 1, tzinfo=UTC))
+]
+#: A text that somebody may have edited: no half of a character, and no more than a bus takes.
+Text = Annotated[str, Field(max_length=1000)]
+#: A count that somebody may have edited: each store keeps it, and the one after it.
+Count = Annotated[int, Field(ge=0, lt=2**62)]
 
 #: What an instance of a model consists of. Set one by one, past the check that it is frozen.
 _SLOTS: Final = vars(BaseModel)

@@ -8,9 +8,10 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
+from pydantic import ValidationError
 
 from leasehold.domain import lifecycle
-from leasehold.domain.announcement import AnnouncedEvent
+from leasehold.domain.announcement import AnnouncedEvent, Announcement
 from leasehold.domain.change import Change, as_write
 from leasehold.domain.delivery import MAX_DETAIL, MAX_REASON, MAX_SUMMARY, is_occurrence
 from leasehold.domain.dispatch import Rules
@@ -429,3 +430,14 @@ def test_a_run_that_an_older_version_took_further_says_nothing_old(
     assert owed_messages(ended) == ()
     assert summary_of(ended).cancelled
     assert DeadLetterReason(ended.dead_letter_reason or "NEVER_STARTED")
+
+
+@pytest.mark.parametrize(
+    ("field", "edited"), [("at", "9999-12-31T23:59:59Z"), ("occurrence", f"1.{'9' * 5000}")]
+)
+def test_an_edited_announcement_that_nothing_can_be_owed_of_is_not_readable(
+    field: str, edited: str
+) -> None:
+    told = {"occurrence": "1", "event": "run_completed", "at": "2026-01-01T00:00:00Z"}
+    with pytest.raises(ValidationError, match=field):
+        Announcement.model_validate({**told, "channels": ["pager"], field: edited})

@@ -74,3 +74,9 @@ def test_a_breaker_of_a_clock_that_was_a_year_ahead_lets_one_through() -> None:
 
     assert through is not None
     assert through.open_until == NOW + RULES.claim_ttl
+
+
+def test_a_breaker_that_is_open_for_ever_lets_one_through() -> None:
+    odd = {"channel": "pager", "failures": 5, "openUntil": "8999-12-31T00:00:00Z"}
+    assert breaker_of("pager", odd).state(NOW) is BreakerState.HALF_OPEN
+    assert breaker_of("pager", odd | {"openUntil": "9999-12-31T00:00:00Z"}).is_new

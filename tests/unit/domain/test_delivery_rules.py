@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from leasehold.domain import delivery_rules as rules_of
-from leasehold.domain.delivery import Delivery, DeliveryState
+from leasehold.domain.delivery import Delivery, DeliveryState, delivery_of, delivery_ref
 from leasehold.domain.delivery_rules import DeliveryRules, GiveUpReason, Standing, standing
+from leasehold.errors import UnreadableDeliveryError
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 A_DAY = timedelta(days=1)
@@ -246,3 +247,24 @@ def test_a_claim_covers_a_send_however_long_its_timeout() -> None:
     for seconds in (0.1, 10, 600):
         rules = replace(RULES, timeout=timedelta(seconds=seconds))
         assert rules.claim_ttl > rules.timeout + timedelta(seconds=5)
+
+
+@pytest.mark.parametrize(
+    ("field", "edited"),
+    [
+        ("createdAt", "0001-01-01T00:00:00+23:59"),
+        ("createdAt", "9999-12-31T23:59:59-23:59"),
+        ("giveUpAt", "9999-12-31T23:59:59Z"),
+        ("summary", "\ud800"),
+        ("pipeline", "x" * 5000),
+        ("tries", -1),
+        ("token", 2**63 - 1),
+    ],
+)
+def test_what_nobody_could_publish_or_store_again_is_not_readable(
+    field: str, edited: object
+) -> None:
+    """It is left to a person: an error of its own would end the sweep of all others."""
+    document = delivery().model_dump(mode="json", by_alias=True) | {field: edited}
+    with pytest.raises(UnreadableDeliveryError, match=field):
+        delivery_of(delivery_ref("r-1", "3", "pager"), document)

@@ -24,6 +24,11 @@ T = TypeVar("T")
 _LEAST_S: Final = 0.001
 
 
+#: Threads of calls that are over, and still go on; with so many of a channel no other is begun.
+_late: Final[list[tuple[str, threading.Thread]]] = []
+_MOST_LATE: Final = 4
+
+
 class CallOverError(TimeoutError):
     """Nobody waits for the call any more."""
 
@@ -53,6 +58,8 @@ class BoundedCall:
             ChannelUnavailableError: it had not begun.
             LeaseholdError: as `send` raised it.
         """
+        if (late := _still_late(self.channel)) >= _MOST_LATE:
+            raise self._failure(f"{late} sends to it hang")
         done: Future[T] = Future()
         work = threading.Thread(
             target=copy_context().run, args=(_make, send, done), name="channel", daemon=True
@@ -66,6 +73,7 @@ class BoundedCall:
             is_in_time = done.done()  # what it finds at the end that is made for it is no answer
             self._end_now()
         if not is_in_time:
+            _late.append((self.channel, work))
             raise self._failure(f"no answer within {self._timeout:g} s")
         error = done.exception()
         if error is None:
@@ -130,3 +138,12 @@ def _make(send: Callable[[], T], done: Future[T]) -> None:
         done.set_result(send())
     except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
         done.set_exception(error)
+
+
+def _still_late(channel: str) -> int:
+    """Return how many calls to a channel go on past their end; what has ended is forgotten."""
+    for one in [*_late]:
+        if not one[1].is_alive():
+            with contextlib.suppress(ValueError):  # somebody else looked at the same time
+                _late.remove(one)
+    return sum(of == channel for of, _ in [*_late])

@@ -12,7 +12,7 @@ import ssl
 from email.message import EmailMessage
 from email.policy import SMTP as SMTP_POLICY
 from functools import partial
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from leasehold.adapters.channels.bounded_call import BoundedCall
 from leasehold.adapters.channels.variables import Variables
@@ -32,6 +32,7 @@ _LOG: Final = logging.getLogger("leasehold.channels")
 _SUBMISSION_PORT: Final = 587
 _SERVER: Final = re.compile(r"(?P<host>[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?")
 _MOST_PORTS: Final = 65_535
+_LONGEST_ANSWER: Final = 64 * 1024
 _DETAILED_CODE: Final = re.compile(rb"[245]\.[0-9]{1,3}\.[0-9]{1,3}")
 
 
@@ -162,10 +163,40 @@ class _Smtp(smtplib.SMTP):
         self._call = call
         super().__init__(host, port, timeout=call.seconds_left())
 
+    def getreply(self) -> tuple[int, bytes]:
+        """Return an answer; one without end ends the connection, before it fills the memory."""
+        if self.file is None and self.sock is not None:
+            self.file = _Answers(self.sock.makefile("rb"))
+        if isinstance(self.file, _Answers):
+            self.file.left = _LONGEST_ANSWER
+        return super().getreply()
+
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
         connection = socket.create_connection((host, port), timeout)
         self._call.use(connection)
         return connection
+
+
+class _Answers:
+    """What a mail server says, line by line, and so many bytes of it for one answer."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.left = 0
+
+    def readline(self, most: int) -> bytes:
+        """Return the next line; nothing, as at the end, where the answer is too long.
+
+        A line that is too long is given in parts, which are no answers: `smtplib` would take it
+        for a refusal.
+        """
+        line = self._file.readline(min(most - 1, self.left))
+        self.left -= len(line)
+        return line
+
+    def close(self) -> None:
+        """Close it."""
+        self._file.close()
 
 
 def message_id(key: str, sender: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from leasehold.errors import ChannelUnavailableError
@@ -48,7 +49,9 @@ class Variables:
         """Return what a file holds; its path is not shown, as it may be the secret by mistake."""
         what = f"the file that {name} names"
         try:
-            with Path(path).open("rb") as file:
+            with open(path, "rb", opener=_at_once) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise self._unusable(f"{what} is no plain file")
                 content = file.read(_LONGEST + 1)
             if len(content) > _LONGEST:
                 raise self._unusable(f"{what} is longer than {_LONGEST} bytes")
@@ -60,3 +63,8 @@ class Variables:
 
     def _unusable(self, problem: str) -> ChannelUnavailableError:
         return ChannelUnavailableError(channel=self._channel, problem=problem)
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file; who opens a pipe otherwise waits for its other end."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
