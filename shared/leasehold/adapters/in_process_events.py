@@ -99,11 +99,10 @@ class InProcessEvents:
                 at = max(now, about.not_before.timestamp()) if about.not_before else now
                 lane = self._lanes.setdefault(about.channel, _Lane())
                 is_known = self._known.get(about.delivery_id, math.inf) <= at
-                if is_known or len(lane.heap) >= _MOST_WAITING:
-                    continue
-                self._known[about.delivery_id] = at
-                heapq.heappush(lane.heap, _Entry(at, next(self._numbers), message))
-                self._wake(about.channel, lane)
+                if not is_known and len(lane.heap) < _MOST_WAITING:
+                    self._known[about.delivery_id] = at
+                    heapq.heappush(lane.heap, _Entry(at, next(self._numbers), message))
+                self._wake(about.channel, lane)  # one that waits may have had no thread so far
 
     def deliver_due(self) -> int:
         """Deliver what is due now in this thread; return how many messages that were."""
@@ -129,7 +128,7 @@ class InProcessEvents:
         return not any(thread.is_alive() for thread in threads)
 
     def _wake(self, channel: str, lane: _Lane) -> None:
-        """Have a thread see what was added; where the system has none to give, the sweep does."""
+        """Have a thread see what waits; where the system has none to give, the next call does."""
         self._changed.notify_all()
         is_enough = lane.idle >= len(lane.heap) or len(lane.threads) >= _AT_ONCE
         if self._by_hand or self._over_at is not None or is_enough:
@@ -138,7 +137,7 @@ class InProcessEvents:
         thread = threading.Thread(target=self._work, args=(lane,), name=name, daemon=True)
         try:
             thread.start()
-        except RuntimeError:
+        except (RuntimeError, MemoryError):
             return
         lane.threads.append(thread)
 

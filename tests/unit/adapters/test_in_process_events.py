@@ -204,3 +204,20 @@ def test_nothing_is_delivered_after_the_end(bus: Bus) -> None:
     bus.events.publish([message("r-1")])
 
     assert bus.delivered == []
+
+
+def test_a_message_that_found_no_thread_is_delivered_once_there_is_one(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits already, so the sweep that publishes it again adds none: it wakes that one."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        bus.events.publish([message("r-1")])
+    assert bus.delivered == []
+
+    bus.events.publish([message("r-1")])
+    until(lambda: bus.delivered == ["r-1:1:log"])
