@@ -54,9 +54,9 @@ class Met:
         if name not in ("compress", "delete"):
             return found
 
-        def call(prefix: str) -> None:
+        def call(prefix: str, *texts: Any) -> None:
             self._meet(f"{name} {prefix}")
-            found(prefix)
+            found(prefix, *texts)
 
         return call
 

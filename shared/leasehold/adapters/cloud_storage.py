@@ -136,10 +136,11 @@ class CloudStorageArtifacts:
         with self._located(name) as blob, contextlib.suppress(self._missing):
             blob.delete(**self._limits)
 
-    def compress(self, prefix: str) -> None:
+    def compress(self, prefix: str, texts: Sequence[str] = ()) -> None:  # noqa: ARG002 - the port's
         """Compress the objects below the folder `prefix`; of failures, raise the first.
 
-        An object is there whole before and after; none is overwritten that was put meanwhile.
+        An object is there whole before and after, under the same address; none is overwritten that
+        was put meanwhile.
         """
         check_artifact_name(prefix)
         failures: list[StoreUnavailableError] = []

@@ -134,15 +134,18 @@ class FolderArtifacts:
                 os.unlink(path.name + SUFFIX, dir_fd=folder)
             os.unlink(path.name, dir_fd=folder)
 
-    def compress(self, prefix: str) -> None:
+    def compress(self, prefix: str, texts: Sequence[str] = ()) -> None:
         """Compress the files below the folder `prefix`; of those that cannot be, raise the first.
 
-        Each is as it was, or as `adapters/compressed_files.py` has it.
+        Each is as it was, or as `adapters/compressed_files.py` has it. One that `texts` name is as
+        it was: its address is its path, and a person may open it.
         """
         start = self._path(prefix)
         failures: list[OSError] = []
         with self._translated(start):
             for name in self._plain_below(start):
+                if any(name in text for text in texts):
+                    continue
                 try:
                     compress_file(self._root, name, self._unfinished)
                 except OSError as error:

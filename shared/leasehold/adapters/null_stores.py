@@ -81,7 +81,7 @@ class NullArtifacts:
     def delete_file(self, name: str) -> None:
         """Do nothing: it is not there."""
 
-    def compress(self, prefix: str) -> None:
+    def compress(self, prefix: str, texts: Sequence[str] = ()) -> None:
         """Do nothing: nothing is there."""
 
     def list(self, prefix: str) -> Sequence[str]:  # noqa: ARG002 - the port's shape

@@ -11,7 +11,7 @@ deleted is deleted by the archive, at the end of the run.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, TypeAlias
 
@@ -45,10 +45,12 @@ class Archive:
     Args:
         run_id: the run.
         folders: its folders of temporary files.
+        outputs: the texts of its outputs: people open the files whose addresses stand there.
     """
 
     run_id: str
     folders: tuple[str, ...]
+    outputs: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 #: All that a run can owe.
@@ -115,7 +117,8 @@ def owed_archives(manifest: Manifest) -> tuple[Archive, ...]:
     """Return the archive of a run that ended, and is not archived."""
     if not manifest.owes_archive:
         return ()
-    return (Archive(manifest.run_id, _own(manifest, manifest.owed)),)
+    outputs = tuple(step.output for step in manifest.steps.values() if step.output is not None)
+    return (Archive(manifest.run_id, _own(manifest, manifest.owed), outputs),)
 
 
 def _own(manifest: Manifest, folders: Sequence[str]) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def archive_run(engine: ArchiveParts, owed: Archive, note: Callable[[Transition]
 
 def _compress_artifacts(artifacts: Artifacts, owed: Archive) -> None:
     with suppress(ArtifactNameError):  # behind a link nothing is the run's, now or later
-        artifacts.compress(files_folder(owed.run_id))
+        artifacts.compress(files_folder(owed.run_id), owed.outputs)
 
 
 def _delete_checkpoints(artifacts: Artifacts, owed: Archive) -> None:

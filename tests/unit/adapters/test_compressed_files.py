@@ -40,6 +40,17 @@ def unfinished(folder: Path) -> list[Path]:
     return [*(folder / ".unfinished").iterdir()]
 
 
+def test_a_file_whose_address_people_were_given_stays_where_it_is(
+    artifacts: FolderArtifacts, plain: Path
+) -> None:
+    address = artifacts.put("runs/r-1/files/other.txt", TEXT)
+
+    artifacts.compress("runs/r-1/files", ["{}", f'{{"report": "{address}"}}'])
+
+    assert Path(address).read_bytes() == TEXT
+    assert not plain.exists()
+
+
 def test_a_file_takes_less_space_and_gunzip_reads_it(
     artifacts: FolderArtifacts, tmp_path: Path, plain: Path, packed: Path
 ) -> None:

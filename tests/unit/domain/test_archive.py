@@ -36,6 +36,14 @@ def test_however_a_run_ends_it_owes_its_archive_from_that_commit_on(runs: Runs, 
     assert (run.is_moving, run.is_idle) == (False, True)
 
 
+def test_an_archive_knows_the_outputs_that_may_give_people_addresses(runs: Runs) -> None:
+    run = runs.completed()
+    outputs = tuple(step.output for step in run.steps.values())
+    (archive,) = (one for one in owed_effects(run) if isinstance(one, Archive))
+
+    assert archive.outputs == outputs != ()
+
+
 @pytest.mark.parametrize("state", ["pending", "leased", "failed", "blocked", "handed_off"])
 def test_a_live_run_owes_no_archive(runs: Runs, state: str) -> None:
     run = getattr(runs, state)()
