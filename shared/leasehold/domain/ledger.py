@@ -6,14 +6,13 @@ output, no labels, no error's words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 from pydantic import AwareDatetime
 
 from leasehold.domain.document import Ref
-from leasehold.domain.kept_work import CallCount
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Attempts, StepRecord
 from leasehold.domain.status import AttemptEnd
@@ -22,6 +21,8 @@ from leasehold.domain.stored import Stored, trusted
 COMPLETED: Final = "completed"
 CANCELLED: Final = "cancelled"
 DEAD_LETTERED: Final = "dead_lettered"
+
+_ENDS: Final = tuple(end.value for end in AttemptEnd)
 
 
 class StepEntry(Stored):
@@ -72,12 +73,8 @@ def ledger_of(run: Manifest) -> LedgerEntry:
     steps = {name: _step_entry(run.steps[name]) for name in run.plan}
     total_s = max(0.0, (ended_at - run.created_at).total_seconds())
     executing_s = min(total_s, sum(step.executing_s or 0.0 for step in steps.values()))
-    attempts = {
-        end.value: count
-        for end in AttemptEnd
-        if (count := sum(step.attempts.get(end.value, 0) for step in steps.values()))
-    }
-    calls = [run.steps[name].calls or CallCount() for name in run.plan]
+    attempts = _together([step.attempts for step in steps.values()])
+    calls = [each for name in run.plan if (each := run.steps[name].calls) is not None]
     return _entry(
         run_id=run.run_id,
         pipeline=run.pipeline,
@@ -127,7 +124,14 @@ def _step_entry(record: StepRecord) -> StepEntry:
 
 def _counted(attempts: Attempts) -> dict[str, int]:
     """Return how many attempts ended in each way in which any did."""
-    return {end.value: count for end in AttemptEnd if (count := getattr(attempts, end.value))}
+    counts = vars(attempts)
+    return {end: count for end in _ENDS if (count := counts[end])}
+
+
+def _together(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Return how many attempts of all steps ended in each way in which any did."""
+    present: set[str] = set().union(*counts)
+    return {end: sum(each.get(end, 0) for each in counts) for end in _ENDS if end in present}
 
 
 def _retries(run: Manifest, attempts: Mapping[str, int]) -> int:
