@@ -22,11 +22,13 @@ from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import StoredDocument
 from leasehold.domain.task import Task
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.channels import LogChannel
 from leasehold.registry.pipelines import Catalog
+from leasehold.services.adopt_deliveries import take_up_deliveries_of
 from leasehold.services.attempt import acquired_attempt
 from leasehold.services.batch import batch
 from leasehold.services.claim_step import acquire_run
@@ -252,6 +254,20 @@ def test_a_bus_that_hangs_is_left_alone(engine: Engine, logged: list[str]) -> No
     assert len(logged) == 2
     assert "The store event bus does not answer: it has not answered yet" in logged[0]
     assert [len(deliveries(engine, run_id)) for run_id in runs] == [1, 1]
+
+
+def test_a_record_that_stands_under_anothers_name_is_not_taken_up(engine: Engine, bus: Bus) -> None:
+    """Nobody could announce it, and each look would publish it once more."""
+    run_id = start(engine, "one")
+    operate(engine, run_id, CANCEL)
+    (due,) = deliveries(engine, run_id)
+    copied = delivery_ref(run_id, due.occurrence, "copied")
+    engine.documents.transact(copied, lambda *_: Write(None, StoredDocument(due)))
+    bus.published.clear()
+
+    take_up_deliveries_of(engine, run_id)
+
+    assert [[one.delivery for one in messages] for messages in bus.published] == [[due]]
 
 
 def test_a_task_is_created_before_any_message_is_published(engine: Engine, bus: Bus) -> None:

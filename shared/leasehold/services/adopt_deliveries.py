@@ -11,11 +11,9 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import pydantic
-
-from leasehold.domain.delivery import Delivery, DeliveryState
+from leasehold.domain.delivery import DeliveryState, delivery_of
 from leasehold.domain.event_message import EventMessage
-from leasehold.errors import StoreUnavailableError
+from leasehold.errors import StoreUnavailableError, UnreadableDeliveryError
 from leasehold.ports.documents import Query, Range, Snapshot
 from leasehold.services.engine import Engine
 from leasehold.services.paging import SCAN_PAGE, pages
@@ -82,8 +80,8 @@ def take_up_deliveries_of(engine: Engine, run_id: str) -> None:
 
 def _messages(found: Iterable[Snapshot]) -> Iterator[EventMessage]:
     for one in found:
-        with suppress(pydantic.ValidationError):  # a newer version's, or edited by hand
-            yield EventMessage(Delivery.model_validate(one.document))
+        with suppress(UnreadableDeliveryError):  # a newer version's, or edited by hand
+            yield EventMessage(delivery_of(one.ref, one.document))
 
 
 def _publish(engine: Engine, messages: Sequence[EventMessage]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from leasehold.domain.delivery import Delivery, DeliveryState, delivery_ref
+from leasehold.domain.delivery import DeliveryState, delivery_of, delivery_ref
 from leasehold.domain.event_message import EventMessage
 from leasehold.services.deliver_notification import DeliveryHint, DeliveryOutcome, deliver
 from leasehold.services.engine import Engine
@@ -21,6 +21,7 @@ def deliver_message(engine: Engine, message: EventMessage) -> datetime | None:
 
     Raises:
         StoreUnavailableError: it is not known what became of it.
+        UnreadableDeliveryError: somebody edited it meanwhile.
     """
     about = message.delivery
     hint = DeliveryHint(about.run_id, about.occurrence, about.channel)
@@ -35,7 +36,7 @@ def _next_look(engine: Engine, hint: DeliveryHint) -> datetime | None:
     found = engine.documents.get(ref)
     if found is None:
         return None
-    delivery = Delivery.model_validate(found.document)
+    delivery = delivery_of(ref, found.document)
     if delivery.state is DeliveryState.CLAIMED and delivery.claim is not None:
         return delivery.claim.expires_at
     return delivery.not_before or delivery.alarm_at

@@ -1,0 +1,25 @@
+"""Settings and catalog in, a wired engine out: the only room outside adapters/ that names one."""
+
+from leasehold.bootstrap.boot import Bundle, boot
+from leasehold.bootstrap.catalog import load_catalog
+from leasehold.bootstrap.connections import Around, Purpose, delivers_events, delivers_tasks
+from leasehold.bootstrap.hooks import Hooks, log_report
+from leasehold.bootstrap.parts import folder_artifacts, in_process_queue, system_clock
+from leasehold.bootstrap.store_address import store_address, store_exists
+
+__all__ = [
+    "Around",
+    "Bundle",
+    "Hooks",
+    "Purpose",
+    "boot",
+    "delivers_events",
+    "delivers_tasks",
+    "folder_artifacts",
+    "in_process_queue",
+    "load_catalog",
+    "log_report",
+    "store_address",
+    "store_exists",
+    "system_clock",
+]

@@ -1,0 +1,181 @@
+"""Settings and catalog in, a wired engine out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from leasehold.adapters.channels import ChannelOpener
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.in_process_events import InProcessEvents
+from leasehold.bootstrap.catalog import load_catalog
+from leasehold.bootstrap.connections import Around, Purpose, connect
+from leasehold.bootstrap.hooks import LOG, Hooks
+from leasehold.domain.event_message import EventMessage
+from leasehold.logs.attempt import name_attempts_in_records
+from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Documents
+from leasehold.ports.event_bus import EventBus
+from leasehold.ports.task_queue import TaskQueue
+from leasehold.registry.dispatch import Isolation
+from leasehold.registry.half_set import check_artifacts
+from leasehold.registry.pipelines import Catalog
+from leasehold.registry.rules import rules_of
+from leasehold.registry.settings import read_settings
+from leasehold.services.engine import Engine, Retention
+from leasehold.services.kept_values import load
+from leasehold.services.reporting import without_repeats
+from leasehold.worker.bounded_sends import BoundedSends
+from leasehold.worker.channel_senders import sender_of
+from leasehold.worker.errands import Errands
+from leasehold.worker.gates import InlineGateRunner
+from leasehold.worker.handler_checks import ImportedHandlerChecks
+from leasehold.worker.holder import holder_name, host_name
+from leasehold.worker.inline_runner import InlineRunner
+from leasehold.worker.interrupts import Interrupts
+from leasehold.worker.known_overrides import KnownOverrides
+from leasehold.worker.lease_keeper import ThreadedLeaseKeeper
+from leasehold.worker.pauses import pause
+from leasehold.worker.process_runner import ProcessRunner
+from leasehold.worker.side_by_side import side_by_side
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A wired engine, and how it is closed."""
+
+    engine: Engine
+    processes: ProcessRunner
+    events: EventBus
+
+    def deliver_due(self) -> int:
+        """Deliver what is due of a bus within this process; return how many messages that were."""
+        return self.events.deliver_due() if isinstance(self.events, InProcessEvents) else 0
+
+    def close(self, *, is_announced: bool = True) -> None:
+        """End all processes, stop renewing leases and close the store; no attempt may run.
+
+        Args:
+            is_announced: False where something is still being announced, and needs the store to
+                record it: that stays open until the process ends.
+        """
+        self.processes.close()
+        self.engine.leases.close()
+        if is_announced and self.events.close():
+            self.engine.documents.close()
+
+
+def boot(
+    environ: Mapping[str, str] | None = None,
+    *,
+    catalog: Catalog | None = None,
+    clock: Clock | None = None,
+    hooks: Hooks = Hooks(),
+    documents: Documents | None = None,
+    tasks: TaskQueue | None = None,
+    purpose: Purpose = Purpose.RUN,
+    around: Around = Around(),
+    isolation: Isolation | None = None,
+    announces_by_hand: bool = False,
+) -> Bundle:
+    """Wire the engine that the environment describes; whatever else is given has a default.
+
+    Args:
+        environ: the settings; read once, but for the limits of steps, read at each dispatch.
+            None: those of the process.
+        catalog: what to run, in place of LEASEHOLD_CATALOG.
+        clock: in place of the machine's.
+        hooks: who hears of what the engine does.
+        documents: in place of the store of LEASEHOLD_STORE.
+        tasks: in place of the queue of LEASEHOLD_TASKS.
+        purpose: what the engine is for.
+        around: what stands between the engine and what is outside of it.
+        isolation: where all handlers run, in place of LEASEHOLD_ISOLATION.
+        announces_by_hand: a bus within this process delivers by `Bundle.deliver_due` alone.
+
+    Raises:
+        SettingError, CatalogError, and the errors of the registries: nothing was written.
+        StoreVersionError: a newer Leasehold wrote the store.
+    """
+    name_attempts_in_records()
+    environ = os.environ if environ is None else environ
+    settings = read_settings(environ, hooks.warn)
+    if purpose in (Purpose.RUN, Purpose.CHANGE):
+        check_artifacts(settings)
+    catalog = catalog or load_catalog(settings["LEASEHOLD_CATALOG"])
+    clock = clock or SystemClock()
+    log = without_repeats(LOG.warning, clock)
+    connections = connect(
+        settings,
+        environ,
+        clock,
+        log,
+        purpose=purpose,
+        around=around,
+        documents=documents,
+        tasks=tasks,
+        by_hand=announces_by_hand,
+    )
+    artifacts, bus = connections.artifacts, connections.bus
+    overrides = KnownOverrides(connections.documents, clock, log)
+    rules = rules_of(settings, catalog, environ, overrides.find, hooks.warn)
+    interrupts, load_value = Interrupts(), partial(load, artifacts)
+    inline = InlineRunner(artifacts, load_value, clock, interrupts)
+    handlers = [step.handler for step in catalog.steps]
+    process = ProcessRunner(artifacts, load_value, clock, interrupts, handlers)
+    channels = _channels(settings, environ, clock, hooks)
+    engine = Engine(
+        documents=connections.documents,
+        tasks=connections.tasks,
+        events=connections.events,
+        artifacts=artifacts,
+        leases=ThreadedLeaseKeeper(clock, rules.lease_ttl),
+        runners={"inline": inline, "process": process},
+        gates=InlineGateRunner(artifacts, load_value, interrupts),
+        checks=ImportedHandlerChecks(),
+        clock=clock,
+        catalog=catalog,
+        open_channel=around.open_channel or channels,
+        is_variable_set=channels.is_variable_set,
+        rules=rules,
+        overrides=overrides,
+        holder=holder_name(host_name(), os.getpid()),
+        side_by_side=side_by_side,
+        errand=Errands().run,
+        send=BoundedSends().run,
+        pause=partial(pause, clock),
+        raise_interrupt=interrupts.raise_interrupt,
+        observe=hooks.observe,
+        may_continue=hooks.may_continue,
+        log=log,
+        report=hooks.report,
+        retention=Retention(settings["LEASEHOLD_RETENTION_DAYS"]),
+        isolation=isolation or settings["LEASEHOLD_ISOLATION"],
+    )
+    if isinstance(bus, InProcessEvents):
+        bus.deliver_by(partial(_deliver, engine))
+    return Bundle(engine, process, bus)
+
+
+def _channels(
+    settings: Mapping[str, Any], environ: Mapping[str, str], clock: Clock, hooks: Hooks
+) -> ChannelOpener:
+    return ChannelOpener(
+        environ,
+        clock,
+        report=hooks.report,
+        find_sender=sender_of,
+        allow_local=settings["LEASEHOLD_ALLOW_LOCAL_CHANNELS"],
+        base_url=settings["LEASEHOLD_PUBLIC_URL"],
+    )
+
+
+def _deliver(engine: Engine, message: EventMessage) -> datetime | None:
+    """Deliver a message of this process; a cold start does not import what few calls need."""
+    from leasehold.services.deliver_message import deliver_message  # noqa: PLC0415 - as said
+
+    return deliver_message(engine, message)

@@ -1,0 +1,53 @@
+"""The catalog: a module of the user, imported by its name."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+from leasehold.errors import CatalogError, LeaseholdError, MissingCatalogError
+from leasehold.registry.channels import NO_CHANNELS
+from leasehold.registry.gates import NO_GATES
+from leasehold.registry.pipelines import Catalog
+from leasehold.registry.registry import Registry
+from leasehold.registry.settings import SETTINGS
+
+
+def load_catalog(name: str) -> Catalog:
+    """Import the catalog; modules of the working folder can be named.
+
+    Raises:
+        MissingCatalogError: there is no such module.
+        CatalogError: it cannot be imported, or it has no STEPS and PIPELINES.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(name)
+    except LeaseholdError:
+        raise
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+            raise _missing_catalog(name, here) from error
+        from leasehold.worker.failures import words_of_import  # noqa: PLC0415 - when it is needed
+
+        problem = f"importing it raised {words_of_import(error)}"
+        raise CatalogError(catalog=name, problem=problem) from error
+    tables = {table: getattr(module, table, None) for table in ("STEPS", "PIPELINES")}
+    for table, found in tables.items():
+        if not isinstance(found, Registry):
+            raise CatalogError(catalog=name, problem=f"it has no {table}, a Registry")
+    further = {"GATES": NO_GATES, "CHANNELS": NO_CHANNELS}
+    for table, without in further.items():
+        tables[table] = getattr(module, table, without)
+        if not isinstance(tables[table], Registry):
+            raise CatalogError(catalog=name, problem=f"its {table} is not a Registry")
+    return Catalog(*tables.values())  # type: ignore[arg-type] # checked above
+
+
+def _missing_catalog(name: str, folder: str) -> MissingCatalogError:
+    is_default = name == SETTINGS["LEASEHOLD_CATALOG"].default
+    source = "the default of LEASEHOLD_CATALOG" if is_default else "LEASEHOLD_CATALOG"
+    return MissingCatalogError(catalog=name, source=source, folder=folder)

@@ -1,0 +1,149 @@
+"""What an engine works on: stores, queue and bus, as the settings name them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from leasehold.adapters.factory import open_artifacts, open_documents, open_events, open_tasks
+from leasehold.adapters.in_process_events import InProcessEvents, UndeliveredEvents
+from leasehold.adapters.in_process_tasks import InProcessTasks, UndeliveredTasks
+from leasehold.adapters.null_stores import NullArtifacts, NullDocuments
+from leasehold.errors import SettingError, StoreUnavailableError, UnsetSettingError
+from leasehold.ports.artifacts import Artifacts
+from leasehold.ports.channel import Channel
+from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Documents
+from leasehold.ports.event_bus import EventBus
+from leasehold.ports.task_queue import TaskQueue
+from leasehold.registry.channels import ChannelEntry
+from leasehold.registry.settings import SETTINGS
+from leasehold.services.engine import Engine
+from leasehold.worker.bounded_events import BoundedEvents
+
+#: Buses that end with their process, and whose `publish` never waits.
+_WITHIN: Final = (InProcessEvents, UndeliveredEvents)
+
+
+class Purpose(Enum):
+    """What an engine is opened for."""
+
+    RUN = "run"  # runs, and whatever else the settings describe
+    READ = "read"  # a command that only looks
+    CHANGE = "change"  # a command that runs nothing: a queue in this process delivers nothing
+    PREVIEW = "preview"  # on stores that hold nothing and keep nothing, in place of the settings'
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What stands between an engine and what is outside of it, for tests; by default nothing."""
+
+    documents: Callable[[Documents], Documents] = lambda store: store
+    artifacts: Callable[[Artifacts], Artifacts] = lambda store: store
+    events: Callable[[EventBus], EventBus] = lambda bus: bus
+    open_channel: Callable[[ChannelEntry], Channel] | None = None  # None: what really sends
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """The stores, the queue and the bus of one engine.
+
+    Args:
+        documents, artifacts, tasks: as the engine uses them.
+        bus: where messages go, as it was opened.
+        events: the same as the engine uses it: publishing keeps nobody waiting.
+    """
+
+    documents: Documents
+    artifacts: Artifacts
+    tasks: TaskQueue
+    bus: EventBus
+    events: EventBus
+
+
+def connect(
+    settings: Mapping[str, Any],
+    environ: Mapping[str, str],
+    clock: Clock,
+    log: Callable[[str], object],
+    *,
+    purpose: Purpose,
+    around: Around,
+    documents: Documents | None,
+    tasks: TaskQueue | None,
+    by_hand: bool,
+) -> Connections:
+    """Open what the settings name; see `boot`."""
+    if tasks is None:
+        tasks = _open_queue(settings, clock, purpose)  # first: to open it makes nothing
+    bus = _open_events(settings, clock, log, purpose, by_hand=by_hand)
+    around_bus = around.events(bus)
+    artifacts: Artifacts
+    if purpose is Purpose.PREVIEW:
+        documents, artifacts = NullDocuments(clock), NullArtifacts()
+    else:
+        documents, artifacts = _open_stores(settings, environ, clock, documents)
+    return Connections(
+        documents=around.documents(documents),
+        artifacts=around.artifacts(artifacts),
+        tasks=tasks,
+        bus=bus,
+        events=around_bus if isinstance(bus, _WITHIN) else BoundedEvents(around_bus),
+    )
+
+
+def delivers_tasks(engine: Engine) -> bool:
+    """Return whether tasks that a command creates reach a worker once the command is over."""
+    return not isinstance(engine.tasks, InProcessTasks)
+
+
+def delivers_events(engine: Engine) -> bool:
+    """Return whether messages that a command publishes reach who sends, once it is over."""
+    return not isinstance(engine.events, _WITHIN)
+
+
+def _open_queue(settings: Mapping[str, Any], clock: Clock, purpose: Purpose) -> TaskQueue:
+    if purpose is Purpose.PREVIEW:
+        return InProcessTasks(clock)
+    if purpose is Purpose.CHANGE and settings["LEASEHOLD_TASKS"] == "in-process":
+        return UndeliveredTasks(clock)  # what waits in such a queue is not to be known here
+    return open_tasks(settings, clock)
+
+
+def _open_events(
+    settings: Mapping[str, Any],
+    clock: Clock,
+    log: Callable[[str], object],
+    purpose: Purpose,
+    *,
+    by_hand: bool,
+) -> EventBus:
+    """Open the bus; a command that runs nothing delivers nothing either, unless it says so."""
+    is_undelivered = settings["LEASEHOLD_EVENTS"] == "in-process" and not by_hand
+    if purpose in (Purpose.READ, Purpose.PREVIEW) or (purpose is Purpose.CHANGE and is_undelivered):
+        return UndeliveredEvents()
+    return open_events(settings, clock, log, by_hand=by_hand)
+
+
+def _open_stores(
+    settings: Mapping[str, Any],
+    environ: Mapping[str, str],
+    clock: Clock,
+    documents: Documents | None,
+) -> tuple[Documents, Artifacts]:
+    """Open both stores, or raise which setting leads nowhere; then nothing was made."""
+    name = "LEASEHOLD_ARTIFACTS"  # first: to open them makes nothing
+    try:
+        artifacts = open_artifacts(settings[name], clock)
+        name = "LEASEHOLD_STORE"
+        documents = documents or open_documents(settings[name], clock)
+    except StoreUnavailableError as error:
+        allowed, problem = f"{SETTINGS[name].allowed} that can be written", error.details["problem"]
+        if name not in environ:
+            problem = f"its default {settings[name]} cannot be used ({problem})"
+            raise UnsetSettingError(name=name, problem=problem, allowed=allowed) from error
+        allowed = f"{allowed} ({problem})"
+        raise SettingError(name=name, value=settings[name], allowed=allowed) from error
+    return documents, artifacts
