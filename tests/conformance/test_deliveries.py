@@ -35,6 +35,7 @@ from leasehold.ports.documents import Documents, Query
 from leasehold.registry.channels import LogChannel
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
+from leasehold.services import due_deliveries
 from leasehold.services.deliver_notification import DeliveryHint, DeliveryOutcome, deliver
 from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.engine import Engine, find_run
@@ -513,6 +514,36 @@ def test_a_bus_that_is_away_is_asked_once_a_sweep_and_gives_nothing_up(
     assert bus.asked == 1
     assert stored(engine, hint).published == 0
     assert deliver(engine, hint) is DeliveryOutcome.ANNOUNCED
+
+
+def test_a_backlog_of_deliveries_leaves_half_of_the_time_to_runs(
+    engine: Engine, clock: Clock, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(due_deliveries, "PAGE", 1)
+    for channel in ("pager", "chat"):
+        owed(engine, unique, channel)
+    due = engine.clock.now()
+    run = ended(engine, f"{unique}-2", announcement=None, alarm_at=due)
+    clock.advance(61)
+    bus = SlowBus(clock, seconds=60)
+
+    swept = sweep(
+        replace(engine, events=bus), among={unique, run.run_id}, time=timedelta(seconds=100)
+    )
+
+    assert (swept.reannounced, swept.more) == (1, True)
+    after = find_run(engine, run.run_id).manifest
+    assert after.alarm_at is not None
+    assert after.alarm_at > due
+
+
+class SlowBus:
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+
+    def publish(self, _: Sequence[EventMessage]) -> None:
+        self._clock.advance(self._seconds)
 
 
 class BusWithMistake:
