@@ -157,7 +157,7 @@ class _Call:
             return _outcome(self._record.if_due(rule))
         until = let_alone_until(self._engine, self._channel, now)
         if until is not None:
-            put_off = partial(delivery_rules.put_off, until=until)
+            put_off = partial(delivery_rules.put_off, until=until, rules=self._rules)
             return _outcome(self._record.if_due(put_off))
         return self._claim_and_send(entry)
 
