@@ -20,6 +20,7 @@ from leasehold.domain.delivery import Delivery, DeliveryState, delivery_of, deli
 from leasehold.domain.document import Ref, Write
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest, run_ref, to_document
+from leasehold.domain.status import RunStatus
 from leasehold.domain.stored import StoredDocument
 from leasehold.domain.trace import run_mark
 from leasehold.errors import (
@@ -627,7 +628,7 @@ def test_a_run_is_told_once_more_by_hand_under_a_key_of_its_own(
 def test_a_channel_that_was_not_to_be_told_can_be_told_by_hand(
     engine: Engine, provider: Provider, unique: str
 ) -> None:
-    ended(engine, unique)
+    ended(engine, unique, status=RunStatus.COMPLETED)
 
     request_delivery(engine, unique, "chat", actor="ada", reason="")
 
@@ -691,3 +692,16 @@ def test_a_request_that_comes_late_leaves_what_the_next_run_of_the_id_owes(
 
     assert (stored(engine, hint).mark, stored(engine, hint).unknown) == ("89abcdef", 1)
     assert run_mark(run) != "89abcdef"
+
+
+def test_a_channel_that_was_not_to_be_told_is_not_told_of_what_is_past(
+    engine: Engine, unique: str
+) -> None:
+    """The run was blocked, and goes on: what it is now are not the words of then."""
+    told = Announcement(
+        occurrence="3", event="run_blocked", at=engine.clock.now(), channels=("pager",)
+    )
+    ended(engine, unique, announcement=told)
+
+    with pytest.raises(UnknownDeliveryError):
+        request_delivery(engine, unique, "chat", actor="ada")
