@@ -20,6 +20,7 @@ from leasehold.domain.delivery import Delivery, DeliveryState, delivery_of, deli
 from leasehold.domain.document import Ref, Write
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest, run_ref, to_document
+from leasehold.domain.status import RunStatus
 from leasehold.domain.stored import StoredDocument
 from leasehold.domain.trace import run_mark
 from leasehold.errors import (
@@ -35,6 +36,7 @@ from leasehold.ports.documents import Documents, Query
 from leasehold.registry.channels import LogChannel
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
+from leasehold.services import due_deliveries
 from leasehold.services.deliver_notification import DeliveryHint, DeliveryOutcome, deliver
 from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.engine import Engine, find_run
@@ -515,6 +517,36 @@ def test_a_bus_that_is_away_is_asked_once_a_sweep_and_gives_nothing_up(
     assert deliver(engine, hint) is DeliveryOutcome.ANNOUNCED
 
 
+def test_a_backlog_of_deliveries_leaves_half_of_the_time_to_runs(
+    engine: Engine, clock: Clock, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(due_deliveries, "PAGE", 1)
+    for channel in ("pager", "chat"):
+        owed(engine, unique, channel)
+    due = engine.clock.now()
+    run = ended(engine, f"{unique}-2", announcement=None, alarm_at=due)
+    clock.advance(61)
+    bus = SlowBus(clock, seconds=60)
+
+    swept = sweep(
+        replace(engine, events=bus), among={unique, run.run_id}, time=timedelta(seconds=100)
+    )
+
+    assert (swept.reannounced, swept.more) == (1, True)
+    after = find_run(engine, run.run_id).manifest
+    assert after.alarm_at is not None
+    assert after.alarm_at > due
+
+
+class SlowBus:
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+
+    def publish(self, _: Sequence[EventMessage]) -> None:
+        self._clock.advance(self._seconds)
+
+
 class BusWithMistake:
     def publish(self, _: Sequence[EventMessage]) -> None:
         raise TypeError("a mistake")
@@ -596,7 +628,7 @@ def test_a_run_is_told_once_more_by_hand_under_a_key_of_its_own(
 def test_a_channel_that_was_not_to_be_told_can_be_told_by_hand(
     engine: Engine, provider: Provider, unique: str
 ) -> None:
-    ended(engine, unique)
+    ended(engine, unique, status=RunStatus.COMPLETED)
 
     request_delivery(engine, unique, "chat", actor="ada", reason="")
 
@@ -660,3 +692,16 @@ def test_a_request_that_comes_late_leaves_what_the_next_run_of_the_id_owes(
 
     assert (stored(engine, hint).mark, stored(engine, hint).unknown) == ("89abcdef", 1)
     assert run_mark(run) != "89abcdef"
+
+
+def test_a_channel_that_was_not_to_be_told_is_not_told_of_what_is_past(
+    engine: Engine, unique: str
+) -> None:
+    """The run was blocked, and goes on: what it is now are not the words of then."""
+    told = Announcement(
+        occurrence="3", event="run_blocked", at=engine.clock.now(), channels=("pager",)
+    )
+    ended(engine, unique, announcement=told)
+
+    with pytest.raises(UnknownDeliveryError):
+        request_delivery(engine, unique, "chat", actor="ada")

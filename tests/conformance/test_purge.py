@@ -12,6 +12,7 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.folder import FolderArtifacts
+from leasehold.adapters.in_process_events import UndeliveredEvents
 from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.bootstrap import boot, load_catalog
 from leasehold.domain.document import Ref, Write
@@ -166,9 +167,9 @@ def test_a_time_at_which_nothing_can_have_ended_is_refused(engine: Engine) -> No
 
 @pytest.fixture
 def announcing(engine: Engine) -> Engine:
-    """The engine of a catalog with two channels."""
+    """The engine of a catalog with two channels, which tells nobody."""
     told = replace(engine.rules, channels_for=lambda _pipeline, _event: ("log", "mail"))
-    return replace(engine, rules=told)
+    return replace(engine, rules=told, events=UndeliveredEvents())
 
 
 def write_deliveries(engine: Engine, run_id: str, **fields: Any) -> None:

@@ -174,7 +174,7 @@ def without_channel(delivery: Delivery, now: datetime, *, rules: DeliveryRules) 
     Each wait is as long as all before it: a deploy that is under way costs little time.
     """
     error = f"the catalog has no channel {delivery.channel}"
-    wait = min(max(now - delivery.due_since, rules.first_wait), rules.longest_wait)
+    wait = max(_wait_so_far(delivery, now, rules), rules.first_wait)
     if now >= delivery.give_up_at:
         delivery = _without_claim(delivery)
         delivery = delivery.with_(token=delivery.token + 1)  # its event replaces no request's
@@ -182,14 +182,17 @@ def without_channel(delivery: Delivery, now: datetime, *, rules: DeliveryRules) 
     return _due(_without_claim(delivery).with_(last_error=error), now, now + wait)
 
 
-def postponed(delivery: Delivery, now: datetime, *, until: datetime) -> Delivery:
+def postponed(
+    delivery: Delivery, now: datetime, *, until: datetime, rules: DeliveryRules
+) -> Delivery:
     """Return the delivery to a channel that rests: nothing was tried.
 
+    Each wait is as long as all before it, or longer: thousands that wait cost little.
     Where it was tried before, and its time is over, it is given up.
     """
     if now >= delivery.give_up_at and delivery.tries:
         return given_up(_without_claim(delivery), now, why=GiveUpReason.OUT_OF_TIME)
-    return _due(_without_claim(delivery), now, until)
+    return _due(_without_claim(delivery), now, max(until, now + _wait_so_far(delivery, now, rules)))
 
 
 def is_hopeless(delivery: Delivery, now: datetime, rules: DeliveryRules) -> bool:
@@ -254,6 +257,10 @@ def wait_after(
     doubled: timedelta = rules.first_wait * 2 ** min(tries - 1, _MAX_DOUBLINGS)
     wait = min(doubled, rules.longest_wait) * (1 + _JITTER * jitter)
     return max(wait, min(retry_after or timedelta(), MAX_RETRY_AFTER))
+
+
+def _wait_so_far(delivery: Delivery, now: datetime, rules: DeliveryRules) -> timedelta:
+    return min(now - delivery.due_since, rules.longest_wait)
 
 
 def _due(delivery: Delivery, now: datetime, at: datetime) -> Delivery:

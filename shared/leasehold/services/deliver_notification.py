@@ -157,7 +157,7 @@ class _Call:
             return _outcome(self._record.if_due(rule))
         until = resting_until(self._engine, self._channel, now)
         if until is not None:
-            postponed = partial(delivery_rules.postponed, until=until)
+            postponed = partial(delivery_rules.postponed, until=until, rules=self._rules)
             return _outcome(self._record.if_due(postponed))
         return self._claim_and_send(entry)
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.domain import delivery_rules
-from leasehold.domain.announcing import deliveries_of
+from leasehold.domain.announcing import deliveries_of, state_event
 from leasehold.domain.delivery import Delivery, delivery_of, delivery_ref
 from leasehold.domain.delivery_events import requested_event, traced
 from leasehold.domain.delivery_rules import Standing, standing
@@ -48,7 +48,8 @@ def request_delivery(
     Raises:
         UnknownRunError: there is no such run.
         UnknownKeyError: there is no such channel.
-        UnknownDeliveryError: the run has not announced anything.
+        UnknownDeliveryError: the run has not announced anything, or went on since, and the channel
+            was not to be told.
         DeliveryClaimedError: somebody tells the channel right now.
         StoreUnavailableError: it may be requested or not.
     """
@@ -68,6 +69,8 @@ def request_delivery(
             if current.created_at > new.created_at:  # this run was purged, and begun anew
                 raise UnknownDeliveryError(run_id=run_id, channel=channel)
             current = new  # in place of what an earlier run of this id left
+        if current is new and told.event != state_event(run):  # nobody knows its words any more
+            raise UnknownDeliveryError(run_id=run_id, channel=channel)
         if standing(current, now) is Standing.CLAIMED:
             raise DeliveryClaimedError(run_id=run_id, channel=channel)
         after = delivery_rules.requested(current, now, grace=rules.grace, rules=rules.delivery)

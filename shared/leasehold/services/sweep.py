@@ -75,7 +75,7 @@ def sweep(
         StoreUnavailableError: the store could not be asked, or a queue or the event bus did not
             answer; whatever else was due was attended.
     """
-    work = _Sweep(engine, among, over_at=engine.clock.monotonic() + time.total_seconds())
+    work = _Sweep(engine, among, engine.clock.monotonic(), time.total_seconds())
     purged = 0
     try:
         engine.side_by_side(work.take, width)
@@ -118,13 +118,16 @@ class _Sweep:
     no other, so a queue that fails is asked once.
     """
 
-    def __init__(self, engine: Engine, among: Container[str] | None, over_at: float) -> None:
+    def __init__(
+        self, engine: Engine, among: Container[str] | None, begun_at: float, seconds: float
+    ) -> None:
         self._engine = engine
         self._among = among
-        self._over_at = over_at
+        self._over_at = begun_at + seconds
         self._result = SweepResult(engine.clock.new_id())
         self._due = DueRuns(engine, zlib.crc32(self._result.job_id.encode()))
-        self._deliveries = DueDeliveries(engine, among, over_at)
+        half_time = begun_at + seconds / 2  # no backlog of theirs keeps every run waiting
+        self._deliveries = DueDeliveries(engine, among, half_time)
         self._calls = chain(  # people forgive a late archive, and no missing message
             self._due_calls(self._due.leased()),
             self._deliveries.calls(),
