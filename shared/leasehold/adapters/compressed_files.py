@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import struct
 import tempfile
 from collections.abc import Iterator
@@ -76,11 +77,19 @@ def compress_file(root: Path, name: str, unfinished: Path) -> None:
                 file.flush()
                 os.fsync(file.fileno())
                 packed = file.tell()
-            if gains(packed, source.tell()):
+            if gains(packed, source.tell()) and not _is_folder(root, name + SUFFIX):
                 _take_its_place(root, name, Path(path), found)
         finally:
             with contextlib.suppress(FileNotFoundError):
                 Path(path).unlink()
+
+
+def _is_folder(root: Path, name: str) -> bool:
+    """Return whether a stranger's folder has a name: the file stays as it is then."""
+    try:
+        return stat.S_ISDIR((root / name).lstat().st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def _take_its_place(root: Path, name: str, made: Path, found: os.stat_result) -> None:

@@ -32,6 +32,9 @@ ORPHAN_AGE_S: Final = 3600.0
 #: Folders are for their owner alone, as the files in them are.
 _PRIVATE: Final = 0o700
 
+#: No compressed file of ours: a folder of such a name is a stranger's, and nobody's business.
+_NO_FILE: Final = (FileNotFoundError, IsADirectoryError)
+
 _BEHIND_LINK: Final = "one of its folders is a link or a file"
 
 #: How many parts name a kind of artifact of a run: `runs/r-1/values`.
@@ -78,7 +81,7 @@ class FolderArtifacts:
                     os.fsync(file.fileno())
                     now = os.fstat(file.fileno()).st_mtime
                 self._name(Path(unfinished), name, path)
-                with contextlib.suppress(FileNotFoundError):  # what it takes the place of
+                with contextlib.suppress(*_NO_FILE):  # what it takes the place of
                     _compressed(path).unlink()
             except BaseException:
                 with contextlib.suppress(OSError):
@@ -116,7 +119,7 @@ class FolderArtifacts:
             if not self._is_there():
                 return
             with contextlib.suppress(FileNotFoundError), self._folder_of(name) as folder:
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(*_NO_FILE):
                     os.unlink(path.name + SUFFIX, dir_fd=folder)
                 with contextlib.suppress(FileNotFoundError):
                     _delete(path.name, folder)
@@ -130,7 +133,7 @@ class FolderArtifacts:
             contextlib.suppress(FileNotFoundError, IsADirectoryError),
             self._folder_of(name) as folder,
         ):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(*_NO_FILE):
                 os.unlink(path.name + SUFFIX, dir_fd=folder)
             os.unlink(path.name, dir_fd=folder)
 

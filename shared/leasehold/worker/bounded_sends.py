@@ -6,6 +6,7 @@ before it: `adapters.channels.bounded_call` knows what was sent by then, and cut
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -26,6 +27,13 @@ MAX_ERROR: Final = 300
 MAX_MESSAGE_ID: Final = 200
 _MOST_LOOKED_AT: Final = 4000
 _LONGEST_S: Final = 10.0**9
+
+#: Where a webhook's secret is, as libraries have it in the words of their errors.
+_PATH_OF_URL: Final = re.compile(
+    r"""(?P<kept>\b[a-z][a-z0-9+.-]{1,20}://[^\s/?#"'<>]{1,300}|\burl:?\s{0,3}["']?(?=/))"""
+    r"""[/?#][^\s"'<>]*""",
+    re.IGNORECASE,
+)
 
 _Known = ChannelRefusedError | ChannelUnavailableError
 
@@ -96,5 +104,5 @@ def _message_id(answer: object) -> str | None:
 def _one_line(text: str) -> str:
     from leasehold.worker.redaction import Redaction  # noqa: PLC0415 - when it is needed
 
-    safe = Redaction().text(text[:_MOST_LOOKED_AT])
+    safe = Redaction().text(_PATH_OF_URL.sub(r"\g<kept>/[not shown]", text[:_MOST_LOOKED_AT]))
     return cut(" ".join(printable(safe).split()), MAX_ERROR)

@@ -259,3 +259,18 @@ def test_a_large_file_takes_little_memory(artifacts: FolderArtifacts, tmp_path: 
         tracemalloc.stop()
 
     assert peak < 12 * 1024 * 1024
+
+
+def test_a_folder_in_place_of_a_compressed_file_is_nobodys_business(
+    artifacts: FolderArtifacts, plain: Path, packed: Path
+) -> None:
+    packed.mkdir()
+
+    artifacts.compress("runs/r-1/files")
+    artifacts.put(NAME, TEXT + b"more")
+    assert (plain.read_bytes(), artifacts.get(NAME)) == (TEXT + b"more", TEXT + b"more")
+
+    artifacts.delete_file(NAME)
+    assert not artifacts.exists(NAME)
+    artifacts.delete(NAME)
+    assert packed.is_dir()

@@ -132,3 +132,21 @@ def test_a_class_of_the_users_own_comes_out_as_the_ports() -> None:
         BoundedSends().run("pager", raising(GoneError()), timeout=LONG)
 
     assert type(raised.value) is ChannelRefusedError
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "HTTPSConnectionPool(host='hooks.example'): retries exceeded with url: /a/planted (by …)",
+        "404 Client Error: Not Found for url: https://hooks.example/services/planted",
+        "https://hooks.example/bot1:planted/send?x=planted: broken",
+        "HTTP Error for <https://hooks.example?planted>",
+    ],
+)
+def test_no_address_is_kept_of_an_error_of_a_library(words: str) -> None:
+    """A webhook's address is its secret, and the usual clients have it in their errors."""
+    with pytest.raises(ChannelUnansweredError) as failed:
+        BoundedSends().run("pager", raising(OSError(words)), timeout=LONG)
+
+    assert "planted" not in f"{failed.value!r} {failed.value.details}"
+    assert "hooks.example" in failed.value.message or "[not shown]" in failed.value.message
