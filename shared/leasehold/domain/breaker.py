@@ -1,4 +1,4 @@
-"""Circuit breakers: a channel that fails again and again rests (`breakers/{channel}`).
+"""Circuit breakers: a channel that fails again and again is let alone (`breakers/{channel}`).
 
 One document a channel, for all processes. Closed: everybody sends. Open: nobody does, until
 `open_until`. From then on it is half-open: who takes part in it moves `open_until` on by the time

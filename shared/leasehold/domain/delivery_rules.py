@@ -35,8 +35,8 @@ class DeliveryRules:
         timeout: of one send.
         call_time: how long one call may take, with all its tries.
         give_up_after: a try that fails after that is the last one.
-        channel_failures: after so many in a row a channel rests: nothing is sent to it.
-        channel_rest: so long it rests.
+        channel_failures: after so many in a row a channel is let alone.
+        channel_rest: so long it is let alone then.
         record_time: what a claim leaves for the record of its send.
     """
 
@@ -181,8 +181,8 @@ def without_channel(delivery: Delivery, now: datetime, *, rules: DeliveryRules) 
     return _due(_without_claim(delivery).with_(last_error=error), now, now + wait)
 
 
-def postponed(delivery: Delivery, now: datetime, *, until: datetime) -> Delivery:
-    """Return the delivery to a channel that rests: nothing was tried.
+def put_off(delivery: Delivery, now: datetime, *, until: datetime) -> Delivery:
+    """Return the delivery to a channel that is let alone: nothing was tried.
 
     Where it was tried before, and its time is over, it is given up.
     """

@@ -31,8 +31,8 @@ BELIEVED_S: Final = 5.0
 _NOTED_WITHIN_S: Final = 2.0
 
 
-def resting_until(engine: Engine, channel: str, now: datetime) -> datetime | None:
-    """Return until when a channel rests, and nothing is sent to it; None: whoever asks may send.
+def let_alone_until(engine: Engine, channel: str, now: datetime) -> datetime | None:
+    """Return until when nothing is sent to a channel; None: whoever asks may send, now.
 
     Of a half-open breaker one is told so at a time.
 

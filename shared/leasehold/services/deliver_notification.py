@@ -41,7 +41,7 @@ from leasehold.errors import (
     UnreadableDeliveryError,
 )
 from leasehold.registry.channels import ChannelEntry, is_channel_name
-from leasehold.services.channel_breaker import note_answer, note_failure, resting_until
+from leasehold.services.channel_breaker import let_alone_until, note_answer, note_failure
 from leasehold.services.delivery_record import DeliveryRecord, Rule, Written
 from leasehold.services.engine import Engine
 
@@ -155,10 +155,10 @@ class _Call:
         if entry is None:
             rule = partial(delivery_rules.without_channel, rules=self._rules)
             return _outcome(self._record.if_due(rule))
-        until = resting_until(self._engine, self._channel, now)
+        until = let_alone_until(self._engine, self._channel, now)
         if until is not None:
-            postponed = partial(delivery_rules.postponed, until=until)
-            return _outcome(self._record.if_due(postponed))
+            put_off = partial(delivery_rules.put_off, until=until)
+            return _outcome(self._record.if_due(put_off))
         return self._claim_and_send(entry)
 
     def _claim_and_send(self, entry: ChannelEntry) -> DeliveryOutcome:

@@ -156,18 +156,18 @@ def test_a_claim_that_sent_nothing_was_no_try() -> None:
 def test_a_channel_that_is_let_alone_uses_up_nothing() -> None:
     until = NOW + timedelta(minutes=1)
 
-    after = rules_of.postponed(delivery(), NOW, until=until)
+    after = rules_of.put_off(delivery(), NOW, until=until)
 
     assert (after.state, after.tries, after.unknown) == (DeliveryState.DUE, 0, 0)
     assert after.not_before == after.alarm_at == until
-    assert rules_of.postponed(claimed(), over(), until=until).unknown == 1
+    assert rules_of.put_off(claimed(), over(), until=until).unknown == 1
 
 
 def test_a_channel_that_is_let_alone_gives_up_only_what_was_tried() -> None:
     late = NOW + 2 * A_DAY
 
-    assert rules_of.postponed(delivery(), late, until=late).state is DeliveryState.DUE
-    assert rules_of.postponed(delivery(tries=1), late, until=late).state is DeliveryState.GIVEN_UP
+    assert rules_of.put_off(delivery(), late, until=late).state is DeliveryState.DUE
+    assert rules_of.put_off(delivery(tries=1), late, until=late).state is DeliveryState.GIVEN_UP
 
 
 def test_a_channel_that_is_not_known_is_waited_for_a_day() -> None:
