@@ -218,7 +218,7 @@ def boot(
     engine = Engine(
         documents=documents,
         tasks=tasks,
-        events=bus if isinstance(events, _WITHIN) else BoundedEvents(bus),
+        events=bus if isinstance(events, _WITHIN) else BoundedEvents(bus, clock),
         artifacts=artifacts,
         leases=ThreadedLeaseKeeper(clock, rules.lease_ttl),
         runners={"inline": inline, "process": process},
