@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -37,7 +36,8 @@ def firestore_documents(folder: Path) -> Iterator[Documents]:
     """Open a project that is the folder's own; it is noted there for other processes."""
     note = folder / "firestore.json"
     if not note.exists():
-        _note_once(note, {"host": firestore_host(), "project": f"p-{secrets.token_hex(8)}"})
+        place = {"host": firestore_host(), "project": f"p-{secrets.token_hex(8)}"}
+        note.write_text(json.dumps(place))
     place = json.loads(note.read_text())
     documents = FirestoreDocuments(place["project"], "(default)", SystemClock())
     with environment(FIRESTORE_EMULATOR_HOST=place["host"]):
@@ -46,15 +46,6 @@ def firestore_documents(folder: Path) -> Iterator[Documents]:
         yield documents
     finally:
         documents.close()
-
-
-def _note_once(note: Path, place: Mapping[str, str]) -> None:
-    """Write a note whole; of several processes that begin at once the first one's counts."""
-    written = note.with_name(secrets.token_hex(8))
-    written.write_text(json.dumps(place))
-    with contextlib.suppress(FileExistsError):
-        os.link(written, note)
-    written.unlink()
 
 
 @contextlib.contextmanager

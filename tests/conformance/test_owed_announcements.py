@@ -243,7 +243,7 @@ def test_a_bus_that_fails_fails_nobody(engine: Engine, logged: list[str], error:
 
 def test_a_bus_that_hangs_is_left_alone(engine: Engine, logged: list[str]) -> None:
     hanging = Hanging()
-    bounded = BoundedEvents(hanging, Errands(patience_s=0.01, most_late=1))
+    bounded = BoundedEvents(hanging, engine.clock, Errands(patience_s=0.01, most_late=1))
     runs = [start(engine, "one") for _ in range(2)]
     try:
         for run_id in runs:

@@ -117,15 +117,15 @@ def survive(storm: Storm, folder: Path) -> Aftermath:
     with provider(storm.seed) as there:
         addresses = {URL: there.url, DEAF_URL: there.deaf_url}
         place = Place(storm.kind, folder, storm.seed, settings_in(folder) | addresses)
-        function = Function(place, storm.at_once)
-        try:
-            with engine_at(place) as opened:
+        with engine_at(place) as opened:  # first: processes that are killed find its store there
+            function = Function(place, storm.at_once)
+            try:
                 engine = replace(opened, events=LossyBus(function, storm.seed))
                 expected = announce(engine, storm)
                 reannounced = reconcile(engine, function)
                 deliveries = deliveries_in(engine)
-        finally:
-            function.close()
+            finally:
+                function.close()
         return Aftermath(
             expected, deliveries, there.taken, function.words, there.weathers, reannounced
         )

@@ -90,7 +90,7 @@ def connect(
         artifacts=around.artifacts(artifacts),
         tasks=tasks,
         bus=bus,
-        events=around_bus if isinstance(bus, _WITHIN) else BoundedEvents(around_bus),
+        events=around_bus if isinstance(bus, _WITHIN) else BoundedEvents(around_bus, clock),
     )
 
 
