@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from leasehold.adapters.channels.bounded_call import BoundedCall
 from leasehold.domain.delivery import Delivery
@@ -16,6 +16,10 @@ from leasehold.registry.channels import TopicChannel
 
 if TYPE_CHECKING:  # the client takes a second to import
     from google.pubsub_v1 import PublisherClient
+
+_SIGN_IN: Final = (
+    "type `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS"
+)
 
 
 class TopicSender:
@@ -57,7 +61,10 @@ class TopicSender:
         except for_good as error:
             problem = f"Pub/Sub answered {type(error).__name__} for {self._entry.topic}"
             raise ChannelRefusedError(channel=self._entry.name, problem=problem) from None
-        except (google.ClientError, GoogleAuthError) as error:  # it says that it was not taken
+        except GoogleAuthError as error:  # nothing was sent
+            problem = f"nobody can sign in to Google from here: {type(error).__name__}; {_SIGN_IN}"
+            raise ChannelUnavailableError(channel=self._entry.name, problem=problem) from None
+        except google.ClientError as error:  # it says that it was not taken
             problem = f"Pub/Sub answered {type(error).__name__}"
             raise ChannelUnavailableError(channel=self._entry.name, problem=problem) from None
         return answer.message_ids[0]
