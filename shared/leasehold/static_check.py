@@ -22,6 +22,7 @@ from leasehold.errors import (
     HandlerNotFoundError,
     InvalidEntryError,
     LeaseholdError,
+    MissingExtraError,
     SenderNotFoundError,
     SettingError,
 )
@@ -31,6 +32,7 @@ from leasehold.registry.channels import (
     ChannelEntry,
     CustomChannel,
     is_set,
+    require_packages,
 )
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.registry.effective_settings import effective_settings
@@ -122,7 +124,10 @@ def _checked(name: str, environ: Mapping[str, str], findings: list[Finding]) -> 
         gates=len(catalog.gates),
         pipelines=len(catalog.pipelines),
         channels=len(catalog.channels),
-        warnings=tuple(_unset_variables(catalog.channels, environ)),
+        warnings=(
+            *_missing_packages(catalog.channels),
+            *_unset_variables(catalog.channels, environ),
+        ),
     )
 
 
@@ -185,6 +190,15 @@ def _channels(file: str | None, channels: Registry[ChannelEntry]) -> Iterator[Fi
                 sender_of(channel)
         except SenderNotFoundError as error:
             yield _finding(error, _place_in(error) or _line_with(file, channel.name))
+
+
+def _missing_packages(channels: Registry[ChannelEntry]) -> Iterator[str]:
+    """Yield a line for each channel that cannot send from here: elsewhere it may."""
+    for channel in channels:
+        try:
+            require_packages(channel)
+        except MissingExtraError as error:
+            yield error.message
 
 
 def _unset_variables(channels: Registry[ChannelEntry], environ: Mapping[str, str]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -119,3 +120,21 @@ def test_the_registry_shows_channels_and_what_is_set(project: Shell) -> None:
         ],
     }
     assert PLANTED not in table + json.dumps(report)
+
+
+def test_a_package_that_a_channel_needs_is_only_warned_of(
+    project: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "slack_sdk", None)  # as if it was not installed
+    slack = 'SlackChannel(name="team", url_variable="TEAM_URL")'
+    change(project, "LogChannel", "SlackChannel")
+    catalog = project.folder / "catalog.py"
+    catalog.write_text(catalog.read_text().replace('SlackChannel(name="log")', slack))
+
+    done = project.run("check", TEAM_URL="x", HOOK_URL="x", HOOK_SECRET="x")  # noqa: S106 - no secret
+
+    assert done.returncode == 0
+    assert only_line(done.stderr) == (
+        "warning: channel team needs slack_sdk, which is not installed. "
+        "Type: pip install 'leasehold[channels]'"
+    )

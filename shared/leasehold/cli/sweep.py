@@ -46,6 +46,8 @@ def sweep(*, url: str | None, as_json: bool) -> None:
             ("redispatched", str(done.redispatched)),
             ("still queued", str(done.still_queued)),
             ("dead-lettered", given_up),
+            ("reannounced", str(done.reannounced)),
+            ("archived", str(done.archived)),
             ("unattended", str(done.unattended)),
             ("purged", str(done.purged)),
             ("documents read", str(done.documents_read)),

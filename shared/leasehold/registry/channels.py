@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 
 from leasehold.domain.announcement import AnnouncedEvent
 from leasehold.errors import InvalidEntryError
+from leasehold.registry.extras import require_extra
 from leasehold.registry.registry import Registry
 
 _NAME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,62}")
@@ -43,6 +44,7 @@ class ChannelEntry:
 
     kind: ClassVar[str] = ""
     may_be_none: ClassVar[tuple[str, ...]] = ()  # of the fields that name a variable
+    needs: ClassVar[tuple[str, str] | None] = None  # an extra, and the module of it
 
     name: str
     events: tuple[AnnouncedEvent | str, ...] = ()
@@ -126,6 +128,7 @@ class SlackChannel(ChannelEntry):
     """
 
     kind: ClassVar[str] = "slack"
+    needs: ClassVar[tuple[str, str] | None] = ("channels", "slack_sdk")
 
     url_variable: str
 
@@ -190,6 +193,7 @@ class TopicChannel(ChannelEntry):
     """
 
     kind: ClassVar[str] = "topic"
+    needs: ClassVar[tuple[str, str] | None] = ("google", "google.pubsub_v1")
 
     topic: str
 
@@ -219,6 +223,17 @@ class CustomChannel(ChannelEntry):
 def is_set(environ: Mapping[str, str], variable: str) -> bool:
     """Return whether a variable is set, or the one that names the file with its value."""
     return bool(environ.get(variable) or environ.get(variable + FILE_SUFFIX))
+
+
+def require_packages(channel: ChannelEntry) -> None:
+    """Refuse a channel whose packages are not installed; nothing of them is imported.
+
+    Raises:
+        MissingExtraError: the message says what to type.
+    """
+    if channel.needs is not None:
+        extra, module = channel.needs
+        require_extra(extra, f"channel {channel.name}", module)
 
 
 def is_channel_name(text: str) -> bool:

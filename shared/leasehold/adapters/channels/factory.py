@@ -20,8 +20,8 @@ from leasehold.registry.channels import (
     TopicChannel,
     WebhookChannel,
     is_set,
+    require_packages,
 )
-from leasehold.registry.extras import require_extra
 
 if TYPE_CHECKING:
     from leasehold.adapters.channels.addresses import AddressGuard, Resolve
@@ -79,6 +79,7 @@ class ChannelOpener:
         return is_set(self._environ, name)
 
     def _open(self, entry: ChannelEntry) -> Channel:
+        require_packages(entry)
         if isinstance(entry, LogChannel):
             from leasehold.adapters.channels.log import LogSender
 
@@ -95,7 +96,6 @@ class ChannelOpener:
 
             return EmailSender(entry, self._variables(entry), self._clock, self._base_url)
         if isinstance(entry, TopicChannel):
-            require_extra("google", f"channel {entry.name}", "google.cloud.pubsub_v1")
             from leasehold.adapters.channels.topic import TopicSender
 
             return TopicSender(entry, self._base_url)
@@ -107,7 +107,6 @@ class ChannelOpener:
         raise ChannelUnavailableError(channel=entry.name, problem=problem)
 
     def _open_slack(self, entry: SlackChannel) -> Channel:
-        require_extra("channels", f"channel {entry.name}", "slack_sdk")
         from leasehold.adapters.channels.slack import SlackSender
 
         return SlackSender(

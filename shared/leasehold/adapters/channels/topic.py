@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from leasehold.adapters.channels.bounded_call import BoundedCall
 from leasehold.adapters.pubsub_client import PubSubClient
@@ -10,6 +11,10 @@ from leasehold.domain.delivery import Delivery
 from leasehold.domain.event_message import EventMessage
 from leasehold.errors import ChannelRefusedError, ChannelUnavailableError
 from leasehold.registry.channels import TopicChannel
+
+_SIGN_IN: Final = (
+    "type `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS"
+)
 
 
 class TopicSender:
@@ -49,7 +54,10 @@ class TopicSender:
         except for_good as error:
             problem = f"Pub/Sub answered {type(error).__name__} for {self._entry.topic}"
             raise ChannelRefusedError(channel=self._entry.name, problem=problem) from None
-        except (google.ClientError, GoogleAuthError) as error:  # it says that it was not taken
+        except GoogleAuthError as error:  # nothing was sent
+            problem = f"nobody can sign in to Google from here: {type(error).__name__}; {_SIGN_IN}"
+            raise ChannelUnavailableError(channel=self._entry.name, problem=problem) from None
+        except google.ClientError as error:  # it says that it was not taken
             problem = f"Pub/Sub answered {type(error).__name__}"
             raise ChannelUnavailableError(channel=self._entry.name, problem=problem) from None
         return answer.message_ids[0]
