@@ -18,10 +18,11 @@ class Entry(Protocol):
         ...
 
 
-E = TypeVar("E", bound=Entry)
+#: A registry is only read: one of Slack channels is one of channels.
+E_co = TypeVar("E_co", bound=Entry, covariant=True)
 
 
-class Registry(Generic[E]):
+class Registry(Generic[E_co]):
     """A named table of entries, in the order they were given.
 
     Args:
@@ -33,9 +34,9 @@ class Registry(Generic[E]):
         InvalidEntryError: a row is not an entry.
     """
 
-    def __init__(self, name: str, entries: Iterable[E]) -> None:
+    def __init__(self, name: str, entries: Iterable[E_co]) -> None:
         self.name = name
-        index: dict[str, E] = {}
+        index: dict[str, E_co] = {}
         for number, entry in enumerate(entries, start=1):
             if not hasattr(entry, "key"):
                 raise InvalidEntryError(
@@ -48,9 +49,9 @@ class Registry(Generic[E]):
             if entry.key in index:
                 raise DuplicateKeyError(registry=name, key=entry.key)
             index[entry.key] = entry
-        self._index: Mapping[str, E] = MappingProxyType(index)
+        self._index: Mapping[str, E_co] = MappingProxyType(index)
 
-    def __getitem__(self, key: str) -> E:
+    def __getitem__(self, key: str) -> E_co:
         """Return the row, or raise UnknownKeyError that names the known keys."""
         try:
             return self._index[key]
@@ -58,7 +59,7 @@ class Registry(Generic[E]):
             known = ", ".join(self._index) or "none"
             raise UnknownKeyError(registry=self.name, key=key, known=known) from None
 
-    def get(self, key: str) -> E | None:
+    def get(self, key: str) -> E_co | None:
         """Return the row, or None."""
         return self._index.get(key)
 
@@ -66,7 +67,7 @@ class Registry(Generic[E]):
         """Return all keys, in order."""
         return tuple(self._index)
 
-    def __iter__(self) -> Iterator[E]:
+    def __iter__(self) -> Iterator[E_co]:
         return iter(self._index.values())
 
     def __contains__(self, key: object) -> bool:
