@@ -64,7 +64,7 @@ def test_the_backup_has_the_runs_of_a_server_that_runs_on(tmp_path: Path) -> Non
     )
 
     with InProcessEngine(STEPS, PIPELINES, environ=environ, workers=0) as engine:
-        run = engine.run("large_then", {"n": 1})
+        run = engine.show(engine.run("large_then", {"n": 1}).run_id)
         for _ in range(2):  # also over the last one
             subprocess.run(
                 ["/bin/sh", "-e", "-c", commands], env=dict(os.environ), check=True, timeout=60

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,4 +122,5 @@ def delivery_of(engine: InProcessEngine) -> Delivery:
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return the announcements that the channel logged."""
-    return [r.getMessage() for r in caplog.records if r.name == "leasehold.announcements"]
+    lines = [r.getMessage() for r in caplog.records if r.name == "leasehold.events"]
+    return [line for line in lines if json.loads(line)["event"].startswith("RUN_")]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from leasehold import in_process
 from leasehold.adapters.channels.log import LogSender
 from leasehold.bootstrap import Purpose, boot
 from leasehold.domain.delivery import Delivery, DeliveryState
@@ -36,7 +37,7 @@ def opened(folder: Path, workers: int = 2, **options: object) -> InProcessEngine
     )
 
 
-def states(engine: InProcessEngine) -> list[str]:
+def states(engine: in_process.InProcessEngine) -> list[str]:
     """Return the state of what each channel is owed."""
     found = engine.engine.documents.query(Query("deliveries"))
     return [Delivery.model_validate(one.document).state for one in found]
@@ -142,9 +143,11 @@ def test_an_announcement_that_hangs_holds_up_no_end(
         go_on.wait(60)
 
     monkeypatch.setattr(LogSender, "send", hang)
-    engine = opened(tmp_path)
+    engine = in_process.InProcessEngine(
+        STEPS, PIPELINES, channels=CHANNELS, environ=environ_of(tmp_path), workers=2
+    )
     engine.start("three", {"n": 1})
-    begun.wait(30)
+    assert begun.wait(30)
 
     engine.close(grace=0)
     left = states(engine)
