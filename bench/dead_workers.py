@@ -26,8 +26,8 @@ WAITING: Final = 2000
 HELD: Final = 40
 WITHIN_MS: Final = 1000.0
 
-#: A query that finds nothing is paid for as one document: one a shard.
-ALLOWANCE: Final = 16
+#: A query that finds nothing is paid for as one document: one a shard, and that for deliveries.
+ALLOWANCE: Final = 16 + 1
 
 
 class PausedQueue:

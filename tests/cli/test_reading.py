@@ -141,6 +141,8 @@ def test_why_says_in_one_sentence_what_a_run_waits_for(shell: Shell) -> None:
         "words": f"Run {run_id} waits for a person to resume it (:resume or :cancel).",
         "generation": 1,
         "operations": ["resume", "cancel"],
+        "owed": [],
+        "deliveries": [],
     }
 
 

@@ -49,6 +49,7 @@ def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
         catalog=load_catalog("tests.in_process.sample"),
         documents=documents,
         tasks=InProcessTasks(SystemClock()),
+        announces_by_hand=True,  # deliveries stay as a test wrote them
     )
     yield bundle.engine
     bundle.engine.leases.close()

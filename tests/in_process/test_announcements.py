@@ -36,7 +36,7 @@ def opened(folder: Path, workers: int = 2, **options: object) -> InProcessEngine
     )
 
 
-def states(engine: InProcessEngine) -> list[str]:
+def states(engine: in_process.InProcessEngine) -> list[str]:
     """Return the state of what each channel is owed."""
     found = engine.engine.documents.query(Query("deliveries"))
     return [Delivery.model_validate(one.document).state for one in found]
@@ -144,7 +144,7 @@ def test_an_announcement_that_hangs_holds_up_no_end(
     monkeypatch.setattr(RecordedChannels, "send", hang)
     engine = opened(tmp_path)
     engine.start("three", {"n": 1})
-    begun.wait(30)
+    assert begun.wait(30)
 
     engine.close(grace=0)
     left = states(engine)

@@ -51,7 +51,12 @@ def test_who_installs_leasehold_gets_nothing_of_this_repositorys_pipeline(built:
 
     needed = [line for line in required if "extra" not in line]
 
-    assert sorted(line.split(">")[0] for line in needed) == ["click", "pydantic", "rich"]
+    assert sorted(line.split(">")[0] for line in needed) == [
+        "click",
+        "pydantic",
+        "rich",
+        "tenacity",
+    ]
 
 
 def test_every_extra_that_a_message_names_is_there(built: Built) -> None:

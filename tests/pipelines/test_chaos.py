@@ -36,7 +36,7 @@ def test_killed_and_stopped_workers_and_a_hung_step_cost_an_attempt_each_and_no_
         "publish hangs, and hears nobody; its limit is N s",
         "publish was ended at its limit, and runs again",
     ]
-    account, kill, report = done.stdout.split("\n\n")[:3]
+    account, kill, announced, report = done.stdout.split("\n\n")[:4]
     told = [re.sub(r"pid \d+", "pid N", line.strip()) for line in account.strip().splitlines()]
     begins = (
         (
@@ -56,6 +56,7 @@ def test_killed_and_stopped_workers_and_a_hung_step_cost_an_attempt_each_and_no_
     assert re.search(r"hanging_publish\.py\D+(\d+)", told[2])
     assert int(re.findall(r"hanging_publish\.py\D+(\d+)", told[2])[0]) in lines
     assert "The report: " in report
+    assert announced.startswith("Announced:    to log: run_completed\n")
     assert "4 of 5 calls to the agent were not made again" in kill
     assert "read 2 documents" in done.stdout
 

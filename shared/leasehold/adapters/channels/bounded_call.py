@@ -78,6 +78,8 @@ class BoundedCall:
         error = done.exception()
         if error is None:
             return done.result()
+        if isinstance(error, TimeoutError) and error.errno is None:  # our own limit, on the socket
+            raise self._failure(f"no answer within {self._timeout:g} s")
         raise error if isinstance(error, LeaseholdError) else self._failure(words_of(error))
 
     def begin_sending(self) -> None:
