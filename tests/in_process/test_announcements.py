@@ -36,7 +36,7 @@ def opened(folder: Path, workers: int = 2, **options: object) -> InProcessEngine
     )
 
 
-def states(engine: in_process.InProcessEngine) -> list[str]:
+def states(engine: InProcessEngine) -> list[str]:
     """Return the state of what each channel is owed."""
     found = engine.engine.documents.query(Query("deliveries"))
     return [Delivery.model_validate(one.document).state for one in found]
