@@ -14,7 +14,7 @@ from leasehold.adapters.channels.addresses import (
     is_local,
     is_public,
 )
-from leasehold.errors import ChannelRefusedError, ChannelUnavailableError
+from leasehold.errors import ChannelRefusedError, ChannelUnavailableError, LeaseholdError
 from tests.channels.deliveries import TIMEOUT_S, delivery, opener
 from tests.channels.web_server import WebServer, answering, serving
 
@@ -257,12 +257,19 @@ def test_a_name_that_leads_elsewhere_at_the_next_try_is_checked_again(server: We
     assert len(server.requests) == 1
 
 
-def test_a_redirect_leads_nowhere(server: WebServer) -> None:
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(301, ChannelRefusedError), (308, ChannelRefusedError)]
+    + [(status, ChannelUnavailableError) for status in (302, 303, 307)],
+)
+def test_a_redirect_leads_nowhere(
+    server: WebServer, status: int, error: type[LeaseholdError]
+) -> None:
     with serving() as inside:
-        server.answer = answering(307, Location=f"http://127.0.0.1:{inside.port}/admin")
+        server.answer = answering(status, Location=f"http://127.0.0.1:{inside.port}/admin")
         environ = {"TEAM_URL": f"http://127.0.0.1:{server.port}/in", "TEAM_SECRET": SECRET}
 
-        with pytest.raises(ChannelRefusedError, match="no redirect is followed"):
+        with pytest.raises(error, match="no redirect is followed"):
             opener(environ)(TEAM).send(delivery(), timeout=TIMEOUT_S)
 
     assert (len(server.requests), inside.requests) == (1, [])

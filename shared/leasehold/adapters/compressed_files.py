@@ -99,7 +99,10 @@ def _take_its_place(root: Path, name: str, made: Path, found: os.stat_result) ->
     try:
         os.rename(made, last + SUFFIX, dst_dir_fd=folder)
         os.fsync(folder)
-        os.rename(last, made, src_dir_fd=folder)  # away: nobody can replace it between two looks
+        try:
+            os.rename(last, made, src_dir_fd=folder)  # away: nobody replaces it between two looks
+        except FileNotFoundError:
+            return  # another archive of the run has just done it
         if not os.path.samestat(made.lstat(), found):
             with contextlib.suppress(FileExistsError):  # one that is later still
                 os.link(made, last, dst_dir_fd=folder, follow_symlinks=False)

@@ -51,6 +51,7 @@ class Bundle:
     engine: Engine
     processes: ProcessRunner
     events: EventBus
+    threads: tuple[Errands | BoundedSends, ...]
 
     def deliver_due(self) -> int:
         """Deliver what is due of a bus within this process; return how many messages that were."""
@@ -65,8 +66,10 @@ class Bundle:
         """
         self.processes.close()
         self.engine.leases.close()
-        if is_announced and self.events.close():
+        if is_announced and self.engine.events.close():
             self.engine.documents.close()
+        for threads in self.threads:
+            threads.close()
 
 
 def boot(
@@ -127,6 +130,7 @@ def boot(
     inline = InlineRunner(artifacts, load_value, clock, interrupts)
     handlers = [step.handler for step in catalog.steps]
     process = ProcessRunner(artifacts, load_value, clock, interrupts, handlers)
+    errands, sends = Errands(), BoundedSends()
     channels = _channels(settings, environ, clock, hooks)
     engine = Engine(
         documents=connections.documents,
@@ -145,8 +149,8 @@ def boot(
         overrides=overrides,
         holder=holder_name(host_name(), os.getpid()),
         side_by_side=side_by_side,
-        errand=Errands().run,
-        send=BoundedSends().run,
+        errand=errands.run,
+        send=sends.run,
         pause=partial(pause, clock),
         raise_interrupt=interrupts.raise_interrupt,
         observe=hooks.observe,
@@ -158,7 +162,7 @@ def boot(
     )
     if isinstance(bus, InProcessEvents):
         bus.deliver_by(partial(_deliver, engine))
-    return Bundle(engine, process, bus)
+    return Bundle(engine, process, bus, (errands, sends))
 
 
 def _channels(

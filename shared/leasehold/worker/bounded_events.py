@@ -52,6 +52,7 @@ class BoundedEvents:
 
     def close(self, grace: float = 0.0) -> bool:
         """Close the bus."""
+        self._errands.close()
         return self._bus.close(grace)
 
 

@@ -70,6 +70,11 @@ class BoundedSends:
             raise _kept(channel, error) from error
         return _message_id(made.result())
 
+    def close(self) -> None:
+        """End the threads that have no send to make."""
+        for threads in self._threads.values():
+            threads.close()
+
 
 def _kept(channel: str, error: BaseException) -> _Known:
     """Return what a channel raised, as it can be kept and shown.

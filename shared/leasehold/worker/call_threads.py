@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, Final, TypeVar
 
-from leasehold.worker.threads import start_call
+from leasehold.worker.kept_threads import KeptThreads
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ MOST_LATE: Final = 4
 
 
 class CallThreads:
-    """Makes each call in a thread of its own; only so many may hang.
+    """Makes each call in a thread; only so many may hang.
 
     Args:
         name: what the threads are named.
@@ -24,7 +24,7 @@ class CallThreads:
     """
 
     def __init__(self, name: str, most_late: int = MOST_LATE) -> None:
-        self._name = name
+        self._threads = KeptThreads(name)
         self._most_late = most_late
         self._late: list[Future[Any]] = []
         self._noting = threading.Lock()
@@ -40,8 +40,12 @@ class CallThreads:
 
         None: the system has no thread for it, and it is not made.
         """
-        made = start_call(call, self._name)
+        made = self._threads.start_call(call)
         if made is not None and wait((made,), wait_s).not_done:
             with self._noting:
                 self._late.append(made)
         return made
+
+    def close(self) -> None:
+        """End the threads that have no call to make."""
+        self._threads.close()

@@ -39,3 +39,7 @@ class Errands:
             return False
         made.result()
         return True
+
+    def close(self) -> None:
+        """End the threads that have no call to make."""
+        self._threads.close()
