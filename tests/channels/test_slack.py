@@ -113,7 +113,7 @@ def test_its_name_leads_nowhere_inside_either() -> None:
         (403, "action_prohibited", ChannelRefusedError),
         (404, "no_service", ChannelRefusedError),
         (410, "channel_is_archived", ChannelRefusedError),
-        (302, "", ChannelRefusedError),
+        (302, "", ChannelUnavailableError),
         (400, "something_else", ChannelUnavailableError),
         (500, "rollup_error", ChannelUnavailableError),
         (429, "rate_limited", ChannelUnavailableError),
