@@ -26,9 +26,8 @@ from leasehold.errors import (
 LONGEST_WAIT_S: Final = 3600
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 
-_REFUSALS: Final = frozenset({401, 403, 404, 410})
-#: Redirects for good; any other may be gone with a page that says "under maintenance".
-_MOVED: Final = frozenset({301, 308})
+#: A redirect for good is one; any other may be gone with a page that says "under maintenance".
+_REFUSALS: Final = frozenset({401, 403, 404, 410, 301, 308})
 #: A server in between says that the one behind it broke off: that one may have taken it.
 _UNANSWERED: Final = frozenset({502, 504})
 
@@ -95,8 +94,7 @@ def refusal_of(channel: str, host: str, answer: Answer, now: datetime) -> Leaseh
     status = answer.status
     problem = f"{host} answered {status}"
     if status // 100 == 3:  # noqa: PLR2004 - 3xx
-        moved = ChannelRefusedError if status in _MOVED else ChannelUnavailableError
-        return moved(channel=channel, problem=f"{problem}: no redirect is followed")
+        problem = f"{problem}: no redirect is followed"
     if status in _REFUSALS:
         return ChannelRefusedError(channel=channel, problem=problem)
     wait = retry_after(answer.headers, now)
