@@ -242,8 +242,9 @@ def outlive(region: Region, scene: Scene) -> None:
 
 
 def completed(engine: Engine, run_id: str) -> Manifest | None:
+    """Return the run once it is completed and archived: its worker has no more to write then."""
     run = get_run(engine, run_id)
-    return run if run.status == "COMPLETED" else None
+    return run if run.status == "COMPLETED" and run.archive is None else None
 
 
 @pytest.fixture(scope="module")
@@ -388,6 +389,7 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing(
     os.kill(began.process, signal.SIGSTOP)
     try:
         api.ended(run_id)
+        until(lambda: api.call(f"/runs/{run_id}").get("archive") is None)
         before, story = api.call(f"/runs/{run_id}"), api.story(run_id)
     finally:
         os.kill(began.process, signal.SIGCONT)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from leasehold.worker.kept_threads import KeptThreads
@@ -41,10 +42,16 @@ class CallThreads:
         None: the system has no thread for it, and it is not made.
         """
         made = self._threads.start_call(call)
-        if made is not None and wait((made,), wait_s).not_done:
-            with self._noting:
-                self._late.append(made)
+        if made is not None:
+            with suppress(TimeoutError):
+                made.exception(wait_s)
+            self._note_late(made)
         return made
+
+    def _note_late(self, call: Future[Any]) -> None:
+        if not call.done():
+            with self._noting:
+                self._late.append(call)
 
     def close(self) -> None:
         """End the threads that have no call to make."""
