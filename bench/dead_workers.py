@@ -46,6 +46,7 @@ def behind_those_that_wait(place: Place, of: str, waiting: int = WAITING) -> lis
     put(place, waiting_or_held(place, waiting, held=False), waiting_or_held(place, 1, held=True))
     seconds: list[float] = []
     engine = replace(place.engine, tasks=PausedQueue(), observe=_noting(seconds))
+    engine.overrides.read()  # else whether this sweep looks is a matter of time
     before, began = place.counting.reads, time.perf_counter()
     result = sweep(engine)
     reads = place.counting.reads - before
