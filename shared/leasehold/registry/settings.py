@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,6 +10,19 @@ from typing import Any, Final
 from leasehold.errors import SettingError
 from leasehold.registry.half_set import check_queue
 from leasehold.registry.registry import Registry
+from leasehold.registry.setting_texts import (
+    address,
+    events_address,
+    isolation,
+    log_level,
+    maybe,
+    public_url,
+    seconds_up_to,
+    store_address,
+    tasks_address,
+    whole,
+    yes_or_no,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,115 +52,12 @@ class SettingEntry:
         return self.name
 
 
-def _whole(least: int, most: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not (text.isascii() and text.isdigit()):  # int() takes 1_0 and other digits as well
-            raise ValueError(text)
-        value = int(text)
-        if not least <= value <= most:
-            raise ValueError(text)
-        return value
-
-    return read
-
-
-def _seconds_up_to(most: float) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        value = float(text)
-        if not 0 < value <= most:  # nor a NaN
-            raise ValueError(text)
-        return value
-
-    return read
-
-
-def _address(*schemes: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text in schemes or not text.startswith(schemes):
-            raise ValueError(text)
-        return text
-
-    return read
-
-
-def _store_address(text: str) -> str:
-    """SQLite takes `:memory:` for a database of each connection's own: runs would be lost."""
-    if ":memory:" in text:
-        raise ValueError(text)
-    return (
-        _pair("firestore://")(text)
-        if text.startswith("firestore:")
-        else _address("sqlite:///")(text)
-    )
-
-
-def _tasks_address(text: str) -> str:
-    return text if text == "in-process" else _pair("cloud-tasks://")(text)
-
-
-def _events_address(text: str) -> str:
-    if text == "in-process" or _is_loopback(text):
-        return text
-    return _pair("pubsub://")(text)
-
-
-def _is_loopback(text: str) -> bool:
-    """Return whether it is a server of this machine: nobody signs in there."""
-    port = text.removeprefix("http://127.0.0.1:")
-    return port != text and _whole(1, _LAST_PORT)(port) > 0
-
-
-def _public_url(text: str) -> str:
-    if text and not _PUBLIC_URL.fullmatch(text):
-        raise ValueError(text)
-    return text.rstrip("/")
-
-
-def _log_level(text: str) -> str:
-    if text not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
-        raise ValueError(text)
-    return text
-
-
-def _isolation(text: str) -> str:
-    if text != "inline":
-        raise ValueError(text)
-    return text
-
-
-def _pair(scheme: str) -> Callable[[str], str]:
-    """Two names behind a scheme: `cloud-tasks://PROJECT/LOCATION`."""
-
-    def read(text: str) -> str:
-        names = text.removeprefix(scheme).split("/")
-        if not text.startswith(scheme) or len(names) != 2 or not all(names):  # noqa: PLR2004
-            raise ValueError(text)
-        return text
-
-    return read
-
-
-def _maybe(read: Callable[[str], str]) -> Callable[[str], str | None]:
-    """Allow a setting to be unset."""
-    return lambda text: read(text) if text else None
-
-
-def _yes_or_no(text: str) -> bool:
-    if text not in ("yes", "no"):
-        raise ValueError(text)
-    return text == "yes"
-
-
 _DAY_S: Final = 86_400.0
-_LAST_PORT: Final = 65_535
-
-#: No query and no fragment, which paths could not follow; no name and password, as people read it.
-_PUBLIC_URL: Final = re.compile(r"https?://[^\s?#@]+")
 _WEEK_S: Final = 604_800
-_seconds: Final = _seconds_up_to(_DAY_S)
 _WEEK_MS: Final = 7 * 86_400_000
 _SECONDS: Final = "seconds above 0, at most 86400"
 _MILLISECONDS: Final = f"whole milliseconds from 1 to {_WEEK_MS}"
+_seconds: Final = seconds_up_to(_DAY_S)
 
 SETTINGS: Final = Registry(
     "settings",
@@ -158,14 +67,14 @@ SETTINGS: Final = Registry(
             "sqlite:///.leasehold/leasehold.db",
             "sqlite:///PATH, or firestore://PROJECT/DATABASE",
             "where runs are kept; FIRESTORE_EMULATOR_HOST is honoured",
-            _store_address,
+            store_address,
         ),
         SettingEntry(
             "LEASEHOLD_TASKS",
             "in-process",
             "in-process, or cloud-tasks://PROJECT/LOCATION",
             "the task queue",
-            _tasks_address,
+            tasks_address,
         ),
         SettingEntry(
             "LEASEHOLD_EVENTS",
@@ -173,7 +82,7 @@ SETTINGS: Final = Registry(
             "in-process, pubsub://PROJECT/TOPIC, or http://127.0.0.1:PORT",
             "where it is said that an announcement is due; PUBSUB_EMULATOR_HOST is honoured. "
             "http:// is the dev server's, which sets it",
-            _events_address,
+            events_address,
         ),
         SettingEntry(
             "LEASEHOLD_PUBLIC_URL",
@@ -181,7 +90,7 @@ SETTINGS: Final = Registry(
             "http://… or https://…, without query, fragment, name or password",
             "where people reach the runs API, for the links of announcements; where it is not "
             "set, links are paths",
-            _public_url,
+            public_url,
         ),
         SettingEntry(
             "LEASEHOLD_ARTIFACTS",
@@ -189,7 +98,7 @@ SETTINGS: Final = Registry(
             "file://FOLDER, or gs://BUCKET/PREFIX",
             "where large values and the files of handlers are kept; "
             "STORAGE_EMULATOR_HOST is honoured",
-            _address("file://", "gs://"),
+            address("file://", "gs://"),
         ),
         SettingEntry(
             "LEASEHOLD_ARTIFACTS_SHARED",
@@ -197,21 +106,21 @@ SETTINGS: Final = Registry(
             "yes, or no",
             "whether each machine that uses a firestore:// store has the folder of "
             "LEASEHOLD_ARTIFACTS; else a folder is refused there",
-            _yes_or_no,
+            yes_or_no,
         ),
         SettingEntry(
             "CLOUD_TASKS_EMULATOR_URL",
             "",
             "http://HOST:PORT",
             "a local server that plays Cloud Tasks; the dev server sets it",
-            _maybe(_address("http://", "https://")),
+            maybe(address("http://", "https://")),
         ),
         SettingEntry(
             "LEASEHOLD_FUNCTION_URL",
             "",
             "http://… or https://…",
             "where tasks are sent: the address of execute_step",
-            _maybe(_address("http://", "https://")),
+            maybe(address("http://", "https://")),
         ),
         SettingEntry(
             "LEASEHOLD_TASK_ACCOUNT",
@@ -233,7 +142,7 @@ SETTINGS: Final = Registry(
             "yes, or no",
             "whether webhooks and Slack may be called over http:// and at addresses of this "
             "machine and of private networks, as in tests and on one machine",
-            _yes_or_no,
+            yes_or_no,
         ),
         SettingEntry(
             "LEASEHOLD_ISOLATION",
@@ -241,14 +150,14 @@ SETTINGS: Final = Registry(
             "inline, or nothing",
             "inline: every handler runs in a thread of its worker, where a breakpoint works and no "
             "limit can stop it. Where it is not set, each step says",
-            _maybe(_isolation),
+            maybe(isolation),
         ),
         SettingEntry(
             "LEASEHOLD_LOG_LEVEL",
             "INFO",
             "DEBUG, INFO, WARNING or ERROR",
             "from which level on functions, dev, serve and start --in-process write log lines",
-            _log_level,
+            log_level,
         ),
         SettingEntry(
             "LEASEHOLD_RETENTION_DAYS",
@@ -256,14 +165,14 @@ SETTINGS: Final = Registry(
             "a whole number of days from 1 to 36500",
             "how long ended runs are kept; the sweep purges older ones. Where it is not set, all "
             "are kept",
-            lambda text: timedelta(days=_whole(1, 36_500)(text)) if text else None,
+            lambda text: timedelta(days=whole(1, 36_500)(text)) if text else None,
         ),
         SettingEntry(
             "PIPELINE_MAX_RETRIES",
             "5",
             "a whole number from 0 to 1000",
             "how often a failed attempt is repeated, where the step does not say",
-            _whole(0, 1000),
+            whole(0, 1000),
             is_threshold=True,
         ),
         SettingEntry(
@@ -271,7 +180,7 @@ SETTINGS: Final = Registry(
             "10",
             "a whole number from 0 to 1000",
             "how often a step may be interrupted or lose its lease without progress in between",
-            _whole(0, 1000),
+            whole(0, 1000),
             is_threshold=True,
         ),
         SettingEntry(
@@ -280,7 +189,7 @@ SETTINGS: Final = Registry(
             _MILLISECONDS,
             "how long nothing may be heard of a step before that counts as a silence, though never "
             "before its lease is over; the second silence without progress gives the run up",
-            _whole(1, _WEEK_MS),
+            whole(1, _WEEK_MS),
             is_threshold=True,
         ),
         SettingEntry(
@@ -288,7 +197,7 @@ SETTINGS: Final = Registry(
             "3600000",
             _MILLISECONDS,
             "how long after a failure the next attempt may begin; time parked does not count",
-            _whole(1, _WEEK_MS),
+            whole(1, _WEEK_MS),
             is_threshold=True,
         ),
         SettingEntry(
@@ -323,14 +232,14 @@ SETTINGS: Final = Registry(
             "5",
             "a whole number from 0 to 16",
             "how often the wait doubles",
-            _whole(0, 16),
+            whole(0, 16),
         ),
         SettingEntry(
             "PIPELINE_DELIVERY_TRIES",
             "3",
             "a whole number from 1 to 100",
             "how often the call that begins an announcement tries to send it, if its time allows",
-            _whole(1, 100),
+            whole(1, 100),
         ),
         SettingEntry(
             "PIPELINE_DELIVERY_WAIT_S",
@@ -351,7 +260,7 @@ SETTINGS: Final = Registry(
             "10",
             "seconds above 0, at most 600",
             "how long one send of an announcement may take",
-            _seconds_up_to(600),
+            seconds_up_to(600),
         ),
         SettingEntry(
             "PIPELINE_DELIVERY_CALL_S",
@@ -366,14 +275,14 @@ SETTINGS: Final = Registry(
             "86400",
             f"seconds above 0, at most {_WEEK_S}",
             "how long an announcement is tried that no provider takes",
-            _seconds_up_to(_WEEK_S),
+            seconds_up_to(_WEEK_S),
         ),
         SettingEntry(
             "PIPELINE_CHANNEL_FAILURES",
             "5",
             "a whole number from 1 to 1000",
             "after so many failed sends in a row nothing is sent to a channel for a while",
-            _whole(1, 1000),
+            whole(1, 1000),
         ),
         SettingEntry(
             "PIPELINE_CHANNEL_REST_S",

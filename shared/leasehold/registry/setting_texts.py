@@ -1,0 +1,124 @@
+"""What the text of a setting may be: each function gives its value, or raises ValueError."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+_LAST_PORT: Final = 65_535
+
+#: No query and no fragment, which paths could not follow; no name and password, as people read it.
+_PUBLIC_URL: Final = re.compile(r"https?://[^\s?#@]+")
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """Return what reads a whole number from `least` to `most`."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit()):  # int() takes 1_0 and other digits as well
+            raise ValueError(text)
+        value = int(text)
+        if not least <= value <= most:
+            raise ValueError(text)
+        return value
+
+    return read
+
+
+def seconds_up_to(most: float) -> Callable[[str], float]:
+    """Return what reads seconds above 0, at most `most`."""
+
+    def read(text: str) -> float:
+        value = float(text)
+        if not 0 < value <= most:  # nor a NaN
+            raise ValueError(text)
+        return value
+
+    return read
+
+
+def address(*schemes: str) -> Callable[[str], str]:
+    """Return what reads an address that begins with one of the schemes."""
+
+    def read(text: str) -> str:
+        if text in schemes or not text.startswith(schemes):
+            raise ValueError(text)
+        return text
+
+    return read
+
+
+def store_address(text: str) -> str:
+    """Return the address of a store.
+
+    SQLite takes `:memory:` for a database of each connection's own: runs would be lost.
+    """
+    if ":memory:" in text:
+        raise ValueError(text)
+    return (
+        pair("firestore://")(text) if text.startswith("firestore:") else address("sqlite:///")(text)
+    )
+
+
+def tasks_address(text: str) -> str:
+    """Return the address of a task queue."""
+    return text if text == "in-process" else pair("cloud-tasks://")(text)
+
+
+def events_address(text: str) -> str:
+    """Return the address of an event bus."""
+    if text == "in-process" or _is_loopback(text):
+        return text
+    return pair("pubsub://")(text)
+
+
+def _is_loopback(text: str) -> bool:
+    """Return whether it is a server of this machine: nobody signs in there."""
+    port = text.removeprefix("http://127.0.0.1:")
+    return port != text and whole(1, _LAST_PORT)(port) > 0
+
+
+def public_url(text: str) -> str:
+    """Return an address that people open, without its last slash."""
+    if text and not _PUBLIC_URL.fullmatch(text):
+        raise ValueError(text)
+    return text.rstrip("/")
+
+
+def log_level(text: str) -> str:
+    """Return a level of the log."""
+    if text not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
+        raise ValueError(text)
+    return text
+
+
+def isolation(text: str) -> str:
+    """Return where handlers run."""
+    if text != "inline":
+        raise ValueError(text)
+    return text
+
+
+def pair(scheme: str) -> Callable[[str], str]:
+    """Return what reads two names behind a scheme: `cloud-tasks://PROJECT/LOCATION`."""
+
+    def read(text: str) -> str:
+        names = text.removeprefix(scheme).split("/")
+        if not text.startswith(scheme) or len(names) != 2 or not all(names):  # noqa: PLR2004
+            raise ValueError(text)
+        return text
+
+    return read
+
+
+def maybe(read: Callable[[str], str]) -> Callable[[str], str | None]:
+    """Allow a setting to be unset."""
+    return lambda text: read(text) if text else None
+
+
+def yes_or_no(text: str) -> bool:
+    """Return whether it is yes."""
+    if text not in ("yes", "no"):
+        raise ValueError(text)
+    return text == "yes"
