@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
@@ -14,7 +15,7 @@ from leasehold.testing.orders import Order, Orders
 _LONGEST_S: Final = 30 * 86_400.0
 
 
-class AnnouncementFaults:
+class AnnouncementFaults(ABC):
     """Orders of faults of announcements; `channel=None` means any channel.
 
     Each is for an engine with workers=0, whose announcements are made by the test's own thread.
@@ -88,9 +89,9 @@ class AnnouncementFaults:
         if is_record and self.takes("kill before record", str(document.get("channel"))):
             self.kill_process()
 
+    @abstractmethod
     def kill_process(self) -> NoReturn:
         """Let the process that this thread plays be dead."""
-        raise NotImplementedError
 
     # -- inside ------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ a proxy of the environment, and look for the host once more.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 from urllib.request import Request
@@ -51,6 +52,7 @@ _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _LONGEST_TEXT: Final = 1200
 
 
+@dataclass(frozen=True)
 class SlackSender:
     """Posts each announcement to a channel of Slack.
 
@@ -63,46 +65,36 @@ class SlackSender:
         allow_local: whether another host may play Slack.
     """
 
-    def __init__(
-        self,
-        entry: SlackChannel,
-        variables: Variables,
-        guard: AddressGuard,
-        clock: Clock,
-        base_url: str,
-        *,
-        allow_local: bool = False,
-    ) -> None:
-        self._entry = entry
-        self._variables = variables
-        self._guard = guard
-        self._clock = clock
-        self._base_url = base_url
-        self._allow_local = allow_local
+    entry: SlackChannel
+    variables: Variables
+    guard: AddressGuard
+    clock: Clock
+    base_url: str
+    allow_local: bool = False
 
     def send(self, delivery: Delivery, *, timeout: float) -> None:
         """Post the announcement; Slack gives it no name, and takes no idempotency key."""
-        call = BoundedCall(self._entry.name, timeout)
+        call = BoundedCall(self.entry.name, timeout)
         call.run(partial(self._send, call, delivery))
 
     def _send(self, call: BoundedCall, delivery: Delivery) -> None:
-        url = self._variables.read(self._entry.url_variable)
-        client = _Client(url, call, self._endpoint(url), self._guard)
-        client.send(**message_of(delivery, self._base_url))
+        url = self.variables.read(self.entry.url_variable)
+        client = _Client(url, call, self._endpoint(url), self.guard)
+        client.send(**message_of(delivery, self.base_url))
         answer = client.answer
         if answer is None or answer.is_taken:
             return
         word = answer.excerpt.strip()
         if word in _FOR_GOOD:
             problem = f"Slack answered {answer.status}, {word}"
-            raise ChannelRefusedError(channel=self._entry.name, problem=problem)
-        raise refusal_of(self._entry.name, "Slack", answer, self._clock.now())
+            raise ChannelRefusedError(channel=self.entry.name, problem=problem)
+        raise refusal_of(self.entry.name, "Slack", answer, self.clock.now())
 
     def _endpoint(self, url: str) -> Endpoint:
-        endpoint = self._guard.endpoint(url)
-        if endpoint.host not in HOSTS and not self._allow_local:
-            problem = f"{self._entry.url_variable} does not begin with https://hooks.slack.com/"
-            raise ChannelRefusedError(channel=self._entry.name, problem=problem)
+        endpoint = self.guard.endpoint(url)
+        if endpoint.host not in HOSTS and not self.allow_local:
+            problem = f"{self.entry.url_variable} does not begin with https://hooks.slack.com/"
+            raise ChannelRefusedError(channel=self.entry.name, problem=problem)
         return endpoint
 
 

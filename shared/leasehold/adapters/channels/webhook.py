@@ -6,6 +6,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -24,6 +25,7 @@ _LEAST_BYTES: Final = 24
 _MOST_BYTES: Final = 64
 
 
+@dataclass(frozen=True)
 class WebhookSender:
     """Posts each announcement to a webhook.
 
@@ -35,31 +37,23 @@ class WebhookSender:
         base_url: see `EventMessage.content`.
     """
 
-    def __init__(
-        self,
-        entry: WebhookChannel,
-        variables: Variables,
-        guard: AddressGuard,
-        clock: Clock,
-        base_url: str,
-    ) -> None:
-        self._entry = entry
-        self._variables = variables
-        self._guard = guard
-        self._clock = clock
-        self._base_url = base_url
+    entry: WebhookChannel
+    variables: Variables
+    guard: AddressGuard
+    clock: Clock
+    base_url: str
 
     def send(self, delivery: Delivery, *, timeout: float) -> None:
         """Post the announcement; a webhook gives it no name of its own."""
-        call = BoundedCall(self._entry.name, timeout)
+        call = BoundedCall(self.entry.name, timeout)
         call.run(partial(self._send, call, delivery))
 
     def _send(self, call: BoundedCall, delivery: Delivery) -> None:
-        endpoint = self._guard.endpoint(self._variables.read(self._entry.url_variable))
+        endpoint = self.guard.endpoint(self.variables.read(self.entry.url_variable))
         secrets = self._secrets()
-        addresses = self._guard.addresses(endpoint)
-        body = EventMessage(delivery).encoded(self._base_url)
-        now = self._clock.now()
+        addresses = self.guard.addresses(endpoint)
+        body = EventMessage(delivery).encoded(self.base_url)
+        now = self.clock.now()
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "leasehold",
@@ -69,15 +63,15 @@ class WebhookSender:
         }
         answer = post(call, endpoint, addresses, body, headers)
         if not answer.is_taken:
-            raise refusal_of(self._entry.name, endpoint.host, answer, now)
+            raise refusal_of(self.entry.name, endpoint.host, answer, now)
 
     def _secrets(self) -> list[bytes]:
-        name = self._entry.secret_variable
+        name = self.entry.secret_variable
         try:
-            return [_key_in(text) for text in self._variables.read(name).split()]
+            return [_key_in(text) for text in self.variables.read(name).split()]
         except ValueError:
             problem = f"{name} is not {_PREFIX} and the base64 of 24 to 64 bytes"
-            raise ChannelUnavailableError(channel=self._entry.name, problem=problem) from None
+            raise ChannelUnavailableError(channel=self.entry.name, problem=problem) from None
 
 
 def signatures(secrets: list[bytes], name: str, timestamp: str, body: bytes) -> str:
