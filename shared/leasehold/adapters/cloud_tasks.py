@@ -156,12 +156,13 @@ class CloudTasks:
         """Return the client of this process; a fork does not share connections."""
         with self._lock:
             if self._client is None or self._made_in != os.getpid():
-                self._client = _make_client(self._emulator_url)
+                self._client = make_client(self._emulator_url)
                 self._made_in = os.getpid()
             return self._client
 
 
-def _make_client(emulator_url: str | None) -> CloudTasksClient:
+def make_client(emulator_url: str | None) -> CloudTasksClient:
+    """Return a client of the service, or of a local server in place of it."""
     from google.cloud.tasks_v2 import CloudTasksClient  # noqa: PLC0415 - lazy, see above
 
     if emulator_url is None:

@@ -20,6 +20,15 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "serve": ("flask", "werkzeug", "waitress"),
     "channels": ("slack_sdk",),
+    "deploy": (
+        "google.cloud.iam_admin_v1",
+        "google.cloud.logging_v2",
+        "google.cloud.monitoring_v3",
+        "google.cloud.resourcemanager_v3",
+        "google.cloud.run_v2",
+        "google.cloud.scheduler_v1",
+        "google.cloud.secretmanager_v1",
+    ),
     "google": (
         "google.cloud.firestore",
         "google.cloud.storage",

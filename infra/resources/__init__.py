@@ -1,0 +1,1 @@
+"""The resources of an installation, a file a kind."""

@@ -1,0 +1,82 @@
+"""A resource of an installation: looked at, created where it is missing, and never deleted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class State(StrEnum):
+    """What a look at a resource found."""
+
+    MISSING = "missing"  # it is created
+    PRESENT = "present"  # it is as it should be
+    DIFFERENT = "different"  # it is left alone, unless it may be changed and that is asked for
+    WAITING = "waiting"  # for something that is deployed later, or that a person has to do
+    UNKNOWN = "unknown"  # it could not be looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One value that is not what it should be."""
+
+    field: str
+    found: str
+    wanted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was found.
+
+    Args:
+        state: what that comes to.
+        differences: for `State.DIFFERENT`, what differs.
+        why: for `State.WAITING`, for what; for `State.UNKNOWN`, what went wrong; in one line.
+        repair: a command that a person may type about it; empty: there is none.
+    """
+
+    state: State
+    differences: tuple[Difference, ...] = ()
+    why: str = ""
+    repair: str = ""
+
+
+MISSING = Look(State.MISSING)
+PRESENT = Look(State.PRESENT)
+
+
+class Resource(Protocol):
+    """Something that an installation has in Google Cloud.
+
+    `look` makes no call that writes. `create` is called where a look found it missing; that it
+    exists meanwhile is success. What either raises is told in one line (see `infra.google_errors`),
+    and the other resources go on.
+    """
+
+    @property
+    def kind(self) -> str:
+        """What it is, in a word or two: `queue`."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Which one, as people know it."""
+        ...
+
+    def look(self) -> Look:
+        """Return what is there."""
+        ...
+
+    def create(self) -> None:
+        """Create it."""
+        ...
+
+
+class Updatable(Resource, Protocol):
+    """A resource that `apply --update` may change."""
+
+    def update(self) -> None:
+        """Make it what it should be."""
+        ...
