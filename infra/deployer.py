@@ -1,0 +1,63 @@
+"""The two accounts that deploy: the one a build runs as, and the one that makes images.
+
+`docs/deploy.md` shows these tables, and gives the roles. What a build may not do is left out of
+them: it makes no account, and gives nobody a role in the whole project.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from leasehold.registry.functions import ACCOUNT_PREFIX
+
+#: The account that `cloudbuild.yaml` runs as.
+DEPLOYER: Final = f"{ACCOUNT_PREFIX}deployer"
+#: The account that the images of functions are built as; packages of others run their code then.
+BUILDER: Final = f"{ACCOUNT_PREFIX}builder"
+
+#: Roles of the deployer in the project, and what it needs each for.
+DEPLOYER_ROLES: Final[tuple[tuple[str, str], ...]] = (
+    ("roles/logging.logWriter", "the log of the build"),
+    ("roles/storage.objectViewer", "the source that `gcloud builds submit` uploads"),
+    ("roles/cloudfunctions.developer", "deploys functions"),
+    ("roles/run.admin", "says who may call them; asks which are there"),
+    ("roles/cloudtasks.queueAdmin", "the queue of a step type that is new"),
+    ("roles/cloudscheduler.admin", "the job of the sweep"),
+    ("roles/pubsub.editor", "topics and subscriptions; the dead letters of Eventarc's"),
+    ("roles/datastore.indexAdmin", "indexes, exemptions and retention of Firestore"),
+    ("roles/logging.configWriter", "metrics that are counted from log lines"),
+    ("roles/monitoring.alertPolicyEditor", "alert policies"),
+    ("roles/monitoring.notificationChannelEditor", "whom alerts are sent to"),
+    ("roles/datastore.viewer", "asks whether the database is there"),
+    ("roles/iam.serviceAccountViewer", "asks which accounts are there"),
+    ("roles/iam.securityReviewer", "asks who may do what"),
+    ("roles/secretmanager.viewer", "asks which secrets have a value; it reads none"),
+    ("roles/storage.bucketViewer", "asks how the bucket is set up"),
+)
+
+#: Roles of the builder in the project, and what it needs each for.
+BUILDER_ROLES: Final[tuple[tuple[str, str], ...]] = (
+    ("roles/logging.logWriter", "the log of the build"),
+    ("roles/artifactregistry.writer", "stores the image"),
+    ("roles/storage.objectViewer", "reads the bundle"),
+)
+
+#: What the project needs before anything is deployed.
+APIS: Final[tuple[str, ...]] = (
+    "artifactregistry.googleapis.com",
+    "cloudbuild.googleapis.com",
+    "cloudfunctions.googleapis.com",
+    "cloudresourcemanager.googleapis.com",
+    "cloudscheduler.googleapis.com",
+    "cloudtasks.googleapis.com",
+    "eventarc.googleapis.com",
+    "firestore.googleapis.com",
+    "iam.googleapis.com",
+    "iamcredentials.googleapis.com",
+    "logging.googleapis.com",
+    "monitoring.googleapis.com",
+    "pubsub.googleapis.com",
+    "run.googleapis.com",
+    "secretmanager.googleapis.com",
+    "storage.googleapis.com",
+)

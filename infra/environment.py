@@ -1,0 +1,134 @@
+"""The environment of each deployed function: its settings, and the secrets it is given.
+
+Usage: python -m infra.environment FUNCTION --project P --region R …
+
+It prints a file for the flag --env-vars-file of `gcloud functions deploy`; `--folder settings`
+writes those of all functions, and for deliver-notification one for --flags-file, with its secrets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from infra.functions import FUNCTIONS
+from infra.installation import Installation
+from leasehold.errors import SettingError
+from leasehold.registry.functions import FunctionEntry, Trigger, Use
+from leasehold.registry.pipelines import Catalog
+
+#: What every function has besides, by the name of the variable: thresholds and limits, as
+#: `"PIPELINE_MAX_RETRIES": "3"` (docs/settings.md), and what your own code reads. No secrets.
+FURTHER: Final[Mapping[str, str]] = {}
+
+#: Callers whom IAM lets in, whoever they are: people and programs have accounts of their own.
+WHOM_IAM_LETS_IN: Final = "iam"
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLACE: Final = "FURTHER of infra/environment.py"
+
+
+def environment_of(
+    function: FunctionEntry,
+    installation: Installation,
+    catalog: Catalog,
+    further: Mapping[str, str] = FURTHER,
+) -> dict[str, str]:
+    """Return the variables of a function, without its secrets.
+
+    Args:
+        function: whose.
+        installation: where it is deployed.
+        catalog: what it runs; the variables of its channels are secrets.
+        further: what is set besides.
+
+    Raises:
+        SettingError: `further` sets what follows from the installation, or a secret.
+    """
+    own = _settings_of(function, installation)
+    for name, value in further.items():
+        _check(name, value, own, catalog)
+    return own | further
+
+
+def secrets_of(function: FunctionEntry, catalog: Catalog) -> tuple[str, ...]:
+    """Return the variables that a function has from Secret Manager, where they have the same name.
+
+    Only the function that calls channels gets their secrets.
+    """
+    if Use.CHANNELS not in function.uses:
+        return ()
+    return tuple(dict.fromkeys(name for entry in catalog.channels for name in entry.variables))
+
+
+def load_catalog_of(installation: Installation, further: Mapping[str, str] = FURTHER) -> Catalog:
+    """Import the catalog as the functions will, whose environment it may read.
+
+    Raises:
+        MissingCatalogError, CatalogError: it cannot be imported.
+    """
+    from leasehold.bootstrap import load_catalog  # noqa: PLC0415 - pure functions do without
+
+    os.environ.update(further)
+    return load_catalog(installation.catalog)
+
+
+def as_yaml(environment: Mapping[str, str]) -> str:
+    """Return the text of a file for --env-vars-file; a JSON text is one of YAML as well."""
+    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in environment.items())
+
+
+def secret_flags(secrets: tuple[str, ...]) -> str:
+    """Return the text of a file for --flags-file that gives a function these secrets alone."""
+    if not secrets:
+        return "--clear-secrets:\n"
+    pairs = ",".join(f"{name}={name}:latest" for name in secrets)
+    return f"--set-secrets: {json.dumps(pairs)}\n"
+
+
+def _settings_of(function: FunctionEntry, installation: Installation) -> dict[str, str]:
+    project, place = installation.project, installation
+    settings = {
+        "LEASEHOLD_STORE": f"firestore://{project}/{place.database}",
+        "LEASEHOLD_TASKS": f"cloud-tasks://{project}/{place.region}",
+        "LEASEHOLD_EVENTS": f"pubsub://{project}/{place.topic}",
+        "LEASEHOLD_ARTIFACTS": f"gs://{place.bucket_name}/artifacts",
+        "LEASEHOLD_CATALOG": place.catalog,
+        "LEASEHOLD_FUNCTION_URL": place.url_of(FUNCTIONS["execute_step"]),
+        "LEASEHOLD_TASK_ACCOUNT": place.email_of(place.task_account),
+        "LEASEHOLD_PUBLIC_URL": place.url_of(FUNCTIONS["serve_api"]),
+        "LEASEHOLD_CALLERS": callers_of(function, place),
+        "LEASEHOLD_AUDIENCE": place.url_of(function),
+        "THREADS": str(function.concurrency),
+    }
+    if place.retention_days is not None:
+        settings["LEASEHOLD_RETENTION_DAYS"] = str(place.retention_days)
+    return settings
+
+
+def callers_of(function: FunctionEntry, installation: Installation) -> str:
+    """Return whom a function believes: the account that its trigger signs in as."""
+    accounts = {
+        Trigger.TASKS: installation.task_account,
+        Trigger.SCHEDULE: installation.schedule_account,
+        Trigger.EVENTS: installation.event_account,
+    }
+    account = accounts.get(function.trigger)
+    return WHOM_IAM_LETS_IN if account is None else installation.email_of(account)
+
+
+def _check(name: str, value: str, own: Mapping[str, str], catalog: Catalog) -> None:
+    """Refuse a further variable that would break what the others say."""
+    if _NAME.fullmatch(name) is None:
+        raise SettingError(name=f"a variable in {_PLACE}", value=name, allowed="A-Z a-z 0-9 _")
+    if name in own or name == "LEASEHOLD_RETENTION_DAYS":
+        allowed = "another variable: this one follows from the options of the deployment"
+        raise SettingError(name=f"a variable in {_PLACE}", value=name, allowed=allowed)
+    if any(name in entry.variables for entry in catalog.channels):
+        allowed = f"a secret: `gcloud secrets versions add {name} --data-file=-` takes its value"
+        raise SettingError(name=f"{name} in {_PLACE}", value="[not shown]", allowed=allowed)
+    if not isinstance(value, str):
+        raise SettingError(name=f"{name} in {_PLACE}", value=value, allowed="a text, in quotes")
