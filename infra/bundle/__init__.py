@@ -1,0 +1,1 @@
+"""The bundle: the folder that is uploaded as the source of every function."""

@@ -1,0 +1,80 @@
+"""`python -m infra.bundle`: make the folder that is uploaded as the source of every function."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from infra.bundle.assemble import Bundle, assemble
+from infra.bundle.bundle_error import BundleError
+from infra.bundle.folder import Changes, write
+from infra.functions import FUNCTIONS
+from leasehold.registry.settings import SETTINGS
+
+_ROOT: Final = Path(__file__).parents[2]
+_CATALOG: Final = "LEASEHOLD_CATALOG"
+_REFUSED: Final = 2
+
+
+def main() -> int:
+    """Make the bundle; return the exit code."""
+    options = _parser().parse_args()
+    try:
+        _check_outside(options.out)
+        bundle = assemble(_ROOT, FUNCTIONS.keys(), options.catalog, options.extra)
+        changes = write(options.out, bundle.contents)
+    except BundleError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _REFUSED
+    for line in bundle.warnings:
+        print(f"warning: {line}", file=sys.stderr)
+    print(_summary(options.out, bundle, changes))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.bundle", description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("build/bundle"),
+        help="the folder; what is in it of an earlier bundle is replaced (%(default)s)",
+    )
+    parser.add_argument(
+        "--extra",
+        action="append",
+        default=[],
+        help="a further extra of pyproject.toml that the pipelines need; may be repeated",
+    )
+    parser.add_argument(
+        "--catalog",
+        default=os.environ.get(_CATALOG) or SETTINGS[_CATALOG].default,
+        help="the module of the catalog (%(default)s)",
+    )
+    return parser
+
+
+def _check_outside(out: Path) -> None:
+    """Refuse a folder within what is read: the next bundle would have this one in it."""
+    for name in ("functions", "shared", "pipelines", "infra"):
+        if out.resolve().is_relative_to(_ROOT / name):
+            raise BundleError(f"--out {out} is in {name}/, which is read; name another folder")
+
+
+def _summary(out: Path, bundle: Bundle, changes: Changes) -> str:
+    size = sum(map(len, bundle.contents.values()))
+    counts = {"new": changes.added, "changed": changes.changed, "gone": changes.removed}
+    differs = ", ".join(f"{len(names)} {word}" for word, names in counts.items() if names)
+    return (
+        f"{out}: {len(bundle.contents)} files, {size / 1e6:.1f} MB, {bundle.requirements} "
+        f"requirements; {differs or 'nothing changed'}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

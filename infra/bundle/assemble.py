@@ -1,0 +1,72 @@
+"""A bundle, checked: what is in it, and what is worth saying about it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.bundle import folder
+from infra.bundle.bundle_error import BundleError
+from infra.bundle.contents import OWN, REQUIREMENTS, Contents, sources, suspicions, user_modules
+from infra.bundle.import_check import check_imports
+from infra.bundle.missing_imports import missing_imports
+from infra.bundle.modules import Modules
+from infra.bundle.requirements import Closure, closure_of
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What is uploaded.
+
+    Args:
+        contents: path → content, sorted.
+        requirements: how many packages it needs.
+        warnings: what may be wrong with it, a line each.
+    """
+
+    contents: Contents
+    requirements: int
+    warnings: tuple[str, ...]
+
+
+def assemble(
+    root: Path, functions: Iterable[str], catalog: str, extras: Sequence[str] = ()
+) -> Bundle:
+    """Read the bundle from a repository, and check that functions can work with it.
+
+    Args:
+        root: of the repository.
+        functions: the names of the entries.
+        catalog: the name of the catalog's module.
+        extras: further ones of pyproject.toml.
+
+    Raises:
+        BundleError: no function could be deployed with it.
+    """
+    contents = sources(root, functions, catalog)
+    modules = user_modules(catalog)
+    closure = closure_of(root, modules, extras)
+    contents[REQUIREMENTS] = closure.text().encode()
+    contents = dict(sorted(contents.items()))
+    packages = Modules(_files_of(closure))
+    for name in (*OWN, *modules):
+        if packages.have(name):
+            raise BundleError(f"{name} is a module of a requirement too, which would come first")
+    _check_imports(contents, catalog, closure)
+    user_files = tuple(f"{module}{end}" for module in modules for end in ("/", ".py"))
+    everything = Modules([*contents, *_files_of(closure)])
+    warnings = missing_imports(contents, user_files, everything)
+    return Bundle(contents, len(closure.installed), (*warnings, *suspicions(contents, user_files)))
+
+
+def _files_of(closure: Closure) -> list[str]:
+    return [str(file) for package in closure.installed.values() for file in package.files or ()]
+
+
+def _check_imports(contents: Contents, catalog: str, closure: Closure) -> None:
+    places = {str(package.locate_file("")): None for package in closure.installed.values()}
+    with tempfile.TemporaryDirectory() as made:
+        folder.write(Path(made), contents)
+        check_imports(Path(made), catalog, [*contents, *_files_of(closure)], [*places])

@@ -1,0 +1,113 @@
+"""All that is in a bundle, as bytes: the same repository gives the same bytes."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from infra.bundle.bundle_error import BundleError
+from infra.bundle.source_files import files_in, read
+from leasehold.worker.secret_shapes import shapes
+
+#: Path in the bundle → content.
+Contents = Mapping[str, bytes]
+
+#: What is uploaded may not be larger.
+_LARGEST: Final = 512 * 2**20
+#: The package has a link to the entries, which the bundle has beside it.
+_ELSEWHERE: Final = "functions/"
+#: Of these names the bundle has modules of its own.
+OWN: Final = ("main", "functions", "leasehold")
+_FIXED: Final = Path(__file__).parent / "files"
+#: What the modules of a folder need beside Leasehold; it becomes part of the bundle's own.
+REQUIREMENTS: Final = "requirements.txt"
+
+
+def user_modules(catalog: str) -> tuple[str, ...]:
+    """Return the names of the top-level modules that are the user's: pipelines, the catalog's."""
+    names = {"pipelines", catalog.partition(".")[0]} - {"leasehold"}
+    return tuple(sorted(names))
+
+
+def sources(root: Path, functions: Iterable[str], catalog: str) -> dict[str, bytes]:
+    """Return all that is in the bundle but its requirements.txt.
+
+    Args:
+        root: of the repository.
+        functions: the names of the entries.
+        catalog: the name of the catalog's module.
+
+    Raises:
+        BundleError: something is missing, is too large, or may not be uploaded.
+    """
+    found = {name: root / "functions" / f"{name}.py" for name in functions}
+    for name, path in found.items():
+        if not path.is_file():
+            table = "infra/functions.py"
+            raise BundleError(f"{table} has {name}, and there is no functions/{name}.py; write it")
+    files = {f"functions/{name}.py": path for name, path in found.items()}
+    for name, path in files_in(root / "shared" / "leasehold", root):
+        if not name.startswith(_ELSEWHERE):
+            files[f"leasehold/{name}"] = path
+    for module in user_modules(catalog):
+        files |= _of_the_user(root, module, catalog)
+    files |= {path.name: path for path in _FIXED.iterdir() if path.is_file()}
+    _check_size(files)
+    contents = {name: read(files[name]) for name in sorted(files)}
+    _check_syntax(contents)
+    return contents
+
+
+def _of_the_user(root: Path, module: str, catalog: str) -> dict[str, Path]:
+    if module in OWN or module in sys.stdlib_module_names:
+        raise BundleError(f"the catalog {catalog} is in {module}, a name that is taken; rename it")
+    folder, file = root / module, root / f"{module}.py"
+    if folder.is_dir():
+        found = {f"{module}/{name}": path for name, path in files_in(folder, root)}
+        found.pop(f"{module}/{REQUIREMENTS}", None)
+    else:
+        found = {file.name: file} if file.is_file() else {}
+    if catalog.partition(".")[0] != module:
+        return found
+    stem = catalog.replace(".", "/")
+    if f"{stem}.py" not in found and f"{stem}/__init__.py" not in found:
+        raise BundleError(
+            f"there is no catalog {catalog}: {root / stem}.py is missing; name yours: "
+            "--catalog MODULE, or LEASEHOLD_CATALOG"
+        )
+    return found
+
+
+def _check_size(files: Mapping[str, Path]) -> None:
+    sizes = {name: path.stat().st_size for name, path in files.items()}
+    if sum(sizes.values()) > _LARGEST:
+        largest = max(sizes, key=lambda name: sizes[name])
+        raise BundleError(
+            f"the bundle is larger than {_LARGEST // 2**20} MiB, which no upload may be; its "
+            f"largest file is {largest}: keep it in a bucket"
+        )
+
+
+def _check_syntax(contents: Contents) -> None:
+    """Compile each module, as the build of a function does, which fails with the first error."""
+    for name, content in contents.items():
+        if PurePosixPath(name).suffix == ".py":
+            try:
+                with warnings.catch_warnings(action="ignore"):
+                    compile(content, name, "exec", dont_inherit=True)
+            except SyntaxError as error:
+                raise BundleError(f"{name}:{error.lineno}: {error.msg}; repair it") from error
+            except (ValueError, RecursionError, MemoryError) as error:
+                raise BundleError(f"{name}: it cannot be compiled: {error}; repair it") from error
+
+
+def suspicions(contents: Contents, files: tuple[str, ...]) -> list[str]:
+    """Return a line for each file with one of these beginnings in which something looks secret."""
+    return [
+        f"{name}: something in it looks like a secret; those belong in Secret Manager"
+        for name, content in contents.items()
+        if name.startswith(files) and next(shapes(content.decode(errors="replace")), None)
+    ]

@@ -1,0 +1,26 @@
+"""The functions of this bundle: functions-framework gets from here the one that it is to serve.
+
+An entry is imported when its function is asked for, so an instance imports its own alone; whoever
+imports this module without asking for one (FUNCTION_TARGET is not read) imports none.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from leasehold.registry.function_table import FUNCTIONS
+
+
+def __getattr__(name: str) -> object:
+    """Return the function of that name: the framework serves no other kind of object."""
+    if name not in FUNCTIONS:
+        raise AttributeError(name=name)
+    try:
+        return getattr(import_module(f"functions.{name}"), name)
+    except AttributeError as error:  # which would be taken for "there is no such function"
+        raise ImportError(f"functions/{name}.py: {error!r}") from error
+
+
+def __dir__() -> list[str]:
+    """Return the names of the functions, for the message of the framework about a wrong one."""
+    return list(FUNCTIONS.keys())

@@ -1,0 +1,86 @@
+"""`leasehold check` as a function would be checked: from the bundle, with its requirements alone.
+
+What else is installed here is hidden in a process of its own, which has nothing of this repository
+but the bundle.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from infra.bundle.bundle_error import BundleError
+from infra.bundle.contents import REQUIREMENTS
+
+_ROOT: Final = Path(__file__).parents[2]
+#: Longer, and an import hangs.
+_AT_MOST_S: Final = 120
+_NAME_IT: Final = "name the package in pipelines/requirements.txt, or an extra: --extra NAME"
+_PROGRAM: Final = """
+import contextlib, json, sys
+given = json.load(sys.stdin)
+sys.path.append(given["root"])
+from infra.bundle.modules import Modules
+sys.path[-1:] = given["path"]
+for name in ("infra", "infra.bundle", "infra.bundle.modules"):
+    del sys.modules[name]
+sys.meta_path.insert(0, Modules(given["files"]))
+with contextlib.redirect_stdout(sys.stderr):
+    from leasehold.errors import LeaseholdError
+    from leasehold.static_check import check_project
+    try:
+        findings = check_project({"LEASEHOLD_CATALOG": given["catalog"]}).findings
+        lines = [f"{it.file}:{it.line}: {it.message}" if it.file else it.message for it in findings]
+    except LeaseholdError as error:
+        lines = [error.message]
+print(json.dumps(lines))
+"""
+
+
+def check_imports(
+    bundle: Path, catalog: str, files: Sequence[str], installed: Sequence[str]
+) -> None:
+    """Import the catalog and all that it names, in a bundle.
+
+    Args:
+        bundle: its folder.
+        catalog: the name of its module.
+        files: of the bundle and of its requirements, as `Modules` has them.
+        installed: the folders of what is installed; they come before the bundle, as in a function.
+
+    Raises:
+        BundleError: what `leasehold check` found first.
+    """
+    path = [*installed, str(bundle)]
+    given = {"root": str(_ROOT), "path": path, "files": list(files), "catalog": catalog}
+    try:
+        done = subprocess.run(  # noqa: S603 - this interpreter, and a text of our own
+            [sys.executable, "-I", "-S", "-c", _PROGRAM],
+            input=json.dumps(given),
+            cwd=bundle,
+            capture_output=True,
+            text=True,
+            timeout=_AT_MOST_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        hangs = f"it takes longer than {_AT_MOST_S} s"
+        raise BundleError(f"the catalog {catalog} cannot be imported: {hangs}") from None
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
+        raise BundleError(f"the catalog {catalog} cannot be imported: {last}")
+    lines: list[str] = json.loads(done.stdout)
+    if lines:
+        more = f" (and {len(lines) - 1} more; type: leasehold check)" if len(lines) > 1 else ""
+        raise BundleError(f"{lines[0]}{_remedy(lines[0])}{more}")
+
+
+def _remedy(line: str) -> str:
+    """Return what to do about a package that is not there."""
+    if "ModuleNotFoundError" not in line:
+        return ""
+    return f" A function has only the bundle and its {REQUIREMENTS}: {_NAME_IT}"

@@ -1,0 +1,174 @@
+"""Exact versions of all that a deployed function needs: the requirements.txt of a bundle.
+
+Which packages need which is read from what is installed; that is also what was tested, so it has
+to be what constraints.txt says.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Final
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from infra.bundle.bundle_error import BundleError
+from infra.bundle.contents import REQUIREMENTS
+
+#: The extras of what every bundle needs. Channels depend on settings, which come after the bundle.
+EXTRAS: Final = ("channels", "functions", "google", "review")
+#: Where a function may run; a package that only some of them need gets a marker.
+PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
+_LINUX: Final = {
+    "implementation_name": "cpython",
+    "os_name": "posix",
+    "platform_machine": "x86_64",
+    "platform_python_implementation": "CPython",
+    "platform_system": "Linux",
+    "sys_platform": "linux",
+}
+_HEADER: Final = """\
+# Made by `python -m infra.bundle` of pyproject.toml, constraints.txt and what is installed.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """Packages with all that they need.
+
+    Args:
+        installed: the package of each name.
+        pythons: the versions of Python that need it.
+    """
+
+    installed: dict[str, Distribution] = field(default_factory=dict)
+    pythons: dict[str, list[str]] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """Return the lines of a requirements.txt, sorted."""
+        return _HEADER + "".join(f"{self._line(name)}\n" for name in sorted(self.installed))
+
+    def _line(self, name: str) -> str:
+        line = f"{name}=={self.installed[name].version}"
+        if len(self.pythons[name]) == len(PYTHONS):
+            return line
+        return f"{line}; {' or '.join(f'python_version == {it!r}' for it in self.pythons[name])}"
+
+
+def closure_of(root: Path, folders: Sequence[str], extras: Sequence[str] = ()) -> Closure:
+    """Return all that the functions need.
+
+    Args:
+        root: of the repository.
+        folders: of the user; each may have a requirements.txt.
+        extras: further ones of pyproject.toml.
+
+    Raises:
+        BundleError: an extra or a requirement that is not known, not installed, or not the version
+            of constraints.txt.
+    """
+    roots = [*_of_the_project(root, extras)]
+    for folder in folders:
+        roots += _of_the_user(root / folder / REQUIREMENTS)
+    pins = _pins(root / "constraints.txt")
+    closure = Closure()
+    for python in PYTHONS:
+        seen: set[str] = set()
+        for source, requirement in roots:
+            _add(closure, requirement, source, python, seen)
+    for name, found in closure.installed.items():
+        if pins.get(name, found.version) != found.version:
+            raise BundleError(
+                f"{name} {found.version} is installed, and constraints.txt has {pins[name]}; type: "
+                f"pip install {name}=={pins[name]}"
+            )
+    return closure
+
+
+def _of_the_project(root: Path, extras: Sequence[str]) -> Iterator[tuple[str, Requirement]]:
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    optional: Mapping[str, list[str]] = project["optional-dependencies"]
+    lines = list(project["dependencies"])
+    for extra in sorted({*EXTRAS, *extras}):
+        if extra not in optional:
+            known = ", ".join(sorted(optional))
+            raise BundleError(f"--extra {extra}: there is none of that name; there are {known}")
+        lines += optional[extra]
+    yield from (("pyproject.toml", Requirement(line)) for line in lines)
+
+
+def _of_the_user(path: Path) -> Iterator[tuple[str, Requirement]]:
+    """Yield the requirements of a file: names, versions and markers, and nothing else."""
+    if not path.is_file():
+        return
+    source = f"{path.parent.name}/{path.name}"
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        text = line.partition(" #")[0].strip()
+        if not text or text.startswith("#"):
+            continue
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            requirement = None
+        if requirement is None or requirement.url:
+            allowed = "the name of a package, with its version if you like: httpx>=0.28"
+            raise BundleError(f"{source}:{number}: {text!r} cannot be used; allowed: {allowed}")
+        if canonicalize_name(requirement.name) == "leasehold":
+            raise BundleError(
+                f"{source}:{number}: the bundle has leasehold itself; delete the line"
+            )
+        yield source, requirement
+
+
+def _pins(path: Path) -> dict[str, str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    pairs = (line.partition("==") for line in lines if "==" in line)
+    return {canonicalize_name(name): version.strip() for name, _, version in pairs}
+
+
+def _add(
+    closure: Closure, requirement: Requirement, source: str, python: str, seen: set[str]
+) -> None:
+    """Add a package and what it needs, as far as that Python on Linux needs it."""
+    key = f"{canonicalize_name(requirement.name)}[{','.join(sorted(requirement.extras))}]"
+    if not _applies(requirement, python, ("",)):
+        return
+    found = _installed(requirement, source)
+    if key in seen:
+        return
+    seen.add(key)
+    name = canonicalize_name(requirement.name)
+    closure.installed[name] = found
+    if python not in closure.pythons.setdefault(name, []):
+        closure.pythons[name].append(python)
+    for line in found.requires or ():
+        needed = Requirement(line)
+        if _applies(needed, python, ("", *requirement.extras)):
+            needed.marker = None
+            _add(closure, needed, name, python, seen)
+
+
+def _applies(requirement: Requirement, python: str, extras: Sequence[str]) -> bool:
+    marker = requirement.marker
+    where = {**_LINUX, "python_version": python, "python_full_version": f"{python}.0"}
+    return marker is None or any(marker.evaluate({**where, "extra": extra}) for extra in extras)
+
+
+def _installed(requirement: Requirement, source: str) -> Distribution:
+    wanted = f"{requirement.name}{requirement.specifier}"
+    try:
+        found = distribution(requirement.name)
+    except PackageNotFoundError:
+        raise BundleError(
+            f"{source} needs {wanted}, which is not installed; type: pip install '{wanted}'"
+        ) from None
+    if not requirement.specifier.contains(found.version, prereleases=True):
+        raise BundleError(
+            f"{source} needs {wanted}, and {found.version} is installed; type: "
+            f"pip install '{wanted}'"
+        )
+    return found
