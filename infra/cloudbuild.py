@@ -23,19 +23,19 @@ PYTHON_IMAGE: Final = f"python:{PYTHON}"
 GCLOUD_IMAGE: Final = "gcr.io/google.com/cloudsdktool/google-cloud-cli:slim"
 EMULATORS_IMAGE: Final = "gcr.io/google.com/cloudsdktool/google-cloud-cli:emulators"
 
-#: What may be chosen for a build, and what it is otherwise: as the options of infra/options.py.
-SUBSTITUTIONS: Final[Mapping[str, str]] = {
-    "_REGION": "europe-west1",
-    "_DATABASE": "(default)",
-    "_BUCKET": "",  # PROJECT-leasehold
-    "_TOPIC": "leasehold-announcements",
-    "_CATALOG": "pipelines.catalog",
-    "_RETENTION_DAYS": "",  # ended runs are kept
-    "_ALERT_EMAIL": "",  # nobody is told of alerts
-    "_CALLERS": "",  # with commas between them; who may call the API
-    "_WORKERS": "",  # who may call manage-lease
-    "_SMOKE_PIPELINE": "review",
-    "_SMOKE_INPUT": '{"folder": "pipelines/review/sample"}',
+#: What may be chosen for a build: the variable of infra/options.py, and what it is otherwise.
+SUBSTITUTIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "_REGION": ("LEASEHOLD_REGION", "europe-west1"),
+    "_DATABASE": ("LEASEHOLD_DATABASE", "(default)"),
+    "_BUCKET": ("LEASEHOLD_BUCKET", ""),  # PROJECT-leasehold
+    "_TOPIC": ("LEASEHOLD_TOPIC", "leasehold-announcements"),
+    "_CATALOG": ("LEASEHOLD_CATALOG", "pipelines.catalog"),
+    "_RETENTION_DAYS": ("LEASEHOLD_RETENTION_DAYS", ""),  # ended runs are kept
+    "_ALERT_EMAIL": ("LEASEHOLD_ALERT_EMAIL", ""),  # nobody is told of alerts
+    "_CALLERS": ("LEASEHOLD_API_CALLERS", ""),  # of the runs API, with spaces between them
+    "_WORKERS": ("LEASEHOLD_LEASE_CALLERS", ""),  # of manage-lease, likewise
+    "_SMOKE_PIPELINE": ("LEASEHOLD_SMOKE_PIPELINE", "review"),  # empty: no run is started
+    "_SMOKE_INPUT": ("LEASEHOLD_SMOKE_INPUT", '{"folder": "pipelines/review/sample"}'),
 }
 
 #: The gate takes minutes, and so does the build of an image that each deploy waits for.
@@ -73,7 +73,7 @@ def build() -> dict[str, Any]:
     """Return the build, as Cloud Build reads it."""
     return {
         "steps": list(_steps()),
-        "substitutions": dict(SUBSTITUTIONS),
+        "substitutions": {name: value for name, (_, value) in SUBSTITUTIONS.items()},
         "serviceAccount": f"projects/$PROJECT_ID/serviceAccounts/{_email(DEPLOYER)}",
         "options": {"logging": "CLOUD_LOGGING_ONLY"},
         "timeout": _seconds(TIMEOUT_S),
@@ -84,15 +84,14 @@ def _steps() -> Iterator[Step]:
     deploys = [_deploy(function) for function in FUNCTIONS]
     yield _shell("emulators", EMULATORS_IMAGE, _TAKE_EMULATORS, after=["-"])
     yield _check()
-    yield _python("bundle", ["infra.bundle"], after=["check"])
-    yield _python("provision", ["infra.provision", "apply", *_place()], after=["bundle"])
-    settings = ["infra.environment", f"--folder={SETTINGS}", *_place()]
-    yield _python("settings", settings, after=["provision"])
+    yield _python("bundle", ["infra.bundle", f"--out={BUNDLE}"], after=["check"])
+    yield _python("provision", ["infra.provision", "apply"], after=["bundle"])
+    write = ["infra.write_settings", f"--folder={SETTINGS}"]
+    yield _python("settings", write, after=["provision"])
     yield from deploys
-    connect = ["infra.provision", "apply", *_place()]
-    yield _python("connect", connect, after=[deploy["id"] for deploy in deploys])
-    smoke = ["infra.smoke", *_place(), "--pipeline=${_SMOKE_PIPELINE}", "--input=${_SMOKE_INPUT}"]
-    yield _python("smoke", smoke, after=["connect"]) | {"timeout": _seconds(SMOKE_TIMEOUT_S)}
+    yield _python("connect", ["infra.provision", "apply"], after=[step["id"] for step in deploys])
+    smoke = _python("smoke", ["infra.smoke"], after=["connect"])
+    yield smoke | {"timeout": _seconds(SMOKE_TIMEOUT_S)}
 
 
 def _shell(name: str, image: str, script: str, *, after: list[str]) -> Step:
@@ -120,6 +119,7 @@ def _python(name: str, words: list[str], *, after: list[str]) -> Step:
         "name": PYTHON_IMAGE,
         "entrypoint": ".venv/bin/python",
         "args": ["-m", *words],
+        "env": _environment(),
         "waitFor": after,
     }
 
@@ -168,16 +168,14 @@ def _trigger(function: FunctionEntry) -> Iterator[str]:
     yield f"--ingress-settings={'all' if from_outside else 'internal-only'}"
 
 
-def _place() -> list[str]:
-    """Return the options that say where the bundle is installed."""
+def _environment() -> list[str]:
+    """Return what says to the programs of infra/ where the bundle is installed."""
+    chosen = [f"{variable}=${{{name}}}" for name, (variable, _) in SUBSTITUTIONS.items()]
     return [
-        "--project=$PROJECT_ID",
-        "--project-number=$PROJECT_NUMBER",
-        *(
-            f"--{name.strip('_').lower().replace('_', '-')}=${{{name}}}"
-            for name in SUBSTITUTIONS
-            if not name.startswith("_SMOKE_")
-        ),
+        "GOOGLE_CLOUD_PROJECT=$PROJECT_ID",
+        "LEASEHOLD_PROJECT_NUMBER=$PROJECT_NUMBER",
+        "LEASEHOLD_BUILD=$BUILD_ID",
+        *chosen,
     ]
 
 

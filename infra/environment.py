@@ -1,15 +1,7 @@
-"""The environment of each deployed function: its settings, and the secrets it is given.
-
-Usage: python -m infra.environment FUNCTION --project P --region R …
-
-It prints a file for the flag --env-vars-file of `gcloud functions deploy`; `--folder settings`
-writes those of all functions, and for deliver-notification one for --flags-file, with its secrets.
-"""
+"""The environment of each deployed function: its settings, and the secrets it is given."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -27,6 +19,8 @@ FURTHER: Final[Mapping[str, str]] = {}
 #: Callers whom IAM lets in, whoever they are: people and programs have accounts of their own.
 WHOM_IAM_LETS_IN: Final = "iam"
 
+#: https://cloud.google.com/run/docs/container-contract#env-vars
+_OF_CLOUD_RUN: Final = frozenset({"PORT", "K_SERVICE", "K_REVISION", "K_CONFIGURATION"})
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLACE: Final = "FURTHER of infra/environment.py"
 
@@ -62,31 +56,6 @@ def secrets_of(function: FunctionEntry, catalog: Catalog) -> tuple[str, ...]:
     if Use.CHANNELS not in function.uses:
         return ()
     return tuple(dict.fromkeys(name for entry in catalog.channels for name in entry.variables))
-
-
-def load_catalog_of(installation: Installation, further: Mapping[str, str] = FURTHER) -> Catalog:
-    """Import the catalog as the functions will, whose environment it may read.
-
-    Raises:
-        MissingCatalogError, CatalogError: it cannot be imported.
-    """
-    from leasehold.bootstrap import load_catalog  # noqa: PLC0415 - pure functions do without
-
-    os.environ.update(further)
-    return load_catalog(installation.catalog)
-
-
-def as_yaml(environment: Mapping[str, str]) -> str:
-    """Return the text of a file for --env-vars-file; a JSON text is one of YAML as well."""
-    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in environment.items())
-
-
-def secret_flags(secrets: tuple[str, ...]) -> str:
-    """Return the text of a file for --flags-file that gives a function these secrets alone."""
-    if not secrets:
-        return "--clear-secrets:\n"
-    pairs = ",".join(f"{name}={name}:latest" for name in secrets)
-    return f"--set-secrets: {json.dumps(pairs)}\n"
 
 
 def _settings_of(function: FunctionEntry, installation: Installation) -> dict[str, str]:
@@ -127,6 +96,10 @@ def _check(name: str, value: str, own: Mapping[str, str], catalog: Catalog) -> N
     if name in own or name == "LEASEHOLD_RETENTION_DAYS":
         allowed = "another variable: this one follows from the options of the deployment"
         raise SettingError(name=f"a variable in {_PLACE}", value=name, allowed=allowed)
+    if name in _OF_CLOUD_RUN:
+        raise SettingError(
+            name=f"a variable in {_PLACE}", value=name, allowed="another: Cloud Run sets it"
+        )
     if any(name in entry.variables for entry in catalog.channels):
         allowed = f"a secret: `gcloud secrets versions add {name} --data-file=-` takes its value"
         raise SettingError(name=f"{name} in {_PLACE}", value="[not shown]", allowed=allowed)

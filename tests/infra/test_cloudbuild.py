@@ -148,8 +148,10 @@ MISTAKES: dict[str, tuple[Callable[[Build], None], str]] = {
     "a flag twice": (_add("--gen2"), "--gen2 is given twice"),
     "a flag and its opposite": (_add("--retry", "--no-retry"), "--retry is given twice"),
     "a value that is not allowed": (
-        lambda b: b["steps"][-3]["args"].remove("--ingress-settings=internal-only")
-        or _add("--ingress-settings=internal")(b),
+        lambda b: (
+            b["steps"][-3]["args"].remove("--ingress-settings=internal-only")
+            or _add("--ingress-settings=internal")(b)
+        ),
         "--ingress-settings is 'internal'; allowed: all",
     ),
     "a flag without its value": (_add("--stage-bucket"), "--stage-bucket needs a value"),

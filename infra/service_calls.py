@@ -1,0 +1,123 @@
+"""Calls of the functions that are deployed: with an identity token, or with none."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from infra.functions import FUNCTIONS
+from infra.installation import Installation
+
+#: `http://HOST:PORT`, a local server in place of all functions: `/SERVICE/…` is what one is called.
+EMULATOR: Final = "LEASEHOLD_FUNCTIONS_EMULATOR"
+#: An identity token, for a person who calls: `gcloud auth print-identity-token` prints it.
+TOKEN: Final = "LEASEHOLD_TOKEN"  # noqa: S105 - the name of a variable
+
+#: An instance may start cold.
+_TIMEOUT_S: Final = 60.0
+_MOST_BYTES: Final = 16 * 2**20
+
+
+class NoTokenError(Exception):
+    """There is no identity token; the message says what to do."""
+
+
+class NoAnswerError(Exception):
+    """Nobody answered; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a function answered; `body` is None where it is not JSON."""
+
+    status: int
+    body: Any
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: a token is for one service."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+@dataclass
+class ServiceCalls:
+    """Calls the functions of an installation."""
+
+    installation: Installation
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+
+    def url_of(self, name: str) -> str:
+        """Return the address of a function."""
+        emulator = self.environ.get(EMULATOR)
+        function = FUNCTIONS[name]
+        if emulator:
+            return f"{emulator}/{function.service}"
+        return self.installation.url_of(function)
+
+    def without_token(self, name: str) -> Answer:
+        """Call a function as a stranger would.
+
+        Raises:
+            NoAnswerError: nobody answered.
+        """
+        return self._call(urllib.request.Request(f"{self.url_of(name)}/", b"{}"))  # noqa: S310 - our own
+
+    def api(self, path: str, body: Any = None) -> Answer:
+        """Call the runs API.
+
+        Raises:
+            NoTokenError: nothing can be called.
+            NoAnswerError: nobody answered.
+        """
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        url = f"{self.url_of('serve_api')}{path}"
+        return self._call(urllib.request.Request(url, data, headers))  # noqa: S310 - as above
+
+    @cached_property
+    def _token(self) -> str:
+        """The token of a person, or of the account that this program runs as."""
+        if given := self.environ.get(TOKEN):
+            return given.strip()
+        import google.auth.transport.requests as transport  # noqa: PLC0415 - lazy: --help is quick
+        from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415
+        from google.oauth2.id_token import fetch_id_token  # noqa: PLC0415
+
+        try:
+            audience = self.url_of("serve_api")
+            token = fetch_id_token(transport.Request(), audience)  # type: ignore[no-untyped-call]
+        except GoogleAuthError as error:
+            raise NoTokenError(
+                "there is no identity token here; in a build the account needs "
+                "roles/iam.serviceAccountOpenIdTokenCreator on itself, and a person sets "
+                f'{TOKEN}="$(gcloud auth print-identity-token)"'
+            ) from error
+        return str(token)
+
+    def _call(self, request: urllib.request.Request) -> Answer:
+        opener = urllib.request.build_opener(_Stay)
+        try:
+            with opener.open(request, timeout=_TIMEOUT_S) as answer:
+                return Answer(answer.status, _json_of(answer.read(_MOST_BYTES)))
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return Answer(refused.code, _json_of(refused.read(_MOST_BYTES)))
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise NoAnswerError(f"{request.full_url} does not answer: {reason}") from error
+
+
+def _json_of(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return None

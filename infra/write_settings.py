@@ -1,0 +1,111 @@
+"""`python -m infra.write_settings`: the files that functions are deployed with."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from infra.environment import FURTHER, environment_of, secrets_of
+from infra.functions import FUNCTIONS
+from infra.installation import Installation
+from infra.options import installation_options
+from leasehold.bootstrap import load_catalog
+from leasehold.cli.exit_codes import DONE, exit_code_of
+from leasehold.cli.stdout import print_line
+from leasehold.registry.functions import FunctionEntry, Use
+from leasehold.registry.half_set import ON_CLOUD_RUN, check_functions
+from leasehold.registry.pipelines import Catalog
+from leasehold.registry.settings import read_settings
+
+_MODE: Final = 0o700
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@installation_options
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("build/settings"),
+    show_default=True,
+    help="Where they are written.",
+)
+@click.option(
+    "--show",
+    type=click.Choice(sorted(FUNCTIONS.keys())),
+    help="Print the settings of this function, and write nothing.",
+)
+def program(*, installation: Installation, folder: Path, show: str | None) -> int:
+    """Write the settings of each function, for --env-vars-file, and its secrets, for --flags-file.
+
+    They are checked as a function checks them when it starts.
+    """
+    os.environ.update(FURTHER)  # a catalog may read what its functions will have
+    catalog = load_catalog(installation.catalog)
+    files = dict(_files(installation, catalog))
+    if show:
+        click.echo(files[f"{FUNCTIONS[show].service}.yaml"], nl=False)
+        return DONE
+    folder.mkdir(mode=_MODE, parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    print_line(f"{folder}: the settings of {len(FUNCTIONS)} functions")
+    return DONE
+
+
+def _files(installation: Installation, catalog: Catalog) -> Iterator[tuple[str, str]]:
+    for function in FUNCTIONS:
+        settings = environment_of(function, installation, catalog)
+        check(function, settings)
+        yield f"{function.service}.yaml", as_yaml(settings)
+        if Use.CHANNELS in function.uses:
+            yield f"{function.service}.secrets.yaml", secret_flags(secrets_of(function, catalog))
+
+
+def check(function: FunctionEntry, settings: Mapping[str, str]) -> None:
+    """Refuse what the function would refuse when it starts: a revision that is never ready.
+
+    Raises:
+        SettingError: what is wrong, and what is allowed.
+    """
+    environ = {**settings, ON_CLOUD_RUN: function.service}
+    check_functions(read_settings(environ, _refuse_threshold), environ)
+
+
+def _refuse_threshold(line: str) -> None:
+    """Refuse what a function would only report: here somebody looks."""
+    raise click.ClickException(line)
+
+
+def as_yaml(settings: Mapping[str, str]) -> str:
+    """Return the text of a file for --env-vars-file; a JSON text is one of YAML as well."""
+    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in settings.items())
+
+
+def secret_flags(secrets: Sequence[str]) -> str:
+    """Return the text of a file for --flags-file that gives a function these secrets alone."""
+    if not secrets:
+        return "--clear-secrets:\n"
+    pairs = ",".join(f"{name}={name}:latest" for name in secrets)
+    return f"--set-secrets: {json.dumps(pairs)}\n"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Write them; return the exit code."""
+    given = list(sys.argv[1:] if words is None else words)
+    return exit_code_of(lambda: _run(given))
+
+
+def _run(words: list[str]) -> int:
+    with program.make_context("python -m infra.write_settings", words) as context:
+        code: int = program.invoke(context)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""The environment of each deployed function: what the engine takes, and no other's secrets."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infra import write_settings
+from infra.environment import environment_of, secrets_of
+from infra.functions import FUNCTIONS
+from infra.installation import Installation
+from leasehold import Registry, SlackChannel, WebhookChannel
+from leasehold.errors import SettingError
+from leasehold.registry.functions import FunctionEntry
+from leasehold.registry.pipelines import Catalog
+from leasehold.registry.settings import read_settings
+from tests.in_process.sample import PIPELINES, STEPS
+
+PLACE = Installation("shop-prod", "123456789012", "europe-west1", retention_days=30)
+OPTIONS = ("--project=shop-prod", "--project-number=123456789012", "--region=europe-west1")
+
+functions = pytest.mark.parametrize("function", FUNCTIONS, ids=FUNCTIONS.keys())
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    channels = [
+        SlackChannel(name="slack", url_variable="SLACK_URL"),
+        WebhookChannel(name="hook", url_variable="HOOK_URL", secret_variable="HOOK_SECRET"),  # noqa: S106 - its name
+        SlackChannel(name="slack2", url_variable="SLACK_URL"),
+    ]
+    return Catalog(STEPS, PIPELINES, channels=Registry("channels", channels))
+
+
+@functions
+def test_a_function_starts_with_its_environment(function: FunctionEntry, catalog: Catalog) -> None:
+    environment = environment_of(function, PLACE, catalog)
+
+    write_settings.check(function, environment)
+
+    settings = read_settings(environment)
+    assert settings["LEASEHOLD_STORE"] == "firestore://shop-prod/(default)"
+    assert settings["LEASEHOLD_RETENTION_DAYS"] == timedelta(days=30)
+    assert environment["THREADS"] == str(function.concurrency)
+
+
+def test_each_function_believes_who_calls_it_alone(catalog: Catalog) -> None:
+    callers = {
+        function.name: environment_of(function, PLACE, catalog)["LEASEHOLD_CALLERS"]
+        for function in FUNCTIONS
+    }
+
+    assert callers == {
+        "execute_step": "leasehold-tasks@shop-prod.iam.gserviceaccount.com",
+        "serve_api": "iam",
+        "manage_lease": "iam",
+        "sweep_dead_letters": "leasehold-schedule@shop-prod.iam.gserviceaccount.com",
+        "deliver_notification": "leasehold-events@shop-prod.iam.gserviceaccount.com",
+    }
+
+
+def test_tokens_are_for_the_function_and_tasks_for_execute_step(catalog: Catalog) -> None:
+    environment = environment_of(FUNCTIONS["serve_api"], PLACE, catalog)
+
+    address = "https://serve-api-123456789012.europe-west1.run.app"
+    assert environment["LEASEHOLD_AUDIENCE"] == environment["LEASEHOLD_PUBLIC_URL"] == address
+    assert environment["LEASEHOLD_FUNCTION_URL"] == address.replace("serve-api", "execute-step")
+
+
+def test_the_secrets_of_channels_are_for_the_notifier_alone(catalog: Catalog) -> None:
+    given = {function.name: secrets_of(function, catalog) for function in FUNCTIONS}
+
+    assert given.pop("deliver_notification") == ("SLACK_URL", "HOOK_URL", "HOOK_SECRET")
+    assert set(given.values()) == {()}
+
+
+def test_further_variables_are_for_every_function(catalog: Catalog) -> None:
+    further = {"PIPELINE_MAX_RETRIES": "3"}
+
+    environment = environment_of(FUNCTIONS["serve_api"], PLACE, catalog, further)
+
+    assert environment["PIPELINE_MAX_RETRIES"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("THREADS", "80", "follows from the options"),
+        ("LEASEHOLD_STORE", "sqlite:///x", "follows from the options"),
+        ("LEASEHOLD_RETENTION_DAYS", "3", "follows from the options"),
+        ("K_SERVICE", "mine", "Cloud Run sets it"),
+        ("PORT", "1", "Cloud Run sets it"),
+        ("HOOK_SECRET", "whsec_abc", "gcloud secrets versions add HOOK_SECRET"),
+        ("A B", "1", "A-Z a-z 0-9 _"),
+        ("RETRIES", 3, "a text, in quotes"),
+    ],
+)
+def test_a_further_variable_that_would_break_something_is_refused(
+    catalog: Catalog, name: str, value: str, told: str
+) -> None:
+    with pytest.raises(SettingError, match=told) as refused:
+        environment_of(FUNCTIONS["serve_api"], PLACE, catalog, {name: value})
+
+    assert "whsec" not in str(refused.value)
+    assert "infra/environment.py" in str(refused.value)
+
+
+# -- the command ---------------------------------------------------------------------------------
+
+
+def test_the_files_are_yaml_that_gcloud_takes(
+    tmp_path: Path, catalog: Catalog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "settings"
+
+    code = write_settings.main([*OPTIONS, "--retention-days=30", f"--folder={folder}"])
+
+    assert code == 0, capsys.readouterr().err
+    for function in FUNCTIONS:
+        text = (folder / f"{function.service}.yaml").read_text()
+        assert yaml.safe_load(text) == environment_of(function, PLACE, catalog)
+    assert yaml.safe_load((folder / "deliver-notification.secrets.yaml").read_text()) == {
+        "--clear-secrets": None
+    }
+    assert len(list(folder.iterdir())) == len(FUNCTIONS) + 1
+    assert write_settings.main([*OPTIONS, f"--folder={folder}"]) == 0  # again
+
+
+def test_secrets_are_named_and_their_newest_version_is_read() -> None:
+    text = write_settings.secret_flags(("SLACK_URL", "HOOK_SECRET"))
+
+    assert yaml.safe_load(text) == {
+        "--set-secrets": "SLACK_URL=SLACK_URL:latest,HOOK_SECRET=HOOK_SECRET:latest"
+    }
+
+
+def test_a_function_is_shown_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+
+    code = write_settings.main([*OPTIONS, "--show=serve_api"])
+
+    assert code == 0
+    assert 'LEASEHOLD_CALLERS: "iam"\n' in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--catalog=nowhere.catalog",), "nowhere"),
+        (("--retention-days=40000",), "LEASEHOLD_RETENTION_DAYS"),
+        (("--project=NO",), "--project is 'NO'"),
+        (("--topic=x y",), "--topic is 'x y'"),
+    ],
+)
+def test_what_no_function_could_start_with_is_one_line(
+    words: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = write_settings.main([*OPTIONS, f"--folder={tmp_path / 'made'}", *words])
+
+    said = capsys.readouterr().err
+    assert code == 2
+    assert told in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "made").exists()

@@ -1,0 +1,207 @@
+"""The smoke test says of each part whether it works, and comes to an end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.cloud import scheduler_v1
+from google.cloud.scheduler_v1 import Job
+
+from infra import smoke
+from infra.functions import FUNCTIONS
+from infra.installation import Installation
+from infra.service_calls import EMULATOR, ServiceCalls
+from infra.smoke import Smoke
+from leasehold.live.clients import EMULATOR as GOOGLE
+from leasehold.testing import InProcessEngine
+from tests.builders import environ_of
+from tests.bundle.conftest import Api
+from tests.in_process.sample import PIPELINES, STEPS
+from tests.infra.cloud_run import BY_TOKEN, CloudRun, cloud_run
+from tests.infra.google_server import GoogleServer
+from tests.infra.google_services.scheduler import Scheduler
+from tests.runs_api import runs_api
+
+PLACE = Installation("shop-prod", "123456789012", "europe-west1")
+OPTIONS = ("--project=shop-prod", "--project-number=123456789012", "--region=europe-west1")
+RUN = ("--pipeline=three", '--input={"n": 1}')
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[InProcessEngine]:
+    environ = environ_of(tmp_path)
+    with InProcessEngine(STEPS, PIPELINES, environ=environ, workers=2) as engine:
+        yield engine
+
+
+@pytest.fixture
+def run(engine: InProcessEngine) -> Iterator[CloudRun]:
+    with runs_api(engine.engine) as api, cloud_run(api) as run:
+        yield run
+
+
+@pytest.fixture
+def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[GoogleServer]:
+    with GoogleServer() as server:
+        monkeypatch.setenv(GOOGLE, server.address)
+        yield server
+
+
+def sweep_job(state: str = "ENABLED") -> Job:
+    return Job(
+        name=f"{PLACE.location}/jobs/leasehold-sweep",
+        schedule="* * * * *",
+        state=Job.State[state],
+        http_target=scheduler_v1.HttpTarget(uri=PLACE.url_of(FUNCTIONS["sweep_dead_letters"])),
+    )
+
+
+def keep(google: GoogleServer, job: Job) -> None:
+    google.service(Scheduler).jobs[job.name] = job
+
+
+@pytest.fixture
+def call(
+    run: CloudRun,
+    google: GoogleServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[..., tuple[int, list[str]]]:
+    def call(*words: str) -> tuple[int, list[str]]:
+        for name, value in {EMULATOR: run.url, **BY_TOKEN}.items():
+            monkeypatch.setenv(name, value)
+        code = smoke.main([*OPTIONS, *words])
+        return code, capsys.readouterr().out.splitlines()
+
+    return call
+
+
+def test_a_line_for_each_part_that_works(
+    call: Callable[..., tuple[int, list[str]]], google: GoogleServer
+) -> None:
+    keep(google, sweep_job())
+
+    code, lines = call(*RUN)
+
+    assert code == 0, lines
+    assert lines[:5] == [
+        f"ok      {f.service} refuses a call without a token (403)" for f in FUNCTIONS
+    ]
+    assert lines[5] == "ok      the sweep is called by leasehold-sweep, * * * * *"
+    assert lines[6].startswith("ok      the runs API answers at http://127.0.0.1:")
+    assert " of three completed in " in lines[7]
+    assert google.writes() == []
+
+
+def test_its_run_is_found_by_its_label_and_a_build_has_one(
+    call: Callable[..., tuple[int, list[str]]], run: CloudRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEASEHOLD_BUILD", "b-1")
+
+    call(*RUN)
+    call(*RUN)
+
+    (found,) = Api(run.api).call("/runs?label=smoke-test:b-1")["runs"]
+    assert found["status"] == "COMPLETED"
+
+
+def test_what_anybody_may_call_is_found(
+    call: Callable[..., tuple[int, list[str]]], run: CloudRun
+) -> None:
+    run.public = {"execute-step"}
+
+    code, lines = call()
+
+    assert code == 1
+    assert lines[0] == ("failed  execute-step answers anybody (200): nobody may call it so.")
+
+
+def test_a_sweep_that_nothing_calls_is_found(
+    call: Callable[..., tuple[int, list[str]]], google: GoogleServer
+) -> None:
+    without = call()
+    keep(google, sweep_job("PAUSED"))
+    paused = call()
+
+    assert without[0] == paused[0] == 1
+    assert without[1][5].startswith("failed  no job calls the sweep")
+    assert paused[1][5].endswith("is PAUSED: no sweep comes.")
+
+
+def test_a_run_that_does_not_complete_is_told_with_its_error(
+    call: Callable[..., tuple[int, list[str]]],
+) -> None:
+    _, lines = call("--pipeline=refuses", '--input={"n": 1}')
+
+    assert lines[-1].startswith("failed  run r-")
+    assert "look at it: leasehold why r-" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--pipeline=nope",), "failed  no run is started: 404"),
+        (("--pipeline=three", '--input={"m": 1}'), "failed  no run is started: 400"),
+        ((), "skipped a run: --pipeline NAME --input JSON starts one."),
+    ],
+)
+def test_what_cannot_be_started_is_one_line(
+    call: Callable[..., tuple[int, list[str]]], words: tuple[str, ...], told: str
+) -> None:
+    _, lines = call(*words)
+
+    assert lines[-1].startswith(told), lines
+
+
+def test_who_may_call_takes_a_while_to_be_known(run: CloudRun) -> None:
+    """A binding that was just made, and an instance that is starting."""
+    run.not_yet = 3
+    waits: list[float] = []
+
+    found = smoke_of(run, waits.append).check_api()
+
+    assert found.startswith("the runs API answers")
+    assert len(waits) == 3
+
+
+def test_it_comes_to_an_end_where_nobody_is_let_in(run: CloudRun) -> None:
+    run.not_yet = 1_000_000
+
+    with pytest.raises(smoke.SmokeError, match=r"after 0\.05 s /health is answered 403"):
+        smoke_of(run, lambda _: None, timeout_s=0.05).check_api()
+
+
+def test_nobody_at_the_address_is_told_with_the_address() -> None:
+    with cloud_run() as gone:
+        pass
+
+    with pytest.raises(smoke.SmokeError, match="does not answer"):
+        smoke_of(gone, lambda _: None, timeout_s=0.05).check_api()
+    with pytest.raises(smoke.SmokeError, match="execute-step/ does not answer"):
+        smoke_of(gone, lambda _: None).check_strangers(FUNCTIONS["execute_step"])
+
+
+def test_something_else_at_the_address_is_found(run: CloudRun) -> None:
+    with cloud_run(run.url + "/serve-api") as other:  # it lets nobody in either
+        other.public = {"serve-api"}
+        found = Smoke(ServiceCalls(PLACE, {EMULATOR: other.url, "LEASEHOLD_TOKEN": "x"}), "b", 0.05)
+
+        with pytest.raises(smoke.SmokeError, match=r"answered by something else: \{\}"):
+            found.check_api()
+
+
+@pytest.mark.parametrize("text", ["{", "a\x1b[31m"])
+def test_input_that_is_no_json_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = smoke.main([*OPTIONS, "--pipeline=add", f"--input={text}"])
+
+    said = capsys.readouterr()
+    assert code == 2
+    assert said.err.startswith("error: --input is")
+    assert said.err.count("\n") == 1
+
+
+def smoke_of(run: CloudRun, pause: Callable[[float], Any], timeout_s: float = 60) -> Smoke:
+    return Smoke(ServiceCalls(PLACE, {EMULATOR: run.url, **BY_TOKEN}), "b-1", timeout_s, pause)
