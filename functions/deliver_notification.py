@@ -4,6 +4,7 @@ Called by: Pub/Sub (a push subscription, or an Eventarc trigger with retries), w
 Body:      a CloudEvent of Pub/Sub; its message says which delivery is due (docs/notifications.md).
 Answers:   200 the channel was told, or it is known when it is tried again; or the message is none
            that anything could be done for: the log says why.
+           401, 403 the caller is not one of LEASEHOLD_CALLERS.
            500 the store is away, or this instance ends: Pub/Sub delivers the message again.
 Settings:  docs/settings.md.
 Story:     leasehold.services.deliver_notification.
@@ -12,10 +13,11 @@ Story:     leasehold.services.deliver_notification.
 import functions_framework
 from cloudevents.http import CloudEvent
 
-from leasehold.web.deliver_notification import answer_event, answer_failure
+from leasehold.web.deliver_notification import answer_event, answer_failure, check_callers
 from leasehold.web.engine_provider import EngineProvider
 
 provider = EngineProvider()  # a wrong setting or catalog fails here, at cold start
+check_callers(provider)
 
 
 @functions_framework.cloud_event

@@ -4,6 +4,7 @@ Called by: Cloud Tasks, one queue a step type, with an OIDC token.
 Body:      {"runId", "generation"}.
 Answers:   200 {"outcome"}: what was decided is committed and what it owes is enqueued.
            400 the body is malformed (200 "rejected" for Cloud Tasks, which would retry it).
+           401, 403 the caller is not one of LEASEHOLD_CALLERS.
            500 it could not be committed, or what it owes not enqueued: Cloud Tasks retries.
 Settings:  docs/settings.md.
 Story:     leasehold.services.execute_step.

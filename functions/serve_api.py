@@ -4,7 +4,8 @@ Called by: people and programs.
 Routes:    leasehold.web.serve_api.ROUTES: /runs, each run, its outputs, files and operations,
            /runs:batch, /registry, /health. docs/http-api.md describes them.
 Shapes:    leasehold.api.
-Answers:   2xx, or {"error": {"code", "message", "details"}} with 400, 404, 405, 409, 410, 413, 503.
+Answers:   2xx, or {"error": {"code", "message", "details"}} with 400, 401, 403, 404,
+           405, 409, 410, 413, 503.
 Settings:  docs/settings.md.
 Story:     leasehold.services: start_run, read_runs, read_results, operate, batch.
 """

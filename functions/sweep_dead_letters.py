@@ -1,8 +1,9 @@
 """Cloud Function sweep-dead-letters: looks at each run whose alarm is due.
 
-Called by: Cloud Scheduler, every minute.
+Called by: Cloud Scheduler, every minute, with an OIDC token.
 Body:      none.
 Answers:   200 {"deadLettered", "recovered", "redispatched", "documentsRead", "more", …}.
+           401, 403 the caller is not one of LEASEHOLD_CALLERS.
            503 the store or the queue does not answer: the next tick comes anyway.
 Settings:  docs/settings.md.
 Story:     leasehold.services.sweep.

@@ -29,6 +29,7 @@ class OpenEngine:
     """An engine that is open, as answers take it."""
 
     engine: Engine
+    callers: None = None
 
     def start_run(self, request: StartRequest) -> Change:
         return start_run(self.engine, request)

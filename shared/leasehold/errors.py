@@ -542,6 +542,28 @@ class PurgeCutOffError(LeaseholdError):
     retryable = True
 
 
+class UnauthenticatedError(LeaseholdError):
+    """A function was called without a token that says who calls."""
+
+    code = "unauthenticated"
+    text = "The caller is not known: {problem}. Send the header Authorization: Bearer TOKEN."
+
+
+class CallerNotAllowedError(LeaseholdError):
+    """A function was called by an account that may not, or with a token for another service."""
+
+    code = "caller_not_allowed"
+    text = "This caller may not call here: {problem}."
+
+
+class CertificatesUnavailableError(LeaseholdError):
+    """Google's certificates cannot be read, so no token can be checked."""
+
+    code = "certificates_unavailable"
+    text = "Tokens cannot be checked now: {problem}."
+    retryable = True
+
+
 class ServerUnreachableError(LeaseholdError):
     """The server that was named does not answer, or not now; `sent`: it may have been asked."""
 

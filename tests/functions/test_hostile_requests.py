@@ -134,7 +134,7 @@ def test_a_value_that_no_field_takes_fails_nothing(function: Function, path: str
             assert status < 500, (field, text[:80])
 
 
-@pytest.mark.parametrize("header", ["X-Leasehold-Actor", "X-Goog-Authenticated-User-Email"])
+@pytest.mark.parametrize("header", ["X-Leasehold-Actor"])
 @pytest.mark.parametrize("name", ["a\x1b[31m", "\u202e", "x" * 100_000, "\x00", "a\x85b"])
 def test_a_name_that_no_trace_can_show_is_refused(
     serve_api: Function, header: str, name: str

@@ -11,7 +11,7 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.services.limits import MAX_REASON
 from leasehold.services.operate import AS_BEFORE, OperationRequest
 
-#: The header that says who asks, in UTF-8; behind Google's sign-in the signed-in account counts.
+#: The header that says who asks, in UTF-8; where callers sign in, their account stands beside it.
 ACTOR_HEADER: Final = "X-Leasehold-Actor"
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from leasehold.errors import SettingError, UnsetSettingError
+from leasehold.registry.setting_texts import IAM
 
 #: Set by Cloud Run in each of its instances.
 ON_CLOUD_RUN: Final = "K_SERVICE"
@@ -45,6 +46,25 @@ def check_functions(settings: Settings, environ: Mapping[str, str]) -> None:
         allowed = f"cloud-tasks://PROJECT/LOCATION, because {reason}; {repair}"
         raise _refused(settings, "LEASEHOLD_TASKS", allowed)
     check_artifacts(settings)
+    check_callers(settings, environ)
+
+
+def check_callers(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Refuse a function that nobody may call, or anybody.
+
+    Raises:
+        SettingError: it is not said who may call it, or whom their tokens are for.
+    """
+    callers = settings["LEASEHOLD_CALLERS"]
+    if ON_CLOUD_RUN in environ:
+        if not callers:
+            problem = f"this is a function on Cloud Run ({ON_CLOUD_RUN}={environ[ON_CLOUD_RUN]})"
+            allowed = "the emails of the accounts that may call it, or to iam: whomever IAM lets in"
+            raise UnsetSettingError(name="LEASEHOLD_CALLERS", problem=problem, allowed=allowed)
+    elif callers and callers != (IAM,) and not settings["LEASEHOLD_AUDIENCE"]:
+        problem = "LEASEHOLD_CALLERS needs it"
+        allowed = "the addresses of this function, which the tokens of its callers are for"
+        raise UnsetSettingError(name="LEASEHOLD_AUDIENCE", problem=problem, allowed=allowed)
 
 
 def check_queue(settings: Settings) -> None:

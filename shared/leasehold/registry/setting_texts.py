@@ -11,6 +11,11 @@ _LAST_PORT: Final = 65_535
 #: No query and no fragment, which paths could not follow; no name and password, as people read it.
 _PUBLIC_URL: Final = re.compile(r"https?://[^\s?#@]+")
 
+#: Callers are whomever IAM lets in: Cloud Run has asked it, before a function is called.
+IAM: Final = "iam"
+_EMAIL: Final = re.compile(r"[\x21-\x7e]+@[\x21-\x7e]+")
+_AUDIENCE: Final = re.compile(r"[\x21-\x7e]+")
+
 
 def whole(least: int, most: int) -> Callable[[str], int]:
     """Return what reads a whole number from `least` to `most`."""
@@ -84,6 +89,24 @@ def public_url(text: str) -> str:
     if text and not _PUBLIC_URL.fullmatch(text):
         raise ValueError(text)
     return text.rstrip("/")
+
+
+def callers(text: str) -> tuple[str, ...]:
+    """Return the emails of accounts, or `iam` alone; nothing: none."""
+    return (IAM,) if text == IAM else _list(text, _EMAIL)
+
+
+def audiences(text: str) -> tuple[str, ...]:
+    """Return the audiences of tokens; nothing: none."""
+    return _list(text, _AUDIENCE)
+
+
+def _list(text: str, form: re.Pattern[str]) -> tuple[str, ...]:
+    """Return what stands between commas, each of this form."""
+    values = tuple(value.strip() for value in text.split(",")) if text else ()
+    if not all(map(form.fullmatch, values)):
+        raise ValueError(text)
+    return values
 
 
 def log_level(text: str) -> str:

@@ -12,6 +12,8 @@ from leasehold.registry.half_set import check_queue
 from leasehold.registry.registry import Registry
 from leasehold.registry.setting_texts import (
     address,
+    audiences,
+    callers,
     events_address,
     isolation,
     log_level,
@@ -128,6 +130,21 @@ SETTINGS: Final = Registry(
             "the email of a service account",
             "whose OIDC token tasks carry",
             str,
+        ),
+        SettingEntry(
+            "LEASEHOLD_CALLERS",
+            "",
+            "the emails of accounts, separated by commas; or iam: whomever IAM lets in",
+            "who may call this function ([security.md](security.md)); a function on Cloud Run does "
+            "not start without it",
+            callers,
+        ),
+        SettingEntry(
+            "LEASEHOLD_AUDIENCE",
+            "",
+            "addresses, or other audiences of tokens, separated by commas",
+            "whom the tokens of callers must be for: the addresses of this function",
+            audiences,
         ),
         SettingEntry(
             "LEASEHOLD_CATALOG",

@@ -32,6 +32,7 @@ class LocalEngine:
     """
 
     local: InProcessEngine
+    callers: None = None  # nobody signs in; the guard before it keeps pages of strangers off
 
     @property
     def engine(self) -> Engine:

@@ -22,6 +22,7 @@ from leasehold.registry.settings import read_settings
 from leasehold.services.engine import Engine
 from leasehold.services.shut_down import shut_down
 from leasehold.services.start_run import StartRequest, start_run
+from leasehold.web.callers import CallerCheck
 from leasehold.worker.holder import HOLDER
 from leasehold.worker.shutdown import ENDING, ShutdownCoordinator
 
@@ -35,6 +36,11 @@ class EngineSource(Protocol):
     @property
     def engine(self) -> Engine:
         """The engine; its stores may be opened by this."""
+        ...
+
+    @property
+    def callers(self) -> CallerCheck | None:
+        """Who may call; None: what stands before the answer has checked that."""
         ...
 
     def start_run(self, request: StartRequest) -> Change:
@@ -52,6 +58,7 @@ class EngineProvider:
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     catalog: Catalog = field(init=False)
+    callers: CallerCheck = field(init=False)
     _bundle: Bundle | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _forget: Callable[[], None] = field(default=lambda: None)
@@ -61,6 +68,7 @@ class EngineProvider:
         SHUTDOWN.listen(*ENDING)
         settings = read_settings(self.environ)
         check_functions(settings, self.environ)
+        self.callers = CallerCheck.of(settings, self.environ)
         self.catalog = load_catalog(settings["LEASEHOLD_CATALOG"])
 
     @property

@@ -11,6 +11,7 @@ from leasehold.api.tasks import OutcomeResponse, TaskBody
 from leasehold.domain.status import Outcome, Termination
 from leasehold.errors import InvalidRequestError, LeaseholdError
 from leasehold.services.execute_step import Hint, execute_step
+from leasehold.web.callers import checks_caller
 from leasehold.web.engine_provider import SHUTDOWN, EngineProvider
 from leasehold.web.request_body import drops_rest, json_body
 from leasehold.web.request_trace import names_trace
@@ -21,6 +22,7 @@ _LOG: Final = logging.getLogger("leasehold.execute_step")
 
 @names_trace
 @drops_rest
+@checks_caller
 def answer_task(provider: EngineProvider, request: flask.Request) -> flask.Response:
     """Run the attempt that the task names.
 

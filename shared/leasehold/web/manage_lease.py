@@ -50,6 +50,7 @@ from leasehold.services.manage_lease import (
     renew_lease,
     save_checkpoint,
 )
+from leasehold.web.callers import checks_caller
 from leasehold.web.engine_provider import EngineSource
 from leasehold.web.request_body import drops_rest, json_body
 from leasehold.web.request_trace import names_trace
@@ -67,6 +68,7 @@ _MAX_MESSAGE: Final = 200
 
 @names_trace
 @drops_rest
+@checks_caller
 def answer_lease(provider: EngineSource, request: flask.Request) -> flask.Response:
     """Answer a call of a remote worker."""
     call = _BY_PATH.get(request.path)

@@ -21,6 +21,8 @@ _OUTAGE: Final = 503
 
 #: What a caller can do about an error, by its code; everything else is a 400.
 _STATUS: Final[Mapping[str, int]] = {
+    "unauthenticated": 401,
+    "caller_not_allowed": 403,
     "unknown_pipeline": 404,
     "unknown_run": 404,
     "unknown_step": 404,
@@ -45,6 +47,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "unreadable_delivery": 500,
     "unreadable_run": 500,
     "missing_extra": 500,
+    "certificates_unavailable": 500,  # a 503 would have Cloud Tasks throttle the whole queue
     "store_unavailable": _OUTAGE,
 }
 

@@ -12,6 +12,7 @@ from werkzeug.datastructures import Headers
 from leasehold.api.request_model import RequestModel
 from leasehold.errors import InvalidRequestError, LeaseholdError
 from leasehold.services.engine import Engine
+from leasehold.web.actor import actor_of
 from leasehold.web.engine_provider import EngineSource
 from leasehold.web.request_body import json_body
 
@@ -25,9 +26,15 @@ class Call(Generic[Given]):
     provider: EngineSource
     headers: Headers
     given: Given
+    caller: str = ""  # the email that was checked; empty: nobody signed in
     run_id: str = ""
     step: str = ""
     name: str = ""
+
+    @property
+    def actor(self) -> str:
+        """Who asks, for the trace; raises InvalidRequestError."""
+        return actor_of(self.headers, self.caller)
 
     @property
     def engine(self) -> Engine:

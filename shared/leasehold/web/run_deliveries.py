@@ -13,7 +13,6 @@ from leasehold.api.deliveries import (
 )
 from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.read_deliveries import list_deliveries, read_deliveries
-from leasehold.web.actor import actor_of
 from leasehold.web.responses import respond
 from leasehold.web.route import Call
 
@@ -37,6 +36,7 @@ def deliver(call: Call[DeliverBody]) -> flask.Response:
     One that is on its way already is answered as it is, and not doubled.
     """
     body = call.given
-    actor = actor_of(call.headers)
-    owed = request_delivery(call.engine, call.run_id, body.channel, actor=actor, reason=body.reason)
+    owed = request_delivery(
+        call.engine, call.run_id, body.channel, actor=call.actor, reason=body.reason
+    )
     return respond(DeliveryReport.of(owed))

@@ -42,7 +42,7 @@ from leasehold.services.overrides import clear_override, list_overrides, set_ove
 from leasehold.services.read_runs import list_runs, read_run, read_timeline
 from leasehold.services.registry_report import registry_report
 from leasehold.services.sweep import sweep as sweep_runs
-from leasehold.web.actor import actor_of
+from leasehold.web.callers import caller_of, checks_caller
 from leasehold.web.engine_provider import EngineSource
 from leasehold.web.request_body import drops_rest
 from leasehold.web.request_trace import names_trace
@@ -83,7 +83,7 @@ def operate(operation: Operation, call: Call[OperationBody]) -> flask.Response:
 
     The same body once more, after an answer that was lost, gets the first answer.
     """
-    request = call.given.to_request(operation, actor_of(call.headers))
+    request = call.given.to_request(operation, call.actor)
     change = operate_service.operate(call.engine, call.run_id, request)
     return respond(summary_of(change.created or change.manifest))
 
@@ -93,7 +93,7 @@ def batch(call: Call[BatchBody]) -> flask.Response:
     body = call.given
     result = batch_service.batch(
         call.engine,
-        body.to_request(actor_of(call.headers)),
+        body.to_request(call.actor),
         body.filter.to_filter(),
         limit=body.limit,
         dry_run=body.dry_run,
@@ -113,7 +113,7 @@ def overrides(call: Call[None]) -> flask.Response:
 
 def override(call: Call[OverrideBody]) -> flask.Response:
     """What is set now, in force at the next dispatch within 10 s, and what was set before."""
-    request = call.given.to_request(call.step, actor_of(call.headers))
+    request = call.given.to_request(call.step, call.actor)
     return respond(OverrideChange.model_validate(set_override(call.engine, request)))
 
 
@@ -262,6 +262,7 @@ def is_path(path: str) -> bool:
 
 @names_trace
 @drops_rest
+@checks_caller
 def answer_api(provider: EngineSource, request: flask.Request) -> flask.Response:
     """Answer a request to the runs API."""
     try:
@@ -272,6 +273,9 @@ def answer_api(provider: EngineSource, request: flask.Request) -> flask.Response
         )
     except HTTPException:
         return refuse_path(request.path, PATHS)
+    caller = caller_of(request)
     return guarded(
-        lambda: route.answer(Call(provider, request.headers, route.given(request), **values))
+        lambda: route.answer(
+            Call(provider, request.headers, route.given(request), caller, **values)
+        )
     )

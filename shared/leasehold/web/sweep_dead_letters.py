@@ -6,6 +6,7 @@ import flask
 
 from leasehold.api.sweep import SweepResponse
 from leasehold.services.sweep import sweep
+from leasehold.web.callers import checks_caller
 from leasehold.web.engine_provider import EngineProvider
 from leasehold.web.request_body import drops_rest
 from leasehold.web.request_trace import names_trace
@@ -14,6 +15,7 @@ from leasehold.web.responses import guarded, refuse_method, respond
 
 @names_trace
 @drops_rest
+@checks_caller
 def answer_sweep(provider: EngineProvider, request: flask.Request) -> flask.Response:
     """Sweep once; what was done is logged too, because Cloud Scheduler reads no answer."""
     if request.method != "POST":

@@ -41,7 +41,9 @@ def refusal(environ: dict[str, str]) -> str:
         {},
         SHARED | BUCKET | QUEUE,
         SHARED | TOLD | QUEUE,
-        SHARED | BUCKET | QUEUE | {"K_SERVICE": "serve-api"},
+        SHARED | BUCKET | QUEUE | {"K_SERVICE": "serve-api", "LEASEHOLD_CALLERS": "iam"},
+        {"LEASEHOLD_CALLERS": "a@x", "LEASEHOLD_AUDIENCE": "https://x"},
+        {"LEASEHOLD_CALLERS": "iam"},
         QUEUE | {"LEASEHOLD_TASK_ACCOUNT": "", "CLOUD_TASKS_EMULATOR_URL": "http://127.0.0.1:1"},
     ],
 )
@@ -65,6 +67,20 @@ def test_a_file_on_the_disk_of_a_function_is_refused() -> None:
     """Where LEASEHOLD_STORE was forgotten, each instance would have runs of its own."""
     assert refusal({"K_SERVICE": "serve-api"}).startswith(
         "LEASEHOLD_STORE is 'sqlite:///.leasehold/leasehold.db'; allowed: firestore://PROJECT/"
+    )
+
+
+def test_a_function_on_cloud_run_that_anybody_may_call_is_refused() -> None:
+    assert refusal(SHARED | BUCKET | QUEUE | {"K_SERVICE": "serve-api"}) == (
+        "LEASEHOLD_CALLERS is not set, and this is a function on Cloud Run (K_SERVICE=serve-api); "
+        "set it to the emails of the accounts that may call it, or to iam: whomever IAM lets in."
+    )
+
+
+def test_callers_whose_tokens_may_be_for_anybody_are_refused() -> None:
+    assert refusal({"LEASEHOLD_CALLERS": "a@x"}) == (
+        "LEASEHOLD_AUDIENCE is not set, and LEASEHOLD_CALLERS needs it; set it to the addresses of "
+        "this function, which the tokens of its callers are for."
     )
 
 

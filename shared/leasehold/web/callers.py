@@ -1,0 +1,175 @@
+"""Who may call a function: every one of them asks here first, before it reads a body.
+
+Cloud Run has asked IAM already. That is asked once more here, so that a service which is public by
+mistake, or called by an account of the wrong function, does nothing for it (decision 0031).
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeVar
+
+import flask
+from werkzeug import Request
+
+from leasehold.bootstrap import system_clock
+from leasehold.domain.printable import one_line
+from leasehold.errors import CallerNotAllowedError, LeaseholdError, UnauthenticatedError
+from leasehold.ports.clock import Clock
+from leasehold.registry.half_set import ON_CLOUD_RUN
+from leasehold.registry.setting_texts import IAM
+from leasehold.web.certificates import Certificates
+from leasehold.web.id_tokens import Identity, read_identity
+from leasehold.web.responses import refuse_for
+
+_LOG: Final = logging.getLogger("leasehold.callers")
+
+AnyRequest = TypeVar("AnyRequest", bound=Request)
+#: Where the email of who calls is kept for the answer; no header of a request can get there.
+_CALLER: Final = "leasehold.caller"
+
+#: Cloud Run checks the first of these that is there, and passes the other on as it came.
+#: https://cloud.google.com/run/docs/authenticating/service-to-service
+_HEADERS: Final = ("HTTP_X_SERVERLESS_AUTHORIZATION", "HTTP_AUTHORIZATION")
+
+#: The audience of the tokens of people: that of gcloud itself, which they cannot choose.
+_GCLOUD: Final = "32555940559.apps.googleusercontent.com"
+_SERVICE_ACCOUNT: Final = ".gserviceaccount.com"
+#: The addresses of a service: with the number of its project, with a hash, and as a function.
+#: A push of Eventarc's names how it is packed.
+_OWN_ADDRESS: Final = (
+    r"https://(?:{service}-(?:\d+\.[a-z0-9-]+\.run\.app|[a-z0-9]{{10}}-[a-z]{{1,4}}\.a\.run\.app)"
+    r"|[a-z0-9-]+\.cloudfunctions\.net/{service})/?(?:\?__GCP_CloudEventsMode=[\w%./-]+)?"
+)
+_LONGEST_SHOWN: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class CallerCheck:
+    """Says of a request whether its caller may call this function.
+
+    Args:
+        accounts: the emails that may; `iam` alone: whomever Cloud Run let in.
+        audiences: whom their tokens may be for.
+        service: the name of this service of Cloud Run; empty: this is not Cloud Run.
+        certificates: with which a signature is checked.
+        clock: says which tokens are over.
+    """
+
+    accounts: tuple[str, ...] = ()
+    audiences: tuple[str, ...] = ()
+    service: str = ""
+    certificates: Certificates = field(default_factory=Certificates)
+    clock: Clock = field(default_factory=system_clock)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], environ: Mapping[str, str]) -> CallerCheck:
+        """Return the check that the settings ask for."""
+        accounts, audiences = settings["LEASEHOLD_CALLERS"], settings["LEASEHOLD_AUDIENCE"]
+        return cls(accounts, audiences, environ.get(ON_CLOUD_RUN, ""))
+
+    def caller_of(self, environ: Mapping[str, Any]) -> str:
+        """Return the email of who calls; empty: a program of this machine, which nobody asks.
+
+        Args:
+            environ: the request, as WSGI has it.
+
+        Raises:
+            UnauthenticatedError, CallerNotAllowedError: it may not.
+            CertificatesUnavailableError: that cannot be known now. Retryable.
+        """
+        if not self.service and _is_loopback(environ.get("REMOTE_ADDR", "")):
+            return ""
+        header = next((environ[name] for name in _HEADERS if name in environ), None)
+        if header is None:
+            raise UnauthenticatedError(problem="the request has no token")
+        identity = read_identity(
+            header, self.certificates, self.clock, on_cloud_run=bool(self.service)
+        )
+        self._check_account(identity)
+        self._check_audience(identity)
+        return identity.email
+
+    def _check_account(self, identity: Identity) -> None:
+        if self.accounts == (IAM,):
+            if not identity.is_checked_by_google:  # anybody has an account of Google's
+                raise CallerNotAllowedError(problem="IAM was not asked whether it may")
+        elif identity.email not in self.accounts:
+            email = one_line(identity.email, _LONGEST_SHOWN)
+            raise CallerNotAllowedError(problem=f"{email} is not one of LEASEHOLD_CALLERS")
+
+    def _check_audience(self, identity: Identity) -> None:
+        """Refuse a token that another service might have been sent, and have sent on."""
+        if identity.audience in self.audiences:
+            return
+        # Cloud Run knows its own addresses, and has compared; here they are only recognised.
+        own = _OWN_ADDRESS.format(service=re.escape(self.service))
+        is_own = re.fullmatch(own, identity.audience, re.ASCII) is not None
+        is_person = not identity.email.endswith(_SERVICE_ACCOUNT)
+        if identity.is_checked_by_google and (
+            is_own or (is_person and identity.audience == _GCLOUD)
+        ):
+            return
+        audience = one_line(identity.audience, _LONGEST_SHOWN)
+        raise CallerNotAllowedError(problem=f"its token is for {audience}")
+
+
+class HasCallers(Protocol):
+    """What answers: it knows who may call it."""
+
+    @property
+    def callers(self) -> CallerCheck | None:
+        """Who may call it; None: another check stands before it."""
+        ...
+
+
+Opened = TypeVar("Opened", bound=HasCallers)
+
+
+def checks_caller(
+    answer: Callable[[Opened, AnyRequest], flask.Response],
+) -> Callable[[Opened, AnyRequest], flask.Response]:
+    """Decorate `answer` so that it is called only for those who may call."""
+
+    @functools.wraps(answer)
+    def answer_checked(opened: Opened, request: AnyRequest) -> flask.Response:
+        refused = refusal_of(opened.callers, request)
+        return answer(opened, request) if refused is None else refused
+
+    return answer_checked
+
+
+def refusal_of(callers: CallerCheck | None, request: Request) -> flask.Response | None:
+    """Return the answer to a request whose caller may not; None: it may."""
+    if callers is None or _CALLER in request.environ:
+        return None
+    try:
+        request.environ[_CALLER] = callers.caller_of(request.environ)
+    except LeaseholdError as error:
+        _LOG.warning("a call is refused: %s", error)
+        refused = refuse_for(error)
+        if isinstance(error, UnauthenticatedError):
+            refused.headers["WWW-Authenticate"] = "Bearer"
+        return refused
+    return None
+
+
+def caller_of(request: Request) -> str:
+    """Return the email of the caller that was checked; empty: nobody was asked for one."""
+    email: str = request.environ.get(_CALLER, "")
+    return email
+
+
+def _is_loopback(peer: str) -> bool:
+    """Return whether the connection itself comes from this machine, whatever headers say."""
+    try:
+        address = ipaddress.ip_address(peer)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
