@@ -1,0 +1,97 @@
+"""Cloud Build on this machine: the steps of a build, one after the other, in a copy of the source.
+
+Programs are real but for those of the recorder. A step that fails ends the build, as there.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+#: What of a checkout the programs of infra/ read.
+SOURCE = ("functions", "infra", "pipelines", "shared", "pyproject.toml", "constraints.txt")
+
+_SUBSTITUTION = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Z_][A-Z0-9_]*)")
+_STEP_S = 120
+
+Done = subprocess.CompletedProcess[str]
+
+
+def copy_source(folder: Path) -> Path:
+    """Copy what a build is given; its packages are those of this test."""
+    folder.mkdir(parents=True)
+    for name in SOURCE:
+        if (ROOT / name).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+            shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=ignored)
+        else:
+            shutil.copy(ROOT / name, folder / name)
+    (folder / ".venv").symlink_to(sys.prefix)
+    return folder
+
+
+@dataclass
+class BuildMachine:
+    """Runs builds.
+
+    Args:
+        workspace: the copy of the source.
+        environ: of each step, below its own variables.
+        after: called after each step that was done, with its id.
+
+    Attributes:
+        done: what came of each step that was begun, by its id.
+    """
+
+    workspace: Path
+    environ: Mapping[str, str]
+    after: Callable[[str], object] = lambda _: None
+    done: dict[str, Done] = field(default_factory=dict)
+
+    def run(self, build: dict[str, Any], **substitutions: str) -> bool:
+        """Run a build; return whether each step was done."""
+        self.done.clear()
+        values = {"BUILD_ID": "b-1", **build["substitutions"], **substitutions}
+        for step in build["steps"]:
+            waits_for = [name for name in step["waitFor"] if name != "-"]
+            assert all(self.done[name].returncode == 0 for name in waits_for)
+            done = self._run_step(_substituted(step, values))
+            self.done[step["id"]] = done
+            if done.returncode:
+                return False
+            self.after(step["id"])
+        return True
+
+    def _run_step(self, step: dict[str, Any]) -> Done:
+        own = dict(variable.split("=", 1) for variable in step.get("env", []))
+        return subprocess.run(
+            [step["entrypoint"], *step["args"]],
+            cwd=self.workspace,
+            env={**self.environ, **own},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_STEP_S,
+            check=False,
+        )
+
+
+def _substituted(value: Any, values: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _substituted(inner, values) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_substituted(inner, values) for inner in value]
+    if isinstance(value, str):
+        return _SUBSTITUTION.sub(lambda found: _value_of(found, values), value)
+    return value
+
+
+def _value_of(found: re.Match[str], values: Mapping[str, str]) -> str:
+    return "$" if found[0] == "$$" else values[found[1] or found[2]]
