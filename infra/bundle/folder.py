@@ -61,6 +61,8 @@ def _listed(folder: Path) -> dict[str, str]:
 
 def _ours(folder: Path) -> dict[str, str]:
     """Return the hashes of the files that are there, all of which this program wrote."""
+    if not folder.is_dir() and os.path.lexists(folder):
+        raise BundleError(f"{folder} is not a folder; write to another one: --out FOLDER")
     listed, found = _listed(folder), {}
     for path in _found(folder):
         name = path.as_posix()
@@ -75,9 +77,7 @@ def _ours(folder: Path) -> dict[str, str]:
 
 
 def _found(folder: Path) -> Iterator[Path]:
-    """Yield all files and links below a folder that is there, but for what Python compiled."""
-    if not folder.is_dir() and (folder.exists() or folder.is_symlink()):
-        raise BundleError(f"{folder} is not a folder; write to another one: --out FOLDER")
+    """Yield all files and links below a folder, but for what Python compiled."""
     for base, folders, files in os.walk(folder):
         here = Path(base).relative_to(folder)
         links = [name for name in folders if (Path(base) / name).is_symlink()]
