@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from infra.bundle.assemble import Bundle, assemble
 from infra.bundle.bundle_error import BundleError
+from infra.bundle.contents import user_modules
 from infra.bundle.folder import Changes, write
-from infra.functions import FUNCTIONS
+from leasehold.errors import LeaseholdError
+from leasehold.presentation.formatting import one_line
 from leasehold.registry.settings import SETTINGS
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -23,16 +26,32 @@ def main() -> int:
     """Make the bundle; return the exit code."""
     options = _parser().parse_args()
     try:
-        _check_outside(options.out)
-        bundle = assemble(_ROOT, FUNCTIONS.keys(), options.catalog, options.extra)
-        changes = write(options.out, bundle.contents)
+        bundle, changes = _made(options.out, options.catalog, options.extra)
     except BundleError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return _REFUSED
+        return _refused(str(error))
+    except LeaseholdError as error:  # a row of the table
+        return _refused(error.message)
+    except OSError as error:
+        return _refused(f"{error.filename}: {error.strerror}")
     for line in bundle.warnings:
-        print(f"warning: {line}", file=sys.stderr)
+        print(one_line(f"warning: {line}"), file=sys.stderr)
     print(_summary(options.out, bundle, changes))
     return 0
+
+
+def _made(out: Path, catalog: str, extras: Sequence[str]) -> tuple[Bundle, Changes]:
+    from infra.functions import FUNCTIONS  # noqa: PLC0415 - a row that is wrong is told in one line
+
+    for name in ("functions", "infra", "shared", *user_modules(catalog)):
+        if out.resolve().is_relative_to(_ROOT / name):
+            raise BundleError(f"--out {out} is in {name}/, which is read; name another folder")
+    bundle = assemble(_ROOT, FUNCTIONS.keys(), catalog, extras)
+    return bundle, write(out, bundle.contents)
+
+
+def _refused(problem: str) -> int:
+    print(one_line(f"error: {problem}"), file=sys.stderr)
+    return _REFUSED
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -57,13 +76,6 @@ def _parser() -> argparse.ArgumentParser:
         help="the module of the catalog (%(default)s)",
     )
     return parser
-
-
-def _check_outside(out: Path) -> None:
-    """Refuse a folder within what is read: the next bundle would have this one in it."""
-    for name in ("functions", "shared", "pipelines", "infra"):
-        if out.resolve().is_relative_to(_ROOT / name):
-            raise BundleError(f"--out {out} is in {name}/, which is read; name another folder")
 
 
 def _summary(out: Path, bundle: Bundle, changes: Changes) -> str:

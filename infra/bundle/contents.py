@@ -18,7 +18,7 @@ Contents = Mapping[str, bytes]
 #: What is uploaded may not be larger.
 _LARGEST: Final = 512 * 2**20
 #: The package has a link to the entries, which the bundle has beside it.
-_ELSEWHERE: Final = "functions/"
+_ELSEWHERE: Final = "leasehold/functions/"
 #: Of these names the bundle has modules of its own.
 OWN: Final = ("main", "functions", "leasehold")
 _FIXED: Final = Path(__file__).parent / "files"
@@ -49,14 +49,13 @@ def sources(root: Path, functions: Iterable[str], catalog: str) -> dict[str, byt
             table = "infra/functions.py"
             raise BundleError(f"{table} has {name}, and there is no functions/{name}.py; write it")
     files = {f"functions/{name}.py": path for name, path in found.items()}
-    for name, path in files_in(root / "shared" / "leasehold", root):
-        if not name.startswith(_ELSEWHERE):
-            files[f"leasehold/{name}"] = path
+    package = files_in(root / "shared" / "leasehold", "leasehold", root)
+    files |= {name: path for name, path in package if not name.startswith(_ELSEWHERE)}
     for module in user_modules(catalog):
         files |= _of_the_user(root, module, catalog)
     files |= {path.name: path for path in _FIXED.iterdir() if path.is_file()}
     _check_size(files)
-    contents = {name: read(files[name]) for name in sorted(files)}
+    contents = {name: read(files[name], name) for name in sorted(files)}
     _check_syntax(contents)
     return contents
 
@@ -66,7 +65,7 @@ def _of_the_user(root: Path, module: str, catalog: str) -> dict[str, Path]:
         raise BundleError(f"the catalog {catalog} is in {module}, a name that is taken; rename it")
     folder, file = root / module, root / f"{module}.py"
     if folder.is_dir():
-        found = {f"{module}/{name}": path for name, path in files_in(folder, root)}
+        found = dict(files_in(folder, module, root))
         found.pop(f"{module}/{REQUIREMENTS}", None)
     else:
         found = {file.name: file} if file.is_file() else {}
@@ -75,7 +74,7 @@ def _of_the_user(root: Path, module: str, catalog: str) -> dict[str, Path]:
     stem = catalog.replace(".", "/")
     if f"{stem}.py" not in found and f"{stem}/__init__.py" not in found:
         raise BundleError(
-            f"there is no catalog {catalog}: {root / stem}.py is missing; name yours: "
+            f"there is no catalog {catalog}: {stem}.py is missing in {root}; name yours: "
             "--catalog MODULE, or LEASEHOLD_CATALOG"
         )
     return found

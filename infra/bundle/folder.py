@@ -1,7 +1,8 @@
 """The folder of a bundle: written so that nothing of anybody else is lost in it.
 
-`contents.sha256` lists what this program wrote, as `sha256sum` does. It is written before the
-files, so whatever ends in the middle leaves nothing that the next call does not know for its own.
+`contents.sha256` lists what this program wrote, for people and for `sha256sum --check`. It is
+written before the files, so whatever ends in the middle leaves nothing that the next call does not
+know for its own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Final
 from infra.bundle.bundle_error import BundleError
 
 CONTENTS: Final = "contents.sha256"
+#: A list without this line is somebody else's, and so are the files that it names.
+_HEADER: Final = "# what `python -m infra.bundle` wrote here"
 _NEW: Final = f"{CONTENTS}.new"
 _CACHE: Final = "__pycache__"  # of modules that were imported from it
 
@@ -40,37 +43,41 @@ def write(folder: Path, contents: Mapping[str, bytes]) -> Changes:
         BundleError: it has something else in it, which stays as it is; or it cannot be written.
     """
     try:
-        before = _written(folder)
-        _check_all_ours(folder, before)
-        return _write(folder, contents, before)
+        return _write(folder, contents, _ours(folder))
     except OSError as error:
         raise BundleError(f"{error.filename or folder}: {error.strerror or error}") from error
 
 
-def _written(folder: Path) -> dict[str, str]:
+def _listed(folder: Path) -> dict[str, str]:
     """Return the hash of each file that this program wrote there, as far as it got."""
     try:
-        lines = (folder / CONTENTS).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
+        header, *lines = (folder / CONTENTS).read_text(encoding="utf-8").splitlines() or [""]
+    except (FileNotFoundError, UnicodeDecodeError):
         return {}
-    except ValueError:
-        lines = []
+    if header != _HEADER:
+        return {}
     return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
 
 
-def _check_all_ours(folder: Path, before: Mapping[str, str]) -> None:
+def _ours(folder: Path) -> dict[str, str]:
+    """Return the hashes of the files that are there, all of which this program wrote."""
+    if not folder.is_dir() and os.path.lexists(folder):
+        raise BundleError(f"{folder} is not a folder; write to another one: --out FOLDER")
+    listed, found = _listed(folder), {}
     for path in _found(folder):
-        if str(path) not in before and path.parts[-1] not in (CONTENTS, _NEW):
+        name = path.as_posix()
+        if name in listed and not (folder / path).is_symlink():
+            found[name] = listed[name]
+        elif name != _NEW and not (listed and name == CONTENTS):
             raise BundleError(
                 f"{folder / path} is not of a bundle, and nothing is deleted; move it away, or "
                 "write to another folder: --out FOLDER"
             )
+    return found
 
 
 def _found(folder: Path) -> Iterator[Path]:
-    """Yield all files and links below a folder that is there, but for what Python compiled."""
-    if not folder.is_dir() and (folder.exists() or folder.is_symlink()):
-        raise BundleError(f"{folder} is not a folder; write to another one: --out FOLDER")
+    """Yield all files and links below a folder, but for what Python compiled."""
     for base, folders, files in os.walk(folder):
         here = Path(base).relative_to(folder)
         links = [name for name in folders if (Path(base) / name).is_symlink()]
@@ -83,21 +90,19 @@ def _write(folder: Path, contents: Mapping[str, bytes], before: Mapping[str, str
     after = {name: hashlib.sha256(contents[name]).hexdigest() for name in sorted(contents)}
     folder.mkdir(parents=True, exist_ok=True)
     _list(folder, {**before, **after})
-    is_as_listed = {name for name in after if before.get(name) == _digest(folder / name)}
-    for name, content in contents.items():
-        path = folder / name
-        if before.get(name) != after[name] or name not in is_as_listed:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-    removed = tuple(name for name in before if name not in after)
+    removed = [name for name in before if name not in after]
     for name in removed:
-        (folder / name).unlink(missing_ok=True)
+        (folder / name).unlink()
     _remove_empty(folder)
+    differs = [name for name in after if _digest(folder / name) != after[name]]
+    for name in differs:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(contents[name])
     _list(folder, after)
     return Changes(
-        tuple(name for name in after if name not in before),
-        tuple(name for name in after if before.get(name, after[name]) != after[name]),
-        removed,
+        added=tuple(name for name in after if name not in before),
+        changed=tuple(name for name in differs if name in before),
+        removed=tuple(removed),
     )
 
 
@@ -109,8 +114,8 @@ def _digest(path: Path) -> str | None:
 
 
 def _list(folder: Path, digests: Mapping[str, str]) -> None:
-    lines = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
-    (folder / _NEW).write_text(lines, encoding="utf-8")
+    lines = [_HEADER, *(f"{digests[name]}  {name}" for name in sorted(digests)), ""]
+    (folder / _NEW).write_text("\n".join(lines), encoding="utf-8")
     (folder / _NEW).replace(folder / CONTENTS)
 
 

@@ -28,6 +28,8 @@ from infra.bundle.modules import Modules
 sys.path[-1:] = given["path"]
 for name in ("infra", "infra.bundle", "infra.bundle.modules"):
     del sys.modules[name]
+code = Modules.find_spec.__code__  # by this name it is not taken for the user's own code
+Modules.find_spec.__code__ = code.replace(co_filename="<bundle>")
 sys.meta_path.insert(0, Modules(given["files"]))
 with contextlib.redirect_stdout(sys.stderr):
     from leasehold.errors import LeaseholdError

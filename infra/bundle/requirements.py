@@ -106,7 +106,9 @@ def _of_the_user(path: Path) -> Iterator[tuple[str, Requirement]]:
     if not path.is_file():
         return
     source = f"{path.parent.name}/{path.name}"
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(
+        path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1
+    ):
         text = line.partition(" #")[0].strip()
         if not text or text.startswith("#"):
             continue

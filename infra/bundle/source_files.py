@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -18,76 +17,77 @@ _SECRET_NAMES: Final = (
     *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.env"),
     *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "credentials.json"),
 )
-_PRIVATE_KEY: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY")
-_MOVE: Final = "keep it in Secret Manager, and move the file out of {folder}/"
+#: With the key itself: a program may well look for the words before it.
+_PRIVATE_KEY: Final = re.compile(
+    rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----.{0,200}?[A-Za-z0-9+/]{40}", re.DOTALL
+)
+_KEEP: Final = "keep it in Secret Manager, and move the file away"
 
 
-def files_in(folder: Path, root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield each file of a folder that goes into the bundle: its path below `folder`, the file.
+def files_in(folder: Path, name: str, root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield each file of a folder that goes into the bundle: its path there, and the file.
 
     Args:
         folder: which one.
+        name: of the folder in the bundle.
         root: of the repository; a link that leads out of it is refused.
 
     Raises:
         BundleError: there is something that may not be uploaded.
     """
-    yield from _walk(folder, "", root.resolve(), (folder.resolve(),))
+    yield from _walk(folder, name, root.resolve(), (folder.resolve(),))
 
 
 def _walk(
-    folder: Path, prefix: str, root: Path, above: tuple[Path, ...]
+    folder: Path, name: str, root: Path, above: tuple[Path, ...]
 ) -> Iterator[tuple[str, Path]]:
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if entry.name.startswith(".") or any(fnmatch(entry.name, it) for it in _LEFT_OUT):
+    for path in sorted(folder.iterdir()):
+        inner = f"{name}/{path.name}"
+        if path.name.startswith(".") or any(fnmatch(path.name, it) for it in _LEFT_OUT):
             continue
-        path = Path(entry.path)
-        _check_name(path)
-        real = _real(path, root) if entry.is_symlink() else path
+        if not inner.isprintable() or "\\" in inner:
+            raise BundleError(f"{inner!r}: a name that not every archive can hold; rename it")
+        if path.is_symlink():
+            _check_link(path, inner, root)
         if path.is_dir():
-            if real.resolve() in above:
-                raise BundleError(f"{path}: a link to a folder that it is in; delete the link")
-            yield from _walk(path, f"{prefix}{entry.name}/", root, (*above, real.resolve()))
+            if path.resolve() in above:
+                raise BundleError(f"{inner}: a link to a folder that it is in; delete it")
+            yield from _walk(path, inner, root, (*above, path.resolve()))
         elif path.is_file():
-            yield f"{prefix}{entry.name}", path
+            yield inner, path
         else:
-            raise BundleError(f"{path}: not a regular file; move it out of the folder")
+            raise BundleError(f"{inner}: not a regular file; move it away")
 
 
-def _check_name(path: Path) -> None:
-    if not path.name.isprintable() or "\\" in path.name:
-        raise BundleError(f"{str(path)!r}: a name that no archive can hold; rename it")
-
-
-def _real(link: Path, root: Path) -> Path:
-    """Return what a link leads to: something of the repository that may be uploaded."""
-    real = Path(os.path.realpath(link))
-    if not real.exists():
-        raise BundleError(f"{link}: a link to nothing; delete it")
+def _check_link(link: Path, name: str, root: Path) -> None:
+    """Refuse a link to anything but a file or folder of the repository that may be uploaded."""
+    try:
+        real = link.resolve(strict=True)
+    except (OSError, RuntimeError):  # RuntimeError: a loop
+        raise BundleError(f"{name}: a link to nothing; delete it") from None
     if not real.is_relative_to(root):
-        raise BundleError(f"{link}: a link out of the repository, to {real}; copy it, or delete it")
+        raise BundleError(f"{name}: a link out of the repository, to {real}; copy what it leads to")
     if any(part.startswith(".") for part in real.relative_to(root).parts):
-        raise BundleError(f"{link}: a link to {real}, which is hidden; delete it")
-    _check_no_key_file(real)
-    return real
+        raise BundleError(f"{name}: a link to {real}, which is hidden; delete it")
+    _check_name(real, name)
 
 
-def read(path: Path) -> bytes:
-    """Return what a file holds.
+def read(path: Path, name: str) -> bytes:
+    """Return what a file holds that is `name` in the bundle.
 
     Raises:
         BundleError: a private key, or it cannot be read.
     """
-    _check_no_key_file(path)
+    _check_name(path, name)
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise BundleError(f"{path}: {error.strerror}") from error
+        raise BundleError(f"{name}: {error.strerror}") from error
     if _PRIVATE_KEY.search(content):
-        raise BundleError(f"{path}: holds a private key; {_MOVE.format(folder=path.parent)}")
+        raise BundleError(f"{name} holds a private key; {_KEEP}")
     return content
 
 
-def _check_no_key_file(path: Path) -> None:
-    if any(fnmatch(path.name.lower(), name) for name in _SECRET_NAMES):
-        raise BundleError(f"{path}: a file of secrets; {_MOVE.format(folder=path.parent)}")
+def _check_name(path: Path, name: str) -> None:
+    if any(fnmatch(path.name.lower(), secret) for secret in _SECRET_NAMES):
+        raise BundleError(f"{name} is by its name a file of secrets; {_KEEP}")

@@ -17,6 +17,7 @@ from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.specifiers import Specifier
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
@@ -110,6 +111,18 @@ def install(
         _collect_one(Requirement(tool), needed)
     for package in needed.values():
         _link(package, site)
+
+
+def install_requirements(requirements: Path, folder: Path) -> None:
+    """Make an environment with the packages of a requirements.txt, and nothing that they need."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for line in requirements.read_text().splitlines():
+        if not line.startswith("#"):
+            requirement = Requirement(line)
+            package = distribution(requirement.name)
+            assert list(requirement.specifier) == [Specifier(f"=={package.version}")]
+            _link(package, site)
 
 
 def _collect(package: Distribution, extras: tuple[str, ...], into: dict[str, Distribution]) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -8,25 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.package.clean_environment import CleanEnvironment, build, built_in, install
-
-
-@pytest.fixture(scope="session")
-def once(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callable[..., Path]:
-    """Makes a folder, or waits until another worker of this session has made it."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base if worker_id == "master" else base.parent
-
-    def once(name: str, make: Callable[[Path], object]) -> Path:
-        folder, done = shared / name, shared / f"{name}-done"
-        with (shared / f"{name}-lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not done.exists():
-                folder.mkdir()
-                make(folder)
-                done.touch()
-        return folder
-
-    return once
 
 
 @pytest.fixture(scope="session")

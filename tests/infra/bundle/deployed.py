@@ -1,0 +1,175 @@
+"""The functions of a bundle, deployed on this machine with emulators for Google's services."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.pubsub_v1 import PublisherClient, SubscriberClient
+from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
+from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
+
+from infra.bundle.build_environment import BUILD_ENVIRONMENT
+from infra.functions import FUNCTIONS
+from leasehold.devserver.cloud_tasks import CloudTasksDouble
+from leasehold.devserver.function_processes import free_port
+from tests.emulators import firestore_host, pubsub_host, storage_bucket
+from tests.package.clean_environment import ROOT, CleanEnvironment, install_requirements
+
+#: Files of an image have this time, whatever they had when they were compiled.
+TIME_IN_IMAGE = 315532801
+
+#: The program `functions-framework`; as for any program, its working folder is not on its path.
+SERVER = ("-P", "-m", "functions_framework")
+
+
+@dataclass(frozen=True)
+class Image:
+    """A bundle with what its requirements.txt installs, and nothing else."""
+
+    folder: Path
+
+    @property
+    def bundle(self) -> Path:
+        return self.folder / "bundle"
+
+    @property
+    def environment(self) -> CleanEnvironment:
+        return CleanEnvironment(self.folder / "environment")
+
+    def build(self) -> None:
+        """Make a bundle of this repository, and do with it what the build of a function does."""
+        done = subprocess.run(
+            [sys.executable, "-m", "infra.bundle", "--out", str(self.bundle)],
+            cwd=ROOT,
+            env={"REVIEW_CHANNELS": "slack"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        install_requirements(self.bundle / "requirements.txt", self.environment.folder)
+        command = ("python", "-m", "compileall", "-f", "-q", ".")
+        done = self.environment.run(*command, cwd=self.bundle, **BUILD_ENVIRONMENT)
+        assert done.returncode == 0, done.stdout + done.stderr
+        for path in self.bundle.rglob("*"):
+            os.utime(path, (TIME_IN_IMAGE, TIME_IN_IMAGE))
+
+
+@dataclass
+class Deployed:
+    """The processes of the functions; where each is called, and what it wrote."""
+
+    image: Image
+    logs: Path
+    settings: dict[str, str]
+    ports: dict[str, int] = field(
+        default_factory=lambda: {name: free_port() for name in FUNCTIONS.keys()}  # noqa: SIM118 - a registry
+    )
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.ports[name]}"
+
+    def log(self, name: str) -> str:
+        return (self.logs / name).read_text()
+
+    def answer(self, name: str, path: str, body: Any = None) -> Any:
+        """Call a function; return what it answers, or None: it does not listen yet."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.url(name)}{path}", data, headers)  # noqa: S310 - our own server
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return json.load(error)
+        except OSError:
+            return None
+
+    def boot(self) -> None:
+        """Start every function of the table, with the command of its image."""
+        for function in FUNCTIONS:
+            environ = {
+                "FUNCTION_TARGET": function.name,
+                "HOST": "127.0.0.1",
+                "PORT": str(self.ports[function.name]),
+                "THREADS": str(function.concurrency),
+            }
+            with (self.logs / function.name).open("w") as log:
+                process = subprocess.Popen(
+                    [self.image.environment.folder / "bin" / "python", *SERVER],
+                    cwd=self.image.bundle,
+                    env=self.image.environment.environ | self.settings | environ,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    text=True,
+                )
+            self.processes.append(process)
+
+    def stop(self) -> None:
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@contextlib.contextmanager
+def deployed(image: Image, logs: Path) -> Iterator[Deployed]:
+    """Boot the functions of an image, and stop them in the end."""
+    project = f"p-{secrets.token_hex(8)}"
+    with storage_bucket() as (storage, bucket), CloudTasksDouble() as tasks:
+        settings = {
+            "LEASEHOLD_STORE": f"firestore://{project}/(default)",
+            "LEASEHOLD_TASKS": f"cloud-tasks://{project}/europe-west1",
+            "LEASEHOLD_EVENTS": f"pubsub://{project}/runs",
+            "LEASEHOLD_ARTIFACTS": f"gs://{bucket}/artifacts",
+            "LEASEHOLD_TASK_ACCOUNT": f"leasehold-tasks@{project}.iam.gserviceaccount.com",
+            "FIRESTORE_EMULATOR_HOST": firestore_host(),
+            "PUBSUB_EMULATOR_HOST": pubsub_host(),
+            "STORAGE_EMULATOR_HOST": storage,
+            "CLOUD_TASKS_EMULATOR_URL": tasks.start(),
+        }
+        functions = Deployed(image, logs, settings)
+        settings["LEASEHOLD_FUNCTION_URL"] = functions.url("execute_step")
+        try:
+            with subscription(project, functions.url("deliver_notification")):
+                functions.boot()
+                yield functions
+        finally:
+            tasks.stop_deliveries()
+            functions.stop()
+
+
+@contextlib.contextmanager
+def subscription(project: str, url: str) -> Iterator[None]:
+    """Have the emulator of Pub/Sub push what is published, as Eventarc's subscription does."""
+    name = f"projects/{project}/subscriptions/eventarc-runs"
+    topic: dict[str, Any] = {"name": f"projects/{project}/topics/runs"}
+    with grpc.insecure_channel(pubsub_host()) as channel:
+        PublisherClient(transport=PublisherGrpcTransport(channel=channel)).create_topic(topic)
+        subscriber = SubscriberClient(transport=SubscriberGrpcTransport(channel=channel))
+        subscriber.create_subscription(
+            request={"name": name, "topic": topic["name"], "push_config": {"push_endpoint": url}}
+        )
+        yield
+        subscriber.delete_subscription(subscription=name)

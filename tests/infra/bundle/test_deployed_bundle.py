@@ -1,0 +1,78 @@
+"""A bundle as it is deployed: built as its buildpack does, each function booted and called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.emulators import need_firestore, need_pubsub
+from tests.infra.bundle.deployed import Deployed, Image, deployed
+from tests.waiting import until
+
+
+@pytest.fixture
+def functions(image: Image, tmp_path: Path) -> Iterator[Deployed]:
+    need_firestore()
+    need_pubsub()
+    (tmp_path / "logs").mkdir()
+    with deployed(image, tmp_path / "logs") as functions:
+        yield functions
+
+
+def test_all_that_its_requirements_need_is_among_them(image: Image) -> None:
+    """`pip check`, which a build fails with."""
+    pip = (
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(image.environment.folder / "bin" / "python"),
+    )
+
+    checked = image.environment.run(*pip, "check", cwd=image.environment.folder)
+
+    assert checked.stdout == "No broken requirements found.\n", checked.stdout + checked.stderr
+
+
+def test_whoever_imports_it_gets_the_entry_that_was_asked_for_and_no_other(image: Image) -> None:
+    program = """
+import sys
+sys.path.append(".")
+import main
+entries = lambda: [name for name in sys.modules if name.startswith("functions.")]
+print(entries(), main.sweep_dead_letters.__name__, entries())
+"""
+
+    done = image.environment.run("python", "-P", "-c", program, cwd=image.bundle)
+
+    assert done.stdout == "[] sweep_dead_letters ['functions.sweep_dead_letters']\n", done.stderr
+
+
+def test_its_byte_code_outlives_the_times_that_files_get_in_an_image(image: Image) -> None:
+    """Each is checked by the hash of its source (PEP 552)."""
+    compiled = [*image.bundle.rglob("*.pyc")]
+
+    assert len(compiled) > 300
+    assert {path.read_bytes()[4:8] for path in compiled} == {b"\3\0\0\0"}
+
+
+def test_each_function_boots_from_it_and_does_its_part_of_a_run(
+    functions: Deployed, tmp_path: Path
+) -> None:
+    """A run is started, its steps are executed, it is swept, asked a lease for, and announced."""
+    (tmp_path / "page.md").write_text("# Page\n\nEach queue keeps 7 days of messages at most.\n")
+    start = {"pipeline": "review", "input": {"folder": str(tmp_path)}}
+
+    run_id = until(lambda: functions.answer("serve_api", "/runs", start), 60)["runId"]
+    until(lambda: functions.answer("serve_api", f"/runs/{run_id}")["status"] == "COMPLETED", 60)
+    swept = until(lambda: functions.answer("sweep_dead_letters", "/", {}))
+    acquire = {"runId": run_id, "holder": "vm-1"}
+    lease = until(lambda: functions.answer("manage_lease", "/leases:acquire", acquire))
+    until(lambda: f'"{run_id}"' in functions.log("deliver_notification"))
+
+    assert functions.answer("serve_api", f"/runs/{run_id}/output")["verdict"]
+    assert swept["deadLettered"] == 0
+    assert lease["error"]["message"] == f"Nothing to claim: run {run_id} is COMPLETED."

@@ -1,0 +1,98 @@
+"""The requirements of a bundle: exact versions of all that a function needs."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from infra.bundle.bundle_error import BundleError
+from infra.bundle.requirements import closure_of
+from tests.package.clean_environment import ROOT
+
+
+def lines(root: Path = ROOT, *extras: str) -> list[str]:
+    text = closure_of(root, ["pipelines"], extras).text()
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+def test_each_package_is_one_line_with_the_version_of_the_constraints() -> None:
+    pinned = {line.lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
+
+    found = lines()
+
+    assert {line.replace("-", "_") for line in found} <= {it.replace("-", "_") for it in pinned}
+    names = [line.partition("==")[0] for line in found]
+    assert names == sorted(set(names))
+
+
+def test_the_build_finds_the_framework_and_its_server_and_not_leasehold_itself() -> None:
+    """It looks for the first in this way, and installs other versions of both where it is not."""
+    text = "\n".join(lines())
+
+    assert re.search(r"(?m)^functions-framework\b([^-]|$)", text)
+    assert re.search(r"(?m)^gunicorn==", text)
+    assert "leasehold" not in text
+
+
+def test_a_function_gets_what_its_stores_channels_and_pipelines_need() -> None:
+    found = {line.partition("==")[0] for line in lines()}
+
+    assert found >= {"google-cloud-firestore", "google-cloud-tasks", "google-cloud-pubsub"}
+    assert found >= {"google-cloud-storage", "slack-sdk", "markdown-it-py", "tomli-w", "tenacity"}
+    assert not found & {"openai", "pytest", "waitress", "google-cloud-iam"}
+
+
+def test_a_further_extra_brings_all_that_it_needs() -> None:
+    further = {line.partition("==")[0] for line in set(lines(ROOT, "llm")) - set(lines())}
+
+    assert {"openai", "jiter"} <= further
+
+
+def test_requirements_beside_the_pipelines_are_pinned_with_what_they_need(root: Path) -> None:
+    (root / "pipelines" / "requirements.txt").write_text(
+        '# for one step\nhypothesis>=6  # and a word\ntomli; python_version < "3.12"\n'
+    )
+
+    further = set(lines(root)) - set(lines())
+
+    assert further == {
+        f"hypothesis=={version('hypothesis')}",
+        f"sortedcontainers=={version('sortedcontainers')}",
+        f"tomli=={version('tomli')}; python_version == '3.11'",
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("no-such-package", "needs no-such-package, which is not installed; type: pip install"),
+        ("pydantic<2", rf"needs pydantic<2, and {version('pydantic')} is installed; type:"),
+        ("-r other.txt", ":1: '-r other.txt' cannot be used; allowed: the name of a package"),
+        ("./wheels/a.whl", "cannot be used; allowed: the name of a package"),
+        ("a @ https://example.com/a.whl", "cannot be used; allowed: the name of a package"),
+        ("leasehold>=0.1", ":1: the bundle has leasehold itself; delete the line"),
+    ],
+)
+def test_a_line_that_pins_nothing_is_refused(root: Path, line: str, problem: str) -> None:
+    (root / "pipelines" / "requirements.txt").write_text(line)
+
+    with pytest.raises(BundleError) as refused:
+        lines(root)
+
+    assert str(refused.value).startswith("pipelines/requirements.txt")
+    assert problem in str(refused.value)
+
+
+def test_another_version_than_was_constrained_is_refused(root: Path) -> None:
+    (root / "constraints.txt").write_text("Flask==0.1\n")
+
+    with pytest.raises(BundleError, match=r"flask .* is installed, and constraints.txt has 0.1"):
+        lines(root)
+
+
+def test_an_extra_that_is_not_there_is_refused(root: Path) -> None:
+    with pytest.raises(BundleError, match=r"--extra gpu: there is none of that name; there are "):
+        lines(root, "gpu")
