@@ -19,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script it knows its o
 
 from docs import http_api
 from docs.markdown import table as _table
+from infra.cloudbuild import substitutions
+from infra.deployer import BUILDER_ROLES, DEPLOYER_ROLES
 from leasehold import errors
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.status import NEXT, AttemptEnd, RunEvent, RunStatus
@@ -221,6 +223,20 @@ def settings(*prefixes: str) -> str:
     return _table(["variable", "default", "meaning", "allowed"], rows)
 
 
+def build_options() -> str:
+    """Return what may be chosen for a build that deploys."""
+    rows = [
+        [f"`{each.name}`", f"`{each.default}`" if each.default else "", each.meaning]
+        for each in substitutions()
+    ]
+    return _table(["substitution", "default", "meaning"], rows)
+
+
+def roles(of_account: Sequence[tuple[str, str]]) -> str:
+    """Return the roles of an account, and what each is for."""
+    return _table(["role", "what for"], [[f"`{role}`", why] for role, why in of_account])
+
+
 GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "lifecycle": lifecycle,
     "statuses": statuses,
@@ -234,6 +250,9 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "dead-letters": dead_letters,
     "settings": settings,
     "delivery-settings": partial(settings, "PIPELINE_DELIVERY_", "PIPELINE_CHANNEL_"),
+    "build-options": build_options,
+    "deployer-roles": partial(roles, DEPLOYER_ROLES),
+    "builder-roles": partial(roles, BUILDER_ROLES),
     "calls-of-runs": partial(http_api.calls_of_runs, OPERATION_WORDS),
     "calls-of-leases": http_api.calls_of_leases,
     "shapes": http_api.shapes,

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import click
+
 from infra.deployer import BUILDER, DEPLOYER
 from infra.functions import FUNCTIONS
+from infra.smoke import program as smoke
 from leasehold.registry.functions import FunctionEntry, Trigger, Use
 
 FILE: Final = Path(__file__).parents[1] / "cloudbuild.yaml"
@@ -23,20 +27,19 @@ PYTHON_IMAGE: Final = f"python:{PYTHON}"
 GCLOUD_IMAGE: Final = "gcr.io/google.com/cloudsdktool/google-cloud-cli:slim"
 EMULATORS_IMAGE: Final = "gcr.io/google.com/cloudsdktool/google-cloud-cli:emulators"
 
-#: What may be chosen for a build: the variable of infra/options.py, and what it is otherwise.
-SUBSTITUTIONS: Final[Mapping[str, tuple[str, str]]] = {
-    "_REGION": ("LEASEHOLD_REGION", "europe-west1"),
-    "_DATABASE": ("LEASEHOLD_DATABASE", "(default)"),
-    "_BUCKET": ("LEASEHOLD_BUCKET", ""),  # PROJECT-leasehold
-    "_TOPIC": ("LEASEHOLD_TOPIC", "leasehold-announcements"),
-    "_CATALOG": ("LEASEHOLD_CATALOG", "pipelines.catalog"),
-    "_RETENTION_DAYS": ("LEASEHOLD_RETENTION_DAYS", ""),  # ended runs are kept
-    "_ALERT_EMAIL": ("LEASEHOLD_ALERT_EMAIL", ""),  # nobody is told of alerts
-    "_CALLERS": ("LEASEHOLD_API_CALLERS", ""),  # of the runs API, with spaces between them
-    "_WORKERS": ("LEASEHOLD_LEASE_CALLERS", ""),  # of manage-lease, likewise
-    "_SMOKE_PIPELINE": ("LEASEHOLD_SMOKE_PIPELINE", "review"),  # empty: no run is started
-    "_SMOKE_INPUT": ("LEASEHOLD_SMOKE_INPUT", '{"folder": "pipelines/review/sample"}'),
+#: What the build itself knows of an installation, by the name of the option.
+_KNOWN: Final[Mapping[str, str]] = {
+    "project": "$PROJECT_ID",
+    "project_number": "$PROJECT_NUMBER",
 }
+#: Where a build has another default than the command.
+_DEFAULTS: Final[Mapping[str, str]] = {
+    "region": "europe-west1",
+    "pipeline": "review",
+    "text": '{"folder": "pipelines/review/sample"}',
+}
+#: What an option is called where its own name says too little.
+_NAMES: Final[Mapping[str, str]] = {"pipeline": "SMOKE_PIPELINE", "text": "SMOKE_INPUT"}
 
 #: The gate takes minutes, and so does the build of an image that each deploy waits for.
 TIMEOUT_S: Final = 5400
@@ -73,7 +76,7 @@ def build() -> dict[str, Any]:
     """Return the build, as Cloud Build reads it."""
     return {
         "steps": list(_steps()),
-        "substitutions": {name: value for name, (_, value) in SUBSTITUTIONS.items()},
+        "substitutions": {each.name: each.default for each in substitutions()},
         "serviceAccount": f"projects/$PROJECT_ID/serviceAccounts/{_email(DEPLOYER)}",
         "options": {"logging": "CLOUD_LOGGING_ONLY"},
         "timeout": _seconds(TIMEOUT_S),
@@ -90,8 +93,8 @@ def _steps() -> Iterator[Step]:
     yield _python("settings", write, after=["provision"])
     yield from deploys
     yield _python("connect", ["infra.provision", "apply"], after=[step["id"] for step in deploys])
-    smoke = _python("smoke", ["infra.smoke"], after=["connect"])
-    yield smoke | {"timeout": _seconds(SMOKE_TIMEOUT_S)}
+    test = _python("smoke", ["infra.smoke"], after=["connect"])
+    yield test | {"timeout": _seconds(SMOKE_TIMEOUT_S)}
 
 
 def _shell(name: str, image: str, script: str, *, after: list[str]) -> Step:
@@ -168,14 +171,45 @@ def _trigger(function: FunctionEntry) -> Iterator[str]:
     yield f"--ingress-settings={'all' if from_outside else 'internal-only'}"
 
 
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """What may be chosen for a build.
+
+    Args:
+        name: `_REGION`.
+        variable: the variable that an option of infra/ is read from.
+        default: what holds where it is not chosen; empty: the option's own.
+        meaning: what it is, in words.
+    """
+
+    name: str
+    variable: str
+    default: str
+    meaning: str
+
+
+def substitutions() -> Iterator[Substitution]:
+    """Yield them: the options of the smoke test, which has all of an installation as well."""
+    for option in smoke.params:
+        if isinstance(option, click.Option) and isinstance(option.envvar, str):
+            name = str(option.name)
+            if name not in _KNOWN:
+                default = option.default if isinstance(option.default, str) else ""
+                yield Substitution(
+                    f"_{_NAMES.get(name, name.upper())}",
+                    option.envvar,
+                    _DEFAULTS.get(name, default),
+                    option.help or "",
+                )
+
+
 def _environment() -> list[str]:
     """Return what says to the programs of infra/ where the bundle is installed."""
-    chosen = [f"{variable}=${{{name}}}" for name, (variable, _) in SUBSTITUTIONS.items()]
+    by_name = {str(option.name): option.envvar for option in smoke.params}
     return [
-        "GOOGLE_CLOUD_PROJECT=$PROJECT_ID",
-        "LEASEHOLD_PROJECT_NUMBER=$PROJECT_NUMBER",
+        *(f"{by_name[name]}={value}" for name, value in _KNOWN.items()),
         "LEASEHOLD_BUILD=$BUILD_ID",
-        *chosen,
+        *(f"{each.variable}=${{{each.name}}}" for each in substitutions()),
     ]
 
 

@@ -20,10 +20,10 @@ DEPLOYER_ROLES: Final[tuple[tuple[str, str], ...]] = (
     ("roles/logging.logWriter", "the log of the build"),
     ("roles/storage.objectViewer", "the source that `gcloud builds submit` uploads"),
     ("roles/cloudfunctions.developer", "deploys functions"),
-    ("roles/run.admin", "says who may call them; asks which are there"),
+    ("roles/run.admin", "says who may call them, and calls the runs API in the smoke test"),
     ("roles/cloudtasks.queueAdmin", "the queue of a step type that is new"),
     ("roles/cloudscheduler.admin", "the job of the sweep"),
-    ("roles/pubsub.editor", "topics and subscriptions; the dead letters of Eventarc's"),
+    ("roles/pubsub.admin", "topics; what Eventarc's subscription lacks, and who may publish"),
     ("roles/datastore.indexAdmin", "indexes, exemptions and retention of Firestore"),
     ("roles/logging.configWriter", "metrics that are counted from log lines"),
     ("roles/monitoring.alertPolicyEditor", "alert policies"),
@@ -40,6 +40,13 @@ BUILDER_ROLES: Final[tuple[tuple[str, str], ...]] = (
     ("roles/logging.logWriter", "the log of the build"),
     ("roles/artifactregistry.writer", "stores the image"),
     ("roles/storage.objectViewer", "reads the bundle"),
+)
+
+#: Accounts that the deployer may let others run as, beside those of the functions.
+ACTED_AS: Final[tuple[str, ...]] = (
+    BUILDER,
+    f"{ACCOUNT_PREFIX}events",  # the trigger of deliver-notification
+    f"{ACCOUNT_PREFIX}schedule",  # the job of the sweep
 )
 
 #: What the project needs before anything is deployed.

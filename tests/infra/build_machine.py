@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,12 +55,22 @@ class BuildMachine:
     after: Callable[[str], object] = lambda _: None
     done: dict[str, Done] = field(default_factory=dict)
 
-    def run(self, build: dict[str, Any], **substitutions: str) -> bool:
-        """Run a build; return whether each step was done."""
+    def run(
+        self, build: dict[str, Any], *, already: Collection[str] = (), **substitutions: str
+    ) -> bool:
+        """Run a build; return whether each step was done.
+
+        Args:
+            build: what to run.
+            already: the steps that are taken for done.
+            substitutions: what is chosen, and what Cloud Build knows.
+        """
         self.done.clear()
         values = {"BUILD_ID": "b-1", **build["substitutions"], **substitutions}
         for step in build["steps"]:
-            waits_for = [name for name in step["waitFor"] if name != "-"]
+            if step["id"] in already:
+                continue
+            waits_for = [name for name in step["waitFor"] if name not in {"-", *already}]
             assert all(self.done[name].returncode == 0 for name in waits_for)
             done = self._run_step(_substituted(step, values))
             self.done[step["id"]] = done
