@@ -43,6 +43,10 @@ class Look:
     repair: str = ""
 
 
+class NotYetError(Exception):
+    """It cannot be created yet, which is no failure: the next `apply` does; the text says why."""
+
+
 MISSING = Look(State.MISSING)
 PRESENT = Look(State.PRESENT)
 
