@@ -15,7 +15,6 @@ from typing import Final
 
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
-from leasehold.errors import SettingError
 from leasehold.registry.channels import TopicChannel
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.functions import FunctionEntry, Trigger, Use
@@ -23,7 +22,6 @@ from leasehold.registry.pipelines import Catalog
 
 #: Everybody, and everybody who is signed in at Google: neither ever calls a function.
 EVERYBODY: Final = ("allUsers", "allAuthenticatedUsers")
-_MEMBERS: Final = ("user:", "group:", "serviceAccount:", "domain:", "principal:", "principalSet:")
 
 READ_AND_WRITE: Final = "roles/datastore.user"
 CALL: Final = "roles/run.invoker"
@@ -89,11 +87,7 @@ class Permission:
 def permissions_of(
     installation: Installation, catalog: Catalog, functions: Iterable[FunctionEntry] = FUNCTIONS
 ) -> Sequence[Permission]:
-    """Return all that is allowed, each thing once, in the order of the table.
-
-    Raises:
-        SettingError: a caller is everybody, or not the name of a member.
-    """
+    """Return all that is allowed, each thing once, in the order of the table."""
     known = tuple(functions)
     used = (_used_by(function, installation, catalog) for function in known)
     called = (_call_of(function, installation) for function in known)
@@ -117,8 +111,7 @@ def callers_of(function: FunctionEntry, installation: Installation) -> Sequence[
             return (_account(installation, installation.event_account),)
         case Trigger.REQUESTS:
             is_for_workers = function.name == "manage_lease"
-            members = installation.workers if is_for_workers else installation.callers
-            return tuple(map(_checked, members))
+            return tuple(installation.workers if is_for_workers else installation.callers)
 
 
 def secrets_of(catalog: Catalog) -> Sequence[str]:
@@ -182,11 +175,3 @@ def _call_of(function: FunctionEntry, installation: Installation) -> Iterator[Pe
 
 def _account(installation: Installation, account: str) -> str:
     return f"serviceAccount:{installation.email_of(account)}"
-
-
-def _checked(member: str) -> str:
-    """Return a member that a person named, or refuse it."""
-    if member in EVERYBODY or not member.startswith(_MEMBERS) or member.endswith(":"):
-        allowed = f"one of {' '.join(f'{kind}…' for kind in _MEMBERS)}, and never everybody"
-        raise SettingError(name="a caller", value=member, allowed=allowed)
-    return member

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
 
 from infra.google_errors import exists_already, explain, may_pass
-from infra.resources.resource import Dependent, Look, Resource, State, Updatable
+from infra.resources.resource import Dependent, Look, NotYetError, Resource, State, Updatable
 
 _T = TypeVar("_T")
 _TRIES: Final = 5
@@ -161,6 +161,8 @@ def _created(step: Step, project: str, patience: Patience) -> Step:
 
     try:
         patience.call(create)
+    except NotYetError as error:
+        return replace(step, look=Look(State.WAITING, why=str(error)))
     except Exception as error:  # noqa: BLE001 - as above
         if exists_already(error):  # it is ours, if the answer to an earlier try was lost
             again = _looked_at(step.resource, project, patience)

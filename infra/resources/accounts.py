@@ -11,7 +11,7 @@ from google.api_core.exceptions import NotFound
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from infra.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
-from leasehold.live.clients import GoogleClients
+from leasehold.live.clients import ONE_TRY, GoogleClients
 
 _CALLERS: Final = {
     "task_account": "calls execute-step, for the tasks of Leasehold",
@@ -42,7 +42,7 @@ class Account:
     def look(self) -> Look:
         """Return whether it is there, and is not disabled."""
         try:
-            found = self.clients.accounts.get_service_account(name=self._full_name())
+            found = self.clients.accounts.get_service_account(name=self._full_name(), **ONE_TRY)
         except NotFound:
             return MISSING
         if not found.disabled:
@@ -60,7 +60,8 @@ class Account:
                 "name": f"projects/{self.installation.project}",
                 "account_id": self.name,
                 "service_account": account,
-            }
+            },
+            **ONE_TRY,
         )
 
     def _full_name(self) -> str:

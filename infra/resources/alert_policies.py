@@ -21,7 +21,7 @@ from infra.resources.resource import (
     Resource,
     State,
 )
-from leasehold.live.clients import GoogleClients
+from leasehold.live.clients import ONE_TRY, GoogleClients
 
 if TYPE_CHECKING:
     from google.cloud.monitoring_v3 import AlertPolicy as Found
@@ -63,12 +63,14 @@ class Alerting:
     @cached_property
     def policies(self) -> Mapping[str, Found]:
         """Our policies, by the name of the alert."""
-        found = self.clients.alerts.list_alert_policies(name=self.project)
+        found = self.clients.alerts.list_alert_policies(name=self.project, **ONE_TRY)
         return {policy.user_labels.get(_LABEL, ""): policy for policy in found}
 
     def address(self) -> NotificationChannel | None:
         """Return the channel that sends to the address, whoever made it."""
-        channels = self.clients.notification_channels.list_notification_channels(name=self.project)
+        channels = self.clients.notification_channels.list_notification_channels(
+            name=self.project, **ONE_TRY
+        )
         email = self.installation.alert_email
         of_email = (channel for channel in channels if channel.type_ == "email")
         return next((one for one in of_email if one.labels.get("email_address") == email), None)
@@ -103,7 +105,10 @@ class EmailAddress:
         return PRESENT
 
     def create(self) -> None:
-        """Create a channel of Cloud Monitoring for it."""
+        """Create a channel of Cloud Monitoring for it, if an earlier try has not."""
+        self.existing.__dict__.pop("addressed", None)
+        if self.existing.addressed is not None:
+            return
         channel = {
             "type_": "email",
             "display_name": "Leasehold alerts",
@@ -113,7 +118,7 @@ class EmailAddress:
         }
         asked = {"name": self.existing.project, "notification_channel": channel}
         client = self.existing.clients.notification_channels
-        client.create_notification_channel(request=asked)
+        client.create_notification_channel(request=asked, **ONE_TRY)
         self.existing.__dict__.pop("addressed", None)
 
 
@@ -141,19 +146,22 @@ class AlertPolicy:
         return Look(State.DIFFERENT, differences, repair=self._repair(found, differences))
 
     def create(self) -> None:
-        """Create it.
+        """Create it, if an earlier try has not.
 
         Raises:
             NotYetError: Cloud Monitoring does not know the metric yet.
         """
+        self.existing.__dict__.pop("policies", None)
+        if self.name in self.existing.policies:
+            return
         asked = {"name": self.existing.project, "alert_policy": self._policy()}
         try:
-            self.existing.clients.alerts.create_alert_policy(request=asked)
+            self.existing.clients.alerts.create_alert_policy(request=asked, **ONE_TRY)
         except NotFound as error:
             # Cannot find metric(s) that match type = "…". If a metric was created recently, …
             if "metric" not in str(error):
                 raise
-            why = "Cloud Monitoring knows a new metric after up to 10 minutes: apply again then"
+            why = "Cloud Monitoring to know its new metric: apply again in 10 minutes"
             raise NotYetError(why) from error
 
     def _policy(self) -> Mapping[str, Any]:

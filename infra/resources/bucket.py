@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from google.api_core.exceptions import Conflict, Forbidden, NotFound
+from google.api_core.exceptions import Forbidden, NotFound
 
 from infra.installation import Installation
 from infra.resources.resource import MISSING, PRESENT, Difference, Look, State
-from leasehold.live.clients import GoogleClients
+from leasehold.live.clients import ONE_TRY, GoogleClients
 
 if TYPE_CHECKING:
     from google.cloud.storage import Bucket as Found
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 #: What an upload left that was cut off, and, if somebody turns versions on, what was replaced or
 #: deleted: neither is ever a file that a run still has.
 _LEFTOVERS_DAYS: Final = 7
-
-
-class BucketTakenError(Exception):
-    """Names of buckets are unique in the world, and somebody else has this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,39 +36,26 @@ class Bucket:
     def look(self) -> Look:
         """Return whether it is there, is ours, and keeps what is put into it."""
         try:
-            found = self.clients.storage.get_bucket(self.name)
+            found = self.clients.storage.get_bucket(self.name, **ONE_TRY)
         except NotFound:
             return MISSING
         except Forbidden:
-            return Look(State.UNKNOWN, why=f"{self._taken()}, or you may not look at buckets")
+            taken = "its name is taken by another project (--bucket=NAME gives another one)"
+            return Look(State.UNKNOWN, why=f"{taken}, or storage.buckets.get is missing")
         differences = tuple(self._differences(found))
         if not differences:
             return PRESENT
         return Look(State.DIFFERENT, differences, repair=self._repair(differences))
 
     def create(self) -> None:
-        """Create it.
-
-        Raises:
-            BucketTakenError: the name is somebody else's.
-        """
+        """Create it; names are unique in the world, so somebody else may have this one."""
         bucket = self.clients.storage.bucket(self.name)
         bucket.iam_configuration.uniform_bucket_level_access_enabled = True
         bucket.iam_configuration.public_access_prevention = "enforced"
         bucket.add_lifecycle_abort_incomplete_multipart_upload_rule(age=_LEFTOVERS_DAYS)
         bucket.add_lifecycle_delete_rule(is_live=False, days_since_noncurrent_time=_LEFTOVERS_DAYS)
-        try:
-            self.clients.storage.create_bucket(bucket, location=self.installation.region)
-        except Conflict as error:
-            try:
-                is_ours = self._is_ours(self.clients.storage.get_bucket(self.name))
-            except (Forbidden, NotFound):
-                is_ours = False
-            if not is_ours:
-                raise BucketTakenError(f"{self._taken()}: give another, --bucket=NAME") from error
-
-    def _taken(self) -> str:
-        return f"the name {self.name} is taken by another project"
+        region = self.installation.region
+        self.clients.storage.create_bucket(bucket, location=region, **ONE_TRY)
 
     def _is_ours(self, found: Found) -> bool:
         return str(found.project_number) == self.installation.project_number
@@ -100,7 +83,7 @@ class Bucket:
             return f"gcloud storage buckets update gs://{self.name} {' '.join(given)}"
         if "lifecycle" in fields:
             return f"gcloud storage buckets describe gs://{self.name} --format='json(lifecycle)'"
-        return "give another bucket: --bucket=NAME"
+        return ""
 
 
 def _deletes_live_files(rule: Mapping[str, Any]) -> bool:

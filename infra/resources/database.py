@@ -11,7 +11,7 @@ from google.cloud.firestore_admin_v1.types import Database as Found
 
 from infra.installation import Installation
 from infra.resources.resource import MISSING, PRESENT, Difference, Look, State
-from leasehold.live.clients import GoogleClients
+from leasehold.live.clients import ONE_TRY, GoogleClients
 
 #: It takes some seconds; all that is in it needs it.
 _PATIENCE_S: Final = 180.0
@@ -35,7 +35,9 @@ class Database:
     def look(self) -> Look:
         """Return whether it is there, and one that the engine can use."""
         try:
-            found = self.clients.firestore_admin.get_database(name=self.installation.database_name)
+            found = self.clients.firestore_admin.get_database(
+                name=self.installation.database_name, **ONE_TRY
+            )
         except NotFound:
             return MISSING
         differences = tuple(self._differences(found))
@@ -53,12 +55,17 @@ class Database:
                 location_id=self.installation.region,
                 delete_protection_state=_PROTECTED,
             ),
+            **ONE_TRY,
         )
         creating.result(timeout=_PATIENCE_S)  # type: ignore[no-untyped-call]
 
     def _differences(self, found: Found) -> Iterator[Difference]:
         if found.type_ != _NATIVE:
-            yield Difference("type", found=found.type_.name, wanted="FIRESTORE_NATIVE")
+            yield Difference(
+                "type",
+                found=found.type_.name,
+                wanted="FIRESTORE_NATIVE (--database names another one)",
+            )
         if found.location_id != self.installation.region:
             yield Difference("location", found.location_id, wanted=self.installation.region)
         if found.delete_protection_state != _PROTECTED:
@@ -66,8 +73,6 @@ class Database:
 
     def _repair(self, found: Found) -> str:
         """Return what helps: the type and the place of a database are for good."""
-        if found.type_ != _NATIVE:
-            return "name another database: --database=leasehold"
         if found.delete_protection_state == _PROTECTED:
             return ""
         of = f"--database='{self.name}' --project={self.installation.project}"

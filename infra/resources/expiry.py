@@ -6,7 +6,7 @@ trace, the deliveries and the files of the run: the sweep purges those (LEASEHOL
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -15,8 +15,9 @@ from google.api_core.exceptions import NotFound
 from google.cloud.firestore_admin_v1.types import Field
 
 from infra.installation import Installation
+from infra.resources.database import Database
 from infra.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
-from leasehold.live.clients import GoogleClients
+from leasehold.live.clients import ONE_TRY, GoogleClients
 
 #: A time that never changes once the entry is written; see docs/ledger.md.
 _COLLECTION: Final = "ledger"
@@ -43,10 +44,15 @@ class Expiry:
         """Its collection and field."""
         return f"{_COLLECTION}.{_FIELD}"
 
+    @property
+    def needs(self) -> Sequence[Resource]:
+        """The database."""
+        return (Database(self.clients, self.installation),)
+
     def look(self) -> Look:
         """Return whether it is set, and to the same time."""
         try:
-            found = self.clients.firestore_admin.get_field(name=self._full_name())
+            found = self.clients.firestore_admin.get_field(name=self._full_name(), **ONE_TRY)
         except NotFound:
             return MISSING
         if "ttl_config" not in found:
@@ -61,7 +67,7 @@ class Expiry:
         """Set it; Firestore then goes through all entries, for which nobody waits."""
         field = {"name": self._full_name(), "ttl_config": {"expiration_offset": self.kept}}
         asked = {"field": field, "update_mask": {"paths": ["ttl_config"]}}
-        self.clients.firestore_admin.update_field(request=asked)
+        self.clients.firestore_admin.update_field(request=asked, **ONE_TRY)
 
     def _full_name(self) -> str:
         group = f"{self.installation.database_name}/collectionGroups/{_COLLECTION}"
@@ -71,13 +77,13 @@ class Expiry:
         of = f"--collection-group={_COLLECTION} --project={self.installation.project}"
         base = f"gcloud firestore fields ttls update {_FIELD} {of}"
         of_database = f"--database='{self.installation.database}'"
-        return f"{base} {of_database} --disable-ttl, then apply again"
+        return f"{base} {of_database} --disable-ttl"
 
 
 def _of_state(state: Field.TtlConfig.State) -> Look:
     match state:
         case Field.TtlConfig.State.CREATING:
-            return Look(State.WAITING, why="Firestore takes it up, which may take some hours")
+            return Look(State.WAITING, why="Firestore to take it up, which may take some hours")
         case Field.TtlConfig.State.NEEDS_REPAIR:
             difference = Difference("state", found="NEEDS_REPAIR", wanted="ACTIVE")
             return Look(State.DIFFERENT, (difference,))

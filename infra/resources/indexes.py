@@ -14,22 +14,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from google.api_core.exceptions import Aborted, AlreadyExists, NotFound, ResourceExhausted
-from google.api_core.retry import Retry, if_exception_type
+from google.api_core.exceptions import AlreadyExists, NotFound
 from google.cloud.firestore_admin_v1.types import Field, Index
 
 from infra.installation import Installation
+from infra.resources.database import Database
 from infra.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
-from leasehold.live.clients import GoogleClients
+from leasehold.live.clients import ONE_TRY, GoogleClients
 
 DECLARED: Final = Path(__file__).parents[1] / "firestore.indexes.json"
-#: What Firestore answers to many changes of indexes at once.
-_again: Final = Retry(
-    predicate=if_exception_type(Aborted, ResourceExhausted),
-    initial=0.5,
-    maximum=15.0,
-    timeout=120.0,
-)
 
 #: A field of an index as text: `createdAt DESCENDING`.
 Part = str
@@ -38,13 +31,15 @@ Single = str
 
 
 def indexes(clients: GoogleClients, installation: Installation) -> Iterator[Resource]:
-    """Yield the indexes of several fields, then the fields whose own indexes are declared."""
+    """Yield the indexes of several fields, then those of single fields, by collection."""
     declared = json.loads(DECLARED.read_text())
-    existing = Existing(clients, installation.database_name)
+    existing = Existing(clients, installation)
     for index in declared["indexes"]:
         yield CompositeIndex(existing, index)
-    for override in declared["fieldOverrides"]:
-        yield FieldIndexes(existing, override)
+    groups = dict.fromkeys(override["collectionGroup"] for override in declared["fieldOverrides"])
+    for group in groups:
+        fields = [each for each in declared["fieldOverrides"] if each["collectionGroup"] == group]
+        yield FieldIndexes(existing, group, fields)
 
 
 class Existing:
@@ -52,13 +47,13 @@ class Existing:
 
     Args:
         clients: of the project.
-        database: its full name.
+        installation: whose database it is.
     """
 
-    def __init__(self, clients: GoogleClients, database: str) -> None:
+    def __init__(self, clients: GoogleClients, installation: Installation) -> None:
         self._clients = clients
-        self.database = database
-        self._overrides: dict[str, Mapping[str, Field]] = {}
+        self.database = Database(clients, installation)
+        self._database_name = installation.database_name
 
     @property
     def client(self) -> Any:
@@ -69,25 +64,23 @@ class Existing:
     def composites(self) -> Mapping[tuple[str, tuple[Part, ...]], Index]:
         """The indexes of several fields, by collection and fields."""
         try:  # `-` stands for every collection
-            found = list(self.client.list_indexes(parent=self.group("-")))
+            found = list(self.client.list_indexes(parent=self.group("-"), **ONE_TRY))
         except NotFound:
             return {}  # there is no database yet
         return {(_group_of(index.name), _parts_of(index)): index for index in found}
 
     def overrides(self, group: str) -> Mapping[str, Field]:
         """Return the fields of a collection that have not the indexes of all others."""
-        if group not in self._overrides:
-            asked = {"parent": self.group(group), "filter": "indexConfig.usesAncestorConfig:false"}
-            try:
-                found = list(self.client.list_fields(request=asked))
-            except NotFound:
-                found = []
-            self._overrides[group] = {_field_of(field.name): field for field in found}
-        return self._overrides[group]
+        asked = {"parent": self.group(group), "filter": "indexConfig.usesAncestorConfig:false"}
+        try:
+            found = list(self.client.list_fields(request=asked, **ONE_TRY))
+        except NotFound:
+            return {}  # there is no database yet
+        return {_field_of(field.name): field for field in found}
 
     def group(self, name: str) -> str:
         """Return the full name of a collection."""
-        return f"{self.database}/collectionGroups/{name}"
+        return f"{self._database_name}/collectionGroups/{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +96,11 @@ class CompositeIndex:
         """Its collection and fields."""
         return f"{self._group} ({', '.join(self._parts)})"
 
+    @property
+    def needs(self) -> Sequence[Resource]:
+        """The database."""
+        return (self.existing.database,)
+
     def look(self) -> Look:
         """Return whether it is there, is being built, or could not be built."""
         found = self.existing.composites.get((self._group, self._parts))
@@ -110,7 +108,7 @@ class CompositeIndex:
             return MISSING
         match found.state:
             case Index.State.CREATING:
-                return Look(State.WAITING, why="it is being built, which may take some minutes")
+                return Look(State.WAITING, why="Firestore, which is building it: some minutes")
             case Index.State.NEEDS_REPAIR:
                 difference = Difference("state", found="NEEDS_REPAIR", wanted="READY")
                 return Look(State.DIFFERENT, (difference,), repair=self._removal(found.name))
@@ -122,7 +120,7 @@ class CompositeIndex:
         index = _index(self.declared["queryScope"], self.declared["fields"])
         asked = {"parent": self.existing.group(self._group), "index": index}
         with suppress(AlreadyExists):
-            _again(self.existing.client.create_index)(request=asked)
+            self.existing.client.create_index(request=asked, **ONE_TRY)
 
     @property
     def _group(self) -> str:
@@ -144,57 +142,67 @@ class CompositeIndex:
 
 @dataclass(frozen=True, slots=True)
 class FieldIndexes:
-    """The indexes of one field alone: none, where each write would pay for what nobody asks."""
+    """The indexes of single fields: mostly none, or each write would pay for what nobody asks."""
 
     existing: Existing
-    declared: Mapping[str, Any]
-    kind: str = "field"
+    group: str
+    declared: Sequence[Mapping[str, Any]]
+    kind: str = "field indexes"
 
     @property
     def name(self) -> str:
-        """Its collection and path."""
-        return f"{self.declared['collectionGroup']}.{self.declared['fieldPath']}"
+        """Their collection."""
+        return self.group
+
+    @property
+    def needs(self) -> Sequence[Resource]:
+        """The database."""
+        return (self.existing.database,)
 
     def look(self) -> Look:
-        """Return whether it has the indexes that are declared; one of a person's is left alone."""
-        group, path = self.declared["collectionGroup"], self.declared["fieldPath"]
-        found = self.existing.overrides(group).get(path)
-        if found is None:
-            return MISSING
-        indexes = found.index_config.indexes
-        kept = sorted(_single(index) for index in indexes)
-        if kept == self._wanted():
-            is_built = all(index.state != Index.State.CREATING for index in indexes)
-            return PRESENT if is_built else Look(State.WAITING, why="it is being built")
-        difference = Difference("indexes", _listed(kept), wanted=_listed(self._wanted()))
-        return Look(State.DIFFERENT, (difference,), repair=self._repair(found.name))
+        """Return whether all have what is declared; what a person has set is left alone."""
+        found = self.existing.overrides(self.group)
+        missing = [field for field in self.declared if field["fieldPath"] not in found]
+        changed = [
+            (field, kept)
+            for field in self.declared
+            if (kept := found.get(field["fieldPath"])) and _singles(kept) != _wanted(field)
+        ]
+        differences = tuple(
+            Difference(field["fieldPath"], _listed(_singles(kept)), wanted=_listed(_wanted(field)))
+            for field, kept in changed
+        )
+        repair = "; ".join(self._repair(field) for field, _ in changed)
+        if missing:
+            why = f"{len(missing)} of {len(self.declared)} fields"
+            return Look(State.MISSING, differences, why=why, repair=repair)
+        return Look(State.DIFFERENT, differences, repair=repair) if differences else PRESENT
 
     def create(self) -> None:
-        """Set its indexes; do not wait until Firestore has changed them."""
-        group, path = self.declared["collectionGroup"], self.declared["fieldPath"]
+        """Set those that are not set; do not wait until Firestore has changed them."""
+        found = self.existing.overrides(self.group)
+        for field in self.declared:
+            if field["fieldPath"] not in found:
+                self._set(field)
+
+    def _set(self, declared: Mapping[str, Any]) -> None:
+        path = declared["fieldPath"]
         of_field = [
             _index(index["queryScope"], [{**index, "fieldPath": path}])
-            for index in self.declared["indexes"]
+            for index in declared["indexes"]
         ]
-        field = {
-            "name": f"{self.existing.group(group)}/fields/{_quoted(path)}",
-            "index_config": {"indexes": of_field},
-        }
+        name = f"{self.existing.group(self.group)}/fields/{_quoted(path)}"
+        field = {"name": name, "index_config": {"indexes": of_field}}
         asked = {"field": field, "update_mask": {"paths": ["index_config"]}}
-        _again(self.existing.client.update_field)(request=asked)
+        self.existing.client.update_field(request=asked, **ONE_TRY)
 
-    def _wanted(self) -> Sequence[Single]:
-        return sorted(
-            f"{index['queryScope']} {index.get('order') or index['arrayConfig']}"
-            for index in self.declared["indexes"]
-        )
-
-    def _repair(self, name: str) -> str:
-        _, project, _, database, _, group, _, _ = name.split("/")
-        of = f"--collection-group={group} --project={project} --database='{database}'"
-        update = f"gcloud firestore indexes fields update {self.declared['fieldPath']} {of}"
-        wanted = [f"--index=order={each.partition(' ')[2].lower()}" for each in self._wanted()]
-        return f"{update} {' '.join(wanted) or '--disable-indexes'}"
+    def _repair(self, declared: Mapping[str, Any]) -> str:
+        installation = self.existing.database.installation
+        of = f"--project={installation.project} --database='{installation.database}'"
+        wanted = [f"--index=order={each.partition(' ')[2].lower()}" for each in _wanted(declared)]
+        indexes = " ".join(wanted) or "--disable-indexes"
+        update = f"gcloud firestore indexes fields update {declared['fieldPath']}"
+        return f"{update} --collection-group={self.group} {of} {indexes}"
 
 
 def _index(scope: str, fields: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
@@ -212,8 +220,19 @@ def _parts_of(index: Index) -> tuple[Part, ...]:
     return tuple(f"{field.field_path} {_how(field)}" for field in fields)
 
 
-def _single(index: Index) -> Single:
-    return f"{index.query_scope.name} {_how(index.fields[0])}"
+def _singles(field: Field) -> Sequence[Single]:
+    """Return the indexes that a field has."""
+    return sorted(
+        f"{index.query_scope.name} {_how(index.fields[0])}" for index in field.index_config.indexes
+    )
+
+
+def _wanted(declared: Mapping[str, Any]) -> Sequence[Single]:
+    """Return the indexes that the file wants a field to have."""
+    return sorted(
+        f"{index['queryScope']} {index.get('order') or index['arrayConfig']}"
+        for index in declared["indexes"]
+    )
 
 
 def _how(field: Index.IndexField) -> str:

@@ -11,7 +11,7 @@ from google.api_core.exceptions import NotFound
 from infra.installation import Installation
 from infra.metrics import METRICS, LogMetric
 from infra.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
-from leasehold.live.clients import GoogleClients
+from leasehold.live.clients import ONE_TRY, GoogleClients
 
 
 def log_metrics(clients: GoogleClients, installation: Installation) -> Iterator[Resource]:
@@ -38,7 +38,7 @@ class CountedLines:
         """Return whether it is there, and counts the same lines."""
         name = f"projects/{self.installation.project}/metrics/{self.metric.id}"
         try:
-            found = self.clients.metrics.get_log_metric(metric_name=name)
+            found = self.clients.metrics.get_log_metric(metric_name=name, **ONE_TRY)
         except NotFound:
             return MISSING
         differences = [
@@ -68,7 +68,8 @@ class CountedLines:
                     "metric_descriptor": self._descriptor(),
                     "value_extractor": self.metric.value_extractor,
                 },
-            }
+            },
+            **ONE_TRY,
         )
 
     def _descriptor(self) -> Mapping[str, Any]:

@@ -13,18 +13,15 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
-from google.api_core.exceptions import Aborted, Conflict, InvalidArgument, NotFound
-from google.api_core.exceptions import BadRequest as WrongRequest
-from google.api_core.exceptions import PreconditionFailed as Changed
+from google.api_core.exceptions import Aborted, Conflict, NotFound, PreconditionFailed
 from google.api_core.iam import Policy as BucketPolicy
-from google.api_core.retry import Retry
 from google.iam.v1.policy_pb2 import Binding, Policy
 from google.protobuf import json_format
 
 from infra.installation import Installation
 from infra.permissions import EVERYBODY, Kind, Permission, Place, permissions_of
 from infra.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
-from leasehold.live.clients import GoogleClients
+from leasehold.live.clients import ONE_TRY, GoogleClients
 from leasehold.registry.pipelines import Catalog
 
 #: A lower version would leave conditions out, and what is written back would have lost them.
@@ -47,12 +44,11 @@ _GCLOUD: Final = {
 def policies(
     clients: GoogleClients, installation: Installation, catalog: Catalog
 ) -> Iterator[Resource]:
-    """Yield the permissions at each place, and whether everybody may do something there."""
+    """Yield the permissions at each place."""
     wanted = sorted(permissions_of(installation, catalog), key=lambda each: _rank(each.place))
     for place, permissions in groupby(wanted, key=attrgetter("place")):
         access = PolicyAccess(clients, place)
         yield Permissions(place, tuple(permissions), access, installation)
-        yield PublicAccess(place, access, installation)
 
 
 def _rank(place: Place) -> tuple[int, str]:
@@ -78,27 +74,33 @@ class PolicyAccess:
             GoogleAPICallError: NotFound where there is no such place.
         """
         if self.place.kind is Kind.BUCKET:
-            found = self._bucket().get_iam_policy(requested_policy_version=_VERSION)
+            found = self._bucket().get_iam_policy(requested_policy_version=_VERSION, **ONE_TRY)
             as_json = found.to_api_repr()
             return json_format.ParseDict(as_json, Policy(), ignore_unknown_fields=True)
         options = {"requested_policy_version": _VERSION}
         asked = {"resource": self.place.name, "options": options}
-        return self._client().get_iam_policy(request=asked)
+        return self._client().get_iam_policy(request=asked, **ONE_TRY)
 
     def write(self, policy: Policy) -> None:
         """Write a policy that was read.
 
         Raises:
-            GoogleAPICallError: Aborted or the like where somebody has changed it meanwhile.
+            Aborted: somebody has changed it meanwhile; it may be read again.
         """
         self.__dict__.pop("seen", None)
+        try:
+            self._write(policy)
+        except (Conflict, PreconditionFailed) as error:  # as it is told over REST
+            raise Aborted(str(error)) from error  # type: ignore[no-untyped-call]
+
+    def _write(self, policy: Policy) -> None:
         if self.place.kind is Kind.BUCKET:
             as_json = json_format.MessageToDict(policy)
             changed = BucketPolicy.from_api_repr(as_json)  # type: ignore[no-untyped-call]
-            self._bucket().set_iam_policy(changed)
+            self._bucket().set_iam_policy(changed, **ONE_TRY)
         else:
             asked = {"resource": self.place.name, "policy": policy}
-            self._client().set_iam_policy(request=asked)
+            self._client().set_iam_policy(request=asked, **ONE_TRY)
 
     def _bucket(self) -> Any:
         return self.clients.storage.bucket(self.place.name)
@@ -115,89 +117,48 @@ class PolicyAccess:
         return clients[self.place.kind](self.clients)
 
 
-def _may_pass(error: Exception) -> bool:
-    """Return whether a policy that was refused is worth another try.
-
-    Somebody else was faster; or an account of it is so new that not all of Google knows it.
-    https://cloud.google.com/iam/docs/service-accounts-create#creating
-    """
-    if isinstance(error, InvalidArgument | WrongRequest):
-        return "does not exist" in str(error)
-    return isinstance(error, Aborted | Conflict | Changed)
-
-
 @dataclass(frozen=True)
 class Permissions:
-    """What must be allowed at one place."""
+    """What must be allowed at one place, and that nobody may do anything there without a name."""
 
     place: Place
     wanted: Sequence[Permission]
     policy: PolicyAccess
     installation: Installation
     kind: str = "permissions"
-    patience_s: float = 90.0
 
     @property
     def name(self) -> str:
         """Where they stand."""
-        return f"{self.place.kind} {self.place.short_name}"
+        return f"{self.place.kind} {_short(self.place.short_name)}"
 
     def look(self) -> Look:
-        """Return whether all of them are there; those that are not, in `why`."""
+        """Return whether all are there (`why` has those that are not), and who is let in besides."""
         try:
-            missing = _missing(self.policy.seen, self.wanted)
+            policy = self.policy.seen
         except NotFound:
             if self.place.kind is Kind.SERVICE:
-                why = f"{self.place.short_name} is not deployed yet"
-                return Look(State.WAITING, why=why)
+                return Look(State.WAITING, why=f"{self.place.short_name} to be deployed")
             return MISSING  # it is created before its permissions are
-        if missing:
-            return Look(State.MISSING, why=", ".join(map(_words, missing)))
-        return PRESENT
+        public = list(_public(policy))
+        told = tuple(_warning(member, role) for member, role in public)
+        repair = "; ".join(self._removal(member, role) for member, role in public)
+        if missing := _missing(policy, self.wanted):
+            return Look(State.MISSING, told, why=_words(missing), repair=repair)
+        return Look(State.DIFFERENT, told, repair=repair) if public else PRESENT
 
     def create(self) -> None:
-        """Add what is missing, again where somebody changes the policy at the same time."""
-        again = Retry(predicate=_may_pass, initial=0.2, maximum=10.0, timeout=self.patience_s)
-        again(self._add)()
+        """Add what is missing to the policy as it is now.
 
-    def _add(self) -> None:
+        Raises:
+            Aborted: somebody has changed it at the same time.
+        """
         policy = self.policy.read()
         missing = _missing(policy, self.wanted)
         for permission in missing:
             _add(policy, permission)
         if missing:
             self.policy.write(policy)
-
-
-@dataclass(frozen=True)
-class PublicAccess:
-    """That nobody may do anything at a place who is not named: it is only ever told."""
-
-    place: Place
-    policy: PolicyAccess
-    installation: Installation
-    kind: str = "public access"
-
-    @property
-    def name(self) -> str:
-        """Where it would be."""
-        return f"{self.place.kind} {self.place.short_name}"
-
-    def look(self) -> Look:
-        """Return who is let in without a name."""
-        try:
-            found = list(_public(self.policy.seen))
-        except NotFound:
-            return PRESENT  # what is not there lets nobody in
-        if not found:
-            return PRESENT
-        who = ", ".join(f"{member} ({role})" for member, role in found)
-        difference = Difference("THE WHOLE WORLD MAY USE IT", found=who, wanted="nobody")
-        repair = "; ".join(self._removal(member, role) for member, role in found)
-        return Look(State.DIFFERENT, (difference,), repair=repair)
-
-    def create(self) -> None:
-        """Do nothing: there is nothing that would have to be created."""
 
     def _removal(self, member: str, role: str) -> str:
         place = self.place
@@ -207,7 +168,7 @@ class PublicAccess:
             options.append(f"--location={self.installation.region}")
         if place.kind is Kind.SERVICE:
             options.append(f"--region={self.installation.region}")
-        if place.kind is not Kind.PROJECT:
+        if place.kind not in {Kind.PROJECT, Kind.BUCKET}:
             options.append(f"--project={self.installation.project}")
         return f"gcloud {_GCLOUD[place.kind]} remove-iam-policy-binding {name} {' '.join(options)}"
 
@@ -251,5 +212,20 @@ def _public(policy: Policy) -> Iterator[tuple[str, str]]:
                 yield member, binding.role
 
 
-def _words(permission: Permission) -> str:
-    return f"{permission.role} for {permission.member}"
+def _warning(member: str, role: str) -> Difference:
+    return Difference("OPEN TO THE WHOLE WORLD", found=f"{role} for {member}", wanted="nobody")
+
+
+def _words(permissions: Iterable[Permission]) -> str:
+    """Return permissions in a line: each role once, with whom it is for."""
+    members: dict[str, list[str]] = {}
+    for each in permissions:
+        members.setdefault(each.role, []).append(_short(each.member))
+    return "; ".join(f"{role} for {', '.join(whom)}" for role, whom in members.items())
+
+
+def _short(name: str) -> str:
+    """Return a service account by its id, and anything else as it is."""
+    email = name.removeprefix("serviceAccount:")
+    is_account = email.endswith(".gserviceaccount.com")
+    return email.partition("@")[0] if is_account else name

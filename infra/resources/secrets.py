@@ -10,7 +10,7 @@ from google.api_core.exceptions import NotFound
 from infra.installation import Installation
 from infra.permissions import secrets_of
 from infra.resources.resource import MISSING, PRESENT, Look, Resource, State
-from leasehold.live.clients import GoogleClients
+from leasehold.live.clients import ONE_TRY, GoogleClients
 from leasehold.registry.pipelines import Catalog
 
 
@@ -36,18 +36,18 @@ class Secret:
         parent = f"projects/{self.installation.project}/secrets/{self.name}"
         client = self.clients.secrets
         try:
-            client.get_secret(name=parent)
+            client.get_secret(name=parent, **ONE_TRY)
         except NotFound:
             return MISSING
         asked = {"parent": parent, "filter": "state:ENABLED", "page_size": 1}
-        if next(iter(client.list_secret_versions(request=asked)), None) is not None:
+        if next(iter(client.list_secret_versions(request=asked, **ONE_TRY)), None) is not None:
             return PRESENT
         # Read from the terminal, so that it stands in no history.
         repair = (
             f'read -rs VALUE && printf %s "$VALUE" | gcloud secrets versions add {self.name} '
             f"--project={self.installation.project} --data-file=-"
         )
-        return Look(State.WAITING, why="it has no version yet: its value", repair=repair)
+        return Look(State.WAITING, why="a person who gives it a value", repair=repair)
 
     def create(self) -> None:
         """Create it without a version, where everything else of the installation is."""
@@ -57,5 +57,6 @@ class Secret:
                 "parent": f"projects/{self.installation.project}",
                 "secret_id": self.name,
                 "secret": {"replication": {"user_managed": {"replicas": replicas}}},
-            }
+            },
+            **ONE_TRY,
         )

@@ -8,6 +8,7 @@ _HTTP_STATUS: Final = {
     "INVALID_ARGUMENT": 400,
     "NOT_FOUND": 404,
     "ALREADY_EXISTS": 409,
+    "ABORTED": 409,
     "INTERNAL": 500,
 }
 
