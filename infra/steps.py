@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_exponential,
+    wait_random,
+)
 
 from infra.google_errors import exists_already, explain, may_pass
 from infra.resources.resource import Dependent, Look, NotYetError, Resource, State, Updatable
@@ -78,7 +84,7 @@ class Patience:
         tries = self._tries if self._left > 0 else 1
         retrying = Retrying(
             stop=stop_after_attempt(tries),
-            wait=wait_exponential_jitter(self._first, max=8.0, jitter=self._first),
+            wait=wait_exponential(self._first, max=8.0) + wait_random(0, self._first),
             retry=retry_if_exception(may_pass),
             sleep=self._wait,
             reraise=True,

@@ -133,7 +133,7 @@ class Permissions:
         return f"{self.place.kind} {_short(self.place.short_name)}"
 
     def look(self) -> Look:
-        """Return whether all are there (`why` has those that are not), and who is let in besides."""
+        """Return whether all are there (else `why` has those that are not), and who else is."""
         try:
             policy = self.policy.seen
         except NotFound:

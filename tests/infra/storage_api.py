@@ -31,11 +31,16 @@ class StorageApi:
         self.taken: set[str] = set()
         self.policies: dict[str, dict[str, Any]] = {}
         self.writes: list[str] = []
+        self._refuse_policies = 0
         self.app = flask.Flask(__name__)
         self.app.add_url_rule("/storage/v1/b/<name>", view_func=self._get)
         self.app.add_url_rule("/storage/v1/b", view_func=self._insert, methods=["POST"])
         self.app.add_url_rule("/storage/v1/b/<name>/iam", view_func=self._policy)
         self.app.add_url_rule("/storage/v1/b/<name>/iam", view_func=self._set, methods=["PUT"])
+
+    def refuse_next_policy(self) -> None:
+        """Answer the next policy as if somebody had changed it meanwhile."""
+        self._refuse_policies += 1
 
     def _get(self, name: str) -> Any:
         if name in self.taken:
@@ -64,7 +69,8 @@ class StorageApi:
     def _set(self, name: str) -> Any:
         self.writes.append(f"buckets.setIamPolicy {name}")
         policy: dict[str, Any] = flask.request.get_json()
-        if policy.get("etag") != self._policy(name)["etag"]:
+        self._refuse_policies, refused = 0, self._refuse_policies
+        if refused or policy.get("etag") != self._policy(name)["etag"]:
             return _error(412, "At least one of the pre-conditions you specified did not hold.")
         etag = {"CAE=": "CAI="}.get(policy["etag"], "CAM=")
         self.policies[name] = {**policy, "etag": etag}
