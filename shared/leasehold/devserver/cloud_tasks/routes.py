@@ -33,9 +33,24 @@ _log = logging.getLogger(__name__)
 Route = tuple[str, str, Callable[..., Json]]  # method, path, and what answers
 
 
-def make_app(queues: Queues, parser: TaskParser) -> flask.Flask:
-    """Return the WSGI application, for programs of this machine."""
-    return app_of([*_Routes(queues, parser).all(), *fault_routes(queues)])
+def make_app(
+    queues: Queues, parser: TaskParser, on_request: Callable[[str, str], object] | None = None
+) -> flask.Flask:
+    """Return the WSGI application, for programs of this machine.
+
+    Args:
+        queues: what it is about.
+        parser: of the tasks.
+        on_request: called with method and path of each request; an ApiError of it is the answer.
+    """
+    app = app_of([*_Routes(queues, parser).all(), *fault_routes(queues)])
+    if on_request:
+        app.before_request(lambda: _hand(on_request))
+    return app
+
+
+def _hand(on_request: Callable[[str, str], object]) -> None:
+    on_request(flask.request.method, flask.request.path)
 
 
 def app_of(routes: Iterable[Route]) -> flask.Flask:
@@ -69,6 +84,7 @@ class _Routes:
         for method, path, view in (
             ("GET", _QUEUE, self.get_queue),
             ("PATCH", _QUEUE, self.update_queue),
+            ("DELETE", _QUEUE, self.delete_queue),
             ("POST", f"{_QUEUE}:pause", self.pause_queue),
             ("POST", f"{_QUEUE}:resume", self.resume_queue),
             ("POST", f"{_QUEUE}:purge", self.purge_queue),
@@ -105,6 +121,11 @@ class _Routes:
         mask = flask.request.args.get("updateMask", "")
         update = self._queues.update(name, lambda old: apply_update_mask(old, new, mask))
         return _queue_answer(update)
+
+    def delete_queue(self, name: str) -> Json:
+        """Delete a queue."""
+        self._queues.remove(name)
+        return {}
 
     def pause_queue(self, name: str) -> Json:
         """Start no more deliveries from a queue."""
