@@ -13,14 +13,29 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
-from google.api_core.exceptions import Aborted, Conflict, NotFound, PreconditionFailed
+from google.api_core.exceptions import (
+    Aborted,
+    Conflict,
+    Forbidden,
+    GoogleAPICallError,
+    NotFound,
+    PreconditionFailed,
+)
 from google.api_core.iam import Policy as BucketPolicy
 from google.iam.v1.policy_pb2 import Binding, Policy
 from google.protobuf import json_format
 
 from infra.installation import Installation
 from infra.permissions import EVERYBODY, Kind, Permission, Place, permissions_of
-from infra.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
+from infra.resources.resource import (
+    MISSING,
+    PRESENT,
+    Difference,
+    Look,
+    NotYetError,
+    Resource,
+    State,
+)
 from leasehold.live.clients import ONE_TRY, GoogleClients
 from leasehold.registry.pipelines import Catalog
 
@@ -136,13 +151,11 @@ class Permissions:
         """Return whether all are there (else `why` has those that are not), and who else is."""
         try:
             policy = self.policy.seen
-        except NotFound:
-            if self.place.kind is Kind.SERVICE:
-                return Look(State.WAITING, why=f"{self.place.short_name} to be deployed")
-            return MISSING  # it is created before its permissions are
+        except (Forbidden, NotFound) as error:
+            return self._unseen(error)
         public = list(_public(policy))
         told = tuple(_warning(member, role) for member, role in public)
-        repair = "; ".join(self._removal(member, role) for member, role in public)
+        repair = "; ".join(self._change("remove", member, role) for member, role in public)
         if missing := _missing(policy, self.wanted):
             return Look(State.MISSING, told, why=_words(missing), repair=repair)
         return Look(State.DIFFERENT, told, repair=repair) if public else PRESENT
@@ -157,10 +170,36 @@ class Permissions:
         missing = _missing(policy, self.wanted)
         for permission in missing:
             _add(policy, permission)
-        if missing:
-            self.policy.write(policy)
+        try:
+            if missing:
+                self.policy.write(policy)
+        except Forbidden as error:
+            raise (NotYetError(self._others()) if self._is_foreign else error) from error
 
-    def _removal(self, member: str, role: str) -> str:
+    @property
+    def _is_foreign(self) -> bool:
+        """Whether the place is in another project: a topic that a channel publishes to."""
+        of_project = f"projects/{self.installation.project}"
+        is_ours = f"{self.place.name}/".startswith(f"{of_project}/")
+        return self.place.kind is not Kind.BUCKET and not is_ours
+
+    def _unseen(self, error: GoogleAPICallError) -> Look:
+        """Return what it means that the policy cannot be read."""
+        if self._is_foreign:
+            repair = "; ".join(self._change("add", each.member, each.role) for each in self.wanted)
+            return Look(State.WAITING, why=self._others(), repair=repair)
+        if isinstance(error, Forbidden):
+            raise error
+        if self.place.kind is Kind.SERVICE:
+            return Look(State.WAITING, why=f"{self.place.short_name} to be deployed")
+        return MISSING  # it is created before its permissions are
+
+    def _others(self) -> str:
+        project = self.place.name.split("/")[1]
+        return f"somebody of project {project} to allow {_words(self.wanted)}"
+
+    def _change(self, verb: str, member: str, role: str) -> str:
+        """Return the command that adds or removes a line of the policy."""
         place = self.place
         name = f"gs://{place.name}" if place.kind is Kind.BUCKET else place.short_name
         options = [f"--member={member}", f"--role={role}"]
@@ -169,8 +208,9 @@ class Permissions:
         if place.kind is Kind.SERVICE:
             options.append(f"--region={self.installation.region}")
         if place.kind not in {Kind.PROJECT, Kind.BUCKET}:
-            options.append(f"--project={self.installation.project}")
-        return f"gcloud {_GCLOUD[place.kind]} remove-iam-policy-binding {name} {' '.join(options)}"
+            options.append(f"--project={place.name.split('/')[1]}")
+        words = f"{_GCLOUD[place.kind]} {verb}-iam-policy-binding {name}"
+        return f"gcloud {words} {' '.join(options)}"
 
 
 def _missing(policy: Policy, wanted: Iterable[Permission]) -> list[Permission]:

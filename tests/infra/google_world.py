@@ -17,7 +17,6 @@ from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.live.clients import EMULATOR, GoogleClients
 from leasehold.registry.channels import TopicChannel
 from leasehold.registry.pipelines import Catalog
-from tests.emulators import environment
 from tests.infra.google_server import GoogleServer
 from tests.infra.storage_api import StorageApi
 
@@ -97,10 +96,7 @@ def google_world() -> Iterator[GoogleWorld]:
             "CLOUD_TASKS_EMULATOR_URL": tasks.start(),
             "STORAGE_EMULATOR_HOST": at,
         }
-        with environment(STORAGE_EMULATOR_HOST=at):
-            clients = GoogleClients(INSTALLATION.project, variables)
-            _ = clients.storage  # it reads the variable when it is made
-            yield GoogleWorld(server, storage, clients)
+        yield GoogleWorld(server, storage, GoogleClients(INSTALLATION.project, variables))
 
 
 def looked_at(resource: Resource) -> Step:
