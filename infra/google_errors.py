@@ -82,6 +82,8 @@ def may_pass(error: BaseException) -> bool:
 
     if isinstance(error, google.MethodNotImplemented):
         return False
+    if isinstance(error, google.BadRequest):  # an account so new that not all of Google knows it
+        return "does not exist" in str(error) and "account" in str(error)
     passing = (
         google.ServerError,
         google.TooManyRequests,

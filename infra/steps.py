@@ -17,7 +17,7 @@ from tenacity import (
 )
 
 from infra.google_errors import exists_already, explain, may_pass
-from infra.resources.resource import Dependent, Look, Resource, State, Updatable
+from infra.resources.resource import Dependent, Look, NotYetError, Resource, State, Updatable
 
 _T = TypeVar("_T")
 _TRIES: Final = 5
@@ -167,6 +167,8 @@ def _created(step: Step, project: str, patience: Patience) -> Step:
 
     try:
         patience.call(create)
+    except NotYetError as error:
+        return replace(step, look=Look(State.WAITING, why=str(error)))
     except Exception as error:  # noqa: BLE001 - as above
         if exists_already(error):  # it is ours, if the answer to an earlier try was lost
             again = _looked_at(step.resource, project, patience)

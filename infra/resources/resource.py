@@ -46,6 +46,10 @@ class Look:
     by_hand: bool = False
 
 
+class NotYetError(Exception):
+    """It cannot be created yet, which is no failure: the next `apply` does; the text says why."""
+
+
 MISSING = Look(State.MISSING)
 PRESENT = Look(State.PRESENT)
 

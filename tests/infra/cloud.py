@@ -18,8 +18,10 @@ from infra.installation import Installation
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.devserver.cloud_tasks.api_errors import ApiError
 from leasehold.live.clients import EMULATOR, GoogleClients
-from tests.emulators import pubsub_host, storage_bucket
+from tests.emulators import pubsub_host
 from tests.infra.google_server import GoogleServer
+from tests.infra.google_services.world import World
+from tests.infra.storage_api import StorageApi
 
 REGION = "europe-west1"
 _NUMBERS = itertools.count(1)
@@ -81,11 +83,13 @@ class Cloud:
     Args:
         server: Google's gRPC APIs.
         tasks: what Cloud Tasks recorded.
+        storage: the buckets.
         environ: where all of it is.
     """
 
     server: GoogleServer
     tasks: TasksRecorder
+    storage: StorageApi
     environ: dict[str, str]
 
     def __post_init__(self) -> None:
@@ -97,6 +101,7 @@ class Cloud:
         """Forget the calls and what is refused; what exists stays."""
         self.server.forget()
         self.tasks.calls.clear()
+        self.storage.writes.clear()
         self.tasks.refusal = lambda *_: None
 
     @property
@@ -110,7 +115,7 @@ class Cloud:
 
     def writes(self) -> list[str]:
         """Return all calls that change something, of any service."""
-        return [*self.server.writes(), *self.tasks.writes()]
+        return [*self.server.writes(), *self.tasks.writes(), *self.storage.writes]
 
     def provision(self, *words: str, **settings: str) -> Done:
         """Call the command in this process, for this project."""
@@ -133,10 +138,11 @@ def cloud_servers() -> Iterator[Callable[[], Cloud]]:
     """Run all servers; lend what makes a project in them."""
     tasks = TasksRecorder()
     double = CloudTasksDouble(strict=True, on_request=tasks)
-    with storage_bucket() as (storage, _), GoogleServer(pubsub=pubsub_host()) as server, double:
+    storage = StorageApi(World().number)
+    with storage.serve() as address, GoogleServer(pubsub=pubsub_host()) as server, double:
         environ = {
             EMULATOR: server.address,
             "CLOUD_TASKS_EMULATOR_URL": double.start(),
-            "STORAGE_EMULATOR_HOST": storage,
+            "STORAGE_EMULATOR_HOST": address,
         }
-        yield lambda: Cloud(server, tasks, environ)
+        yield lambda: Cloud(server, tasks, storage, environ)

@@ -18,6 +18,7 @@ from leasehold.devserver.cloud_tasks.parsers import (
     parse_fault,
     parse_settings,
 )
+from leasehold.devserver.cloud_tasks.policies import Policies
 from leasehold.devserver.cloud_tasks.queue import Queue
 from leasehold.devserver.cloud_tasks.queues import Queues
 from leasehold.devserver.cloud_tasks.serializers import Json, faults_json, queue_json, task_json
@@ -74,6 +75,7 @@ class _Routes:
     def __init__(self, queues: Queues, parser: TaskParser) -> None:
         self._queues = queues
         self._parser = parser
+        self._policies = Policies()
 
     def all(self) -> Iterator[Route]:
         """Yield each route."""
@@ -86,6 +88,8 @@ class _Routes:
             ("POST", f"{_QUEUE}:pause", self.pause_queue),
             ("POST", f"{_QUEUE}:resume", self.resume_queue),
             ("POST", f"{_QUEUE}:purge", self.purge_queue),
+            ("POST", f"{_QUEUE}:getIamPolicy", self.get_policy),
+            ("POST", f"{_QUEUE}:setIamPolicy", self.set_policy),
             ("POST", f"{_QUEUE}/tasks", self.create_task),
             ("GET", f"{_QUEUE}/tasks", self.list_tasks),
             ("GET", _TASK, self.get_task),
@@ -134,6 +138,22 @@ class _Routes:
     def purge_queue(self, name: str) -> Json:
         """Drop all tasks of a queue."""
         return _queue_answer(self._queues.purge(name))
+
+    def get_policy(self, name: str) -> Json:
+        """Return who may use a queue."""
+        with self._queues.changed:
+            self._queues.queue(name)
+            return self._policies.get(name)
+
+    def set_policy(self, name: str) -> Json:
+        """Set who may use a queue."""
+        given = request.body()
+        policy = given.get("policy") if isinstance(given, dict) else None
+        if not isinstance(policy, dict):
+            raise invalid("Invalid value at 'policy': a JSON object is needed.")
+        with self._queues.changed:
+            self._queues.queue(name)
+            return self._policies.set(name, policy)
 
     def create_task(self, name: str) -> Json:
         """Add a task to a queue."""
