@@ -26,6 +26,8 @@ from tests.bundle.conftest import settings
 from tests.infra.build_machine import BuildMachine, copy_source
 from tests.infra.cloud import Cloud, cloud_servers
 from tests.infra.cloud_run import BY_TOKEN, TOKEN, cloud_run
+from tests.infra.google_services.firestore import FirestoreAdmin
+from tests.infra.google_services.monitoring import Alerts
 from tests.infra.google_services.run import CloudRun as Services
 from tests.infra.recorder import RecordedCall, Recorder
 
@@ -87,6 +89,7 @@ class Deployment:
     def submit(self, call: RecordedCall) -> None:
         """Do what `gcloud builds submit` has Cloud Build do."""
         chosen = dict(pair.split("=", 1) for pair in str(call.flag("--substitutions")).split(","))
+        self._pass_minutes()
         self.cloud.forget()
         self.recorder.forget()
         number = self.cloud.server.world.number
@@ -94,6 +97,11 @@ class Deployment:
         is_done = self.machine.run(build(), **chosen)
         last = list(self.machine.done.items())[-1]
         assert is_done, (last[0], last[1].stdout, last[1].stderr)
+
+    def _pass_minutes(self) -> None:
+        """Let be ready what Google needs some minutes for, as indexes."""
+        self.cloud.server.service(FirestoreAdmin).build()
+        self.cloud.server.service(Alerts).knows()
 
     def make_service(self, step: str) -> None:
         """Let there be what a deploy makes: a service, and Eventarc's subscription."""
