@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from leasehold.web.certificates import Certificates
 from tests.functions import tokens
 from tests.functions.conftest import Function
 from tests.functions.tokens import ACCOUNT, AUDIENCE, CertificateServer, claims, removed, token
+from tests.waiting import until
 
 FAR = {"REMOTE_ADDR": "203.0.113.7"}
 HASH_ADDRESS = "https://execute-step-abcdefghij-ew.a.run.app"
@@ -348,6 +350,25 @@ def test_known_certificates_are_used_while_no_others_come(status: str, body: byt
         assert bearer(check, token()) == ACCOUNT
         assert bearer(check, token(kid="key-2")).startswith("[certificates_unavailable] ")
         assert served.asked == 3
+
+
+def test_nobody_waits_for_certificates_who_can_do_with_those_that_are_known() -> None:
+    with tokens.certificate_server() as (served, url), ThreadPoolExecutor(2) as threads:
+        served.max_age = "max-age=0"
+        certificates = Certificates(url, pause_s=0)
+        known = certificates.of_key("key-1")
+
+        served.answers.clear()
+        slow = threads.submit(certificates.of_key, "key-2")
+        until(lambda: served.asked == 2)
+        meanwhile = certificates.of_key("key-1")
+        is_waiting = not slow.done()
+        served.answers.set()
+
+        assert known is not None
+        assert meanwhile == known
+        assert is_waiting
+        assert slow.result() is None
 
 
 # -- the functions, under the real framework -------------------------------------------------------
