@@ -103,6 +103,9 @@ HOSTILE = {
     "verified, in a text": (token(claims(email_verified="true")), "has verified"),
     "no email": (token(claims(email=None)), "has verified"),
     "an email that is a list": (token(claims(email=[ACCOUNT])), "has verified"),
+    "an email that moves the screen": (token(claims(email="\x1b[2J\u202e@x")), "has verified"),
+    "an email that no trace can show": (token(claims(email="a" * 201)), "has verified"),
+    "an empty email": (token(claims(email="")), "has verified"),
     "a list of audiences": (token(claims(aud=[AUDIENCE])), "one audience"),
     "no object": (token([1]), "cannot be read"),
     "no JSON": (token(b"{"), "cannot be read"),
@@ -143,7 +146,6 @@ ELSEWHERE = {
     "of another project": claims(email="leasehold-tasks@other.iam.gserviceaccount.com"),
     "in other capitals": claims(email=ACCOUNT.upper()),
     "of an email that begins so": claims(email=ACCOUNT + ".evil.org"),
-    "of an email that would move the screen": claims(email="\x1b[2J\u202e@x"),
     "of a list": claims(email=f"{ACCOUNT},x@y"),
 }
 
@@ -242,6 +244,13 @@ def test_a_signature_that_is_there_is_checked_on_cloud_run_too(on_cloud_run: Cal
     assert bearer(on_cloud_run, token()) == ACCOUNT
     assert "is wrong" in bearer(on_cloud_run, token(signed_by="key-2"))
     assert "its token is for" in bearer(on_cloud_run, token(claims(aud=HASH_ADDRESS)))
+
+
+@pytest.mark.parametrize("mark", [tokens.REMOVED.lower(), f"{tokens.REMOVED}_", "SIGNATURE", "A"])
+def test_only_the_mark_of_cloud_run_is_one(on_cloud_run: CallerCheck, mark: str) -> None:
+    sent = f"{token().rpartition('.')[0]}.{mark}"
+
+    assert "is wrong" in bearer(on_cloud_run, sent)
 
 
 def test_whom_iam_lets_in_may_call_with_a_token_of_gcloud(on_cloud_run: CallerCheck) -> None:

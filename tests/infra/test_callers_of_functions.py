@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from infra.installation import Installation
 from leasehold.adapters.cloud_tasks import CloudTasks
 from leasehold.domain.task import Task
 from leasehold.errors import CallerNotAllowedError
-from leasehold.registry.functions import FunctionEntry
+from leasehold.registry.functions import FunctionEntry, Trigger
 from leasehold.web.callers import CallerCheck
 from tests.functions.tokens import claims, removed
 
@@ -38,6 +40,20 @@ def test_a_function_knows_its_own_address_and_no_other(function: FunctionEntry) 
         if other is not function:
             with pytest.raises(CallerNotAllowedError):
                 call(function, PLACE.url_of(other))
+
+
+def test_the_page_says_of_each_function_who_may_call_it() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE))
+    accounts = {
+        Trigger.TASKS: PLACE.task_account,
+        Trigger.SCHEDULE: PLACE.schedule_account,
+        Trigger.EVENTS: PLACE.event_account,
+        Trigger.REQUESTS: "`iam`",
+    }
+
+    assert rows.keys() == {function.name for function in FUNCTIONS}
+    assert all(accounts[function.trigger] in rows[function.name] for function in FUNCTIONS)
 
 
 def test_a_task_carries_a_token_for_the_function_that_it_calls() -> None:
