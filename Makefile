@@ -90,6 +90,10 @@ bench-long-steps: .venv/.dev ## what checkpoints, calls made once and continuati
 bench-sandbox: .venv/.dev ## what a step in a process of its own costs, and how late a stop or a kill is
 	@$(BIN)/python -m bench.sandbox
 
+.PHONY: bench-costs
+bench-costs: .venv/.dev ## count what a run asks of each service, as docs/costs.md has it
+	@$(BIN)/python -m bench.run_costs
+
 .PHONY: clean
 clean: ## delete .venv and the demo's data
 	rm -rf .venv .leasehold bench/out
