@@ -49,17 +49,26 @@ class Image:
     def environment(self) -> CleanEnvironment:
         return CleanEnvironment(self.folder / "environment")
 
+    def _documented(self) -> str:
+        """Return the first commands of the page, for another folder and this Python."""
+        page = (ROOT / "docs" / "bundle.md").read_text()
+        commands = page.partition("```sh\n")[2].partition("```")[0]
+        make = f"{sys.executable} -m infra.bundle --out build/bundle"
+        commands = commands.replace(".venv/bin/python -m infra.bundle", make)
+        return commands.replace("build/bundle", str(self.bundle))
+
     def build(self) -> None:
         """Make a bundle of this repository, and do with it what the build of a function does."""
         done = subprocess.run(
-            [sys.executable, "-m", "infra.bundle", "--out", str(self.bundle)],
+            ["/bin/sh", "-ec", self._documented()],
             cwd=ROOT,
-            env={"REVIEW_CHANNELS": "slack"},
+            env={"PATH": os.defpath, "REVIEW_CHANNELS": "slack"},
             capture_output=True,
             text=True,
             check=False,
         )
         assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(f"{self.bundle}: "), done.stdout
         install_requirements(self.bundle / "requirements.txt", self.environment.folder)
         command = ("python", "-m", "compileall", "-f", "-q", ".")
         done = self.environment.run(*command, cwd=self.bundle, **BUILD_ENVIRONMENT)
