@@ -95,19 +95,19 @@ class Deployed:
     def log(self, name: str) -> str:
         return (self.logs / name).read_text()
 
-    def answer(self, name: str, path: str, body: Any = None) -> Any:
-        """Call a function; return what it answers, or None: it does not listen yet."""
+    def answer(self, name: str, path: str, body: Any = None) -> dict[str, Any]:
+        """Call a function; return what it answers, or nothing: it does not listen yet."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.url(name)}{path}", data, headers)  # noqa: S310 - our own server
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
-                return json.load(answer)
+                return dict(json.load(answer))
         except urllib.error.HTTPError as error:
             with error:
-                return json.load(error)
+                return dict(json.load(error))
         except OSError:
-            return None
+            return {}
 
     def boot(self) -> None:
         """Start every function of the table, with the command of its image."""
