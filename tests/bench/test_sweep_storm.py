@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from bench.sweep_storm import firestore, measure, storm
+from leasehold.services.sweep import WIDTH
 from tests.emulators import firestore_host, need_firestore
 
 
@@ -33,3 +37,44 @@ def test_a_sweep_that_has_answered_leaves_no_thread_at_work() -> None:
 
         assert answer["stillQueued"] == 40
         assert {thread.name for thread in set(threading.enumerate()) - before} == set()
+
+
+#: A sweep whose threads stop one after the other once this many changes are committed.
+_SWEEP = """
+import sys
+from itertools import count
+from leasehold.bootstrap import Hooks, boot
+from leasehold.services.sweep import sweep
+
+numbers = count(1)
+
+def observe(_):
+    number = next(numbers)
+    print(number, flush=True)
+    if number >= 50:
+        sys.stdin.read()
+
+sweep(boot(hooks=Hooks(observe=observe)).engine)
+"""
+
+
+def test_what_a_killed_sweep_did_not_come_to_the_next_one_attends_to() -> None:
+    """Nothing of it is done twice: what it had committed is not due any more."""
+    with storm(120) as place:
+        with subprocess.Popen(
+            [sys.executable, "-c", _SWEEP],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as child:
+            assert child.stdout is not None
+            lines = [child.stdout.readline() for _ in range(50)]
+            child.kill()
+        answer, again = place.post(), place.post()
+        dead = place.dead_run()
+
+    assert all(lines)
+    assert child.returncode == -signal.SIGKILL
+    assert 121 - 50 - WIDTH <= answer["stillQueued"] <= 121 - 50
+    assert (answer["more"], again["documentsRead"]) == (False, 0)
+    assert dead.dispatch.generation == 2

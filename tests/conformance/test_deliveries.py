@@ -538,6 +538,42 @@ def test_a_backlog_of_deliveries_leaves_half_of_the_time_to_runs(
     assert after.alarm_at > due
 
 
+class SlowLeases:
+    """A store that needs its time to find the runs whose lease is over."""
+
+    def __init__(self, within: Documents, clock: Clock, seconds: float) -> None:
+        self._within = within
+        self._clock = clock
+        self._left = [seconds]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._within, name)
+
+    def query(self, query: Query) -> Any:
+        if "status" in query.equal and self._left:
+            self._clock.advance(self._left.pop())
+        return self._within.query(query)
+
+
+def test_deliveries_get_half_of_what_leases_left_of_the_time(
+    engine: Engine, clock: Clock, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not half of all of it, which leases may have used up already."""
+    monkeypatch.setattr(due_deliveries, "PAGE", 1)
+    for channel in ("pager", "chat", "mail"):
+        owed(engine, unique, channel)
+    clock.advance(61)
+    slow: Any = SlowLeases(engine.documents, clock, seconds=60)
+
+    swept = sweep(
+        replace(engine, documents=slow, events=SlowBus(clock, seconds=12)),
+        among={unique},
+        time=timedelta(seconds=100),
+    )
+
+    assert (swept.reannounced, swept.more) == (2, True)
+
+
 class SlowBus:
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock

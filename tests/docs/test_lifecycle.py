@@ -30,6 +30,13 @@ PAGES = {
     "http-api.md": ["calls-of-runs", "calls-of-leases", "shapes", "error-statuses"],
     "events.md": ["events"],
     "operations.md": ["dead-letters"],
+    "costs.md": [
+        "cost-operations",
+        "cost-per-thousand",
+        "cost-compute",
+        "cost-alternatives",
+        "cost-prices",
+    ],
     "settings.md": ["settings"],
     "notifications.md": ["delivery-settings"],
 }
