@@ -176,7 +176,7 @@ def _number_of(project: str) -> str:
     except (Forbidden, NotFound) as error:
         explained = explain(error, project)
         if "not enabled" in explained.problem:
-            raise click.ClickException(f"{explained} Or give --project-number.") from error
+            raise click.ClickException(f"{explained} (or give --project-number).") from error
         raise click.ClickException(
             f"there is no project {project} that you may see: look for it with `gcloud projects "
             f"list`, get roles/browser in it, or give --project-number."
