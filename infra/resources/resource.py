@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class State(StrEnum):
@@ -50,9 +51,11 @@ PRESENT = Look(State.PRESENT)
 class Resource(Protocol):
     """Something that an installation has in Google Cloud.
 
-    `look` makes no call that writes. `create` is called where a look found it missing; that it
-    exists meanwhile is success. What either raises is told in one line (see `infra.google_errors`),
-    and the other resources go on.
+    `look` makes no call that writes. `create` is called where a look found it missing; where that
+    raises AlreadyExists, it is looked at again. Calls have the keywords `**ONE_TRY` of
+    `leasehold.live.clients`: `infra.steps` calls either once more for what may pass, as an outage,
+    or an etag that is another one meanwhile. What is raised in the end is told in one line (see
+    `infra.google_errors`), and the other resources go on.
     """
 
     @property
@@ -74,9 +77,20 @@ class Resource(Protocol):
         ...
 
 
+@runtime_checkable
 class Updatable(Resource, Protocol):
     """A resource that `apply --update` may change."""
 
     def update(self) -> None:
         """Make it what it should be."""
+        ...
+
+
+@runtime_checkable
+class Dependent(Resource, Protocol):
+    """A resource that is not looked at while another one is not there."""
+
+    @property
+    def needs(self) -> Sequence[Resource]:
+        """What has to be there, and stands before it in the order; known by kind and name."""
         ...

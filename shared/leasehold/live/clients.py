@@ -36,6 +36,9 @@ _Client = TypeVar("_Client")
 #: A gRPC server in place of Google's.
 EMULATOR: Final = "LEASEHOLD_GOOGLE_EMULATOR"
 
+#: Keywords of each call: tried once, for so many seconds. Who calls repeats what may pass.
+ONE_TRY: Final[Mapping[str, Any]] = {"retry": None, "timeout": 20.0}
+
 
 @dataclass
 class GoogleClients:

@@ -1,0 +1,186 @@
+"""The options of the commands that deploy: where to, and under which names.
+
+Each is a flag, or a variable where the flag is not given.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import click
+
+from infra.functions import FUNCTIONS
+from infra.google_errors import explain
+from infra.installation import Installation
+from infra.steps import Patience
+from leasehold.live.clients import ONE_TRY, GoogleClients
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+#: What an installation may be called, by the field: the rule, and the rule in words.
+_RULES: Final[Mapping[str, tuple[str, str]]] = {
+    "project": (
+        r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]",
+        "the id of a project: 6 to 30 of a-z 0-9 -, a letter first",
+    ),
+    "project_number": (r"[1-9][0-9]{5,18}", "a number of 6 to 19 digits"),
+    "region": (r"[a-z]+-[a-z]+[0-9]{1,2}", "the name of a region, as europe-west1"),
+    "database": (
+        r"\(default\)|[a-z][a-z0-9-]{2,61}[a-z0-9]",
+        "(default), or 4 to 63 of a-z 0-9 -, a letter first",
+    ),
+    "bucket": (
+        r"(?!goog)[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]",
+        "3 to 63 of a-z 0-9 . _ -, and not goog… at the beginning",
+    ),
+    "topic": (
+        r"(?!goog)[A-Za-z][A-Za-z0-9._~+%-]{2,249}",
+        "3 to 250 of a-z A-Z 0-9 . _ ~ + % -, a letter first, and not goog… at the beginning",
+    ),
+    "alert_email": (r"[^@\s]{1,64}@[A-Za-z0-9.-]{1,253}", "an address, as ops@example.com"),
+}
+_MEMBER: Final = re.compile(r"(user|group|serviceAccount|domain|principal|principalSet):\S{3,}")
+_MEMBER_WORDS: Final = "user:EMAIL, group:EMAIL, serviceAccount:EMAIL or domain:DOMAIN"
+_LABEL: Final = 63
+
+_OPTIONS: Final[Sequence[Callable[[Any], Any]]] = (
+    click.option(
+        "--project", envvar="GOOGLE_CLOUD_PROJECT", required=True, help="The id of the project."
+    ),
+    click.option(
+        "--region",
+        envvar="LEASEHOLD_REGION",
+        required=True,
+        help="Where functions, queues, jobs and the bucket are, as europe-west1.",
+    ),
+    click.option(
+        "--project-number",
+        envvar="LEASEHOLD_PROJECT_NUMBER",
+        help="The project's number; it is looked up where it is not given.",
+    ),
+    click.option(
+        "--database", envvar="LEASEHOLD_DATABASE", default="(default)", help="Of Firestore."
+    ),
+    click.option(
+        "--bucket", envvar="LEASEHOLD_BUCKET", default="", help="By default PROJECT-leasehold."
+    ),
+    click.option(
+        "--topic",
+        envvar="LEASEHOLD_TOPIC",
+        default="leasehold-announcements",
+        help="Of the announcements that are due.",
+    ),
+    click.option(
+        "--catalog",
+        envvar="LEASEHOLD_CATALOG",
+        default="pipelines.catalog",
+        help="The module of the catalog.",
+    ),
+    click.option(
+        "--retention-days",
+        envvar="LEASEHOLD_RETENTION_DAYS",
+        type=click.IntRange(1),
+        help="How long ended runs are kept; by default for ever.",
+    ),
+    click.option(
+        "--alert-email", envvar="LEASEHOLD_ALERT_EMAIL", default="", help="Who is told of alerts."
+    ),
+    click.option(
+        "--caller",
+        "callers",
+        envvar="LEASEHOLD_API_CALLERS",
+        multiple=True,
+        help="Who may call the runs API: user:EMAIL, group:EMAIL, …",
+    ),
+    click.option(
+        "--worker",
+        "workers",
+        envvar="LEASEHOLD_LEASE_CALLERS",
+        multiple=True,
+        help="Who may call manage_lease, likewise.",
+    ),
+)
+
+
+def installation_options(command: _Command) -> _Command:
+    """Give a command the options of an installation; it is called with `installation=`."""
+
+    @functools.wraps(command)
+    def with_installation(**values: Any) -> Any:
+        names = {name for name in Installation.__dataclass_fields__ if name in values}
+        installation = installation_of({name: values.pop(name) for name in names})
+        return command(installation=installation, **values)
+
+    wrapped: Any = with_installation
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[no-any-return] # click's decorators return what they get
+
+
+def installation_of(values: Mapping[str, Any]) -> Installation:
+    """Return the installation that the values of the options make.
+
+    Raises:
+        ClickException: a value cannot be used, or the number of the project cannot be looked up.
+    """
+    values = {name: value for name, value in values.items() if value not in (None, "")}
+    for name, value in values.items():
+        _check(name, value)
+    number = values.pop("project_number", None) or _number_of(values["project"])
+    installation = Installation(project_number=number, **values)
+    _check_names(installation)
+    return installation
+
+
+def _check(name: str, value: Any) -> None:
+    """Refuse a value that can never be right."""
+    if name in _RULES:
+        rule, words = _RULES[name]
+        if not re.fullmatch(rule, value, re.ASCII):
+            _refuse(f"--{name.replace('_', '-')}", value, words)
+    flag = {"callers": "--caller", "workers": "--worker"}.get(name, "")
+    for member in value if flag else ():
+        if not _MEMBER.fullmatch(member):
+            _refuse(flag, member, _MEMBER_WORDS)
+
+
+def _check_names(installation: Installation) -> None:
+    """Refuse what makes a name that is too long."""
+    if not re.fullmatch(_RULES["bucket"][0], installation.bucket_name):
+        _refuse("the bucket", installation.bucket_name, f"{_RULES['bucket'][1]}; give --bucket")
+    for function in FUNCTIONS:
+        label = f"{function.service}-{installation.project_number}"
+        if len(label) > _LABEL:  # else Cloud Run has another address for it
+            words = f"at most {_LABEL} characters with the project's number; shorten its name"
+            _refuse(f"the service of {function.name}", label, words)
+
+
+def _number_of(project: str) -> str:
+    """Look the number of a project up."""
+    from google.api_core.exceptions import Forbidden, NotFound  # noqa: PLC0415 - lazy
+
+    clients = GoogleClients(project)
+    try:
+        found = Patience(tries=3).call(
+            lambda: clients.projects.get_project({"name": f"projects/{project}"}, **ONE_TRY)
+        )
+    except (Forbidden, NotFound) as error:
+        explained = explain(error, project)
+        if "not enabled" in explained.problem:
+            raise click.ClickException(f"{explained} Or give --project-number.") from error
+        raise click.ClickException(
+            f"there is no project {project} that you may see: look for it with `gcloud projects "
+            f"list`, get roles/browser in it, or give --project-number."
+        ) from error
+    except Exception as error:
+        raise click.ClickException(
+            f"the number of project {project} cannot be looked up: {explain(error, project)}"
+        ) from error
+    return str(found.name.rpartition("/")[2])
+
+
+def _refuse(name: str, value: object, allowed: str) -> None:
+    raise click.UsageError(f"{name} is {value!r}; allowed: {allowed}.")

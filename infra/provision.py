@@ -1,0 +1,186 @@
+"""`python -m infra.provision`: create what an installation has in Google Cloud.
+
+`plan` says what would be created, `apply` creates it, `drift` says what is not as it should be.
+Nothing is ever deleted, and what exists is left alone: see docs/provisioning.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+
+import click
+
+from infra.google_errors import explain
+from infra.installation import Installation
+from infra.options import installation_options
+from infra.report import counts_of, print_done, print_repairs, print_steps, steps_json
+from infra.resources.all import all_resources
+from infra.resources.resource import Resource, State
+from infra.steps import Action, Step, apply, survey
+from leasehold.bootstrap import load_catalog
+from leasehold.cli.exit_codes import (
+    DONE,
+    FOUND,
+    INTERRUPTED,
+    NOT_COMPLETED,
+    TERMINATED,
+    TerminatedError,
+    end_on_sigterm,
+    exit_code_of,
+)
+from leasehold.cli.options import json_option
+from leasehold.cli.stderr import note, print_error
+from leasehold.cli.stdout import print_json, print_line
+from leasehold.live.clients import ONE_TRY, GoogleClients
+
+_DRIFTED = {State.MISSING, State.DIFFERENT, State.UNKNOWN}
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def program() -> None:
+    """Create what an installation has in Google Cloud, and nothing twice.
+
+    Nothing is ever deleted. What exists is left alone, whatever the settings say.
+    """
+
+
+@program.command("plan")
+@installation_options
+@json_option
+def plan_command(*, installation: Installation, as_json: bool) -> int:
+    """Say what would be created, what is left alone, what differs, and what waits."""
+    steps = _survey(installation, as_json=as_json)
+    return NOT_COMPLETED if _unknown(steps) else DONE
+
+
+@program.command("drift")
+@installation_options
+@json_option
+def drift_command(*, installation: Installation, as_json: bool) -> int:
+    """Exit 1 where something is missing, or is not as the tables and settings say."""
+    steps = _survey(installation, as_json=as_json)
+    return FOUND if any(step.look.state in _DRIFTED for step in steps) else DONE
+
+
+@program.command("apply")
+@installation_options
+@click.option("--update", is_flag=True, help="Change Scheduler jobs that differ, too.")
+@json_option
+def apply_command(*, installation: Installation, update: bool, as_json: bool) -> int:
+    """Create what is missing, in order; a second apply goes on where this one ended."""
+    resources = _resources(installation)
+    steps: list[Step] = []
+    code = DONE
+    try:
+        for step in apply(resources, installation.project, update=update):
+            steps.append(step)
+            if not as_json and _is_worth_a_line(step):
+                print_done(step)
+                sys.stdout.flush()
+    except KeyboardInterrupt as interrupt:
+        code = TERMINATED if isinstance(interrupt, TerminatedError) else INTERRUPTED
+    left = resources[len(steps) :]
+    _conclude(installation, steps, left, as_json=as_json)
+    return code or (NOT_COMPLETED if _failed(steps) else DONE)
+
+
+def _conclude(
+    installation: Installation, steps: Sequence[Step], left: Sequence[Resource], *, as_json: bool
+) -> None:
+    """Say what was done, and what was not."""
+    if as_json:
+        print_json(steps_json(installation, steps, left))
+    else:
+        print_repairs(steps)
+        print_line(counts_of(steps))
+    if left:
+        first = f"{left[0].kind} {left[0].name}"
+        print_error(f"interrupted at {first}: {len(left)} resources were not done.")
+    if left or _failed(steps):
+        note("apply again: it goes on from there, and creates nothing twice.")
+
+
+def _survey(installation: Installation, *, as_json: bool) -> list[Step]:
+    steps = list(survey(_resources(installation), installation.project))
+    if as_json:
+        print_json(steps_json(installation, steps))
+    else:
+        print_steps(steps)
+    return steps
+
+
+def _resources(installation: Installation) -> list[Resource]:
+    clients = GoogleClients(installation.project)
+    _check_region(installation, clients)
+    with contextlib.redirect_stdout(sys.stderr):  # what a catalog prints while it is imported
+        catalog = load_catalog(installation.catalog)
+    return all_resources(installation, catalog, clients)
+
+
+def _check_region(installation: Installation, clients: GoogleClients) -> None:
+    """Refuse a region that there is not; where it cannot be told, the resources will say it."""
+    from google.api_core.exceptions import GoogleAPIError, InvalidArgument, NotFound  # noqa: PLC0415
+    from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415 - `--help` answers without
+
+    try:
+        clients.scheduler.get_location({"name": installation.location}, **ONE_TRY)
+    except (InvalidArgument, NotFound) as error:
+        known = _regions(installation, clients)
+        raise click.UsageError(
+            f"--region is {installation.region!r}, which Cloud Scheduler and Cloud Tasks do not "
+            f"have; allowed: {known}."
+        ) from error
+    except GoogleAuthError as error:
+        raise click.ClickException(str(explain(error, installation.project))) from error
+    except GoogleAPIError:
+        return
+
+
+def _regions(installation: Installation, clients: GoogleClients) -> str:
+    with contextlib.suppress(Exception):  # this is the message of another error
+        parent = f"projects/{installation.project}"
+        found = clients.scheduler.list_locations({"name": parent}, **ONE_TRY)
+        return ", ".join(sorted(location.location_id for location in found.locations))
+    return "one of `gcloud tasks locations list`"
+
+
+def _is_worth_a_line(step: Step) -> bool:
+    return step.action is not Action.NONE or step.look.state is not State.PRESENT
+
+
+def _unknown(steps: Sequence[Step]) -> bool:
+    return any(step.look.state is State.UNKNOWN for step in steps)
+
+
+def _failed(steps: Sequence[Step]) -> bool:
+    return _unknown(steps) or any(step.action is Action.FAILED for step in steps)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run a command; return its exit code."""
+    given = list(sys.argv[1:] if words is None else words)
+    with _sigterm_ends_it():
+        return exit_code_of(lambda: _run(given), as_json="--json" in given)
+
+
+def _run(words: list[str]) -> int:
+    with program.make_context("python -m infra.provision", words) as context:
+        code: int | None = program.invoke(context)
+    return code or DONE
+
+
+@contextlib.contextmanager
+def _sigterm_ends_it() -> Iterator[None]:
+    kept = signal.getsignal(signal.SIGTERM)
+    end_on_sigterm()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, kept)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""What is done about each resource: it is looked at, and created where it is missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+
+from infra.google_errors import exists_already, explain, may_pass
+from infra.resources.resource import Dependent, Look, Resource, State, Updatable
+
+_T = TypeVar("_T")
+_TRIES: Final = 5
+
+
+class Action(StrEnum):
+    """What was done about a resource."""
+
+    NONE = "none"
+    CREATED = "created"
+    UPDATED = "updated"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One resource, and what became of it.
+
+    Args:
+        resource: which one.
+        look: what was found; after a create, what is there then.
+        action: what was done.
+        problem: what went wrong, for `Action.FAILED`, in one line without a full stop.
+        repair: a command to type about it, or about what was found; empty: there is none.
+    """
+
+    resource: Resource
+    look: Look
+    action: Action = Action.NONE
+    problem: str = ""
+    repair: str = ""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether what needs the resource may rely on it."""
+        done = self.action in {Action.CREATED, Action.UPDATED}
+        return done or self.look.state in {State.PRESENT, State.DIFFERENT}
+
+
+class Patience:
+    """Repeats calls for what may pass; what it has waited in vain, it does not wait again.
+
+    Args:
+        tries: of one call.
+        first: seconds before the second try; each further wait is twice as long.
+        total: seconds of waiting in all; after that each call is tried once.
+        sleep: waits so many seconds.
+    """
+
+    def __init__(
+        self,
+        tries: int = _TRIES,
+        first: float = 0.5,
+        total: float = 60.0,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._tries = tries
+        self._first = first
+        self._left = total
+        self._sleep = sleep
+
+    def call(self, what: Callable[[], _T]) -> _T:
+        """Return what it returns; what the last try raises is passed on."""
+        tries = self._tries if self._left > 0 else 1
+        retrying = Retrying(
+            stop=stop_after_attempt(tries),
+            wait=wait_exponential_jitter(self._first, max=8.0, jitter=self._first),
+            retry=retry_if_exception(may_pass),
+            sleep=self._wait,
+            reraise=True,
+        )
+        return retrying(what)
+
+    def _wait(self, seconds: float) -> None:
+        self._left -= seconds
+        self._sleep(seconds)
+
+
+def survey(
+    resources: Iterable[Resource], project: str, patience: Patience | None = None
+) -> Iterator[Step]:
+    """Yield what is found of each resource; nothing is changed."""
+    patience = patience or Patience()
+    for resource in resources:
+        yield _looked_at(resource, project, patience)
+
+
+def apply(
+    resources: Iterable[Resource],
+    project: str,
+    *,
+    update: bool = False,
+    patience: Patience | None = None,
+    begin: Callable[[Resource], object] = lambda _: None,
+) -> Iterator[Step]:
+    """Create what is missing, in order, and yield what became of each resource.
+
+    After a failure it goes on with what does not need what failed.
+
+    Args:
+        resources: what an installation has; what another one needs stands before it.
+        project: where, for what errors say.
+        update: change what differs, where that can be done.
+        patience: repeats what may pass.
+        begin: told of a resource before it is created or changed.
+    """
+    patience = patience or Patience()
+    gone: dict[tuple[str, str], Resource] = {}
+    for resource in resources:
+        step = _without_need(resource, gone) or _looked_at(resource, project, patience)
+        if step.look.state is State.MISSING and step.action is Action.NONE:
+            begin(resource)
+            step = _created(step, project, patience)
+        elif step.look.state is State.DIFFERENT and update and isinstance(resource, Updatable):
+            begin(resource)
+            step = _updated(step, resource, project, patience)
+        if not step.is_there:
+            gone[resource.kind, resource.name] = resource
+        yield step
+
+
+def _without_need(resource: Resource, gone: dict[tuple[str, str], Resource]) -> Step | None:
+    """Return the step of a resource that another one would have to be there for, or None."""
+    for need in resource.needs if isinstance(resource, Dependent) else ():
+        if (need.kind, need.name) in gone:
+            why = f"{need.kind} {need.name}, which is not there"
+            return Step(resource, Look(State.WAITING, why=why))
+    return None
+
+
+def _looked_at(resource: Resource, project: str, patience: Patience) -> Step:
+    try:
+        look = patience.call(resource.look)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the others are looked at
+        told = explain(error, project)
+        look = Look(State.UNKNOWN, why=told.problem, repair=told.repair)
+    return Step(resource, look, repair=look.repair)
+
+
+def _created(step: Step, project: str, patience: Patience) -> Step:
+    tries = 0
+
+    def create() -> None:
+        nonlocal tries
+        tries += 1
+        step.resource.create()
+
+    try:
+        patience.call(create)
+    except Exception as error:  # noqa: BLE001 - as above
+        if exists_already(error):  # it is ours, if the answer to an earlier try was lost
+            again = _looked_at(step.resource, project, patience)
+            is_ours = tries > 1 and again.is_there
+            return replace(again, action=Action.CREATED) if is_ours else again
+        return _failed(step, error, project)
+    return replace(step, action=Action.CREATED)
+
+
+def _updated(step: Step, resource: Updatable, project: str, patience: Patience) -> Step:
+    try:
+        patience.call(resource.update)
+    except Exception as error:  # noqa: BLE001 - as above
+        return _failed(step, error, project)
+    return replace(step, action=Action.UPDATED)
+
+
+def _failed(step: Step, error: BaseException, project: str) -> Step:
+    told = explain(error, project)
+    return replace(step, action=Action.FAILED, problem=told.problem, repair=told.repair)

@@ -1,0 +1,32 @@
+"""What exists in the project of the local server, beyond what one service alone keeps."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from google.iam.v1 import policy_pb2
+from google.longrunning import operations_pb2
+
+
+@dataclass
+class World:
+    """One project.
+
+    Args:
+        project: its id.
+        number: its number.
+        regions: those that there are.
+
+    Attributes:
+        policies: by the resource; `IamPolicies` has the rules about etags.
+        operations: those that run or ended, by name.
+        lock: held by whoever reads or changes anything of it.
+    """
+
+    project: str = "shop-prod"
+    number: str = "123456789012"
+    regions: tuple[str, ...] = ("europe-west1", "us-central1")
+    policies: dict[str, policy_pb2.Policy] = field(default_factory=dict)
+    operations: dict[str, operations_pb2.Operation] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
