@@ -9,11 +9,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from leasehold.registry.functions import FunctionEntry, Trigger, Use
-from leasehold.registry.registry import Registry
+from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger, Use
 
-FUNCTIONS: Final = Registry(
-    "functions",
+FUNCTIONS: Final = FunctionTable(
     [
         FunctionEntry(
             "execute_step",
@@ -66,5 +64,5 @@ FUNCTIONS: Final = Registry(
             concurrency=8,
             max_instances=5,
         ),
-    ],
+    ]
 )

@@ -39,7 +39,7 @@ class Queue:
 def queues_of(
     catalog: Catalog,
     concurrency: Mapping[str, int] = CONCURRENCY,
-    function: FunctionEntry = FUNCTIONS["execute_step"],
+    function: FunctionEntry = FUNCTIONS.of_tasks,
 ) -> tuple[Queue, ...]:
     """Return the queues that a catalog needs, in its order; remote steps have none.
 

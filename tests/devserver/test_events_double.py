@@ -58,7 +58,7 @@ def subscriber() -> Iterator[Subscriber]:
 
 @pytest.fixture
 def double(subscriber: Subscriber) -> Iterator[EventsDouble]:
-    double = EventsDouble(subscriber.url)
+    double = EventsDouble({"push": subscriber.url})
     yield double
     double.stop()
 
@@ -98,3 +98,21 @@ def test_a_function_that_does_not_answer_holds_up_no_end(
     double.drain(seconds, lambda: at_once)
 
     assert len(subscriber.pushed) == 1
+
+
+def test_each_subscription_is_told_and_asked_again_by_itself(subscriber: Subscriber) -> None:
+    other = Subscriber()
+    other.statuses = [500]
+    double = EventsDouble({"push": subscriber.url, "other": other.url})
+    try:
+        HttpEvents(double.start(), "").publish([message("r-1")])
+        until(lambda: len(other.pushed) == 2)
+        double.drain(30)
+
+        (pushed,) = subscriber.pushed
+        assert [push["message"] for push in other.pushed] == [pushed["message"]] * 2
+        assert pushed["subscription"] == "projects/local/subscriptions/push"
+        assert other.pushed[0]["subscription"] == "projects/local/subscriptions/other"
+    finally:
+        double.stop()
+        other.close()

@@ -34,10 +34,7 @@ from leasehold.ports.clock import Clock
 
 #: Where messages are published; `adapters/http_events.py` calls it.
 _PATH: Final = "/messages"
-#: The one subscription that there is.
 _PARENT: Final = "projects/local"
-_QUEUE: Final = f"{_PARENT}/queues/deliver-notification"
-_SUBSCRIPTION: Final = f"{_PARENT}/subscriptions/deliver-notification"
 
 #: How long a function may take to acknowledge a message; and when it comes again if it does not.
 _DEADLINE: Final = timedelta(minutes=1)
@@ -53,15 +50,15 @@ _POLL_S: Final = 0.05
 
 
 class EventsDouble:
-    """A topic on loopback with one subscription, which pushes to a function.
+    """A topic on loopback with subscriptions, each of which pushes to a function.
 
     Args:
-        push_url: the function.
+        subscriptions: by the id of each, the address of its function.
         clock: in place of the machine's.
     """
 
-    def __init__(self, push_url: str, *, clock: Clock | None = None) -> None:
-        self._push_url = push_url
+    def __init__(self, subscriptions: Mapping[str, str], *, clock: Clock | None = None) -> None:
+        self._subscriptions = subscriptions
         self._clock = clock = clock or system_clock()
         self._queues = Queues(clock, QueueSettings(_RETRY), strict=False)
         self._dispatcher = Dispatcher(self._queues, HttpClient(_headers).deliver, _THREADS)
@@ -122,13 +119,22 @@ class EventsDouble:
         ids = []
         for data, attributes in read:
             ids.append(str(int(self._clock.new_id(), 16)))
-            self._queues.add(_QUEUE, self._push(ids[-1], data, attributes))
+            message = _message_body(ids[-1], data, attributes, self._clock.now())
+            for subscription in self._subscriptions:
+                self._queues.add(
+                    f"{_PARENT}/queues/{subscription}", self._push(subscription, message)
+                )
         return {"messageIds": ids}
 
-    def _push(self, message_id: str, data: bytes, attributes: Mapping[str, str]) -> HttpTask:
-        now = self._clock.now()
-        body = _push_body(message_id, data, attributes, now)
-        return HttpTask(message_id, self._push_url, now, _DEADLINE, body=json.dumps(body).encode())
+    def _push(self, subscription: str, message: Mapping[str, Any]) -> HttpTask:
+        body = {"message": message, "subscription": f"{_PARENT}/subscriptions/{subscription}"}
+        return HttpTask(
+            message["messageId"],
+            self._subscriptions[subscription],
+            self._clock.now(),
+            _DEADLINE,
+            body=json.dumps(body).encode(),
+        )
 
 
 def _read(message: Any, path: str) -> tuple[bytes, Mapping[str, str]]:
@@ -138,12 +144,12 @@ def _read(message: Any, path: str) -> tuple[bytes, Mapping[str, str]]:
     return data, attributes
 
 
-def _push_body(
+def _message_body(
     message_id: str, data: bytes, attributes: Mapping[str, str], at: datetime
 ) -> dict[str, Any]:
-    """Return the body of a push; the service has some names in it twice."""
+    """Return a message as it is pushed; the service has some names in it twice."""
     published = moment_text(at)
-    message = {
+    return {
         "data": base64.b64encode(data).decode(),
         "attributes": dict(attributes),
         "messageId": message_id,
@@ -151,7 +157,6 @@ def _push_body(
         "publishTime": published,
         "publish_time": published,
     }
-    return {"message": message, "subscription": _SUBSCRIPTION}
 
 
 def _headers(_: Attempt) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The double of Cloud Scheduler: calls the sweep at each tick, and again while more is due."""
+"""The double of Cloud Scheduler: calls a function at each tick, and again while more is due."""
 
 from __future__ import annotations
 
@@ -6,39 +6,58 @@ import json
 import threading
 import urllib.request
 from collections.abc import Callable
+from datetime import datetime
 from typing import Final
 
-from leasehold.errors import LeaseholdError
-from leasehold.services.sweep import ATTEMPT_DEADLINE
+from cronsim import CronSim, CronSimError
 
-#: Cloud Scheduler ticks once a minute; one machine can afford to look more often.
+from leasehold.bootstrap import system_clock
+from leasehold.errors import InvalidEntryError, LeaseholdError
+from leasehold.ports.clock import Clock
+from leasehold.registry.functions import FunctionEntry
+
+#: Cloud Scheduler calls the sweep once a minute; one machine can afford to look more often.
 TICK_S: Final = 5.0
-_TIMEOUT_S: Final = ATTEMPT_DEADLINE.total_seconds()
+#: A time of day that jumps, or a machine that slept, is noticed after this long at most.
+_MAX_WAIT_S: Final = 1.0
 
 
 class Scheduler:
     """Ticks from a thread of its own until it is stopped.
 
     Args:
-        url: the sweep.
+        function: what is called, by its row of the table.
+        url: where it is.
         report: called with a line for people when a tick failed.
-        every: seconds between ticks.
-        before_sweep: called at each tick first.
+        every: seconds between ticks; None: as the schedule of the row says, in UTC.
+        before: called at each tick first.
+        clock: in place of the machine's.
+
+    Raises:
+        InvalidEntryError: the schedule never comes round.
     """
 
     def __init__(
         self,
+        function: FunctionEntry,
         url: str,
         report: Callable[[str], None],
-        every: float = TICK_S,
-        before_sweep: Callable[[], object] = lambda: None,
+        *,
+        every: float | None = None,
+        before: Callable[[], object] = lambda: None,
+        clock: Clock | None = None,
     ) -> None:
+        self._function = function
         self._url = url
         self._report = report
-        self._before_sweep = before_sweep
+        self._before = before
         self._every = every
+        self._clock = clock or system_clock()
+        self._due = self._clock.now()
+        _check_schedule(function, self._due)
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        name = f"schedule of {function.name}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         """Tick from now on."""
@@ -49,23 +68,53 @@ class Scheduler:
         self._stopping.set()
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._every):
+        while self._next_tick():
             try:
                 try:
-                    self._before_sweep()
+                    self._before()
                 finally:  # a queue that fails does not keep the sweep from the other runs
-                    while self._sweep() and not self._stopping.is_set():
+                    while self._call() and not self._stopping.is_set():
                         pass
-            except (OSError, ValueError) as error:
+            except OSError as error:
                 if not self._stopping.is_set():
-                    self._report(f"the sweep does not answer: {error}")
+                    self._report(f"{self._function.name} does not answer: {error}")
             except LeaseholdError as error:
                 self._report(f"the store or the queue does not answer: {error}")
 
-    def _sweep(self) -> bool:
-        """Sweep once; return whether more is due."""
+    def _next_tick(self) -> bool:
+        """Wait for the next tick; return False once this is to stop."""
+        if self._every is not None:
+            return not self._stopping.wait(self._every)
+        self._due = next(CronSim(self._function.schedule, max(self._due, self._clock.now())))
+        while (left := (self._due - self._clock.now()).total_seconds()) > 0:
+            if self._stopping.wait(min(left, _MAX_WAIT_S)):
+                return False
+        return not self._stopping.is_set()
+
+    def _call(self) -> bool:
+        """Call the function once; return whether it says that more is due at once."""
         request = urllib.request.Request(  # noqa: S310 - our own address
             self._url, data=b"", headers={"X-CloudScheduler": "true"}, method="POST"
         )
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
-            return bool(json.load(answer)["more"])
+        timeout = self._function.timeout.total_seconds()
+        with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
+            said = answer.read()
+        try:
+            body = json.loads(said)
+        except ValueError:
+            return False
+        return isinstance(body, dict) and body.get("more") is True
+
+
+def _check_schedule(function: FunctionEntry, now: datetime) -> None:
+    """Raise InvalidEntryError for a schedule such as that of 30 February."""
+    try:
+        next(CronSim(function.schedule, now))
+    except (CronSimError, StopIteration) as error:
+        raise InvalidEntryError(
+            registry="functions",
+            key=function.name,
+            field="schedule",
+            value=function.schedule,
+            allowed=f"cron's five fields, for times that there are ({error})",
+        ) from error

@@ -27,14 +27,14 @@ from leasehold.devserver.function_processes import (
     FunctionProcesses,
     check_free,
     entry_folder,
-    free_port,
 )
 from leasehold.devserver.scheduler import TICK_S, Scheduler
+from leasehold.devserver.served_functions import among, served_functions
 from leasehold.devserver.server_process import DRAIN_S
 from leasehold.domain.retry import QUEUE_BACKOFF
 from leasehold.errors import SettingError
-from leasehold.registry.dispatch import REMOTE
-from leasehold.registry.pipelines import Catalog
+from leasehold.registry.function_table import FUNCTIONS
+from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
 from leasehold.registry.settings import read_settings
 from leasehold.services.adopt_deliveries import EPOCH, take_up_deliveries
 from leasehold.services.adopt_runs import adopt_all, take_up_dispatched
@@ -52,10 +52,8 @@ QUEUES: Final = QueueSettings(
     )
 )
 
-#: Requests at once: far more than callers need, so that requests which never arrive completely, and
-#: hold a thread each until their time is over, keep nobody out.
-API_THREADS: Final = 64
-
+#: What the addresses that it tells at the start are called, where it is not the function's name.
+_WORDS: Final = {"manage_lease": "leases"}
 
 #: So long messages that are due are still delivered when it stops; later ones stay due.
 ANNOUNCE_S: Final = 2.0
@@ -92,6 +90,7 @@ class DevServer:
         options: what it is served with.
         report: called with a line for people on what happens.
         tasks: in place of a double of Cloud Tasks with the usual limits.
+        table: the functions of the bundle.
 
     Attributes:
         url: of the runs API.
@@ -111,34 +110,35 @@ class DevServer:
         report: Callable[[str], None],
         *,
         tasks: CloudTasksDouble | None = None,
+        table: FunctionTable = FUNCTIONS,
     ) -> None:
-        self._report = report
+        self._report, self._table = report, table
         catalog = load_catalog(read_settings(options.environ)["LEASEHOLD_CATALOG"])
-        self._execute = Function("execute_step", free_port(), workers=options.workers)
         with contextlib.redirect_stdout(sys.stderr):  # what handlers print is no answer
             check_chains(catalog, ImportedHandlerChecks())
-        sweep = Function("sweep_dead_letters", free_port(), threads=2)
-        api = Function("serve_api", options.port, threads=API_THREADS)
-        leases = _lease_function(catalog, options)
-        self._announce = announce = _announcing_function(catalog)
-        self.url = api.url
-        self.leases_url = leases.url if leases else None
+        self._functions = served_functions(
+            table,
+            catalog,
+            ports={"serve_api": options.port, "manage_lease": options.lease_port},
+            workers=options.workers,
+        )
+        at = {function.name: function.url for function in self._functions}
+        self.url = at["serve_api"]
+        self.leases_url = at.get("manage_lease")
         self.tasks_url = ""
         self.tasks = tasks or CloudTasksDouble(QUEUES, targets=options.targets)
-        self.events = EventsDouble(announce.url) if announce else None
+        self._executing = among(self._functions, [table.of_tasks])
+        self._announcing = among(self._functions, table.called_by(Trigger.EVENTS))
+        pushed = {table[function.name].service: function.url for function in self._announcing}
+        self.events = EventsDouble(pushed) if pushed else None
         self.crash_detector: CrashDetector | None = None
-        further = [function for function in (leases, announce) if function]
-        self._functions = (self._execute, sweep, api, *further)
-        self._folder = entry_folder(function.name for function in self._functions)
-        self._environ = function_environ(options, self._execute.url)
+        self._folder = entry_folder(at)
+        self._environ = function_environ(options, at[table.of_tasks.name])
         self._processes: list[FunctionProcesses] = []
-        self._scheduler = Scheduler(
-            sweep.url, report, options.tick_s, before_sweep=self._take_up_dispatched
-        )
+        scheduled = table.called_by(Trigger.SCHEDULE)
+        self._schedulers = [self._scheduler(it, at[it.name], options) for it in scheduled]
         self._bundle: Bundle | None = None
-        check_free(api.port, "--port")
-        if leases:
-            check_free(leases.port, "--lease-port")
+        self._check_ports(options)
 
     def start(self) -> None:
         """Start everything, and adopt the runs that are in the store.
@@ -164,9 +164,11 @@ class DevServer:
         for processes in self._processes:
             processes.wait_until_ready(deadline)
         self._adopt(bundle)
-        self._scheduler.start()
-        if self.leases_url:
-            self._report(f"leases {self.leases_url}")
+        for scheduler in self._schedulers:
+            scheduler.start()
+        for function in among(self._functions, self._table.called_by(Trigger.REQUESTS)):
+            if function.url != self.url:  # which the caller tells
+                self._report(f"{_WORDS.get(function.name, function.name)} {function.url}")
 
     def stop(self, at_once: Callable[[], bool] = lambda: False) -> None:
         """Let what runs end, then end everything; no process of it is left.
@@ -178,11 +180,12 @@ class DevServer:
         Args:
             at_once: whether to kill what still runs; called again and again.
         """
-        self._scheduler.stop()
+        for scheduler in self._schedulers:
+            scheduler.stop()
         self.tasks.stop_deliveries()
         if self.crash_detector is not None:
             self.crash_detector.stop()
-        last = [it for it in self._processes if it.function is self._announce]
+        last = [it for it in self._processes if it.function in self._announcing]
         _end([it for it in self._processes if it not in last], at_once)
         if self.events is not None:
             self.events.drain(ANNOUNCE_S, at_once)
@@ -193,10 +196,25 @@ class DevServer:
         if self._bundle is not None:
             self._bundle.close()
 
+    def _check_ports(self, options: DevOptions) -> None:
+        """Raise SettingError where the two ports that can be named cannot be had."""
+        if self.leases_url and options.lease_port == options.port:
+            raise SettingError(name="--lease-port", value=options.port, allowed="a port of its own")
+        check_free(options.port, "--port")
+        if self.leases_url and options.lease_port:
+            check_free(options.lease_port, "--lease-port")
+
+    def _scheduler(self, entry: FunctionEntry, url: str, options: DevOptions) -> Scheduler:
+        """Return what calls a scheduled function; the sweep, more often than in the cloud."""
+        if entry.name != "sweep_dead_letters":
+            return Scheduler(entry, url, self._report)
+        before = self._take_up_dispatched
+        return Scheduler(entry, url, self._report, every=options.tick_s, before=before)
+
     def _kill_orphans(self, holder: str) -> None:
-        """Kill the orphans of a dead worker; only execute_step runs handlers."""
+        """Kill the orphans of a dead worker; only what tasks call runs handlers."""
         for processes in self._processes:
-            if processes.function is self._execute:
+            if processes.function in self._executing:
                 processes.kill_orphans(holder)
 
     def _adopt(self, bundle: Bundle) -> None:
@@ -225,20 +243,6 @@ def _end(servers: Sequence[FunctionProcesses], at_once: Callable[[], bool]) -> N
 
 def _is_gone(holder: str) -> bool:
     return is_gone(holder, host=host_name())
-
-
-def _lease_function(catalog: Catalog, options: DevOptions) -> Function | None:
-    """Return the function that remote workers claim leases from, if a step is remote."""
-    if not any(step.handler == REMOTE for step in catalog.steps):
-        return None
-    if options.lease_port == options.port:
-        raise SettingError(name="--lease-port", value=options.port, allowed="a port of its own")
-    return Function("manage_lease", options.lease_port or free_port(), threads=API_THREADS)
-
-
-def _announcing_function(catalog: Catalog) -> Function | None:
-    """Return the function that tells channels, if there is one to tell."""
-    return Function("deliver_notification", free_port()) if list(catalog.channels) else None
 
 
 def function_environ(options: DevOptions, function_url: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
         "gunicorn",
         "google.cloud.tasks_v2",
         "urllib3",
+        "cronsim",
     ),
     "serve": ("flask", "werkzeug", "waitress"),
     "channels": ("slack_sdk",),

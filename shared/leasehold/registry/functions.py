@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from types import UnionType
 from typing import Final
 
 from leasehold.errors import InvalidEntryError
+from leasehold.registry.registry import Registry
 
 #: A service account's id has 6 to 30 characters, and ours begin with this.
 ACCOUNT_PREFIX: Final = "leasehold-"
-_NAME: Final = re.compile(r"[a-z][a-z0-9_]{1,19}")
-_NAME_WORDS: Final = "a letter, then 1 to 19 of a-z 0-9 _"
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,18}[a-z0-9]")
+_CRON: Final = re.compile(r"[\w*/,-]+( [\w*/,-]+){4}", re.ASCII)
 
-#: Cloud Run ends no request later than this.
-LONGEST_TIMEOUT: Final = timedelta(minutes=60)
-#: A container with less than one CPU answers one request at a time.
-_WHOLE_CPU: Final = 1.0
+#: A part of a CPU, from which up it can have at most so many MiB of memory.
+#: https://cloud.google.com/run/docs/configuring/services/cpu
+_MEMORY_OF_PART: Final[Mapping[float, int]] = {0.5: 1024, 0.08: 512}
+#: From how many to how many MiB of memory so many CPUs can have.
+_MEMORY: Final[Mapping[float, tuple[int, int]]] = {
+    1: (128, 4096),
+    2: (128, 8192),
+    4: (2048, 16_384),
+    6: (4096, 24_576),
+    8: (4096, 32_768),
+}
+_LEAST_MEMORY: Final = 128
+_MOST_AT_ONCE: Final = 1000
 
 
 class Trigger(StrEnum):
@@ -31,6 +42,16 @@ class Trigger(StrEnum):
     REQUESTS = "requests"  # people and programs, whom IAM lets in
 
 
+#: How long a request may take at most: Cloud Run's own limit, what Cloud Scheduler waits for, and
+#: what a trigger of events allows. https://cloud.google.com/functions/docs/configuring/timeout
+_LONGEST: Final[Mapping[Trigger, timedelta]] = {
+    Trigger.TASKS: timedelta(minutes=60),
+    Trigger.SCHEDULE: timedelta(minutes=30),
+    Trigger.EVENTS: timedelta(minutes=9),
+    Trigger.REQUESTS: timedelta(minutes=60),
+}
+
+
 class Use(StrEnum):
     """What a function works with; its account may do that, and nothing else."""
 
@@ -39,6 +60,22 @@ class Use(StrEnum):
     EVENTS = "events"  # Pub/Sub: publish that an announcement is due
     ARTIFACTS = "artifacts"  # Cloud Storage: read, write and delete objects of the bucket
     CHANNELS = "channels"  # the secrets of channels, and the topics of those that publish
+
+
+#: What a field must be before it can be looked at any closer.
+_CLASSES: Final[Mapping[str, tuple[type | UnionType, str]]] = {
+    "name": (str, "a name"),
+    "summary": (str, "a few words"),
+    "trigger": (Trigger, "a Trigger"),
+    "uses": (tuple, "a tuple of Use"),
+    "timeout": (timedelta, "a timedelta"),
+    "memory_mib": (int, "a whole number of MiB"),
+    "concurrency": (int, "a whole number"),
+    "max_instances": (int, "a whole number"),
+    "cpu": (int | float, "a number"),
+    "min_instances": (int, "a whole number"),
+    "schedule": (str, "a schedule, or ''"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +89,11 @@ class FunctionEntry:
         uses: what it works with.
         timeout: how long one request may take.
         memory_mib: of an instance.
-        cpu: of an instance.
         concurrency: requests at once in one instance.
         max_instances: at most so many.
+        cpu: of an instance: a part of one from 0.08 up, or 1, 2, 4, 6 or 8.
         min_instances: so many are kept warm.
-        schedule: in cron's words, for `Trigger.SCHEDULE` alone.
+        schedule: in cron's five fields, in UTC, for `Trigger.SCHEDULE` alone.
 
     Raises:
         InvalidEntryError: a value that the platform, or another one, does not allow.
@@ -70,33 +107,58 @@ class FunctionEntry:
     memory_mib: int
     concurrency: int
     max_instances: int
-    cpu: float = 1.0
+    cpu: float = 1
     min_instances: int = 0
     schedule: str = ""
 
     def __post_init__(self) -> None:
+        for field, (usable, allowed) in _CLASSES.items():
+            value = getattr(self, field)
+            if not isinstance(value, usable) or isinstance(value, bool):
+                self._refuse(field, allowed)
         for field, is_right, allowed in self._rules():
             if not is_right:
-                raise InvalidEntryError(
-                    registry="functions",
-                    key=str(self.name),
-                    field=field,
-                    value=getattr(self, field),
-                    allowed=allowed,
-                )
+                self._refuse(field, allowed)
 
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
-        yield "name", _NAME.fullmatch(self.name) is not None, _NAME_WORDS
-        timeout = timedelta(0) < self.timeout <= LONGEST_TIMEOUT
-        yield "timeout", timeout, "above 0, at most 60 minutes"
-        yield "memory_mib", 128 <= self.memory_mib <= 32_768, "from 128 to 32768"  # noqa: PLR2004
-        one_at_a_time = self.concurrency == 1 or self.cpu >= _WHOLE_CPU
-        yield "concurrency", 1 <= self.concurrency <= 1000, "from 1 to 1000"  # noqa: PLR2004
+        """Yield the field, whether it can be used, and what is allowed."""
+        is_name = _NAME.fullmatch(self.name) is not None
+        yield "name", is_name, "2 to 20 of a-z 0-9 _, with a letter first and no _ last"
+        is_callers = self.name in tuple(Trigger)  # whose account it would be
+        yield "name", not is_callers, f"another name than {', '.join(Trigger)}"
+        are_uses = all(isinstance(use, Use) and self.uses.count(use) == 1 for use in self.uses)
+        yield "uses", are_uses, "a tuple of Use, each once"
+        longest = _LONGEST[self.trigger]
+        lasts = timedelta(seconds=1) <= self.timeout <= longest and not self.timeout.microseconds
+        yield (
+            "timeout",
+            lasts,
+            f"whole seconds, from 1 s to {longest} for Trigger.{self.trigger.name}",
+        )
+        least, most = _memory_of(self.cpu)
+        yield "cpu", most > 0, "a part of one from 0.08 up, or 1, 2, 4, 6 or 8"
+        has_memory = least <= self.memory_mib <= most
+        yield "memory_mib", has_memory, f"from {least} to {most}, for a cpu of {self.cpu:g}"
+        yield "concurrency", 1 <= self.concurrency <= _MOST_AT_ONCE, f"from 1 to {_MOST_AT_ONCE}"
+        one_at_a_time = self.concurrency == 1 or self.cpu >= 1
         yield "concurrency", one_at_a_time, "1, where an instance has less than one CPU"
         yield "max_instances", self.max_instances >= 1, "1 or more"
         yield "min_instances", 0 <= self.min_instances <= self.max_instances, "0 to max_instances"
-        scheduled = bool(self.schedule) == (self.trigger is Trigger.SCHEDULE)
-        yield "schedule", scheduled, "a schedule for Trigger.SCHEDULE, and for no other"
+        if self.trigger is Trigger.SCHEDULE:
+            is_cron = _CRON.fullmatch(self.schedule) is not None
+            yield "schedule", is_cron, "cron's five fields, as '*/5 * * * *'"
+        else:
+            yield "schedule", not self.schedule, "'': only Trigger.SCHEDULE has one"
+
+    def _refuse(self, field: str, allowed: str) -> None:
+        value = getattr(self, field)
+        raise InvalidEntryError(
+            registry="functions",
+            key=str(self.name),
+            field=field,
+            value=str(value) if isinstance(value, timedelta) else value,
+            allowed=allowed,
+        )
 
     @property
     def key(self) -> str:
@@ -117,3 +179,45 @@ class FunctionEntry:
     def requests_at_once(self) -> int:
         """How many requests all of its instances answer at once."""
         return self.max_instances * self.concurrency
+
+
+class FunctionTable(Registry[FunctionEntry]):
+    """The functions of a bundle.
+
+    Args:
+        entries: the rows.
+
+    Raises:
+        DuplicateKeyError: two rows have the same name.
+        InvalidEntryError: it is not exactly one that tasks call: all of them go to one address.
+    """
+
+    def __init__(self, entries: Iterable[FunctionEntry]) -> None:
+        super().__init__("functions", entries)
+        by_tasks = [function.name for function in self.called_by(Trigger.TASKS)]
+        if len(by_tasks) != 1:
+            raise InvalidEntryError(
+                registry=self.name,
+                key=", ".join(by_tasks) or "no row",
+                field="trigger",
+                value=str(Trigger.TASKS),
+                allowed="exactly one row with Trigger.TASKS",
+            )
+
+    def called_by(self, trigger: Trigger) -> tuple[FunctionEntry, ...]:
+        """Return the functions that are called so."""
+        return tuple(function for function in self if function.trigger is trigger)
+
+    @property
+    def of_tasks(self) -> FunctionEntry:
+        """The function that tasks call."""
+        (function,) = self.called_by(Trigger.TASKS)
+        return function
+
+
+def _memory_of(cpu: float) -> tuple[int, int]:
+    """Return the least and the most memory, in MiB, beside so many CPUs; (0, 0): none has them."""
+    if cpu < 1:
+        most = next((mib for part, mib in _MEMORY_OF_PART.items() if cpu >= part), 0)
+        return (_LEAST_MEMORY, most) if most else (0, 0)
+    return _MEMORY.get(cpu, (0, 0))

@@ -1,0 +1,152 @@
+"""The double of Cloud Scheduler: it calls each scheduled function of the table when it is due."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold.devserver.function_processes import free_port
+from leasehold.devserver.scheduler import Scheduler
+from leasehold.devserver.served_functions import served_functions
+from leasehold.devserver.server import DevOptions, DevServer
+from leasehold.errors import InvalidEntryError, SettingError
+from leasehold.registry.function_table import FUNCTIONS
+from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
+from leasehold.registry.pipelines import NO_CATALOG
+from leasehold.testing import FrozenClock
+from tests.bundle.conftest import ROOT, settings
+from tests.waiting import until
+
+NEARLY_NOON = datetime(2026, 2, 27, 11, 59, 59, 990_000, tzinfo=UTC)
+MOMENT = timedelta(milliseconds=10)
+
+
+def _scheduled(schedule: str = "0 12 * * *") -> FunctionEntry:
+    return FunctionEntry(
+        "send_digest",
+        "tells what happened today",
+        Trigger.SCHEDULE,
+        (),
+        timeout=timedelta(minutes=1),
+        memory_mib=512,
+        concurrency=1,
+        max_instances=1,
+        schedule=schedule,
+    )
+
+
+class Called:
+    """Answers calls with these bodies, one after the other, and then with none; notes when."""
+
+    def __init__(self, clock: FrozenClock) -> None:
+        self.bodies: list[bytes] = []
+        self.at: list[datetime] = []
+        called = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                called.at.append(clock.now())
+                body = called.bodies.pop(0) if called.bodies else b""
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args: Any) -> None:
+                """Nobody reads it."""
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,))
+        self._thread.start()
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+
+@pytest.fixture
+def clock() -> FrozenClock:
+    return FrozenClock(NEARLY_NOON)
+
+
+@pytest.fixture
+def called(clock: FrozenClock) -> Iterator[Called]:
+    called = Called(clock)
+    yield called
+    called.close()
+
+
+def test_a_function_is_called_when_its_schedule_comes_round(
+    clock: FrozenClock, called: Called
+) -> None:
+    scheduler = Scheduler(_scheduled(), called.url, print, clock=clock)
+    scheduler.start()
+    try:
+        clock.advance(MOMENT)
+        until(lambda: len(called.at) == 1)
+        clock.advance(timedelta(days=1) - MOMENT)
+        clock.advance(MOMENT)
+        until(lambda: len(called.at) == 2)
+    finally:
+        scheduler.stop()
+
+    noon = NEARLY_NOON + MOMENT
+    assert called.at == [noon, noon + timedelta(days=1)]
+
+
+def test_a_function_that_says_that_more_is_due_is_called_at_once(
+    clock: FrozenClock, called: Called
+) -> None:
+    called.bodies = [b'{"more": true}', b'{"more": true}', b"not JSON"]
+    scheduler = Scheduler(_scheduled(), called.url, print, clock=clock)
+    scheduler.start()
+    try:
+        clock.advance(MOMENT)
+        until(lambda: len(called.at) == 3)
+    finally:
+        scheduler.stop()
+
+
+def test_a_function_that_does_not_answer_is_told_and_called_again(clock: FrozenClock) -> None:
+    lines: list[str] = []
+    url = f"http://127.0.0.1:{free_port()}"
+    scheduler = Scheduler(_scheduled(), url, lines.append, every=0.01, clock=clock)
+    scheduler.start()
+    try:
+        until(lambda: len(lines) > 1)
+    finally:
+        scheduler.stop()
+
+    assert lines[0].startswith("send_digest does not answer: ")
+
+
+@pytest.mark.parametrize("schedule", ["61 * * * *", "0 0 30 2 *"])
+def test_a_schedule_that_never_comes_round_is_refused(schedule: str) -> None:
+    with pytest.raises(InvalidEntryError, match=rf"is '{schedule}'; ".replace("*", r"\*")):
+        Scheduler(_scheduled(schedule), "http://127.0.0.1:9", print)
+
+
+def test_a_new_row_is_served_without_another_edit() -> None:
+    table = FunctionTable([*FUNCTIONS, _scheduled()])
+
+    served = served_functions(table, NO_CATALOG, ports={}, workers=1)
+
+    names = [function.name for function in served]
+    assert names == ["execute_step", "serve_api", "sweep_dead_letters", "send_digest"]
+
+
+def test_a_new_row_needs_its_entry_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "functions").symlink_to(ROOT / "functions")
+    monkeypatch.chdir(tmp_path)
+    options = DevOptions(port=free_port(), environ=settings(tmp_path))
+
+    with pytest.raises(SettingError, match=r"functions/send_digest\.py"):
+        DevServer(options, print, table=FunctionTable([*FUNCTIONS, _scheduled()]))
