@@ -257,7 +257,7 @@ def test_runs_in_an_emulator_and_tasks_at_google_are_found() -> None:
         "LEASEHOLD_STORE": "firestore://project/database",
         "FIRESTORE_EMULATOR_HOST": "nowhere",
     }
-    found = [one.code for one in examine_machine(environ | {"LEASEHOLD_CATALOG": "none"}).findings]
+    found = [one.code for one in examine_machine(environ | {"LEASEHOLD_CATALOG": "none"})[1]]
 
     assert {"half_emulated", "emulator_address"} <= set(found)
 
@@ -309,7 +309,7 @@ def test_a_store_that_hangs_keeps_nothing_else_from_being_looked_at(
     os.mkfifo(tmp_path / STORE)
     environ = {"LEASEHOLD_CATALOG": "tests.doctor.letters", "LEASEHOLD_STROE": "x"}
 
-    found = examine_machine(environ, within_s=1.0).findings
+    found = examine_machine(environ, within_s=1.0)[1]
 
     threading.Thread(target=(tmp_path / STORE).write_bytes, args=(b"",), daemon=True).start()
     assert found[0].code == "unread_variable"
@@ -325,7 +325,7 @@ def test_a_catalog_that_hangs_is_left(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    found = examine_machine({"LEASEHOLD_CATALOG": "hanging_catalog"}, within_s=0.5).findings
+    found = examine_machine({"LEASEHOLD_CATALOG": "hanging_catalog"}, within_s=0.5)[1]
 
     assert found[0].message == (
         "The catalog could not be checked: to import its modules takes longer than 0.5 s."

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -14,26 +15,53 @@ from leasehold.cli.options import json_option
 from leasehold.cli.stderr import warn
 from leasehold.cli.stdout import print_json, print_line
 from leasehold.doctor.finding import Finding
+from leasehold.doctor.installation import examine_installation
 from leasehold.doctor.machine import examine_machine
+from leasehold.doctor.setup import lenient_settings
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9.:-]{0,62}")
+
+
+def _name(_context: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    """Refuse what no project and no region is named: it would be part of an address."""
+    if given is not None and not _NAME.fullmatch(given):
+        raise click.BadParameter(f"{given[:60]!r}; allowed: a-z 0-9 -.", param=param)
+    return given
 
 
 @click.command()
+@click.option("--live", is_flag=True, help="Look at what is deployed, too.")
+@click.option(
+    "--project", metavar="ID", callback=_name, help="With --live.  [default: of LEASEHOLD_TASKS]"
+)
+@click.option(
+    "--region", metavar="REGION", callback=_name, help="With --live.  [default: as above]"
+)
 @json_option
-def doctor(*, as_json: bool) -> int:
+def doctor(*, live: bool, project: str | None, region: str | None, as_json: bool) -> int:
     """Say what is silently wrong here, or with --live what is deployed; it changes nothing.
 
     It finds what `check` finds, and what that does not look at: variables that nothing reads,
     limits that do not fit, the data folder and the store, emulators that were left over. Each
     finding is one line with the command that repairs it. Exits 1 where something is found.
 
+    With --live it also looks at functions, queues, jobs, subscriptions, indexes, secrets and who
+    may call what, with the credentials that are here, and makes no call that writes.
+
     \b
-    Example:
+    Examples:
       leasehold doctor
+      leasehold doctor --live --project shop-prod --region europe-west1
     """  # noqa: D301
+    if (project or region) and not live:
+        raise click.UsageError("--project and --region go with --live.")
+    where = _place(project, region) if live else None
     with contextlib.redirect_stdout(sys.stderr):  # what modules print while they are imported
-        found = examine_machine(os.environ)
-    findings = [one for one in found.findings if not one.is_warning]
-    warnings = [one for one in found.findings if one.is_warning]
+        setup, found = examine_machine(os.environ)
+        if where is not None:
+            found += examine_installation(setup, *where)
+    findings = [one for one in found if not one.is_warning]
+    warnings = [one for one in found if one.is_warning]
     if as_json:
         print_json(_as_json(findings, warnings))
     else:
@@ -44,6 +72,25 @@ def doctor(*, as_json: bool) -> int:
         for warning in warnings:
             warn(_line(warning))
     return FOUND if findings else DONE
+
+
+def _place(project: str | None, region: str | None) -> tuple[str, str]:
+    """Return project and region: as given, else as the settings name them."""
+    settings = lenient_settings(os.environ)
+    tasks, store = str(settings["LEASEHOLD_TASKS"]), str(settings["LEASEHOLD_STORE"])
+    if tasks.startswith("cloud-tasks://"):
+        of_project, of_region = tasks.removeprefix("cloud-tasks://").split("/")
+        project, region = project or of_project, region or of_region
+    if project is None and store.startswith("firestore://"):
+        project = store.split("/")[2]
+    if project is None or region is None:
+        missing = " and ".join(
+            name for name, value in (("--project", project), ("--region", region)) if value is None
+        )
+        raise click.UsageError(
+            f"--live needs {missing}; or set LEASEHOLD_TASKS=cloud-tasks://PROJECT/LOCATION."
+        )
+    return project, region
 
 
 def _line(finding: Finding) -> str:

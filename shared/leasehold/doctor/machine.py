@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -21,36 +21,31 @@ from leasehold.doctor.looks import LOCAL_S, Look, TooLongError, examine, interru
 from leasehold.doctor.setup import Setup, lenient_settings
 from leasehold.errors import LeaseholdError
 from leasehold.registry.pipelines import NO_CATALOG, Catalog
-from leasehold.static_check import CheckResult, check_project
+from leasehold.static_check import check_project
 
-_NOTHING: Final = CheckResult(())
 #: The code of what `check` only warns of.
 _OF_CHECK: Final = "environment"
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
-    """What was found, and what was looked at."""
-
-    setup: Setup
-    checked: CheckResult
-    findings: tuple[Finding, ...]
-
-
-def examine_machine(environ: Mapping[str, str], within_s: float = LOCAL_S) -> Examination:
+def examine_machine(
+    environ: Mapping[str, str], within_s: float = LOCAL_S
+) -> tuple[Setup, list[Finding]]:
     """Look at all that can be silently wrong on this machine; nothing is written.
 
     Args:
         environ: the settings.
         within_s: seconds that the import of the user's code may take, and then all other looks.
+
+    Returns:
+        What was looked at, and what was found.
     """
     setup = Setup(environ, lenient_settings(environ))
-    checked, catalog, findings = _checked(setup, within_s)
+    catalog, findings = _checked(setup, within_s)
     setup = replace(setup, catalog=catalog or NO_CATALOG)
     found = examine(_looks(setup, has_catalog=catalog is not None), system_clock(), within_s)
     known = {finding.message for finding in findings}
     findings += [finding for finding in found if finding.message not in known]
-    return Examination(setup, checked, tuple(findings))
+    return setup, findings
 
 
 def _looks(setup: Setup, *, has_catalog: bool) -> list[Look]:
@@ -72,7 +67,7 @@ def _looks(setup: Setup, *, has_catalog: bool) -> list[Look]:
     return looks
 
 
-def _checked(setup: Setup, within_s: float) -> tuple[CheckResult, Catalog | None, list[Finding]]:
+def _checked(setup: Setup, within_s: float) -> tuple[Catalog | None, list[Finding]]:
     """Return what `leasehold check` finds, in its words, and the catalog if it can be used."""
     catalog: Catalog | None = None
     try:
@@ -83,11 +78,11 @@ def _checked(setup: Setup, within_s: float) -> tuple[CheckResult, Catalog | None
     except TooLongError:
         why = f"to import its modules takes longer than {within_s:g} s"
         found = Finding("not_looked_at", f"The catalog could not be checked: {why}.")
-        return _NOTHING, None, [found]
+        return None, [found]
     except LeaseholdError as error:
-        return _NOTHING, None, [Finding(error.code, error.message)]
+        return None, [Finding(error.code, error.message)]
     findings = [
         *(Finding(one.code, one.message, file=one.file, line=one.line) for one in result.findings),
         *(Finding(_OF_CHECK, sentence, is_warning=True) for sentence in result.warnings),
     ]
-    return result, catalog, findings
+    return catalog, findings
