@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script it knows its o
 from docs import http_api
 from docs.markdown import table as _table
 from leasehold import errors
+from leasehold.doctor.codes import CODES, Scope
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.status import NEXT, AttemptEnd, RunEvent, RunStatus
 from leasehold.registry.dead_letters import DEAD_LETTERS
@@ -221,6 +222,21 @@ def settings(*prefixes: str) -> str:
     return _table(["variable", "default", "meaning", "allowed"], rows)
 
 
+def findings() -> str:
+    """Return what the doctor finds, here and with `--live`."""
+    rows = [
+        [
+            f"`{entry.code}`",
+            "warning" if entry.is_warning else "",
+            entry.scope.value if entry.scope is Scope.HERE else f"`{entry.scope.value}`",
+            entry.meaning,
+            entry.repair,
+        ]
+        for entry in CODES
+    ]
+    return _table(["code", "", "where", "what is wrong", "what to do"], rows)
+
+
 GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "lifecycle": lifecycle,
     "statuses": statuses,
@@ -232,6 +248,7 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "handler-errors": handler_errors,
     "events": trace_events,
     "dead-letters": dead_letters,
+    "findings": findings,
     "settings": settings,
     "delivery-settings": partial(settings, "PIPELINE_DELIVERY_", "PIPELINE_CHANNEL_"),
     "calls-of-runs": partial(http_api.calls_of_runs, OPERATION_WORDS),

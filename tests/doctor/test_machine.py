@@ -13,17 +13,20 @@ from pathlib import Path
 
 import pytest
 
+from infra.provision import plan_command
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.doctor.local.data_folder import little_space
 from leasehold.doctor.local.file_systems import kind_in
 from leasehold.doctor.local.limits import limits
+from leasehold.doctor.local.variables import OF_PROVISIONING
 from leasehold.doctor.machine import examine_machine
 from leasehold.doctor.setup import Setup, lenient_settings
 from leasehold.domain.document import Document, Ref, Write
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, Trigger
 from leasehold.registry.registry import Registry
+from leasehold.registry.settings import SETTINGS
 from tests.cli.shell import Shell, only_line
 from tests.doctor.letters import STEPS
 
@@ -350,3 +353,10 @@ def test_the_file_system_of_a_path_is_that_of_the_mount_that_lies_over_it() -> N
     assert kind_in(mounts, Path("/mnt/our files/.leasehold")) == "nfs4"
     assert kind_in(mounts, Path("/mnt/our")) == "ext4"
     assert kind_in("", Path("/")) == ""
+
+
+def test_the_variables_of_provisioning_are_known() -> None:
+    read = {param.envvar for param in plan_command.params if param.envvar}
+
+    ours = {str(name) for name in read if str(name).startswith("LEASEHOLD_")}
+    assert ours <= {*OF_PROVISIONING, *SETTINGS.keys()}

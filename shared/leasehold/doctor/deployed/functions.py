@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -172,7 +173,7 @@ def _disagreement(
             f"{name} is {_shown(here)} here, and {_shown(value)} where it is deployed: what is "
             "done here is done to other runs."
         )
-        repair = f"export {name}={value}" if value else f"unset {name}"
+        repair = f"export {name}={shlex.quote(value)}" if value else f"unset {name}"
         yield Finding("settings_differ_here", message, repair, is_warning=True)
 
 
@@ -196,7 +197,8 @@ def _target(
 
 
 def _set(deployment: Deployment, entry: FunctionEntry, variable: str) -> str:
-    return deployment.of_run("update", entry.service, f"--update-env-vars={variable}")
+    flag = f"--update-env-vars={shlex.quote(variable)}"
+    return deployment.of_run("update", entry.service, flag)
 
 
 def _deploy(deployment: Deployment) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -50,9 +51,8 @@ def _job(deployment: Deployment, entry: FunctionEntry, job: Job) -> Iterator[Fin
         why = one_line(job.status.message, 120) or f"status {job.status.code}"
         at = f" at {job.last_attempt_time:%Y-%m-%dT%H:%M:%SZ}" if job.last_attempt_time else ""
         message = f"The last call of job {name}{at} failed ({why})."
-        repair = (
-            f'gcloud logging read resource.labels.job_id="{name}" --project={deployment.project}'
-        )
+        of_job = shlex.quote(f'resource.labels.job_id="{name}"')
+        repair = f"gcloud logging read {of_job} --project={deployment.project}"
         yield Finding("job_failed", message, f"{repair} --limit=5")
     update = f"scheduler jobs update http {name}"
     if job.schedule != entry.schedule:

@@ -54,6 +54,7 @@ def _subscriptions_of(deployment: Deployment, topic: str) -> list[str] | None:
 
     try:
         client = deployment.clients.publisher
+        client.get_topic({"topic": topic}, **ONE_TRY)
         return list(client.list_topic_subscriptions({"topic": topic}, **ONE_TRY))
     except NotFound:
         return None

@@ -18,6 +18,18 @@ from leasehold.registry.settings import SETTINGS
 _PREFIXES: Final = ("LEASEHOLD_", "PIPELINE_")
 #: Ours, and no settings of a bundle: of the command line, of processes that were started by ours.
 _OTHERS: Final = ("LEASEHOLD_DEBUG", "LEASEHOLD_HOLDER", "LEASEHOLD_FORK_SERVER", EMULATOR)
+#: In place of options of `python -m infra.provision`.
+OF_PROVISIONING: Final = (
+    "LEASEHOLD_ALERT_EMAIL",
+    "LEASEHOLD_API_CALLERS",
+    "LEASEHOLD_BUCKET",
+    "LEASEHOLD_DATABASE",
+    "LEASEHOLD_LEASE_CALLERS",
+    "LEASEHOLD_LEDGER_DAYS",
+    "LEASEHOLD_PROJECT_NUMBER",
+    "LEASEHOLD_REGION",
+    "LEASEHOLD_TOPIC",
+)
 _OF_STEP: Final = re.compile(r"PIPELINE_.+_(TIMEOUT_MS|DEADLINE_S)")
 _ALIKE: Final = 0.8
 _ALIKE_OF_STEP: Final = 0.92  # most of the name is the same for all steps
@@ -29,7 +41,7 @@ def unread_variables(setup: Setup) -> Iterator[Finding]:
     of_steps = [name for step in setup.steps for name in step.env_overrides]
     of_channels = [name for channel in setup.channels for name in channel.variables]
     files = [f"{name}{FILE_SUFFIX}" for name in of_channels]
-    known = {*SETTINGS.keys(), *_OTHERS, *of_steps, *of_channels, *files}
+    known = {*SETTINGS.keys(), *_OTHERS, *OF_PROVISIONING, *of_steps, *of_channels, *files}
     for name in sorted(set(setup.environ) - known):
         if name.startswith(_PREFIXES):
             yield _unread(name, sorted(known))
@@ -54,7 +66,9 @@ def unfit_settings(setup: Setup) -> Iterator[Finding]:
     """Yield what is refused, or silently wrong, where these settings are those of functions."""
     try:
         if setup.uses_google_tasks:
-            check_functions(setup.settings, {**setup.environ, ON_CLOUD_RUN: "execute-step"})
+            # who may call a function is its own setting: `--live` looks at that
+            settings = {**setup.settings, "LEASEHOLD_CALLERS": ("iam",)}
+            check_functions(settings, {**setup.environ, ON_CLOUD_RUN: "execute-step"})
         else:
             check_artifacts(setup.settings)
     except SettingError as error:
