@@ -20,12 +20,13 @@ from leasehold.doctor.machine import examine_machine
 from leasehold.doctor.setup import lenient_settings
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.:-]{0,62}")
+_ALLOWED: Final = "allowed: up to 63 of a-z 0-9 . : -"
 
 
 def _name(_context: click.Context, param: click.Parameter, given: str | None) -> str | None:
     """Refuse what no project and no region is named: it would be part of an address."""
     if given is not None and not _NAME.fullmatch(given):
-        raise click.BadParameter(f"{given[:60]!r}; allowed: a-z 0-9 -.", param=param)
+        raise click.BadParameter(f"{given[:60]!r}; {_ALLOWED}.", param=param)
     return given
 
 
@@ -90,6 +91,9 @@ def _place(project: str | None, region: str | None) -> tuple[str, str]:
         raise click.UsageError(
             f"--live needs {missing}; or set LEASEHOLD_TASKS=cloud-tasks://PROJECT/LOCATION."
         )
+    for name, value in (("the project", project), ("the region", region)):
+        if not _NAME.fullmatch(value):
+            raise click.UsageError(f"{name} of the settings is {value[:60]!r}; {_ALLOWED}.")
     return project, region
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -41,7 +42,7 @@ def indexes(deployment: Deployment) -> Iterator[Finding]:
     if missing:
         message = f"{_counted(missing, 'missing')}: queries that need one fail."
         yield Finding("index_missing", message, deployment.apply)
-    of = f"--project={project} --database='{database}'"
+    of = f"--project={shlex.quote(project)} --database={shlex.quote(database)}"
     building = [index for index in wanted if found.get(index) == "CREATING"]
     if building:
         message = f"{_counted(building, 'being built')}: queries that need one fail until then."

@@ -36,25 +36,34 @@ def artifacts_folder(setup: Setup) -> Path | None:
 def folders(setup: Setup) -> Iterator[Finding]:
     """Yield what is wrong with the folders that are to be written."""
     file = store_file(setup.store)
-    places = [*([] if file is None else [setup.folder / file.parent])]
-    places += [one for one in [artifacts_folder(setup)] if one is not None]
+    places = [one for one in [artifacts_folder(setup)] if one is not None]
+    written: list[Path] = []
     if file is not None:
-        beside = [setup.folder / f"{file}{end}" for end in _BESIDE]
-        yield from _unwritable([*places, *(path for path in beside if path.exists())])
+        places.insert(0, setup.folder / file.parent)
+        beside = (setup.folder / f"{file}{end}" for end in _BESIDE)
+        written = [path for path in beside if os.path.exists(path)]
+    blocked = [*_blocked(places)]
+    yield from blocked
+    if not blocked:
+        yield from _unwritable([*places, *written])
+    if file is not None:
         yield from _two_places(setup, file)
-    elif places:
-        yield from _unwritable(places)
     for place in dict.fromkeys(map(_nearest, places)):
         yield from little_space(place, os.statvfs(place))
 
 
+def _blocked(places: list[Path]) -> Iterator[Finding]:
+    """Yield a finding for each folder that cannot be one, as there is a file."""
+    for place in places:
+        there = _nearest(place)
+        if not there.is_dir():
+            message = f"{place} cannot be a folder, as {there} is a file: nothing can be stored."
+            yield Finding("data_folder", message, f"ls -l {shlex.quote(str(there))}")
+
+
 def _unwritable(paths: list[Path]) -> Iterator[Finding]:
-    """Yield a finding for the first path that cannot be written, or is no folder."""
-    for path in paths:
-        there = _nearest(path)
-        if path.suffix == "" and there.is_file() and there not in paths[2:]:
-            yield Finding("data_folder", f"{path} cannot be a folder: {there} is a file.")
-            return
+    """Yield a finding for the first path that this user cannot write."""
+    for there in map(_nearest, paths):
         if not os.access(there, os.W_OK):
             owner = there.stat().st_uid
             message = (
@@ -71,7 +80,7 @@ def _unwritable(paths: list[Path]) -> Iterator[Finding]:
 def _of_another_user(paths: list[Path]) -> Iterator[Finding]:
     """Yield a warning where root works on another user's files: what it makes, that one cannot."""
     for path in paths:
-        if path.exists() and (owner := path.stat().st_uid) != 0:
+        if os.path.exists(path) and (owner := path.stat().st_uid) != 0:
             message = (
                 f"{path} belongs to user {owner}, and this is root: files that root makes there "
                 "cannot be written by that user."
@@ -111,9 +120,9 @@ def _two_places(setup: Setup, file: Path) -> Iterator[Finding]:
         )
         yield Finding("two_folders", message, f"export {loose}={shlex.quote(address)}")
     is_default = setup.store == SETTINGS["LEASEHOLD_STORE"].default
-    if is_default and not (setup.folder / file).exists():
+    if is_default and not os.path.exists(setup.folder / file):
         above = (parent / file for parent in setup.folder.parents)
-        for other in (path for path in above if path.is_file()):
+        for other in (path for path in above if os.path.isfile(path)):
             message = f"There is no store in this folder, and there is one at {other}."
             yield Finding("store_elsewhere", message, f"cd {shlex.quote(str(other.parents[1]))}")
             return
@@ -142,8 +151,8 @@ def store_damages(setup: Setup, clock: Clock) -> Iterator[Finding]:
     file = setup.folder / relative
     named = partial(shlex.quote, str(file))
     log = file.with_name(f"{file.name}-wal")
-    if not file.exists():
-        if log.exists():
+    if not os.path.exists(file):
+        if os.path.exists(log):
             message = f"{file} is gone, and its log is not: the store cannot be opened."
             yield Finding("store_gone", message, f"ls -l {named()}*")
         return

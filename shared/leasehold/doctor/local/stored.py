@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
@@ -28,7 +29,7 @@ _TOLERANCE: Final = timedelta(seconds=10)
 def stored_state(setup: Setup, clock: Clock) -> Iterator[Finding]:
     """Yield what is wrong with what is stored."""
     file = store_file(setup.store)
-    if file is not None and not (setup.folder / file).exists():
+    if file is not None and not os.path.exists(setup.folder / file):
         return
     try:
         with closing(read_store(setup.store, clock)) as store:

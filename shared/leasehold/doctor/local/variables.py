@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Iterator
 from typing import Final
 
@@ -98,7 +99,8 @@ def _events(setup: Setup) -> Iterator[Finding]:
             "once it has answered, so announcements wait for its next request, or for the sweep."
         )
         project = str(setup.settings["LEASEHOLD_TASKS"]).split("/")[2]
-        repair = f"export LEASEHOLD_EVENTS=pubsub://{project}/leasehold-announcements"
+        address = f"pubsub://{project}/leasehold-announcements"
+        repair = f"export LEASEHOLD_EVENTS={shlex.quote(address)}"
         yield Finding("events_in_process", message, repair)
 
 
