@@ -38,6 +38,7 @@ _ROLES: Final = (
 )
 _PERMISSION: Final = re.compile(r"[\"'`]?\b([a-z]+\.[a-zA-Z]+\.[a-zA-Z]+)[\"'`]? (?:denied|access)")
 _LACKS: Final = re.compile(r"permission[^\"'`]{0,20}[\"'`]([a-z]+\.[a-zA-Z]+\.[a-zA-Z]+)[\"'`]")
+_REQUEST: Final = re.compile(r"^[A-Z]+ https?://\S+: ")  # before each message over REST
 _API: Final = re.compile(r"apis/(?:api|library)/([a-z0-9.-]+\.googleapis\.com)")
 
 
@@ -81,6 +82,8 @@ def may_pass(error: BaseException) -> bool:
 
     if isinstance(error, google.MethodNotImplemented):
         return False
+    if isinstance(error, google.BadRequest):  # an account so new that not all of Google knows it
+        return "does not exist" in str(error) and "account" in str(error)
     passing = (
         google.ServerError,
         google.TooManyRequests,
@@ -158,7 +161,7 @@ def _missing_permission(permission: str, project: str) -> Explanation:
 def _message(error: BaseException) -> str:
     """Return what an error says, in one line without a full stop."""
     text = str(getattr(error, "message", "") or error) or type(error).__name__
-    return one_line(text, _LONGEST).rstrip(".")
+    return one_line(_REQUEST.sub("", text), _LONGEST).rstrip(".")
 
 
 def _is_of_requests(error: BaseException) -> bool:

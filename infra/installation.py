@@ -21,6 +21,7 @@ class Installation:
         topic: of the announcements that are due.
         catalog: what the bundle runs.
         retention_days: how long ended runs are kept; None: for ever.
+        ledger_days: how long the ledger keeps what it knows of an ended run; None: for ever.
         alert_email: who is told of alerts; empty: nobody but the console.
         callers: members that may call the runs API: `user:…`, `group:…`, `serviceAccount:…`.
         workers: members that may call `manage_lease`.
@@ -34,6 +35,7 @@ class Installation:
     topic: str = "leasehold-announcements"
     catalog: str = "pipelines.catalog"
     retention_days: int | None = None
+    ledger_days: int | None = None
     alert_email: str = ""
     callers: Sequence[str] = ()
     workers: Sequence[str] = ()

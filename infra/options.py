@@ -86,6 +86,12 @@ _OPTIONS: Final[Sequence[Callable[[Any], Any]]] = (
         help="How long ended runs are kept; by default for ever.",
     ),
     click.option(
+        "--ledger-days",
+        envvar="LEASEHOLD_LEDGER_DAYS",
+        type=click.IntRange(1),
+        help="How long the ledger keeps its figures; by default for ever.",
+    ),
+    click.option(
         "--alert-email", envvar="LEASEHOLD_ALERT_EMAIL", default="", help="Who is told of alerts."
     ),
     click.option(

@@ -17,7 +17,6 @@ from infra.google_errors import explain
 from infra.installation import Installation
 from infra.options import installation_options
 from infra.report import counts_of, print_done, print_repairs, print_steps, steps_json
-from infra.resources.all import all_resources
 from infra.resources.resource import Resource, State
 from infra.steps import Action, Step, apply, survey
 from leasehold.bootstrap import load_catalog
@@ -114,6 +113,8 @@ def _survey(installation: Installation, *, as_json: bool) -> list[Step]:
 
 def _resources(installation: Installation) -> list[Resource]:
     clients = GoogleClients(installation.project)
+    from infra.resources.all import all_resources  # noqa: PLC0415 - `--help` answers without
+
     _check_region(installation, clients)
     with contextlib.redirect_stdout(sys.stderr):  # what a catalog prints while it is imported
         catalog = load_catalog(installation.catalog)

@@ -8,10 +8,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_exponential,
+    wait_random,
+)
 
 from infra.google_errors import exists_already, explain, may_pass
-from infra.resources.resource import Dependent, Look, Resource, State, Updatable
+from infra.resources.resource import Dependent, Look, NotYetError, Resource, State, Updatable
 
 _T = TypeVar("_T")
 _TRIES: Final = 5
@@ -78,7 +84,7 @@ class Patience:
         tries = self._tries if self._left > 0 else 1
         retrying = Retrying(
             stop=stop_after_attempt(tries),
-            wait=wait_exponential_jitter(self._first, max=8.0, jitter=self._first),
+            wait=wait_exponential(self._first, max=8.0) + wait_random(0, self._first),
             retry=retry_if_exception(may_pass),
             sleep=self._wait,
             reraise=True,
@@ -105,7 +111,6 @@ def apply(
     *,
     update: bool = False,
     patience: Patience | None = None,
-    begin: Callable[[Resource], object] = lambda _: None,
 ) -> Iterator[Step]:
     """Create what is missing, in order, and yield what became of each resource.
 
@@ -116,21 +121,22 @@ def apply(
         project: where, for what errors say.
         update: change what differs, where that can be done.
         patience: repeats what may pass.
-        begin: told of a resource before it is created or changed.
     """
     patience = patience or Patience()
     gone: dict[tuple[str, str], Resource] = {}
     for resource in resources:
         step = _without_need(resource, gone) or _looked_at(resource, project, patience)
         if step.look.state is State.MISSING and step.action is Action.NONE:
-            begin(resource)
             step = _created(step, project, patience)
-        elif step.look.state is State.DIFFERENT and update and isinstance(resource, Updatable):
-            begin(resource)
+        elif update and _differs(step.look) and isinstance(resource, Updatable):
             step = _updated(step, resource, project, patience)
         if not step.is_there:
             gone[resource.kind, resource.name] = resource
         yield step
+
+
+def _differs(look: Look) -> bool:
+    return look.state is State.DIFFERENT and not look.by_hand
 
 
 def _without_need(resource: Resource, gone: dict[tuple[str, str], Resource]) -> Step | None:
@@ -161,9 +167,14 @@ def _created(step: Step, project: str, patience: Patience) -> Step:
 
     try:
         patience.call(create)
+    except NotYetError as error:
+        return replace(step, look=Look(State.WAITING, why=str(error)))
     except Exception as error:  # noqa: BLE001 - as above
         if exists_already(error):  # it is ours, if the answer to an earlier try was lost
             again = _looked_at(step.resource, project, patience)
+            if again.look.state is State.MISSING:
+                problem = "it is said to exist, and is not there yet; apply again in a minute"
+                return replace(step, action=Action.FAILED, problem=problem)
             is_ours = tries > 1 and again.is_there
             return replace(again, action=Action.CREATED) if is_ours else again
         return _failed(step, error, project)

@@ -36,12 +36,18 @@ class Look:
         differences: for `State.DIFFERENT`, what differs.
         why: for `State.WAITING`, for what; for `State.UNKNOWN`, what went wrong; in one line.
         repair: a command that a person may type about it; empty: there is none.
+        by_hand: whether a person alone changes it, even where an update is asked for.
     """
 
     state: State
     differences: tuple[Difference, ...] = ()
     why: str = ""
     repair: str = ""
+    by_hand: bool = False
+
+
+class NotYetError(Exception):
+    """It cannot be created yet, which is no failure: the next `apply` does; the text says why."""
 
 
 MISSING = Look(State.MISSING)

@@ -107,6 +107,8 @@ def test_what_a_sweep_did_is_one_line_of_the_log(
         "byReason": {"NEVER_STARTED": 2},
         "redispatched": 1,
         "documentsRead": 3,
+        "oldestPendingS": 0,
+        "detail": None,
     }
 
 

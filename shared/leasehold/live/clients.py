@@ -151,9 +151,10 @@ class GoogleClients:
         from google.auth.credentials import AnonymousCredentials  # noqa: PLC0415
         from google.cloud.storage import Client  # noqa: PLC0415
 
-        if self.environ.get("STORAGE_EMULATOR_HOST"):
+        if address := self.environ.get("STORAGE_EMULATOR_HOST"):
             anonymous: Any = AnonymousCredentials()  # type: ignore[no-untyped-call]
-            return Client(project=self.project, credentials=anonymous)
+            options = {"api_endpoint": address}
+            return Client(project=self.project, credentials=anonymous, client_options=options)
         return Client(project=self.project)
 
     def _made(self, client: type[_Client]) -> _Client:

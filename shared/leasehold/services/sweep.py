@@ -6,6 +6,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Container, Iterator
 from datetime import timedelta
+from enum import StrEnum
 from functools import partial
 from itertools import chain
 from typing import Any, Final
@@ -18,6 +19,7 @@ from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.task import Task, dispatch_task
 from leasehold.errors import LeaseholdError, StoreUnavailableError, VersionConflictError
 from leasehold.ports.documents import Snapshot
+from leasehold.registry.function_table import FUNCTIONS
 from leasehold.services.due_deliveries import DueDeliveries
 from leasehold.services.due_runs import DueRuns
 from leasehold.services.engine import (
@@ -32,12 +34,20 @@ from leasehold.services.engine import (
 from leasehold.services.retention import forget_old_runs
 from leasehold.services.sweep_result import RunEnd, SweepResult, line_of
 
-#: How long Cloud Scheduler waits for the answer of a call, where its job does not say otherwise.
-ATTEMPT_DEADLINE: Final = timedelta(minutes=3)
+#: How long Cloud Scheduler waits for the answer of a call: as long as the function may take.
+ATTEMPT_DEADLINE: Final = FUNCTIONS["sweep_dead_letters"].timeout
 
-#: How long one sweep begins to attend to runs. What it has begun, and a queue or a store that
-#: takes all of its patience, fit into the other half.
-SWEEP_TIME: Final = ATTEMPT_DEADLINE / 2
+
+def sweep_time(function: str) -> timedelta:
+    """Return how long one sweep within this function begins to attend to runs.
+
+    What it has begun, and a queue or a store that takes all of its patience, fit into the other
+    half of the function's time.
+    """
+    return FUNCTIONS[function].timeout / 2
+
+
+SWEEP_TIME: Final = sweep_time("sweep_dead_letters")
 
 #: How many runs are attended at once, and for how long each may be tried: one that cannot be
 #: written takes one of these places for that long, and holds up nobody.
@@ -48,13 +58,21 @@ Call = Callable[[], None]
 Look = dict[str, Any]
 
 
+class Report(StrEnum):
+    """Whether a sweep is written as one line of the log."""
+
+    NEVER = "never"
+    IF_DUE = "if due"  # where anything was due, or something failed
+    ALWAYS = "always"  # a metric of it comes back to zero, and where it is missing no sweep ran
+
+
 def sweep(
     engine: Engine,
     *,
     among: Container[str] | None = None,
     time: timedelta = SWEEP_TIME,
     width: int = WIDTH,
-    report: bool = False,
+    report: Report = Report.NEVER,
 ) -> SweepResult:
     """Attend to each run whose alarm is due, until none is or the time is over.
 
@@ -69,7 +87,7 @@ def sweep(
         among: only runs of these ids; None: all.
         time: how long runs are begun to be attended.
         width: how many of them at once.
-        report: write what was done as one line of the log, where anything was due.
+        report: whether to write what was done as one line of the log.
 
     Raises:
         StoreUnavailableError: the store could not be asked, or a queue or the event bus did not
@@ -84,7 +102,8 @@ def sweep(
     finally:
         result = work.result()
         result.purged = purged
-        if report and (result.documents_read or purged):
+        was_due = result.documents_read or purged or result.failure
+        if report is Report.ALWAYS or (report is Report.IF_DUE and was_due):
             engine.report(line_of(result))
     if failure := work.failure:
         raise failure
@@ -138,6 +157,7 @@ class _Sweep:
         self._archived: list[str] = []
         self._ends: list[RunEnd] = []
         self._unattended: list[str] = []
+        self._waits: list[float] = []  # the seconds of each run that waits in a queue
         self._asked: set[tuple[str, str]] = set()
         self._failed: dict[str, StoreUnavailableError] = {}  # by queue
 
@@ -145,12 +165,15 @@ class _Sweep:
         """Return what was done; no call of this sweep may run."""
         for end in self._ends:
             self._result.count(end)
+        for waits_s in self._waits:
+            self._result.note_pending(waits_s)
         told = self._deliveries
         self._result.archived = len(self._archived)
         self._result.unattended = len(self._unattended) + told.unattended
         self._result.documents_read = self._due.documents_read + told.documents_read
         self._result.reannounced = told.reannounced
         self._result.more = self._result.more or told.more
+        self._result.failure = None if self.failure is None else str(self.failure)
         return self._result
 
     @property
@@ -198,10 +221,12 @@ class _Sweep:
             look = None
             if _has_task(manifest) and self._is_first("look", manifest.dispatch.queue):
                 look = self._look(manifest)
+            known = KnownRun(manifest, found)
             if manifest.dispatch.queue in self._failed:
+                self._note_wait(known, None)
                 self._unattended.append(manifest.run_id)
             else:
-                yield partial(self._on_alarm, KnownRun(manifest, found), look)
+                yield partial(self._on_alarm, known, look)
 
     def _is_first(self, kind: str, queue: str) -> bool:
         """Return whether this is the first call of its kind to a queue."""
@@ -213,6 +238,7 @@ class _Sweep:
         """Do what the alarm of a run calls for, on what was found: it is not read again."""
         run_id = known.manifest.run_id
         look = look or self._look(known.manifest)
+        self._note_wait(known, look)
         if look is None:
             self._unattended.append(run_id)
             return
@@ -248,6 +274,14 @@ class _Sweep:
         except StoreUnavailableError as error:
             self._fail(manifest, error)
             return None
+
+    def _note_wait(self, known: KnownRun, look: Look | None) -> None:
+        """Note how long a run waits in a queue that has its task, or does not answer."""
+        run = known.manifest
+        is_queued = look is None or look["in_queue"] is not False
+        if is_queued and run.waits_for_worker and not run.dispatch.remote:
+            waits = known.snapshot.read_at - run.dispatch.not_before
+            self._waits.append(waits.total_seconds())
 
     def _create(self, change: Change) -> None:
         """Create what a change owes; what cannot be created is owed still, says the manifest."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from leasehold.domain.change import Change
 from leasehold.domain.status import Outcome
+
+#: How much of an error's text is logged: an entry may have 256 KiB.
+_MAX_DETAIL: Final = 2000
 
 
 class RunEnd(NamedTuple):
@@ -40,6 +43,9 @@ class SweepResult:
         purged: ended runs that were deleted, because LEASEHOLD_RETENTION_DAYS are over.
         documents_read: how many documents the store gave for runs that are due.
         more: whether further runs may be due: the time of the sweep was over.
+        oldest_pending_s: how many seconds the run that waits longest in a queue waits by now, of
+            those that this sweep looked at; see `note_pending`. 0: none waits.
+        failure: why the store, a queue or the event bus could not be asked, if so.
     """
 
     job_id: str
@@ -53,6 +59,8 @@ class SweepResult:
     purged: int = 0
     documents_read: int = 0
     more: bool = False
+    oldest_pending_s: int = 0
+    failure: str | None = None
     by_reason: Counter[str] = field(default_factory=Counter)
 
     def count(self, end: RunEnd) -> None:
@@ -64,8 +72,16 @@ class SweepResult:
             self.dead_lettered += 1
             self.by_reason[end.reason] += 1
 
+    def note_pending(self, waits_s: float) -> None:
+        """Note a run that waits for a worker, and for how long it does.
+
+        Its task was found in its queue, or the queue does not answer. It waits since the time its
+        attempt was to begin: a wait that was planned, as before a retry, does not count.
+        """
+        self.oldest_pending_s = max(self.oldest_pending_s, int(waits_s))
+
     def counts(self) -> dict[str, Any]:
-        """Return what callers are answered, and what is logged."""
+        """Return what callers are answered; it is logged too."""
         return {
             "deadLettered": self.dead_lettered,
             "byReason": dict(self.by_reason),
@@ -85,15 +101,23 @@ def line_of(result: SweepResult) -> Mapping[str, Any]:
     """Return a sweep as one structured line of the log; its answer is read by nobody."""
     reasons = ", ".join(f"{count} {reason}" for reason, count in result.by_reason.items())
     given_up = f"{result.dead_lettered} ({reasons})" if reasons else str(result.dead_lettered)
-    purged = f", {result.purged} purged" if result.purged else ""
-    reannounced = f", {result.reannounced} reannounced" if result.reannounced else ""
-    archived = f", {result.archived} archived" if result.archived else ""
+    waits, detail = result.oldest_pending_s, result.failure and result.failure[:_MAX_DETAIL]
+    further = [
+        f"{result.reannounced} reannounced" if result.reannounced else "",
+        f"{result.archived} archived" if result.archived else "",
+        f"{result.purged} purged" if result.purged else "",
+        f"the oldest pending waits for {waits} s" if waits else "",
+        detail or "",
+    ]
+    is_left = result.unattended or result.more or detail
     return {
-        "severity": "WARNING" if result.unattended or result.more else "INFO",
+        "severity": "WARNING" if is_left else "INFO",
         "message": f"sweep: {result.recovered} recovered, {result.redispatched} redispatched, "
-        f"{result.still_queued} still queued, {given_up} given up, {result.unattended} unattended"
-        f"{reannounced}{archived}{purged}",
+        f"{result.still_queued} still queued, {given_up} given up, "
+        + ", ".join([f"{result.unattended} unattended", *filter(None, further)]),
         "event": "SWEEP_FINISHED",
         "sweepJobId": result.job_id,
         **result.counts(),
+        "oldestPendingS": waits,
+        "detail": detail,
     }

@@ -41,6 +41,7 @@ from leasehold.services.explain_run import explain_run
 from leasehold.services.overrides import clear_override, list_overrides, set_override
 from leasehold.services.read_runs import list_runs, read_run, read_timeline
 from leasehold.services.registry_report import registry_report
+from leasehold.services.sweep import Report, sweep_time
 from leasehold.services.sweep import sweep as sweep_runs
 from leasehold.web.actor import actor_of
 from leasehold.web.engine_provider import EngineSource
@@ -135,7 +136,8 @@ def audit(call: Call[None], *, repair: bool) -> flask.Response:
 
 def sweep(call: Call[None]) -> flask.Response:
     """One sweep, as Cloud Scheduler has one each minute."""
-    return respond(SweepResponse.model_validate(sweep_runs(call.engine, report=True).counts()))
+    result = sweep_runs(call.engine, time=sweep_time("serve_api"), report=Report.IF_DUE)
+    return respond(SweepResponse.model_validate(result.counts()))
 
 
 def health(_call: Call[None]) -> flask.Response:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import flask
 
 from leasehold.api.sweep import SweepResponse
-from leasehold.services.sweep import sweep
+from leasehold.registry.half_set import ON_CLOUD_RUN
+from leasehold.services.sweep import Report, sweep
 from leasehold.web.engine_provider import EngineProvider
 from leasehold.web.request_body import drops_rest
 from leasehold.web.request_trace import names_trace
@@ -22,4 +23,5 @@ def answer_sweep(provider: EngineProvider, request: flask.Request) -> flask.Resp
 
 
 def _sweep(provider: EngineProvider) -> flask.Response:
-    return respond(SweepResponse.model_validate(sweep(provider.engine, report=True).counts()))
+    report = Report.ALWAYS if ON_CLOUD_RUN in provider.environ else Report.IF_DUE
+    return respond(SweepResponse.model_validate(sweep(provider.engine, report=report).counts()))

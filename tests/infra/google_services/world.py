@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
+from google.cloud.logging_v2.types import LogMetric
 from google.iam.v1 import policy_pb2
 from google.longrunning import operations_pb2
 
@@ -21,6 +22,7 @@ class World:
     Attributes:
         policies: by the resource; `IamPolicies` has the rules about etags.
         operations: those that run or ended, by name.
+        log_metrics: of Cloud Logging, by name.
         lock: held by whoever reads or changes anything of it.
     """
 
@@ -29,4 +31,5 @@ class World:
     regions: tuple[str, ...] = ("europe-west1", "us-central1")
     policies: dict[str, policy_pb2.Policy] = field(default_factory=dict)
     operations: dict[str, operations_pb2.Operation] = field(default_factory=dict)
+    log_metrics: dict[str, LogMetric] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
-from leasehold.devserver.cloud_tasks.api_errors import already_exists, not_found
+from leasehold.devserver.cloud_tasks.api_errors import (
+    already_exists,
+    existed_too_recently,
+    not_found,
+)
 from leasehold.devserver.cloud_tasks.faults import Faults
 from leasehold.devserver.cloud_tasks.queue import Queue, QueueSettings
 from leasehold.devserver.cloud_tasks.task import Attempt, DeliveryResult, HttpTask, TaskState
 from leasehold.ports.clock import Clock
+
+#: How long the name of a queue stays used up after the queue is deleted.
+QUEUE_NAME_REUSE_AFTER: Final = timedelta(days=3)
 
 
 class Queues:
@@ -32,6 +40,7 @@ class Queues:
         self._defaults = defaults
         self._strict = strict
         self._queues: dict[str, Queue] = {}
+        self._deleted: dict[str, datetime] = {}
 
     def now(self) -> datetime:
         """Return the time by which tasks are due."""
@@ -96,6 +105,13 @@ class Queues:
             self.changed.notify()
             return queue
 
+    def remove(self, name: str) -> None:
+        """Delete a queue with all its tasks; its name stays used up for a while."""
+        with self.changed:
+            self.purge(name)
+            del self._queues[name]
+            self._deleted[name] = self.now()
+
     def pause(self, name: str, *, paused: bool) -> Queue:
         """Start no more deliveries from a queue, or go on."""
         with self.changed:
@@ -122,7 +138,8 @@ class Queues:
 
     def finished(self, attempt: Attempt, result: DeliveryResult) -> None:
         """Record the result of a delivery; `changed` is held."""
-        self._queues[attempt.queue].finished(attempt, result, self.now())
+        if queue := self._queues.get(attempt.queue):  # else it was deleted meanwhile
+            queue.finished(attempt, result, self.now())
 
     def next_time(self) -> datetime | None:
         """Return when a delivery may start next, if that is known; `changed` is held."""
@@ -135,5 +152,8 @@ class Queues:
         return self._create(name, self._defaults)
 
     def _create(self, name: str, settings: QueueSettings) -> Queue:
+        deleted = self._deleted.get(name)
+        if deleted is not None and self.now() < deleted + QUEUE_NAME_REUSE_AFTER:
+            raise existed_too_recently("queue")
         self._queues[name] = Queue(name, settings, self.now(), self.faults.fired)
         return self._queues[name]

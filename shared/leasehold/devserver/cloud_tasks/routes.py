@@ -18,6 +18,7 @@ from leasehold.devserver.cloud_tasks.parsers import (
     parse_fault,
     parse_settings,
 )
+from leasehold.devserver.cloud_tasks.policies import Policies
 from leasehold.devserver.cloud_tasks.queue import Queue
 from leasehold.devserver.cloud_tasks.queues import Queues
 from leasehold.devserver.cloud_tasks.serializers import Json, faults_json, queue_json, task_json
@@ -32,9 +33,24 @@ _log = logging.getLogger(__name__)
 Route = tuple[str, str, Callable[..., Json]]  # method, path, and what answers
 
 
-def make_app(queues: Queues, parser: TaskParser) -> flask.Flask:
-    """Return the WSGI application, for programs of this machine."""
-    return app_of([*_Routes(queues, parser).all(), *fault_routes(queues)])
+def make_app(
+    queues: Queues, parser: TaskParser, on_request: Callable[[str, str], object] | None = None
+) -> flask.Flask:
+    """Return the WSGI application, for programs of this machine.
+
+    Args:
+        queues: what it is about.
+        parser: of the tasks.
+        on_request: called with method and path of each request; an ApiError of it is the answer.
+    """
+    app = app_of([*_Routes(queues, parser).all(), *fault_routes(queues)])
+    if on_request:
+        app.before_request(lambda: _hand(on_request))
+    return app
+
+
+def _hand(on_request: Callable[[str, str], object]) -> None:
+    on_request(flask.request.method, flask.request.path)
 
 
 def app_of(routes: Iterable[Route]) -> flask.Flask:
@@ -59,6 +75,7 @@ class _Routes:
     def __init__(self, queues: Queues, parser: TaskParser) -> None:
         self._queues = queues
         self._parser = parser
+        self._policies = Policies()
 
     def all(self) -> Iterator[Route]:
         """Yield each route."""
@@ -67,9 +84,12 @@ class _Routes:
         for method, path, view in (
             ("GET", _QUEUE, self.get_queue),
             ("PATCH", _QUEUE, self.update_queue),
+            ("DELETE", _QUEUE, self.delete_queue),
             ("POST", f"{_QUEUE}:pause", self.pause_queue),
             ("POST", f"{_QUEUE}:resume", self.resume_queue),
             ("POST", f"{_QUEUE}:purge", self.purge_queue),
+            ("POST", f"{_QUEUE}:getIamPolicy", self.get_policy),
+            ("POST", f"{_QUEUE}:setIamPolicy", self.set_policy),
             ("POST", f"{_QUEUE}/tasks", self.create_task),
             ("GET", f"{_QUEUE}/tasks", self.list_tasks),
             ("GET", _TASK, self.get_task),
@@ -102,6 +122,11 @@ class _Routes:
         update = self._queues.update(name, lambda old: apply_update_mask(old, new, mask))
         return _queue_answer(update)
 
+    def delete_queue(self, name: str) -> Json:
+        """Delete a queue."""
+        self._queues.remove(name)
+        return {}
+
     def pause_queue(self, name: str) -> Json:
         """Start no more deliveries from a queue."""
         return _queue_answer(self._queues.pause(name, paused=True))
@@ -113,6 +138,22 @@ class _Routes:
     def purge_queue(self, name: str) -> Json:
         """Drop all tasks of a queue."""
         return _queue_answer(self._queues.purge(name))
+
+    def get_policy(self, name: str) -> Json:
+        """Return who may use a queue."""
+        with self._queues.changed:
+            self._queues.queue(name)
+            return self._policies.get(name)
+
+    def set_policy(self, name: str) -> Json:
+        """Set who may use a queue."""
+        given = request.body()
+        policy = given.get("policy") if isinstance(given, dict) else None
+        if not isinstance(policy, dict):
+            raise invalid("Invalid value at 'policy': a JSON object is needed.")
+        with self._queues.changed:
+            self._queues.queue(name)
+            return self._policies.set(name, policy)
 
     def create_task(self, name: str) -> Json:
         """Add a task to a queue."""

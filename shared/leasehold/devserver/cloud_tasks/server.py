@@ -33,6 +33,8 @@ class CloudTasksDouble:
         threads: how many deliveries run at a time at most, over all queues.
         clock: in place of the machine's.
         targets: hosts beyond this machine that tasks may be delivered to; the service: any.
+        on_request: called with method and path of each request, for who records them; an
+            `ApiError` that it raises is the answer.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class CloudTasksDouble:
         threads: int = 128,
         clock: Clock | None = None,
         targets: Iterable[str] = (),
+        on_request: Callable[[str, str], object] | None = None,
     ) -> None:
         clock = clock or system_clock()
         self._queues = Queues(clock, defaults or QueueSettings(), strict=strict)
@@ -54,7 +57,7 @@ class CloudTasksDouble:
             hosts=AllowedHosts(targets),
             new_name=lambda: str(int(clock.new_id(), 16)),
         )
-        self._server = LoopbackServer(make_app(self._queues, parser), "tasks-api")
+        self._server = LoopbackServer(make_app(self._queues, parser, on_request), "tasks-api")
 
     def start(self, port: int = 0) -> str:
         """Serve and deliver from now on; return the address. It can be started once.

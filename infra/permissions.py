@@ -1,0 +1,177 @@
+"""Who may do what in an installation: derived from the table of functions and the catalog.
+
+A permission stands at the narrowest place that has a policy of its own: a queue, a topic, a bucket,
+a secret, one account, one service. Firestore has none, so its role stands in the project, bound to
+the one database by a condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import chain
+from typing import Final
+
+from infra.functions import FUNCTIONS
+from infra.installation import Installation
+from leasehold.registry.channels import TopicChannel
+from leasehold.registry.dispatch import REMOTE
+from leasehold.registry.functions import FunctionEntry, Trigger, Use
+from leasehold.registry.pipelines import Catalog
+
+#: Everybody, and everybody who is signed in at Google: neither ever calls a function.
+EVERYBODY: Final = ("allUsers", "allAuthenticatedUsers")
+
+READ_AND_WRITE: Final = "roles/datastore.user"
+CALL: Final = "roles/run.invoker"
+PUBLISH: Final = "roles/pubsub.publisher"
+#: Reads, writes, lists and deletes objects; no access to the bucket's own settings.
+USE_OBJECTS: Final = "roles/storage.objectUser"
+READ_SECRET: Final = "roles/secretmanager.secretAccessor"  # noqa: S105 - the name of a role
+#: An enqueuer may create a task and not look it up again: that is what a viewer may.
+#: https://cloud.google.com/tasks/docs/reference-access-control
+PUT_TASKS: Final = ("roles/cloudtasks.enqueuer", "roles/cloudtasks.viewer")
+#: Whoever creates a task that signs in as an account must be allowed to act as it.
+#: https://cloud.google.com/tasks/docs/creating-http-target-tasks
+SIGN_IN_AS: Final = "roles/iam.serviceAccountUser"
+
+
+class Kind(StrEnum):
+    """What has a policy of its own."""
+
+    PROJECT = "project"
+    ACCOUNT = "service account"
+    QUEUE = "queue"
+    TOPIC = "topic"
+    BUCKET = "bucket"
+    SECRET = "secret"  # noqa: S105 - the word
+    SERVICE = "service"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a permission stands.
+
+    Args:
+        kind: what it is.
+        name: its full name, as its API has it; of a bucket the plain one.
+    """
+
+    kind: Kind
+    name: str
+
+    @property
+    def short_name(self) -> str:
+        """The name as people know it."""
+        return self.name.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """One line of a policy.
+
+    Args:
+        place: where it stands.
+        role: what it allows there.
+        member: whom: `serviceAccount:EMAIL`, `user:EMAIL` and so on.
+        condition: a condition in CEL; empty: none.
+    """
+
+    place: Place
+    role: str
+    member: str
+    condition: str = ""
+
+
+def permissions_of(
+    installation: Installation, catalog: Catalog, functions: Iterable[FunctionEntry] = FUNCTIONS
+) -> Sequence[Permission]:
+    """Return all that is allowed, each thing once, in the order of the table."""
+    known = tuple(functions)
+    used = (_used_by(function, installation, catalog) for function in known)
+    called = (_call_of(function, installation) for function in known)
+    return tuple(dict.fromkeys(chain(*used, *called)))
+
+
+def callers_of(function: FunctionEntry, installation: Installation) -> Sequence[str]:
+    """Return the members that may call a function.
+
+    Pub/Sub calls as the account of Eventarc's trigger, which needs nothing else: the role of an
+    event receiver is for events that do not come from Pub/Sub, and only projects whose Pub/Sub
+    agent is older than 8 April 2021 have to allow that agent to make tokens.
+    https://cloud.google.com/eventarc/docs/roles-permissions
+    """
+    match function.trigger:
+        case Trigger.TASKS:
+            return (_account(installation, installation.task_account),)
+        case Trigger.SCHEDULE:
+            return (_account(installation, installation.schedule_account),)
+        case Trigger.EVENTS:
+            return (_account(installation, installation.event_account),)
+        case Trigger.REQUESTS:
+            is_for_workers = function.name == "manage_lease"
+            return tuple(installation.workers if is_for_workers else installation.callers)
+
+
+def secrets_of(catalog: Catalog) -> Sequence[str]:
+    """Return the ids of the secrets of a catalog: the variables that its channels name."""
+    return tuple(dict.fromkeys(chain(*(channel.variables for channel in catalog.channels))))
+
+
+def _used_by(
+    function: FunctionEntry, installation: Installation, catalog: Catalog
+) -> Iterator[Permission]:
+    """Yield what the account of a function may do, by what the function uses."""
+    member = _account(installation, function.account)
+    for use in function.uses:
+        for place, role in _needed_for(use, installation, catalog):
+            condition = ""
+            if place.kind is Kind.PROJECT:
+                # https://cloud.google.com/iam/docs/conditions-attribute-reference#resource-name
+                condition = f'resource.name == "{installation.database_name}"'
+            yield Permission(place, role, member, condition)
+
+
+def _needed_for(
+    use: Use, installation: Installation, catalog: Catalog
+) -> Iterator[tuple[Place, str]]:
+    """Yield each role that a use takes, and where."""
+    project = f"projects/{installation.project}"
+    match use:
+        case Use.DOCUMENTS:
+            yield Place(Kind.PROJECT, project), READ_AND_WRITE
+        case Use.TASKS:
+            email = installation.email_of(installation.task_account)
+            yield Place(Kind.ACCOUNT, f"{project}/serviceAccounts/{email}"), SIGN_IN_AS
+            for queue in _queues(installation, catalog):
+                yield from ((queue, role) for role in PUT_TASKS)
+        case Use.EVENTS:
+            yield Place(Kind.TOPIC, installation.topic_name), PUBLISH
+        case Use.ARTIFACTS:
+            yield Place(Kind.BUCKET, installation.bucket_name), USE_OBJECTS
+        case Use.CHANNELS:
+            for secret in secrets_of(catalog):
+                yield Place(Kind.SECRET, f"{project}/secrets/{secret}"), READ_SECRET
+            yield from ((topic, PUBLISH) for topic in _topics(catalog))
+
+
+def _queues(installation: Installation, catalog: Catalog) -> Sequence[Place]:
+    ids = (step.queue_id for step in catalog.steps if step.handler != REMOTE)
+    names = (f"{installation.location}/queues/{queue}" for queue in dict.fromkeys(ids))
+    return [Place(Kind.QUEUE, name) for name in names]
+
+
+def _topics(catalog: Catalog) -> Sequence[Place]:
+    topics = [channel.topic for channel in catalog.channels if isinstance(channel, TopicChannel)]
+    return [Place(Kind.TOPIC, topic) for topic in topics]
+
+
+def _call_of(function: FunctionEntry, installation: Installation) -> Iterator[Permission]:
+    service = Place(Kind.SERVICE, f"{installation.location}/services/{function.service}")
+    for member in callers_of(function, installation):
+        yield Permission(service, CALL, member)
+
+
+def _account(installation: Installation, account: str) -> str:
+    return f"serviceAccount:{installation.email_of(account)}"

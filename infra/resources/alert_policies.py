@@ -1,0 +1,218 @@
+"""Alert policies, as `infra/alerts.py` has them, and the address that they are sent to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from google.api_core.exceptions import NotFound
+
+from infra.alerts import ALERTS, Alert
+from infra.installation import Installation
+from infra.resources.resource import (
+    MISSING,
+    PRESENT,
+    Difference,
+    Look,
+    NotYetError,
+    Resource,
+    State,
+)
+from leasehold.live.clients import ONE_TRY, GoogleClients
+
+if TYPE_CHECKING:
+    from google.cloud.monitoring_v3 import AlertPolicy as Found
+    from google.cloud.monitoring_v3 import NotificationChannel
+
+#: Google names policies by numbers; this label says which of ours one is.
+_LABEL: Final = "leasehold"
+#: After such a time without further lines an incident is over.
+_OVER_AFTER: Final = timedelta(hours=1)
+_A_MINUTE: Final = timedelta(minutes=1)
+
+
+def alert_policies(clients: GoogleClients, installation: Installation) -> Iterator[Resource]:
+    """Yield the address, if there is one, then each policy."""
+    existing = Alerting(clients, installation)
+    if installation.alert_email:
+        yield EmailAddress(existing)
+    for alert in ALERTS:
+        yield AlertPolicy(existing, alert)
+
+
+class Alerting:
+    """What Cloud Monitoring has, each list asked for once.
+
+    Args:
+        clients: of the project.
+        installation: whose alerts they are.
+    """
+
+    def __init__(self, clients: GoogleClients, installation: Installation) -> None:
+        self.clients = clients
+        self.installation = installation
+
+    @property
+    def project(self) -> str:
+        """The full name of the project."""
+        return f"projects/{self.installation.project}"
+
+    @cached_property
+    def policies(self) -> Mapping[str, Found]:
+        """Our policies, by the name of the alert."""
+        found = self.clients.alerts.list_alert_policies(name=self.project, **ONE_TRY)
+        return {policy.user_labels.get(_LABEL, ""): policy for policy in found}
+
+    def address(self) -> NotificationChannel | None:
+        """Return the channel that sends to the address, whoever made it."""
+        channels = self.clients.notification_channels.list_notification_channels(
+            name=self.project, **ONE_TRY
+        )
+        email = self.installation.alert_email
+        of_email = (channel for channel in channels if channel.type_ == "email")
+        return next((one for one in of_email if one.labels.get("email_address") == email), None)
+
+    @cached_property
+    def addressed(self) -> NotificationChannel | None:
+        """That channel as it was when it was first asked for; None: there is none."""
+        return self.address() if self.installation.alert_email else None
+
+
+@dataclass(frozen=True, slots=True)
+class EmailAddress:
+    """The address that alerts are sent to."""
+
+    existing: Alerting
+    kind: str = "alert address"
+
+    @property
+    def name(self) -> str:
+        """The address."""
+        return self.existing.installation.alert_email
+
+    def look(self) -> Look:
+        """Return whether alerts can be sent to it."""
+        found = self.existing.addressed
+        if found is None:
+            return MISSING
+        if not found.enabled:
+            difference = Difference("enabled", found="no", wanted="yes")
+            repair = f"gcloud alpha monitoring channels update {found.name} --enabled"
+            return Look(State.DIFFERENT, (difference,), repair=repair)
+        return PRESENT
+
+    def create(self) -> None:
+        """Create a channel of Cloud Monitoring for it, if an earlier try has not."""
+        self.existing.__dict__.pop("addressed", None)
+        if self.existing.addressed is not None:
+            return
+        channel = {
+            "type_": "email",
+            "display_name": "Leasehold alerts",
+            "labels": {"email_address": self.name},
+            "user_labels": {_LABEL: "alerts"},
+            "enabled": True,
+        }
+        asked = {"name": self.existing.project, "notification_channel": channel}
+        client = self.existing.clients.notification_channels
+        client.create_notification_channel(request=asked, **ONE_TRY)
+        self.existing.__dict__.pop("addressed", None)
+
+
+@dataclass(frozen=True, slots=True)
+class AlertPolicy:
+    """One alert."""
+
+    existing: Alerting
+    alert: Alert
+    kind: str = "alert"
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.alert.name
+
+    def look(self) -> Look:
+        """Return whether it is there, and is raised when it should be; a person's is left alone."""
+        found = self.existing.policies.get(self.name)
+        if found is None:
+            return MISSING
+        differences = tuple(self._differences(found))
+        if not differences:
+            return PRESENT
+        return Look(State.DIFFERENT, differences, repair=self._repair(found, differences))
+
+    def create(self) -> None:
+        """Create it, if an earlier try has not.
+
+        Raises:
+            NotYetError: Cloud Monitoring does not know the metric yet.
+        """
+        self.existing.__dict__.pop("policies", None)
+        if self.name in self.existing.policies:
+            return
+        asked = {"name": self.existing.project, "alert_policy": self._policy()}
+        try:
+            self.existing.clients.alerts.create_alert_policy(request=asked, **ONE_TRY)
+        except NotFound as error:
+            # Cannot find metric(s) that match type = "…". If a metric was created recently, …
+            if "metric" not in str(error):
+                raise
+            why = "Cloud Monitoring to know its new metric: apply again in 10 minutes"
+            raise NotYetError(why) from error
+
+    def _policy(self) -> Mapping[str, Any]:
+        channel = self.existing.addressed
+        return {
+            "display_name": f"Leasehold: {self.alert.title}",
+            "documentation": {"content": self.alert.advice, "mime_type": "text/markdown"},
+            "user_labels": {_LABEL: self.name},
+            "conditions": [{"display_name": self.alert.title, **self._condition()}],
+            "combiner": "OR",
+            "enabled": True,
+            "notification_channels": [channel.name] if channel else [],
+            "alert_strategy": {"auto_close": _OVER_AFTER},
+            "severity": self.alert.severity,
+        }
+
+    def _condition(self) -> Mapping[str, Any]:
+        """Return what it is raised by, as Cloud Monitoring has it."""
+        alert = self.alert
+        highest = ("ALIGN_PERCENTILE_99", "REDUCE_MAX")
+        aligner, reducer = highest if alert.is_distribution else ("ALIGN_DELTA", "REDUCE_SUM")
+        aggregation = {
+            "alignment_period": alert.within if alert.above is not None else _A_MINUTE,
+            "per_series_aligner": aligner,
+            "cross_series_reducer": reducer,
+            "group_by_fields": [f"metric.label.{label}" for label in alert.by],
+        }
+        looked_at = {"filter": alert.filter, "aggregations": [aggregation]}
+        if alert.above is None:
+            return {"condition_absent": {**looked_at, "duration": alert.within}}
+        above = {"comparison": "COMPARISON_GT", "threshold_value": alert.above}
+        return {"condition_threshold": {**looked_at, **above, "duration": timedelta()}}
+
+    def _differences(self, found: Found) -> Iterator[Difference]:
+        if not found.enabled:
+            yield Difference("enabled", found="no", wanted="yes")
+        condition = found.conditions[0] if found.conditions else None
+        if condition is not None and self.alert.above is not None:
+            above = condition.condition_threshold.threshold_value
+            if above != self.alert.above:
+                yield Difference("raised above", f"{above:g}", wanted=f"{self.alert.above:g}")
+        channel = self.existing.addressed
+        if channel is not None and channel.name not in found.notification_channels:
+            email = self.existing.installation.alert_email
+            yield Difference("told", ", ".join(found.notification_channels) or "nobody", email)
+
+    def _repair(self, found: Found, differences: tuple[Difference, ...]) -> str:
+        fields = [difference.field for difference in differences]
+        options = ["--enabled"] if "enabled" in fields else []
+        if "told" in fields and (channel := self.existing.addressed) is not None:
+            options.append(f"--add-notification-channels={channel.name}")
+        if not options:
+            return ""
+        return f"gcloud alpha monitoring policies update {found.name} {' '.join(options)}"

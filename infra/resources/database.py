@@ -1,0 +1,79 @@
+"""The Firestore database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from google.api_core.exceptions import NotFound
+from google.cloud.firestore_admin_v1.types import Database as Found
+
+from infra.installation import Installation
+from infra.resources.resource import MISSING, PRESENT, Difference, Look, State
+from leasehold.live.clients import ONE_TRY, GoogleClients
+
+#: It takes some seconds; all that is in it needs it.
+_PATIENCE_S: Final = 180.0
+_NATIVE: Final = Found.DatabaseType.FIRESTORE_NATIVE
+_PROTECTED: Final = Found.DeleteProtectionState.DELETE_PROTECTION_ENABLED
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """The database of the runs: Native mode, in the region, and not deleted by accident."""
+
+    clients: GoogleClients
+    installation: Installation
+    kind: str = "database"
+
+    @property
+    def name(self) -> str:
+        """Its id."""
+        return self.installation.database
+
+    def look(self) -> Look:
+        """Return whether it is there, and one that the engine can use."""
+        try:
+            found = self.clients.firestore_admin.get_database(
+                name=self.installation.database_name, **ONE_TRY
+            )
+        except NotFound:
+            return MISSING
+        differences = tuple(self._differences(found))
+        if not differences:
+            return PRESENT
+        return Look(State.DIFFERENT, differences, repair=self._repair(found))
+
+    def create(self) -> None:
+        """Create it, and wait until it is there."""
+        creating = self.clients.firestore_admin.create_database(
+            parent=f"projects/{self.installation.project}",
+            database_id=self.installation.database,
+            database=Found(
+                type_=_NATIVE,
+                location_id=self.installation.region,
+                delete_protection_state=_PROTECTED,
+            ),
+            **ONE_TRY,
+        )
+        creating.result(timeout=_PATIENCE_S)  # type: ignore[no-untyped-call]
+
+    def _differences(self, found: Found) -> Iterator[Difference]:
+        if found.type_ != _NATIVE:
+            yield Difference(
+                "type",
+                found=found.type_.name,
+                wanted="FIRESTORE_NATIVE (--database names another one)",
+            )
+        if found.location_id != self.installation.region:
+            yield Difference("location", found.location_id, wanted=self.installation.region)
+        if found.delete_protection_state != _PROTECTED:
+            yield Difference("delete protection", found="off", wanted="on")
+
+    def _repair(self, found: Found) -> str:
+        """Return what helps: the type and the place of a database are for good."""
+        if found.delete_protection_state == _PROTECTED:
+            return ""
+        of = f"--database='{self.name}' --project={self.installation.project}"
+        return f"gcloud firestore databases update {of} --delete-protection"

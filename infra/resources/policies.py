@@ -1,0 +1,271 @@
+"""The policies of an installation's resources: permissions that are missing are added.
+
+A policy is read, added to and written with the etag that it was read with, so what somebody else
+changes at the same time is kept; nothing is ever taken out of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final
+
+from google.api_core.exceptions import (
+    Aborted,
+    Conflict,
+    Forbidden,
+    GoogleAPICallError,
+    NotFound,
+    PreconditionFailed,
+)
+from google.api_core.iam import Policy as BucketPolicy
+from google.iam.v1.policy_pb2 import Binding, Policy
+from google.protobuf import json_format
+
+from infra.installation import Installation
+from infra.permissions import EVERYBODY, Kind, Permission, Place, permissions_of
+from infra.resources.resource import (
+    MISSING,
+    PRESENT,
+    Difference,
+    Look,
+    NotYetError,
+    Resource,
+    State,
+)
+from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.registry.pipelines import Catalog
+
+#: A lower version would leave conditions out, and what is written back would have lost them.
+#: https://cloud.google.com/iam/docs/policies#specifying-version-get
+_VERSION: Final = 3
+_TITLE: Final = "leasehold-database"
+
+#: How a line is taken out of a policy by hand, and what names its place.
+_GCLOUD: Final = {
+    Kind.PROJECT: "projects",
+    Kind.ACCOUNT: "iam service-accounts",
+    Kind.QUEUE: "tasks queues",
+    Kind.TOPIC: "pubsub topics",
+    Kind.BUCKET: "storage buckets",
+    Kind.SECRET: "secrets",
+    Kind.SERVICE: "run services",
+}
+
+
+def policies(
+    clients: GoogleClients, installation: Installation, catalog: Catalog
+) -> Iterator[Resource]:
+    """Yield the permissions at each place."""
+    wanted = sorted(permissions_of(installation, catalog), key=lambda each: _rank(each.place))
+    for place, permissions in groupby(wanted, key=attrgetter("place")):
+        access = PolicyAccess(clients, place)
+        yield Permissions(place, tuple(permissions), access, installation)
+
+
+def _rank(place: Place) -> tuple[int, str]:
+    return list(Kind).index(place.kind), place.name
+
+
+@dataclass
+class PolicyAccess:
+    """Reads and writes the policy of one place."""
+
+    clients: GoogleClients
+    place: Place
+
+    @cached_property
+    def seen(self) -> Policy:
+        """The policy as it was when it was first looked at."""
+        return self.read()
+
+    def read(self) -> Policy:
+        """Return the policy.
+
+        Raises:
+            GoogleAPICallError: NotFound where there is no such place.
+        """
+        if self.place.kind is Kind.BUCKET:
+            found = self._bucket().get_iam_policy(requested_policy_version=_VERSION, **ONE_TRY)
+            as_json = found.to_api_repr()
+            return json_format.ParseDict(as_json, Policy(), ignore_unknown_fields=True)
+        options = {"requested_policy_version": _VERSION}
+        asked = {"resource": self.place.name, "options": options}
+        return self._client().get_iam_policy(request=asked, **ONE_TRY)
+
+    def write(self, policy: Policy) -> None:
+        """Write a policy that was read.
+
+        Raises:
+            Aborted: somebody has changed it meanwhile; it may be read again.
+        """
+        self.__dict__.pop("seen", None)
+        try:
+            self._write(policy)
+        except (Conflict, PreconditionFailed) as error:  # as it is told over REST
+            raise Aborted(str(error)) from error  # type: ignore[no-untyped-call]
+
+    def _write(self, policy: Policy) -> None:
+        if self.place.kind is Kind.BUCKET:
+            as_json = json_format.MessageToDict(policy)
+            changed = BucketPolicy.from_api_repr(as_json)  # type: ignore[no-untyped-call]
+            self._bucket().set_iam_policy(changed, **ONE_TRY)
+        else:
+            asked = {"resource": self.place.name, "policy": policy}
+            self._client().set_iam_policy(request=asked, **ONE_TRY)
+
+    def _bucket(self) -> Any:
+        return self.clients.storage.bucket(self.place.name)
+
+    def _client(self) -> Any:
+        clients: dict[Kind, Callable[[GoogleClients], Any]] = {
+            Kind.PROJECT: attrgetter("projects"),
+            Kind.ACCOUNT: attrgetter("accounts"),
+            Kind.QUEUE: attrgetter("tasks"),
+            Kind.TOPIC: attrgetter("publisher"),
+            Kind.SECRET: attrgetter("secrets"),
+            Kind.SERVICE: attrgetter("services"),
+        }
+        return clients[self.place.kind](self.clients)
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """What must be allowed at one place, and that nobody may do anything there without a name."""
+
+    place: Place
+    wanted: Sequence[Permission]
+    policy: PolicyAccess
+    installation: Installation
+    kind: str = "permissions"
+
+    @property
+    def name(self) -> str:
+        """Where they stand."""
+        return f"{self.place.kind} {_short(self.place.short_name)}"
+
+    def look(self) -> Look:
+        """Return whether all are there (else `why` has those that are not), and who else is."""
+        try:
+            policy = self.policy.seen
+        except (Forbidden, NotFound) as error:
+            return self._unseen(error)
+        public = list(_public(policy))
+        told = tuple(_warning(member, role) for member, role in public)
+        repair = "; ".join(self._change("remove", member, role) for member, role in public)
+        if missing := _missing(policy, self.wanted):
+            return Look(State.MISSING, told, why=_words(missing), repair=repair)
+        return Look(State.DIFFERENT, told, repair=repair) if public else PRESENT
+
+    def create(self) -> None:
+        """Add what is missing to the policy as it is now.
+
+        Raises:
+            Aborted: somebody has changed it at the same time.
+        """
+        policy = self.policy.read()
+        missing = _missing(policy, self.wanted)
+        for permission in missing:
+            _add(policy, permission)
+        try:
+            if missing:
+                self.policy.write(policy)
+        except Forbidden as error:
+            raise (NotYetError(self._others()) if self._is_foreign else error) from error
+
+    @property
+    def _is_foreign(self) -> bool:
+        """Whether the place is in another project: a topic that a channel publishes to."""
+        of_project = f"projects/{self.installation.project}"
+        is_ours = f"{self.place.name}/".startswith(f"{of_project}/")
+        return self.place.kind is not Kind.BUCKET and not is_ours
+
+    def _unseen(self, error: GoogleAPICallError) -> Look:
+        """Return what it means that the policy cannot be read."""
+        if self._is_foreign:
+            repair = "; ".join(self._change("add", each.member, each.role) for each in self.wanted)
+            return Look(State.WAITING, why=self._others(), repair=repair)
+        if isinstance(error, Forbidden):
+            raise error
+        if self.place.kind is Kind.SERVICE:
+            return Look(State.WAITING, why=f"{self.place.short_name} to be deployed")
+        return MISSING  # it is created before its permissions are
+
+    def _others(self) -> str:
+        project = self.place.name.split("/")[1]
+        return f"somebody of project {project} to allow {_words(self.wanted)}"
+
+    def _change(self, verb: str, member: str, role: str) -> str:
+        """Return the command that adds or removes a line of the policy."""
+        place = self.place
+        name = f"gs://{place.name}" if place.kind is Kind.BUCKET else place.short_name
+        options = [f"--member={member}", f"--role={role}"]
+        if place.kind is Kind.QUEUE:
+            options.append(f"--location={self.installation.region}")
+        if place.kind is Kind.SERVICE:
+            options.append(f"--region={self.installation.region}")
+        if place.kind not in {Kind.PROJECT, Kind.BUCKET}:
+            options.append(f"--project={place.name.split('/')[1]}")
+        words = f"{_GCLOUD[place.kind]} {verb}-iam-policy-binding {name}"
+        return f"gcloud {words} {' '.join(options)}"
+
+
+def _missing(policy: Policy, wanted: Iterable[Permission]) -> list[Permission]:
+    """Return what a policy does not allow; an allowance without the condition does as well."""
+    held = {
+        (binding.role, member, binding.condition.expression)
+        for binding in policy.bindings
+        for member in binding.members
+    }
+    return [
+        each
+        for each in wanted
+        if (each.role, each.member, each.condition) not in held
+        and (each.role, each.member, "") not in held
+    ]
+
+
+def _add(policy: Policy, permission: Permission) -> None:
+    binding = _line_for(policy, permission)
+    if permission.condition:
+        binding.condition.title = binding.condition.title or _TITLE
+        binding.condition.expression = permission.condition
+        policy.version = _VERSION
+    binding.members.append(permission.member)
+
+
+def _line_for(policy: Policy, permission: Permission) -> Binding:
+    """Return the line of a policy that a permission belongs into, a new one if need be."""
+    for binding in policy.bindings:
+        if (binding.role, binding.condition.expression) == (permission.role, permission.condition):
+            return binding
+    return policy.bindings.add(role=permission.role)
+
+
+def _public(policy: Policy) -> Iterator[tuple[str, str]]:
+    for binding in policy.bindings:
+        for member in binding.members:
+            if member in EVERYBODY:
+                yield member, binding.role
+
+
+def _warning(member: str, role: str) -> Difference:
+    return Difference("OPEN TO THE WHOLE WORLD", found=f"{role} for {member}", wanted="nobody")
+
+
+def _words(permissions: Iterable[Permission]) -> str:
+    """Return permissions in a line: each role once, with whom it is for."""
+    members: dict[str, list[str]] = {}
+    for each in permissions:
+        members.setdefault(each.role, []).append(_short(each.member))
+    return "; ".join(f"{role} for {', '.join(whom)}" for role, whom in members.items())
+
+
+def _short(name: str) -> str:
+    """Return a service account by its id, and anything else as it is."""
+    email = name.removeprefix("serviceAccount:")
+    is_account = email.endswith(".gserviceaccount.com")
+    return email.partition("@")[0] if is_account else name

@@ -1,0 +1,55 @@
+"""A whole installation, from an empty project on: `apply` again goes on, and repeats nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.functions import FUNCTIONS
+from leasehold.registry.functions import Trigger
+from tests.infra.cloud import REGION, Cloud
+from tests.infra.google_services.firestore import FirestoreAdmin
+from tests.infra.google_services.monitoring import Alerts
+from tests.infra.google_services.run import CloudRun
+from tests.infra.test_event_subscription import deploy as deploy_subscription
+
+OPTIONS = ("--ledger-days=400", "--alert-email=ops@example.com", "--caller=group:all@example.com")
+FIRST = ("service account", "database", "bucket", "queue", "field indexes", "log-based metric")
+
+
+def deploy(cloud: Cloud) -> None:
+    """Do what gcloud does for each function."""
+    for function in FUNCTIONS:
+        cloud.server.service(CloudRun).deploy(REGION, function.service)
+        if function.trigger is Trigger.EVENTS:
+            deploy_subscription(cloud)
+
+
+@pytest.mark.parametrize("command", ["plan", "drift"])
+def test_looking_at_an_empty_project_changes_nothing(cloud: Cloud, command: str) -> None:
+    done = cloud.provision(command, *OPTIONS, "--json")
+
+    assert set(done.states(*FIRST).values()) == {"missing"}, done.stderr
+    assert cloud.writes() == []
+
+
+def test_an_installation_is_complete_after_the_second_apply(cloud: Cloud) -> None:
+    """What needs a deployed function waits for it; new metrics are known a while later."""
+    first = cloud.provision("apply", *OPTIONS, "--json")
+    deploy(cloud)
+    cloud.server.service(FirestoreAdmin).build()
+    cloud.server.service(Alerts).knows()
+    second = cloud.provision("apply", *OPTIONS, "--json")
+    cloud.forget()
+    third = cloud.provision("apply", *OPTIONS, "--json")
+    drift = cloud.provision("drift", *OPTIONS)
+
+    waited = {row["kind"] for row in first.json["resources"] if row["state"] == "waiting"}
+    assert (first.code, second.code, third.code) == (0, 0, 0), first.stderr + first.stdout
+    assert set(first.states(*FIRST).values()) == {"created"}
+    assert {"permissions", "alert"} <= waited
+    done = {row["state"] for row in third.json["resources"]}
+    assert done == {"present", "waiting"}
+    left = [row["name"] for row in third.json["resources"] if row["state"] == "waiting"]
+    assert left == ["projects/other-prod/topics/orders"]  # other people's
+    assert cloud.writes() == []
+    assert drift.code == 0, drift.stdout

@@ -1,0 +1,221 @@
+"""The database, its indexes and the expiry of the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from google.cloud.firestore_admin_v1.types import Database as Kept
+from google.cloud.firestore_admin_v1.types import Field, Index
+
+from infra.resources.database import Database
+from infra.resources.expiry import Expiry, expiries
+from infra.resources.indexes import DECLARED, CompositeIndex, indexes
+from infra.resources.resource import Difference, State
+from infra.steps import Action
+from leasehold.adapters.firestore.values import encoded
+from leasehold.domain.ledger import LedgerEntry
+from tests.infra.google_services.firestore import FirestoreAdmin
+from tests.infra.google_services.refusals import already_exists, unavailable
+from tests.infra.google_world import INSTALLATION, GoogleWorld, applied, google_world, looked_at
+
+DATABASE = INSTALLATION.database_name
+
+
+@pytest.fixture
+def world() -> Iterator[GoogleWorld]:
+    with google_world() as world:
+        yield world
+
+
+@pytest.fixture
+def firestore(world: GoogleWorld) -> Any:
+    """Firestore, with our database in it."""
+    applied(Database(world.clients, INSTALLATION))
+    world.forget()
+    return world.service(FirestoreAdmin)
+
+
+def all_indexes(world: GoogleWorld) -> list[Any]:
+    return list(indexes(world.clients, INSTALLATION))
+
+
+def test_the_database_is_native_regional_and_protected(world: GoogleWorld) -> None:
+    (step,) = applied(Database(world.clients, INSTALLATION))
+
+    kept = world.service(FirestoreAdmin).databases[DATABASE]
+    assert step.action is Action.CREATED
+    assert kept.type_ == Kept.DatabaseType.FIRESTORE_NATIVE
+    assert kept.location_id == "europe-west1"
+    assert kept.delete_protection_state == Kept.DeleteProtectionState.DELETE_PROTECTION_ENABLED
+    assert looked_at(Database(world.clients, INSTALLATION)).look.state is State.PRESENT
+
+
+def test_a_database_of_another_kind_is_left_alone(world: GoogleWorld, firestore: Any) -> None:
+    found = Kept(name=DATABASE, type_=Kept.DatabaseType.DATASTORE_MODE, location_id="eur3")
+    firestore.databases[DATABASE] = found
+
+    (step,) = applied(Database(world.clients, INSTALLATION))
+
+    assert step.look.state is State.DIFFERENT
+    assert [each.field for each in step.look.differences] == [
+        "type",
+        "location",
+        "delete protection",
+    ]
+    assert step.repair == (
+        "gcloud firestore databases update --database='(default)' --project=shop-prod "
+        "--delete-protection"
+    )
+    assert world.writes() == []
+
+
+def test_indexes_wait_for_a_database_that_could_not_be_created(world: GoogleWorld) -> None:
+    world.server.refuse("FirestoreAdmin/CreateDatabase", already_exists("something else"))
+
+    steps = applied(Database(world.clients, INSTALLATION), *all_indexes(world))
+
+    assert {step.look.state for step in steps[1:]} == {State.WAITING}
+    assert steps[1].look.why == "database (default), which is not there"
+
+
+def test_all_that_is_declared_is_created_and_not_twice(world: GoogleWorld, firestore: Any) -> None:
+    declared = json.loads(DECLARED.read_text())
+
+    first = applied(*all_indexes(world))
+    while_building = [looked_at(one).look.state for one in all_indexes(world)]
+    firestore.build()
+    world.forget()
+    again = applied(*all_indexes(world))
+
+    composites = len(declared["indexes"])
+    assert {step.action for step in first} == {Action.CREATED}
+    assert len(firestore.indexes) == composites
+    assert len(firestore.fields) == len(declared["fieldOverrides"])
+    assert while_building == [State.WAITING] * composites + [State.PRESENT] * 3
+    assert {step.look.state for step in again} == {State.PRESENT}
+    assert world.writes() == []
+
+
+def test_an_exempt_field_has_no_index_and_one_that_sorts_has_one(
+    world: GoogleWorld, firestore: Any
+) -> None:
+    applied(*all_indexes(world))
+
+    runs = f"{DATABASE}/collectionGroups/runs/fields"
+    assert list(firestore.fields[f"{runs}/alarmAt"].index_config.indexes) == []
+    (index,) = firestore.fields[f"{runs}/createdAt"].index_config.indexes
+    assert index.fields[0].order == Index.IndexField.Order.DESCENDING
+    assert index.query_scope == Index.QueryScope.COLLECTION
+
+
+def test_a_field_that_a_person_set_otherwise_is_left_alone(
+    world: GoogleWorld, firestore: Any
+) -> None:
+    name = f"{DATABASE}/collectionGroups/runs/fields/paused"
+    index = Index(query_scope="COLLECTION", fields=[{"field_path": "paused", "order": "ASCENDING"}])
+    firestore.fields[name] = Field(name=name, index_config={"indexes": [index]})
+    fields = next(one for one in all_indexes(world) if one.name == "runs")
+
+    (created,) = applied(fields)
+    later = looked_at(fields)
+
+    assert created.action is Action.CREATED
+    assert list(firestore.fields[name].index_config.indexes) == [index]
+    assert later.look.state is State.DIFFERENT
+    assert later.look.differences == (
+        Difference("paused", found="COLLECTION ASCENDING", wanted="none"),
+    )
+    assert later.repair == (
+        "gcloud firestore indexes fields update paused --collection-group=runs "
+        "--project=shop-prod --database='(default)' --disable-indexes"
+    )
+
+
+def test_an_index_that_could_not_be_built_is_told(world: GoogleWorld, firestore: Any) -> None:
+    applied(*all_indexes(world))
+    broken = next(iter(firestore.indexes.values()))
+    broken.state = Index.State.NEEDS_REPAIR
+
+    step = looked_at(all_indexes(world)[0])
+
+    assert step.look.state is State.DIFFERENT
+    assert step.repair == (
+        "gcloud firestore indexes composite delete CICA0 --project=shop-prod --database='(default)'"
+    )
+
+
+def test_an_answer_that_is_lost_creates_no_index_twice(world: GoogleWorld, firestore: Any) -> None:
+    index = next(one for one in all_indexes(world) if isinstance(one, CompositeIndex))
+    world.server.lose_answer("FirestoreAdmin/CreateIndex")
+
+    (step,) = applied(index)
+
+    assert step.action is Action.CREATED
+    assert len(firestore.indexes) == 1
+
+
+def test_fields_go_on_where_an_outage_cut_them_off(world: GoogleWorld, firestore: Any) -> None:
+    fields = next(one for one in all_indexes(world) if one.name == "trace")
+    firestore_fields = len(fields.declared)
+    world.server.refuse("FirestoreAdmin/UpdateField", unavailable(), times=1)
+
+    (step,) = applied(fields)
+
+    assert step.action is Action.CREATED
+    assert len(firestore.fields) == firestore_fields
+
+
+def test_the_ledger_expires_only_where_that_is_asked_for(
+    world: GoogleWorld, firestore: Any
+) -> None:
+    for_ever = world.with_(ledger_days=None)
+    (expiry,) = expiries(world.clients, INSTALLATION)
+
+    before = looked_at(expiry)
+    (step,) = applied(expiry)
+    meanwhile = looked_at(expiry)
+    firestore.build()
+
+    assert list(expiries(world.clients, for_ever.installation)) == []
+    assert (before.look.state, step.action) == (State.MISSING, Action.CREATED)
+    assert meanwhile.look.state is State.WAITING
+    assert looked_at(expiry).look.state is State.PRESENT
+    (field,) = firestore.fields.values()
+    assert field.name.endswith("/collectionGroups/ledger/fields/endedAt")
+    assert field.ttl_config.expiration_offset == timedelta(days=400)
+    assert field.index_config.uses_ancestor_config  # its index is the one of all fields
+
+
+def test_an_expiry_of_another_time_is_left_alone(world: GoogleWorld, firestore: Any) -> None:
+    applied(Expiry(world.clients, INSTALLATION, timedelta(days=30)))
+    firestore.build()
+    world.forget()
+
+    (step,) = applied(*expiries(world.clients, INSTALLATION))
+
+    assert step.look.differences == (Difference("kept", found="30 days", wanted="400 days"),)
+    assert world.writes() == []
+
+
+def test_firestore_can_tell_when_an_entry_of_the_ledger_ended() -> None:
+    """An expiry looks at a Timestamp alone: a text would keep every entry for ever."""
+    ended_at = LedgerEntry.model_fields["ended_at"]
+    entry = LedgerEntry.model_validate(
+        {
+            **dict.fromkeys(("runId", "pipeline", "outcome", "lastStep"), "x"),
+            **dict.fromkeys(("createdAt", "endedAt"), "2026-11-22T10:00:00Z"),
+            **dict.fromkeys(("totalS", "waitingS", "executingS", "retries", "continuations"), 0),
+            **dict.fromkeys(("trials", "callsMade", "callsSpared", "rejectedCheckpoints"), 0),
+            "attempts": {},
+            "steps": {},
+        }
+    )
+
+    stored = encoded(entry.model_dump(exclude_none=True)[ended_at.alias])
+
+    assert ended_at.alias == "endedAt"
+    assert stored.WhichOneof("value_type") == "timestamp_value"

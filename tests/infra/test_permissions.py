@@ -1,0 +1,67 @@
+"""Who may do what: the whole table, as it follows from the functions and the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infra.functions import FUNCTIONS
+from infra.permissions import Permission, permissions_of
+from leasehold.registry.functions import Use
+from tests.infra.google_world import CATALOG, INSTALLATION
+
+OURS = "@shop-prod.iam.gserviceaccount.com"
+WORKERS = ("execute-step", "serve-api", "manage-lease", "sweep-dead-letters")
+ALL = (*WORKERS, "deliver-notification")
+
+
+def line(permission: Permission) -> tuple[str, str, str]:
+    """Return who, what and where; our accounts by their ids."""
+    member = permission.member.removeprefix("serviceAccount:").replace(OURS, "")
+    place = f"{permission.place.kind} {permission.place.short_name.replace(OURS, '')}"
+    return member, permission.role.removeprefix("roles/"), place
+
+
+def expected() -> Iterator[tuple[str, str, str]]:
+    for function in ALL:
+        yield f"leasehold-{function}", "datastore.user", "project shop-prod"
+        yield f"leasehold-{function}", "pubsub.publisher", "topic leasehold-announcements"
+    for function in WORKERS:
+        account = f"leasehold-{function}"
+        yield account, "iam.serviceAccountUser", "service account leasehold-tasks"
+        yield account, "cloudtasks.enqueuer", "queue draft"  # a remote step has no queue
+        yield account, "cloudtasks.viewer", "queue draft"
+        yield account, "storage.objectUser", "bucket shop-prod-leasehold"
+    notifier = "leasehold-deliver-notification"
+    yield notifier, "secretmanager.secretAccessor", "secret TEAM_SLACK_URL"
+    yield notifier, "pubsub.publisher", "topic letters"
+    yield "leasehold-tasks", "run.invoker", "service execute-step"
+    yield "leasehold-schedule", "run.invoker", "service sweep-dead-letters"
+    yield "leasehold-events", "run.invoker", "service deliver-notification"
+    yield "group:readers@example.com", "run.invoker", "service serve-api"
+    yield "user:ada@example.com", "run.invoker", "service serve-api"
+    yield "vm@far.iam.gserviceaccount.com", "run.invoker", "service manage-lease"
+
+
+def test_the_whole_table() -> None:
+    """Read it: nobody may do anything that is not here."""
+    assert sorted(map(line, permissions_of(INSTALLATION, CATALOG))) == sorted(expected())
+
+
+def test_a_role_of_the_project_is_for_the_one_database() -> None:
+    """It is the only place where Firestore has a policy."""
+    in_project = [
+        each for each in permissions_of(INSTALLATION, CATALOG) if each.place.kind == "project"
+    ]
+
+    assert {each.condition for each in in_project} == {
+        'resource.name == "projects/shop-prod/databases/(default)"'
+    }
+    assert len(in_project) == len([one for one in FUNCTIONS if Use.DOCUMENTS in one.uses])
+
+
+def test_no_role_is_a_basic_one_or_rules_over_a_service() -> None:
+    """Owners, editors and administrators may do what no function needs."""
+    roles = {each.role for each in permissions_of(INSTALLATION, CATALOG)}
+
+    assert not roles & {"roles/owner", "roles/editor", "roles/viewer"}
+    assert not [role for role in roles if "admin" in role.lower() or "*" in role]
