@@ -41,7 +41,7 @@ def folders(setup: Setup) -> Iterator[Finding]:
     if file is not None:
         places.insert(0, setup.folder / file.parent)
         beside = (setup.folder / f"{file}{end}" for end in _BESIDE)
-        written = [path for path in beside if os.path.exists(path)]
+        written = [path for path in beside if exists(path)]
     blocked = [*_blocked(places)]
     yield from blocked
     if not blocked:
@@ -53,11 +53,10 @@ def folders(setup: Setup) -> Iterator[Finding]:
 
 
 def _blocked(places: list[Path]) -> Iterator[Finding]:
-    """Yield a finding for each folder that cannot be one, as there is a file."""
-    for place in places:
-        there = _nearest(place)
+    """Yield a finding for each file that is where a folder is to be."""
+    for there in dict.fromkeys(map(_nearest, places)):
         if not there.is_dir():
-            message = f"{place} cannot be a folder, as {there} is a file: nothing can be stored."
+            message = f"{there} is a file, where a folder is to be: nothing can be stored."
             yield Finding("data_folder", message, f"ls -l {shlex.quote(str(there))}")
 
 
@@ -80,7 +79,7 @@ def _unwritable(paths: list[Path]) -> Iterator[Finding]:
 def _of_another_user(paths: list[Path]) -> Iterator[Finding]:
     """Yield a warning where root works on another user's files: what it makes, that one cannot."""
     for path in paths:
-        if os.path.exists(path) and (owner := path.stat().st_uid) != 0:
+        if exists(path) and (owner := path.stat().st_uid) != 0:
             message = (
                 f"{path} belongs to user {owner}, and this is root: files that root makes there "
                 "cannot be written by that user."
@@ -120,9 +119,9 @@ def _two_places(setup: Setup, file: Path) -> Iterator[Finding]:
         )
         yield Finding("two_folders", message, f"export {loose}={shlex.quote(address)}")
     is_default = setup.store == SETTINGS["LEASEHOLD_STORE"].default
-    if is_default and not os.path.exists(setup.folder / file):
+    if is_default and not exists(setup.folder / file):
         above = (parent / file for parent in setup.folder.parents)
-        for other in (path for path in above if os.path.isfile(path)):
+        for other in filter(exists, above):
             message = f"There is no store in this folder, and there is one at {other}."
             yield Finding("store_elsewhere", message, f"cd {shlex.quote(str(other.parents[1]))}")
             return
@@ -151,8 +150,8 @@ def store_damages(setup: Setup, clock: Clock) -> Iterator[Finding]:
     file = setup.folder / relative
     named = partial(shlex.quote, str(file))
     log = file.with_name(f"{file.name}-wal")
-    if not os.path.exists(file):
-        if os.path.exists(log):
+    if not exists(file):
+        if exists(log):
             message = f"{file} is gone, and its log is not: the store cannot be opened."
             yield Finding("store_gone", message, f"ls -l {named()}*")
         return
@@ -169,6 +168,14 @@ def store_damages(setup: Setup, clock: Clock) -> Iterator[Finding]:
         message = f"{file} was checked in part: it takes more than {_CHECK_S:g} s."
         repair = f"sqlite3 {named()} 'PRAGMA quick_check'"
         yield Finding("store_large", message, repair, is_warning=True)
+
+
+def exists(path: Path) -> bool:
+    """Return whether it is there, as far as this user may know."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _nearest(path: Path) -> Path:

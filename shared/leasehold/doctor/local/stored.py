@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 from leasehold.bootstrap.store_reader import StoreReader, read_store, store_file
 from leasehold.doctor.finding import Finding
+from leasehold.doctor.local.data_folder import exists
 from leasehold.doctor.setup import Setup
 from leasehold.domain.moment import stamp, time_or_date
 from leasehold.domain.override import OVERRIDES_AT_MOST, StoredOverride, stored_override
@@ -29,7 +29,7 @@ _TOLERANCE: Final = timedelta(seconds=10)
 def stored_state(setup: Setup, clock: Clock) -> Iterator[Finding]:
     """Yield what is wrong with what is stored."""
     file = store_file(setup.store)
-    if file is not None and not os.path.exists(setup.folder / file):
+    if file is not None and not exists(setup.folder / file):
         return
     try:
         with closing(read_store(setup.store, clock)) as store:
