@@ -221,6 +221,22 @@ def test_a_permission_that_is_missing_is_one_line_and_the_other_looks_go_on(
     assert found[2]["repair"].startswith("gcloud services enable pubsub.googleapis.com")
 
 
+def test_functions_that_may_not_be_listed_keep_nobody_from_queues_and_topics(
+    shell: Shell, installed: Installed
+) -> None:
+    installed.server.refuse("ListServices", permission_denied("run.services.list"))
+    installed.clients.tasks.pause_queue({"name": f"{LOCATION}/queues/send"})
+
+    found = look(shell, installed, LEASEHOLD_EVENTS=f"pubsub://{PROJECT}/nowhere")
+
+    assert [one["code"] for one in found] == ["queue_paused", "topic_missing", "not_looked_at"]
+    assert found[2]["message"].startswith(
+        "The functions, the settings of the functions, who may call the functions could not be "
+        "looked at: the permission run.services.list is missing in project shop-prod"
+    )
+    assert len(installed.server.called("ListServices")) == 1
+
+
 def test_the_wrong_region_is_one_line(shell: Shell, installed: Installed) -> None:
     words = [word.replace(REGION, "us-central1") for word in LIVE]
 

@@ -20,6 +20,8 @@ from leasehold.worker.threads import start_call
 #: So long each look on this machine may take, and the import of the user's code.
 LOCAL_S: Final = 10.0
 _MOST: Final = 300
+#: Stands between what was to be looked at and why it was not.
+COULD_NOT: Final = " could not be looked at: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def examine(looks: Sequence[Look], clock: Clock, within_s: float) -> list[Findin
         is_over = collected.wait(max(0.0, until - clock.monotonic()))
         found += collected.findings
         if not is_over:
-            found.append(_not_looked_at(look, f"no answer within {within_s:g} s"))
+            found.append(not_looked_at(look.what, f"no answer within {within_s:g} s"))
     return found
 
 
@@ -64,7 +66,7 @@ class _Collected:
         self._found: list[Finding] = []
         self._call: Future[None] | None = start_call(self._collect, "look")
         if self._call is None:
-            self._found.append(_not_looked_at(look, "the system has no thread for it"))
+            self._found.append(not_looked_at(look.what, "the system has no thread for it"))
 
     def wait(self, seconds: float) -> bool:
         """Return whether it is over."""
@@ -88,13 +90,13 @@ class _Collected:
 
 
 def _failed(look: Look, error: Exception) -> Finding:
-    return _not_looked_at(look, f"{type(error).__name__}: {error}")
+    return not_looked_at(look.what, f"{type(error).__name__}: {error}")
 
 
-def _not_looked_at(look: Look, problem: str) -> Finding:
+def not_looked_at(what: str, problem: str, repair: str = "") -> Finding:
+    """Return the finding that something could not be looked at: who knows nothing says so."""
     why = one_line(without_user(problem), _MOST).rstrip(".")
-    what = f"{look.what[:1].upper()}{look.what[1:]}"
-    return Finding("not_looked_at", f"{what} could not be looked at: {why}.")
+    return Finding("not_looked_at", f"{what[:1].upper()}{what[1:]}{COULD_NOT}{why}.", repair)
 
 
 class TooLongError(BaseException):

@@ -32,6 +32,7 @@ class Deployment:
     clients: GoogleClients
     setup: Setup
     _services: Mapping[str, Service] | None = None
+    _refusal: Exception | None = None
     _asking: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -44,23 +45,42 @@ class Deployment:
         """The services of Cloud Run in the region, by their short names.
 
         Raises:
-            GoogleAPICallError: they cannot be listed.
+            Exception: they cannot be listed, as at the first try: it is not made again.
         """
         with self._asking:
+            if self._services is None and self._refusal is None:
+                try:
+                    self._services = self._listed()
+                except Exception as error:  # noqa: BLE001 - it is raised for each who asks
+                    self._refusal = error
             if self._services is None:
-                found = self.clients.services.list_services({"parent": self.location}, **ONE_TRY)
-                self._services = {one.name.rpartition("/")[2]: one for one in found}
+                raise self._refusal or AssertionError
             return self._services
+
+    @property
+    def services_if_known(self) -> Mapping[str, Service]:
+        """The same; none, where they cannot be listed: a look of its own says so."""
+        try:
+            return self.services
+        except Exception:  # noqa: BLE001 - as said
+            return {}
+
+    def _listed(self) -> Mapping[str, Service]:
+        found = self.clients.services.list_services({"parent": self.location}, **ONE_TRY)
+        return {one.name.rpartition("/")[2]: one for one in found}
 
     def deployed(self) -> list[tuple[FunctionEntry, Service]]:
         """Return the functions of the table that are deployed, with their services."""
-        found = ((entry, self.services.get(entry.service)) for entry in FUNCTIONS)
-        return [(entry, service) for entry, service in found if service is not None]
+        services = self.services
+        return [
+            (entry, services[entry.service]) for entry in FUNCTIONS if entry.service in services
+        ]
 
     def setting(self, name: str) -> str:
         """Return a setting as the functions have it; where none has it, as this machine has it."""
-        for _, service in self.deployed():
-            if value := variables_of(service).get(name):
+        for entry in FUNCTIONS:
+            service = self.services_if_known.get(entry.service)
+            if service is not None and (value := variables_of(service).get(name)):
                 return value
         return str(self.setup.settings[name])
 

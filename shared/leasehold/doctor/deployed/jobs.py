@@ -34,7 +34,7 @@ def jobs(deployment: Deployment) -> Iterator[Finding]:
 
 def _calls(deployment: Deployment, entry: FunctionEntry, job: Job) -> bool:
     host = urlsplit(job.http_target.uri).hostname or ""
-    service = deployment.services.get(entry.service)
+    service = deployment.services_if_known.get(entry.service)
     if service is not None:
         known = {urlsplit(one).hostname for one in (service.uri, *service.urls)}
         if host in known:

@@ -87,7 +87,7 @@ def _retries(deployment: Deployment, queue_id: str, queue: Queue) -> Iterator[Fi
 def _concurrency(deployment: Deployment, found: dict[str, Queue]) -> Iterator[Finding]:
     """Yield a finding where queues deliver more at once than there are instances for."""
     entry = FUNCTIONS.of_tasks
-    service = deployment.services.get(entry.service)
+    service = deployment.services_if_known.get(entry.service)
     instances, at_once = entry.max_instances, entry.concurrency
     if service is not None:
         template = service.template
