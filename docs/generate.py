@@ -22,6 +22,7 @@ from docs.markdown import table as _table
 from infra.cloudbuild import substitutions
 from infra.deployer import BUILDER_ROLES, DEPLOYER_ROLES
 from leasehold import errors
+from leasehold.doctor.codes import CODES, Scope
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.status import NEXT, AttemptEnd, RunEvent, RunStatus
 from leasehold.registry.dead_letters import DEAD_LETTERS
@@ -271,6 +272,21 @@ def _caller(entry: FunctionEntry) -> str:
     return f"{words}: `{entry.schedule}` (UTC)" if entry.schedule else words
 
 
+def findings() -> str:
+    """Return what the doctor finds, here and with `--live`."""
+    rows = [
+        [
+            f"`{entry.code}`",
+            "warning" if entry.is_warning else "",
+            entry.scope.value if entry.scope is Scope.HERE else f"`{entry.scope.value}`",
+            entry.meaning,
+            entry.repair,
+        ]
+        for entry in CODES
+    ]
+    return _table(["code", "", "where", "what is wrong", "what to do"], rows)
+
+
 GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "lifecycle": lifecycle,
     "statuses": statuses,
@@ -283,6 +299,7 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "events": trace_events,
     "dead-letters": dead_letters,
     "functions": functions,
+    "findings": findings,
     "settings": settings,
     "permissions": deployed.permissions,
     "metrics": deployed.metrics,

@@ -8,6 +8,8 @@ from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
 
+import pytest
+
 from leasehold.cli.init import FILES
 from leasehold.registry.extras import EXTRAS
 from tests.package.clean_environment import ROOT
@@ -44,6 +46,20 @@ def test_both_archives_hold_the_one_table_of_functions_itself(built: Built) -> N
         assert member.isfile()
         assert held
         assert held.read() == table
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("live/firestore.indexes.json", "firestore.indexes.json"),
+        ("live/google_errors.py", "google_errors.py"),
+        ("registry/function_table.py", "functions.py"),
+    ],
+)
+def test_the_wheel_holds_what_it_shares_with_infra(built: Built, name: str, source: str) -> None:
+    held = zipfile.ZipFile(built[1]).read(f"leasehold/{name}")
+
+    assert held == (ROOT / "infra" / source).read_bytes()
 
 
 def test_the_wheel_holds_every_file_of_a_new_project(built: Built) -> None:

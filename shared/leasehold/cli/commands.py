@@ -71,6 +71,10 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     "check": CommandRow(
         "check", "Check settings, catalog, handlers, gates, channels and models, and run nothing."
     ),
+    "doctor": CommandRow(
+        "doctor",
+        "Say what is silently wrong here, or with --live what is deployed; it changes nothing.",
+    ),
     "registry": CommandRow("registry", "Show the effective limits of each step type."),
     "override": CommandRow(
         "override", "Set other limits for STEP until a time; without options, show what is set."

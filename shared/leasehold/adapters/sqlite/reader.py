@@ -1,0 +1,138 @@
+"""A store's file as it can be read without any change: not even a log is made beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+from leasehold.adapters.sqlite.querying import select
+from leasehold.adapters.sqlite.rows import document_at, read_text
+from leasehold.adapters.sqlite.schema import is_prepared
+from leasehold.domain.collections import COLLECTIONS, Collection
+from leasehold.domain.document import Ref
+from leasehold.errors import StoreUnavailableError
+from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Query, Snapshot
+
+T = TypeVar("T")
+
+_BUSY_TIMEOUT_S: Final = 3.0
+#: How many damages are named; with the first of them the file is to be restored anyway.
+_MOST: Final = 3
+#: After so many steps of SQLite's machine it is looked at the time.
+_STEPS: Final = 10_000
+
+
+class SqliteReader:
+    """Reads the file of a store, whoever writes it meanwhile.
+
+    Args:
+        path: the file.
+        clock: measures how long a check takes, and says when a document was read.
+        collections: what the store keeps, by name.
+
+    Raises:
+        StoreUnavailableError: it cannot be read, or is another program's.
+        StoreVersionError: a newer Leasehold wrote it.
+    """
+
+    def __init__(
+        self, path: Path, clock: Clock, collections: Mapping[str, Collection] = COLLECTIONS
+    ) -> None:
+        self._path = path
+        self._file = path.absolute()
+        self._clock = clock
+        self._collections = collections
+        self._reading = threading.Lock()
+        self._read(lambda connection: is_prepared(connection, str(path)))
+
+    def query(self, query: Query) -> Sequence[Snapshot]:
+        """Return the documents that fit, as the store itself would; none, where it has no table."""
+        kind = self._collections[query.collection]
+        sql, values = select(query, kind, "")
+
+        def found(connection: sqlite3.Connection) -> list[Snapshot]:
+            if not _has_table(connection, kind.name):
+                return []
+            now, monotonic = self._clock.now(), self._clock.monotonic()
+            rows = connection.execute(sql, values).fetchall()
+            return [
+                Snapshot(
+                    Ref(query.collection, id_),
+                    document_at(
+                        connection, kind, ("", id_), body, order_by=query.order_by, column=place
+                    ),
+                    version,
+                    now,
+                    monotonic,
+                )
+                for id_, version, body, place in rows
+            ]
+
+        return self._read(found)
+
+    def damages(self, within_s: float) -> tuple[list[str], bool]:
+        """Return what SQLite finds damaged, and whether it has looked at the whole file.
+
+        Args:
+            within_s: seconds after which it stops looking.
+        """
+        until = self._clock.monotonic() + within_s
+
+        def found(connection: sqlite3.Connection) -> tuple[list[str], bool]:
+            connection.set_progress_handler(lambda: self._clock.monotonic() > until, _STEPS)
+            try:
+                rows = connection.execute(f"PRAGMA quick_check({_MOST})").fetchall()
+            except sqlite3.DatabaseError as error:
+                if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                    return [], False
+                return [str(error)], True
+            return [str(row[0]) for row in rows if row[0] != "ok"], True
+
+        return self._read(found)
+
+    def close(self) -> None:
+        """Do nothing: no connection is kept."""
+
+    def _read(self, call: Callable[[sqlite3.Connection], T]) -> T:
+        """Read once more what another process began to write meanwhile."""
+        with self._reading:
+            is_alone = not self._log.exists()
+            try:
+                result = self._read_as(call, is_alone=is_alone)
+            except StoreUnavailableError:
+                if not (is_alone and self._log.exists()):
+                    raise
+            else:
+                if not (is_alone and self._log.exists()):
+                    return result
+            return self._read_as(call, is_alone=False)
+
+    @property
+    def _log(self) -> Path:
+        return self._file.with_name(f"{self._file.name}-wal")
+
+    def _read_as(self, call: Callable[[sqlite3.Connection], T], *, is_alone: bool) -> T:
+        """Read; where nobody has it open, as a file that does not change: else SQLite makes a log.
+
+        With a log, it reads what is in that too, by the locks that all have.
+        """
+        mode = "mode=ro&immutable=1" if is_alone else "mode=ro"
+        try:
+            with contextlib.closing(
+                sqlite3.connect(f"{self._file.as_uri()}?{mode}", uri=True, timeout=_BUSY_TIMEOUT_S)
+            ) as connection:
+                connection.text_factory = read_text
+                return call(connection)
+        except sqlite3.Error as error:
+            raise StoreUnavailableError(store=str(self._path), problem=str(error)) from error
+
+
+def _has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Return whether there is a table: a file of an earlier version has fewer."""
+    sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return connection.execute(sql, (name,)).fetchone() is not None

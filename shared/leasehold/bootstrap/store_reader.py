@@ -1,0 +1,51 @@
+"""A store to look at: it is neither made nor changed by that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from leasehold.adapters.factory import open_documents
+from leasehold.adapters.sqlite.reader import SqliteReader
+from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Query, Snapshot
+
+
+class StoreReader(Protocol):
+    """What can be asked of it."""
+
+    def query(self, query: Query) -> Sequence[Snapshot]:
+        """Return the documents that fit, in the order asked for."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        ...
+
+
+def store_file(address: str) -> Path | None:
+    """Return the file of a store; None: it is in no file."""
+    if not address.startswith("sqlite:"):
+        return None
+    return Path(address.removeprefix("sqlite:///"))
+
+
+def read_store(address: str, clock: Clock) -> StoreReader:
+    """Open a store to look at it.
+
+    Raises:
+        StoreUnavailableError, StoreVersionError: it cannot be read.
+        MissingExtraError: its client is not installed.
+    """
+    file = store_file(address)
+    return open_documents(address, clock) if file is None else SqliteReader(file, clock)
+
+
+def file_damages(file: Path, clock: Clock, within_s: float) -> tuple[list[str], bool]:
+    """Return what is damaged in a store's file, and whether all of it was looked at.
+
+    Raises:
+        StoreUnavailableError, StoreVersionError: it cannot be read at all.
+    """
+    return SqliteReader(file, clock).damages(within_s)

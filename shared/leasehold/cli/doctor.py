@@ -1,0 +1,120 @@
+"""`leasehold doctor`: what is silently wrong here, or deployed, and what to type about it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from typing import Any, Final
+
+import click
+
+from leasehold.cli.exit_codes import DONE, FOUND
+from leasehold.cli.options import json_option
+from leasehold.cli.stderr import warn
+from leasehold.cli.stdout import print_json, print_line
+from leasehold.doctor.finding import Finding
+from leasehold.doctor.installation import examine_installation
+from leasehold.doctor.machine import examine_machine
+from leasehold.doctor.setup import lenient_settings
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9.:-]{0,62}")
+_ALLOWED: Final = "allowed: up to 63 of a-z 0-9 . : -"
+
+
+def _name(_context: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    """Refuse what no project and no region is named: it would be part of an address."""
+    if given is not None and not _NAME.fullmatch(given):
+        raise click.BadParameter(f"{given[:60]!r}; {_ALLOWED}.", param=param)
+    return given
+
+
+@click.command()
+@click.option("--live", is_flag=True, help="Look at what is deployed, too.")
+@click.option(
+    "--project", metavar="ID", callback=_name, help="With --live.  [default: of LEASEHOLD_TASKS]"
+)
+@click.option(
+    "--region", metavar="REGION", callback=_name, help="With --live.  [default: as above]"
+)
+@json_option
+def doctor(*, live: bool, project: str | None, region: str | None, as_json: bool) -> int:
+    """Say what is silently wrong here, or with --live what is deployed; it changes nothing.
+
+    It finds what `check` finds, and what that does not look at: variables that nothing reads,
+    limits that do not fit, the data folder and the store, emulators that were left over. Each
+    finding is one line with the command that repairs it. Exits 1 where something is found.
+
+    With --live it also looks at functions, queues, jobs, subscriptions, indexes, secrets and who
+    may call what, with the credentials that are here, and makes no call that writes.
+
+    \b
+    Examples:
+      leasehold doctor
+      leasehold doctor --live --project shop-prod --region europe-west1
+    """  # noqa: D301
+    if (project or region) and not live:
+        raise click.UsageError("--project and --region go with --live.")
+    where = _place(project, region) if live else None
+    with contextlib.redirect_stdout(sys.stderr):  # what modules print while they are imported
+        setup, found = examine_machine(os.environ)
+        if where is not None:
+            found += examine_installation(setup, *where)
+    findings = [one for one in found if not one.is_warning]
+    warnings = [one for one in found if one.is_warning]
+    if as_json:
+        print_json(_as_json(findings, warnings))
+    else:
+        for finding in findings:
+            print_line(_line(finding))
+        if not findings:
+            print_line("nothing found")
+        for warning in warnings:
+            warn(_line(warning))
+    return FOUND if findings else DONE
+
+
+def _place(project: str | None, region: str | None) -> tuple[str, str]:
+    """Return project and region: as given, else as the settings name them."""
+    settings = lenient_settings(os.environ)
+    tasks, store = str(settings["LEASEHOLD_TASKS"]), str(settings["LEASEHOLD_STORE"])
+    if tasks.startswith("cloud-tasks://"):
+        of_project, of_region = tasks.removeprefix("cloud-tasks://").split("/")
+        project, region = project or of_project, region or of_region
+    if project is None and store.startswith("firestore://"):
+        project = store.split("/")[2]
+    if project is None or region is None:
+        missing = " and ".join(
+            name for name, value in (("--project", project), ("--region", region)) if value is None
+        )
+        raise click.UsageError(
+            f"--live needs {missing}; or set LEASEHOLD_TASKS=cloud-tasks://PROJECT/LOCATION."
+        )
+    for name, value in (("the project", project), ("the region", region)):
+        if not _NAME.fullmatch(value):
+            raise click.UsageError(f"{name} of the settings is {value[:60]!r}; {_ALLOWED}.")
+    return project, region
+
+
+def _line(finding: Finding) -> str:
+    """Return a finding as tools for errors read it: file, line, what."""
+    places = [str(part) for part in (finding.file, finding.line) if part is not None]
+    return ": ".join([":".join(places), finding.sentence] if places else [finding.sentence])
+
+
+def _as_json(findings: list[Finding], warnings: list[Finding]) -> dict[str, Any]:
+    return {
+        "findings": [_fields(one) for one in findings],
+        "warnings": [_fields(one) for one in warnings],
+    }
+
+
+def _fields(finding: Finding) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "message": finding.message,
+        "repair": finding.repair or None,
+        "file": finding.file,
+        "line": finding.line,
+    }

@@ -1,0 +1,44 @@
+"""Who may call each function: nobody but who has to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from leasehold.doctor.deployed.deployment import Deployment
+from leasehold.doctor.finding import Finding
+from leasehold.live.clients import ONE_TRY
+
+_INVOKER: Final = "roles/run.invoker"
+_EVERYBODY: Final = ("allUsers", "allAuthenticatedUsers")
+
+
+def callers(deployment: Deployment) -> Iterator[Finding]:
+    """Yield who may call a function and should not, and who should and may not."""
+    for entry, service in deployment.deployed():
+        policy = deployment.clients.services.get_iam_policy({"resource": service.name}, **ONE_TRY)
+        invokers = {
+            member
+            for binding in policy.bindings
+            if binding.role == _INVOKER
+            for member in binding.members
+        }
+        for binding in policy.bindings:
+            for member in sorted({*_EVERYBODY} & {*binding.members}):
+                who = "EVERYBODY" if member == "allUsers" else "EVERYBODY WITH A GOOGLE ACCOUNT"
+                message = f"{who} may call function {entry.service} ({member} has {binding.role})."
+                flags = (f"--member={member}", f"--role={binding.role}")
+                repair = deployment.of_run("remove-iam-policy-binding", entry.service, *flags)
+                yield Finding("public_function", message, repair)
+        if service.invoker_iam_disabled:
+            message = f"EVERYBODY may call function {entry.service}: its check by IAM is off."
+            repair = deployment.of_run("update", entry.service, "--invoker-iam-check")
+            yield Finding("public_function", message, repair)
+        caller = deployment.caller_of(entry)
+        if caller and f"serviceAccount:{caller}" not in invokers:
+            message = (
+                f"{caller} may not call function {entry.service}: what it is sent is answered 403."
+            )
+            flags = (f"--member=serviceAccount:{caller}", f"--role={_INVOKER}")
+            repair = deployment.of_run("add-iam-policy-binding", entry.service, *flags)
+            yield Finding("invoker_missing", message, repair)

@@ -1,0 +1,213 @@
+"""The functions as they are deployed against their table, and their settings against each other."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from leasehold.doctor.deployed.deployment import Deployment, variables_of
+from leasehold.doctor.finding import Finding
+from leasehold.doctor.local.limits import MARGIN, longest_deadline
+from leasehold.domain.printable import one_line
+from leasehold.errors import without_user
+from leasehold.registry.function_table import FUNCTIONS
+from leasehold.registry.functions import FunctionEntry, Trigger, Use
+
+if TYPE_CHECKING:
+    from google.cloud.run_v2 import Service
+
+_MOST: Final = 120
+#: What all functions have to agree on, or they look after different runs.
+_SHARED: Final = (
+    "LEASEHOLD_STORE",
+    "LEASEHOLD_TASKS",
+    "LEASEHOLD_EVENTS",
+    "LEASEHOLD_ARTIFACTS",
+    "LEASEHOLD_CATALOG",
+)
+
+
+def functions(deployment: Deployment) -> Iterator[Finding]:
+    """Yield what is wrong with the functions themselves."""
+    deployed = deployment.deployed()
+    if not deployed:
+        message = (
+            f"No function of the table is deployed in project {deployment.project}, region "
+            f"{deployment.region}: are they the right ones?"
+        )
+        yield Finding("nothing_deployed", message, _deploy(deployment))
+        return
+    there = {entry.name for entry, _ in deployed}
+    for entry in FUNCTIONS:
+        if entry.name not in there:
+            message = f"Function {entry.service} is not deployed: nothing {entry.summary}."
+            yield Finding("function_missing", message, _deploy(deployment))
+    for entry, service in deployed:
+        yield from _state(deployment, entry, service)
+        yield from _time(deployment, entry, service)
+        yield from _concurrency(deployment, entry, service)
+        yield from _account(deployment, entry, service)
+
+
+def function_settings(deployment: Deployment) -> Iterator[Finding]:
+    """Yield what is wrong with the settings of the functions."""
+    deployed = deployment.deployed()
+    for name in _SHARED:
+        yield from _disagreement(deployment, name, deployed)
+    for entry, service in deployed:
+        variables = variables_of(service)
+        if not variables.get("LEASEHOLD_CALLERS"):
+            message = f"Function {entry.service} has no LEASEHOLD_CALLERS: it does not start."
+            callers = deployment.caller_of(entry) or "iam"
+            repair = _set(deployment, entry, f"LEASEHOLD_CALLERS={callers}")
+            yield Finding("no_callers", message, repair)
+        threads = variables.get("THREADS", "")
+        if threads != str(entry.concurrency):
+            message = (
+                f"Function {entry.service} has THREADS={threads or '(not set)'}, and the table "
+                f"has {entry.concurrency} requests at once in an instance: the others wait there."
+            )
+            repair = _set(deployment, entry, f"THREADS={entry.concurrency}")
+            yield Finding("function_threads", message, repair)
+        yield from _target(deployment, entry, variables)
+
+
+def _state(deployment: Deployment, entry: FunctionEntry, service: Service) -> Iterator[Finding]:
+    condition = service.terminal_condition
+    if condition.state.name == "CONDITION_FAILED":
+        why = one_line(condition.message, _MOST).rstrip(".") or condition.type_
+        message = f"Function {entry.service} is not ready ({why}): it serves an earlier revision."
+        repair = deployment.of_run("describe", entry.service)
+        yield Finding("function_not_ready", message, repair)
+
+
+def _time(deployment: Deployment, entry: FunctionEntry, service: Service) -> Iterator[Finding]:
+    has = service.template.timeout or timedelta(minutes=5)  # what Cloud Run has by default
+    longest = longest_deadline(deployment.setup) if entry.trigger is Trigger.TASKS else None
+    needs = max(entry.timeout, longest + MARGIN if longest else timedelta(0))
+    if has < needs:
+        why = (
+            f"step limits need {_s(longest + MARGIN)}"
+            if longest is not None and longest + MARGIN > entry.timeout
+            else f"the table has {_s(entry.timeout)}"
+        )
+        message = (
+            f"Function {entry.service} has {_s(has)} for a request, and {why}: it is ended before "
+            "it can record what it did."
+        )
+        repair = deployment.of_run("update", entry.service, f"--timeout={_s(needs)}")
+        yield Finding("function_timeout", message, repair)
+
+
+def _concurrency(
+    deployment: Deployment, entry: FunctionEntry, service: Service
+) -> Iterator[Finding]:
+    template = service.template
+    has = template.max_instance_request_concurrency or 80  # what Cloud Run has by default
+    if has != entry.concurrency:
+        message = (
+            f"Function {entry.service} takes {has} requests at once in an instance, and the table "
+            f"has {entry.concurrency}."
+        )
+        repair = deployment.of_run("update", entry.service, f"--concurrency={entry.concurrency}")
+        yield Finding("function_concurrency", message, repair)
+    warm = max(template.scaling.min_instance_count, service.scaling.min_instance_count)
+    if warm < entry.min_instances:
+        message = (
+            f"Function {entry.service} keeps {warm} instances warm, and the table has "
+            f"{entry.min_instances}: calls wait for cold starts."
+        )
+        repair = deployment.of_run("update", entry.service, f"--min={entry.min_instances}")
+        yield Finding("min_instances", message, repair)
+
+
+def _account(deployment: Deployment, entry: FunctionEntry, service: Service) -> Iterator[Finding]:
+    wanted = deployment.email_of(entry.account)
+    has = service.template.service_account
+    if has != wanted:
+        message = (
+            f"Function {entry.service} runs as {one_line(has, _MOST) or 'the default account'}, "
+            f"and the table has {wanted}, which may do what it needs and no more."
+        )
+        repair = deployment.of_run("update", entry.service, f"--service-account={wanted}")
+        yield Finding("function_account", message, repair)
+    if Use.CHANNELS in entry.uses:
+        plain = variables_of(service)
+        for channel in deployment.setup.channels:
+            for name in channel.variables:
+                if plain.get(name):
+                    message = (
+                        f"{name} is a plain variable of function {entry.service}: everybody who "
+                        "may look at the function reads it."
+                    )
+                    flags = (f"--remove-env-vars={name}", f"--update-secrets={name}={name}:latest")
+                    repair = deployment.of_run("update", entry.service, *flags)
+                    yield Finding("secret_in_environment", message, repair)
+
+
+def _disagreement(
+    deployment: Deployment, name: str, deployed: list[tuple[FunctionEntry, Service]]
+) -> Iterator[Finding]:
+    """Yield a finding where two functions, or they and this machine, do not mean the same."""
+    values = {entry: variables_of(service).get(name, "") for entry, service in deployed}
+    if not values:
+        return
+    first, value = next(iter(values.items()))
+    for other, its in values.items():
+        if its != value:
+            message = (
+                f"{name} of {first.service} is {_shown(value)}, and of {other.service} "
+                f"{_shown(its)}: they do not look after the same runs."
+            )
+            yield Finding(
+                "settings_differ",
+                message,
+                _set(deployment, other, f"{name}={value}") if value else "",
+            )
+            return
+    here = deployment.setup.environ.get(name)
+    if here is not None and here != value:
+        message = (
+            f"{name} is {_shown(here)} here, and {_shown(value)} where it is deployed: what is "
+            "done here is done to other runs."
+        )
+        repair = f"export {name}={shlex.quote(value)}" if value else f"unset {name}"
+        yield Finding("settings_differ_here", message, repair, is_warning=True)
+
+
+def _target(
+    deployment: Deployment, entry: FunctionEntry, variables: dict[str, str]
+) -> Iterator[Finding]:
+    """Yield a finding where a function has tasks delivered to where nobody runs steps."""
+    step = deployment.services.get(FUNCTIONS.of_tasks.service)
+    url = variables.get("LEASEHOLD_FUNCTION_URL", "").rstrip("/")
+    if step is None or Use.TASKS not in entry.uses or not url:
+        return
+    known = {one.rstrip("/") for one in (step.uri, *step.urls) if one}
+    if known and url not in known:
+        message = (
+            f"Function {entry.service} has tasks sent to {_shown(url)}, which is no address of "
+            f"{FUNCTIONS.of_tasks.service}."
+        )
+        address = next(iter(sorted(known)))
+        repair = _set(deployment, entry, f"LEASEHOLD_FUNCTION_URL={address}")
+        yield Finding("function_target", message, repair)
+
+
+def _set(deployment: Deployment, entry: FunctionEntry, variable: str) -> str:
+    flag = f"--update-env-vars={shlex.quote(variable)}"
+    return deployment.of_run("update", entry.service, flag)
+
+
+def _deploy(deployment: Deployment) -> str:
+    return f"gcloud builds submit --config=cloudbuild.yaml --project={deployment.project}"
+
+
+def _shown(value: str) -> str:
+    return one_line(without_user(value), _MOST) or "not set"
+
+
+def _s(length: timedelta) -> str:
+    return f"{length.total_seconds():g}s"

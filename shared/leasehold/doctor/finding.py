@@ -1,0 +1,31 @@
+"""A finding: something that is wrong, in one line, and the command that repairs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong.
+
+    Args:
+        code: for machines: a key of `leasehold.doctor.codes`, or the code of an error.
+        message: what it is and what it leads to, in one line.
+        repair: a command that repairs it, or shows more; empty: the message says what to do.
+        file: where, as a path; None: it is in no file.
+        line: the line there.
+        is_warning: it may be meant so: nothing that is wrong.
+    """
+
+    code: str
+    message: str
+    repair: str = ""
+    file: str | None = None
+    line: int | None = None
+    is_warning: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The message, and what to type."""
+        return f"{self.message} Type: {self.repair}" if self.repair else self.message

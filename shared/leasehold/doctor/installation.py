@@ -1,0 +1,81 @@
+"""The doctor's look at what is deployed in Google Cloud; no call writes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from leasehold.bootstrap import system_clock
+from leasehold.doctor.deployed.callers import callers
+from leasehold.doctor.deployed.deployment import Deployment
+from leasehold.doctor.deployed.functions import function_settings, functions
+from leasehold.doctor.deployed.indexes import indexes
+from leasehold.doctor.deployed.jobs import jobs
+from leasehold.doctor.deployed.queues import queues
+from leasehold.doctor.deployed.secrets import secrets
+from leasehold.doctor.deployed.subscriptions import subscriptions
+from leasehold.doctor.finding import Finding
+from leasehold.doctor.looks import COULD_NOT, Look, examine, not_looked_at
+from leasehold.doctor.setup import Setup
+from leasehold.live.clients import GoogleClients
+from leasehold.live.google_errors import explain
+
+#: So long all looks at what is deployed may take: they are made at once.
+LIVE_S: Final = 60.0
+
+_LOOKS: Final = {
+    "the functions": functions,
+    "the settings of the functions": function_settings,
+    "who may call the functions": callers,
+    "the queues": queues,
+    "the jobs of Cloud Scheduler": jobs,
+    "the topic of announcements": subscriptions,
+    "the indexes of Firestore": indexes,
+    "the secrets": secrets,
+}
+
+
+def examine_installation(
+    setup: Setup, project: str, region: str, within_s: float = LIVE_S
+) -> list[Finding]:
+    """Look at all that can be silently wrong with what is deployed.
+
+    Args:
+        setup: this machine; its catalog is taken for the one that is deployed.
+        project: the id of the project.
+        region: where it is deployed.
+        within_s: seconds that all looks may take.
+
+    Raises:
+        MissingExtraError: the extra `deploy` or `google` is not installed.
+    """
+    deployment = Deployment(project, region, GoogleClients(project, setup.environ), setup)
+    looks = [
+        Look(what, partial(find, deployment), partial(_explained, project))
+        for what, find in _LOOKS.items()
+    ]
+    return _merged(examine(looks, system_clock(), within_s))
+
+
+def _merged(found: list[Finding]) -> list[Finding]:
+    """Return the findings, those of looks that one and the same thing kept from looking as one."""
+    kept_from: dict[tuple[str, str], list[str]] = {}
+    for finding in found:
+        what, is_it, why = finding.message.partition(COULD_NOT)
+        if is_it:
+            kept_from.setdefault((why, finding.repair), []).append(what)
+    others = [finding for finding in found if COULD_NOT not in finding.message]
+    return others + [
+        Finding("not_looked_at", f"{_listed(names)}{COULD_NOT}{why}", repair)
+        for (why, repair), names in kept_from.items()
+    ]
+
+
+def _listed(names: list[str]) -> str:
+    first, *others = names
+    return ", ".join([first, *(f"{name[0].lower()}{name[1:]}" for name in others)])
+
+
+def _explained(project: str, what: str, error: Exception) -> Finding:
+    explained = explain(error, project)
+    return not_looked_at(what, explained.problem, explained.repair)

@@ -1,0 +1,1 @@
+"""What can be silently wrong on this machine, a file a group of looks."""

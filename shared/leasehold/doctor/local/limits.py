@@ -1,0 +1,60 @@
+"""Limits that do not hold together: of steps, of deliveries, and of the functions that do both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from leasehold.doctor.finding import Finding
+from leasehold.doctor.setup import Setup
+from leasehold.registry.effective_settings import effective_settings
+from leasehold.registry.function_table import FUNCTIONS
+from leasehold.registry.functions import FunctionEntry
+from leasehold.registry.registry import Registry
+
+#: What a function has beyond a step's dispatch deadline, to record what became of it.
+MARGIN: Final = timedelta(seconds=60)
+
+
+def limits(setup: Setup, functions: Registry[FunctionEntry] = FUNCTIONS) -> Iterator[Finding]:
+    """Yield what the functions of the table have no time for."""
+    step = functions.get("execute_step")
+    if step is not None:
+        for name, deadline in deadlines(setup):
+            if step.timeout < deadline + MARGIN:
+                yield _too_short(name, deadline, step.timeout)
+    delivery = functions.get("deliver_notification")
+    call = timedelta(seconds=setup.settings["PIPELINE_DELIVERY_CALL_S"])
+    if setup.channels and delivery is not None and call >= delivery.timeout:
+        message = (
+            f"PIPELINE_DELIVERY_CALL_S is {_s(call)}, and deliver_notification has "
+            f"{_s(delivery.timeout)}: a call is ended before it can record what it sent."
+        )
+        yield Finding("delivery_call_time", message, "unset PIPELINE_DELIVERY_CALL_S")
+
+
+def deadlines(setup: Setup) -> Iterator[tuple[str, timedelta]]:
+    """Yield the dispatch deadline in force of each step that a function runs."""
+    for entry in setup.steps:
+        settings = effective_settings(entry, setup.environ, max_retries=0)
+        if not settings.remote:
+            yield entry.step_type, settings.dispatch_deadline
+
+
+def longest_deadline(setup: Setup) -> timedelta | None:
+    """Return the longest of them; None: a function runs no step."""
+    return max((deadline for _, deadline in deadlines(setup)), default=None)
+
+
+def _too_short(step: str, deadline: timedelta, timeout: timedelta) -> Finding:
+    message = (
+        f"Step {step} has {_s(deadline)} (dispatch deadline), and execute_step {_s(timeout)}: it "
+        f"needs a minute more than the step; set its timeout in infra/functions.py to "
+        f"{_s(deadline + MARGIN)}."
+    )
+    return Finding("function_timeout", message)
+
+
+def _s(length: timedelta) -> str:
+    return f"{length.total_seconds():g} s"

@@ -1,0 +1,97 @@
+"""What the store says: overrides that do not hold, and a clock that is not the store's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from leasehold.bootstrap.store_reader import StoreReader, read_store, store_file
+from leasehold.doctor.finding import Finding
+from leasehold.doctor.local.data_folder import exists
+from leasehold.doctor.setup import Setup
+from leasehold.domain.moment import stamp, time_or_date
+from leasehold.domain.override import OVERRIDES_AT_MOST, StoredOverride, stored_override
+from leasehold.domain.printable import printable
+from leasehold.errors import StoreUnavailableError, StoreVersionError
+from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Query
+from leasehold.registry.effective_settings import effective_settings
+
+_WITHIN_S: Final = 5.0
+_OVERRIDES: Final = Query("overrides", limit=OVERRIDES_AT_MOST, within=_WITHIN_S)
+_NEWEST_RUN: Final = Query("runs", order_by="createdAt", descending=True, limit=1, within=_WITHIN_S)
+#: A clock that is off by less is in order.
+_TOLERANCE: Final = timedelta(seconds=10)
+
+
+def stored_state(setup: Setup, clock: Clock) -> Iterator[Finding]:
+    """Yield what is wrong with what is stored."""
+    file = store_file(setup.store)
+    if file is not None and not exists(setup.folder / file):
+        return
+    try:
+        with closing(read_store(setup.store, clock)) as store:
+            yield from _clock(store, clock)
+            yield from _overrides(setup, store)
+    except (StoreUnavailableError, StoreVersionError) as error:
+        if file is None:  # a file's own look says what is wrong with it
+            yield Finding(error.code, error.message)
+
+
+def _clock(store: StoreReader, clock: Clock) -> Iterator[Finding]:
+    asked = clock.now()
+    for newest in store.query(_NEWEST_RUN):
+        off = max(newest.read_at - clock.now(), asked - newest.read_at)
+        created = _time(newest.document.get("createdAt"))
+        if off > _TOLERANCE:
+            message = (
+                f"The clock of this machine is {round(off.total_seconds())} s off the store's: "
+                "leases and alarms of what runs here are early or late by that."
+            )
+            yield Finding("clock", message, "timedatectl set-ntp true")
+        elif created is not None and created - asked > _TOLERANCE:
+            ahead = round((created - asked).total_seconds())
+            message = (
+                f"The newest run was created at {stamp(created)}, {ahead} s from now: the "
+                "clock of a machine of this store is wrong, and alarms are late by that."
+            )
+            yield Finding("clock", message, "timedatectl set-ntp true")
+
+
+def _overrides(setup: Setup, store: StoreReader) -> Iterator[Finding]:
+    for found in store.query(_OVERRIDES):
+        stored = stored_override(found.ref.id, found.document, found.read_at)
+        name = printable(stored.step_type)[:60]
+        repair = f"leasehold override {name} --clear"
+        if stored.refused:
+            yield Finding("override_refused", stored.refused, repair)
+        elif stored.is_over:
+            message = f"overrides/{name} is over: it limits nothing, and looks as if it did."
+            yield Finding("override_over", message, repair, is_warning=True)
+        elif len(setup.catalog.steps):
+            yield from _against_entry(setup, stored, repair)
+
+
+def _against_entry(setup: Setup, stored: StoredOverride, repair: str) -> Iterator[Finding]:
+    entry = setup.catalog.steps.get(stored.step_type)
+    if entry is None:
+        message = f"overrides/{stored.step_type} is of no step of this catalog."
+        yield Finding("override_refused", message, repair)
+        return
+    settings = effective_settings(entry, setup.environ, stored, max_retries=0)
+    of_it = f"overrides/{stored.step_type} "
+    for sentence in settings.refused:
+        if of_it in sentence:
+            yield Finding("override_refused", sentence, repair)
+
+
+def _time(value: Any) -> datetime | None:
+    """Return a time as a store has it, which anybody may have edited."""
+    if isinstance(value, datetime):
+        return value if value.tzinfo is not None else None
+    try:
+        return time_or_date(value) if isinstance(value, str) else None
+    except ValueError:
+        return None

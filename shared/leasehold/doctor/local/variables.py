@@ -1,0 +1,118 @@
+"""Variables that nothing reads, and settings that do not go together."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Final
+
+from leasehold.doctor.finding import Finding
+from leasehold.doctor.setup import Setup
+from leasehold.errors import SettingError
+from leasehold.live.clients import EMULATOR
+from leasehold.registry.channels import FILE_SUFFIX
+from leasehold.registry.half_set import ON_CLOUD_RUN, check_artifacts, check_functions
+from leasehold.registry.settings import SETTINGS
+
+_PREFIXES: Final = ("LEASEHOLD_", "PIPELINE_")
+#: Ours, and no settings of a bundle: of the command line, of processes that were started by ours.
+_OTHERS: Final = ("LEASEHOLD_DEBUG", "LEASEHOLD_HOLDER", "LEASEHOLD_FORK_SERVER", EMULATOR)
+#: In place of options of `python -m infra.provision`.
+OF_PROVISIONING: Final = (
+    "LEASEHOLD_ALERT_EMAIL",
+    "LEASEHOLD_API_CALLERS",
+    "LEASEHOLD_BUCKET",
+    "LEASEHOLD_DATABASE",
+    "LEASEHOLD_LEASE_CALLERS",
+    "LEASEHOLD_LEDGER_DAYS",
+    "LEASEHOLD_PROJECT_NUMBER",
+    "LEASEHOLD_REGION",
+    "LEASEHOLD_TOPIC",
+)
+_OF_STEP: Final = re.compile(r"PIPELINE_.+_(TIMEOUT_MS|DEADLINE_S)")
+_ALIKE: Final = 0.8
+_ALIKE_OF_STEP: Final = 0.92  # most of the name is the same for all steps
+_LOOPBACK: Final = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$)")
+
+
+def unread_variables(setup: Setup) -> Iterator[Finding]:
+    """Yield a finding for each variable that looks like a setting, and is none."""
+    of_steps = [name for step in setup.steps for name in step.env_overrides]
+    of_channels = [name for channel in setup.channels for name in channel.variables]
+    files = [f"{name}{FILE_SUFFIX}" for name in of_channels]
+    known = {*SETTINGS.keys(), *_OTHERS, *OF_PROVISIONING, *of_steps, *of_channels, *files}
+    for name in sorted(set(setup.environ) - known):
+        if name.startswith(_PREFIXES):
+            yield _unread(name, sorted(known))
+
+
+def _unread(name: str, known: list[str]) -> Finding:
+    repair = f"unset {name}" if re.fullmatch(r"\w+", name, re.ASCII) else ""
+    is_of_step = _OF_STEP.fullmatch(name) is not None
+    alike = _ALIKE_OF_STEP if is_of_step else _ALIKE
+    for meant in difflib.get_close_matches(name, known, n=1, cutoff=alike):
+        message = f"{name} is set, and nothing reads it: is {meant} meant?"
+        return Finding("unread_variable", message, repair)
+    if is_of_step:
+        message = f"{name} is set, and the catalog has no step that reads it."
+        return Finding("unread_variable", message, repair)
+    is_other = name.startswith("PIPELINE_")  # other programs have variables that begin so
+    message = f"{name} is set, and Leasehold does not read it."
+    return Finding("unread_variable", message, "" if is_other else repair, is_warning=is_other)
+
+
+def unfit_settings(setup: Setup) -> Iterator[Finding]:
+    """Yield what is refused, or silently wrong, where these settings are those of functions."""
+    try:
+        if setup.uses_google_tasks:
+            # who may call a function is its own setting: `--live` looks at that
+            settings = {**setup.settings, "LEASEHOLD_CALLERS": ("iam",)}
+            check_functions(settings, {**setup.environ, ON_CLOUD_RUN: "execute-step"})
+        else:
+            check_artifacts(setup.settings)
+    except SettingError as error:
+        yield Finding(error.code, error.message)
+    if setup.uses_google_tasks:
+        yield from _of_functions(setup)
+
+
+def _of_functions(setup: Setup) -> Iterator[Finding]:
+    yield from _events(setup)
+    yield from _addresses(setup)
+    if setup.settings["LEASEHOLD_ALLOW_LOCAL_CHANNELS"]:
+        message = (
+            "LEASEHOLD_ALLOW_LOCAL_CHANNELS=yes beside a queue of Google's: a channel may call "
+            "addresses of private networks, and over http://."
+        )
+        yield Finding("local_channels", message, "unset LEASEHOLD_ALLOW_LOCAL_CHANNELS")
+    if setup.settings["LEASEHOLD_ISOLATION"] == "inline":
+        message = "LEASEHOLD_ISOLATION=inline: no limit of a step can stop its handler."
+        yield Finding("no_isolation", message, "unset LEASEHOLD_ISOLATION", is_warning=True)
+
+
+def _events(setup: Setup) -> Iterator[Finding]:
+    if setup.channels and setup.settings["LEASEHOLD_EVENTS"] == "in-process":
+        message = (
+            "LEASEHOLD_EVENTS is in-process, and the catalog has channels: a function has no time "
+            "once it has answered, so announcements wait for its next request, or for the sweep."
+        )
+        project = str(setup.settings["LEASEHOLD_TASKS"]).split("/")[2]
+        address = f"pubsub://{project}/leasehold-announcements"
+        repair = f"export LEASEHOLD_EVENTS={shlex.quote(address)}"
+        yield Finding("events_in_process", message, repair)
+
+
+def _addresses(setup: Setup) -> Iterator[Finding]:
+    if _LOOPBACK.match(setup.settings["LEASEHOLD_FUNCTION_URL"] or ""):
+        message = (
+            "LEASEHOLD_FUNCTION_URL is an address of this machine, and LEASEHOLD_TASKS is "
+            "Google's queue, which cannot reach it: no task would arrive."
+        )
+        repair = "export LEASEHOLD_FUNCTION_URL=https://execute-step-NUMBER.REGION.run.app"
+        yield Finding("function_url", message, repair)
+    if setup.channels and not setup.settings["LEASEHOLD_PUBLIC_URL"]:
+        message = "LEASEHOLD_PUBLIC_URL is not set: the links of announcements are paths."
+        repair = "export LEASEHOLD_PUBLIC_URL=https://serve-api-NUMBER.REGION.run.app"
+        yield Finding("no_public_url", message, repair, is_warning=True)

@@ -1,0 +1,1 @@
+../../../infra/google_errors.py

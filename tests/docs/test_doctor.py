@@ -1,0 +1,70 @@
+"""What docs/doctor.md shows can be pasted, and the codes that are found are those it lists."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from leasehold.cli.commands import program
+from leasehold.doctor.codes import CODES
+from tests.cli.shell import Shell
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/doctor.md").read_text()
+LINES = [
+    line
+    for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    for line in block.splitlines()
+]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    shutil.copy(ROOT / "tests/doctor/letters.py", tmp_path)
+    shell = Shell(tmp_path, {"LEASEHOLD_CATALOG": "letters"})
+    (tmp_path / "shop.py").unlink()
+    return shell
+
+
+def test_each_command_is_understood(shell: Shell) -> None:
+    """Those of what is deployed are run in tests/doctor/, against local servers."""
+    assert len(LINES) == 4
+    for line in LINES:
+        words = shlex.split(line.partition("|")[0], comments=True)
+        command = program.get_command(None, words[1])  # type: ignore[arg-type]
+        assert command is not None
+        command.make_context(words[1], [word.replace("$", "x").lower() for word in words[2:]])
+    assert shell.run("doctor").returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+def test_the_lines_for_scripts_find_what_they_look_for(shell: Shell) -> None:
+    """The answer is piped into them: a process of its own would take a hundred times as long."""
+    answer = shell.run("doctor", "--json", LEASEHOLD_STROE="x").stdout
+    piped = [line.partition("| ")[2] for line in LINES if "| jq" in line]
+
+    shown = [_piped(each.partition("#")[0], answer) for each in piped]
+
+    assert shown == ["unset LEASEHOLD_STROE\n", ""]
+
+
+def _piped(command: str, answer: str) -> str:
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], input=answer, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_each_code_that_is_found_has_its_row() -> None:
+    sources = [*(ROOT / "shared/leasehold/doctor").rglob("*.py")]
+    text = "\n".join(path.read_text() for path in sources if path.name != "codes.py")
+    used = set(re.findall(r'Finding\(\s*"(\w+)"', text)) | {"environment"}
+
+    assert used == set(CODES.keys())
+    for entry in CODES:
+        assert f"| `{entry.code}` |" in PAGE

@@ -1,0 +1,320 @@
+"""`leasehold doctor --live` says what is silently wrong with what is deployed, and only looks."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from google.cloud import firestore_admin_v1, run_v2, scheduler_v1
+
+from leasehold.devserver.cloud_tasks import CloudTasksDouble
+from leasehold.live.clients import EMULATOR, GoogleClients
+from leasehold.registry.function_table import FUNCTIONS
+from tests.cli.shell import Shell, only_line
+from tests.doctor.installed import LOCATION, PROJECT, REGION, STEP_URL, Installed, email
+from tests.emulators import pubsub_host
+from tests.infra.google_server import GoogleServer
+from tests.infra.google_services.firestore import FirestoreAdmin
+from tests.infra.google_services.refusals import api_disabled, permission_denied
+
+STEP, API, LEASES, SWEEP, NOTIFIER = FUNCTIONS
+AT = f"--region={REGION} --project={PROJECT}"
+QUEUES_AT = f"--location={REGION} --project={PROJECT}"
+LIVE = ("doctor", "--live", "--project", PROJECT, "--region", REGION)
+
+
+@pytest.fixture
+def installed() -> Iterator[Installed]:
+    """An installation in order."""
+    double = CloudTasksDouble()
+    with GoogleServer(pubsub=pubsub_host()) as server:
+        environ = {EMULATOR: server.address, "CLOUD_TASKS_EMULATOR_URL": double.start()}
+        clients = GoogleClients(PROJECT, environ)
+        installed = Installed(server, clients, f"told-{uuid.uuid4().hex[:8]}")  # noqa: TID251
+        installed.everything()
+        server.calls.clear()
+        yield installed
+    double.stop()
+
+
+def look(shell: Shell, installed: Installed, **settings: str) -> list[dict[str, Any]]:
+    """Return what is found."""
+    done = shell.run(*LIVE, "--json", **installed.clients.environ, **settings)
+    assert done.returncode in {0, 1}, done.stderr
+    return list(json.loads(done.stdout)["findings"])
+
+
+def test_an_installation_in_order_is_one_line_and_no_call_writes(
+    shell: Shell, installed: Installed
+) -> None:
+    done = shell.run(*LIVE, **installed.clients.environ)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "nothing found\n", "")
+    assert installed.server.writes() == []
+    assert len(installed.server.calls) > 5
+
+
+def spoil(installed: Installed) -> None:
+    """Spoil functions, callers, a queue and the job in every way that a look can find."""
+    callers = {"LEASEHOLD_CALLERS": ""}
+    short = timedelta(seconds=540)
+    installed.function(STEP, callers, timeout=short, max_instance_request_concurrency=2)
+    installed.function(API, {"THREADS": "4", "LEASEHOLD_FUNCTION_URL": "https://old.run.app"})
+    installed.function(LEASES, state="CONDITION_FAILED")
+    store = {"LEASEHOLD_STORE": "firestore://shop-prod/other"}
+    installed.function(SWEEP, store, service_account="123-compute@developer.example")
+    installed.invokers(API, "allUsers")
+    installed.invokers(STEP, "user:ada@shop.example")
+    installed.clients.tasks.pause_queue({"name": f"{LOCATION}/queues/send"})
+    installed.job(
+        SWEEP,
+        status={"code": 7, "message": "PERMISSION_DENIED"},
+        schedule="0 * * * *",
+        attempt_deadline=timedelta(seconds=15),
+        state=scheduler_v1.Job.State.PAUSED,
+        http_target={"uri": "https://sweep-dead-letters-1.run.app"},
+    )
+
+
+def test_everything_that_is_spoilt_is_found_with_its_repair(
+    shell: Shell, installed: Installed
+) -> None:
+    spoil(installed)
+    installed.server.calls.clear()
+
+    found = look(shell, installed)
+
+    update = "gcloud run services update"
+    job = "gcloud scheduler jobs update http leasehold-sweep"
+    of_step, of_api, of_sweep = f"execute-step {AT}", f"serve-api {AT}", f"sweep-dead-letters {AT}"
+    assert {one["code"]: one["repair"].replace(f" {QUEUES_AT}", "") for one in found} == {
+        "function_timeout": f"{update} {of_step} --timeout=1860s",
+        "function_concurrency": f"{update} {of_step} --concurrency=1",
+        "function_not_ready": f"gcloud run services describe manage-lease {AT}",
+        "function_account": (
+            f"{update} {of_sweep} --service-account={email('sweep-dead-letters')}"
+        ),
+        "settings_differ": (
+            f"{update} {of_sweep} --update-env-vars='LEASEHOLD_STORE=firestore://shop-prod/(default)'"
+        ),
+        "no_callers": f"{update} {of_step} --update-env-vars=LEASEHOLD_CALLERS={email('tasks')}",
+        "function_threads": f"{update} {of_api} --update-env-vars=THREADS=40",
+        "function_target": f"{update} {of_api} --update-env-vars=LEASEHOLD_FUNCTION_URL={STEP_URL}",
+        "public_function": (
+            f"gcloud run services remove-iam-policy-binding {of_api} "
+            "--member=allUsers --role=roles/run.invoker"
+        ),
+        "invoker_missing": (
+            f"gcloud run services add-iam-policy-binding {of_step} "
+            f"--member=serviceAccount:{email('tasks')} --role=roles/run.invoker"
+        ),
+        "queue_paused": "gcloud tasks queues resume send",
+        "job_paused": "gcloud scheduler jobs resume leasehold-sweep",
+        "job_failed": (
+            "gcloud logging read 'resource.labels.job_id=\"leasehold-sweep\"' "
+            "--project=shop-prod --limit=5"
+        ),
+        "job_schedule": f"{job} --schedule='* * * * *'",
+        "job_deadline": f"{job} --attempt-deadline=180s",
+        "job_account": f"{job} --oidc-service-account-email={email('schedule')}",
+    }
+    assert len(found) == 16
+    assert installed.server.writes() == []
+
+
+def test_queues_that_are_missing_drop_tasks_or_deliver_too_many_are_found(
+    shell: Shell, installed: Installed
+) -> None:
+    retry = {"max_attempts": 5, "max_backoff": timedelta(hours=1)}
+    installed.queue("send-2", retry_config=retry, rate_limits={"max_concurrent_dispatches": 100})
+    letters = (shell.folder / "letters.py").read_text()
+    renamed = letters.replace('"send"', '"send-2"').replace('"write_letter"', '"write"')
+    (shell.folder / "letters.py").write_text(renamed)
+
+    found = look(shell, installed)
+
+    assert [one["code"] for one in found] == [
+        "queue_missing",
+        "queue_attempts",
+        "queue_backoff",
+        "queue_concurrency",
+    ]
+    apply = f"python -m infra.provision apply --project={PROJECT} --region={REGION}"
+    assert found[0]["repair"] == apply
+
+
+def test_indexes_that_are_missing_being_built_or_broken_are_found(
+    shell: Shell, installed: Installed
+) -> None:
+    admin = installed.server.service(FirestoreAdmin)
+    names = sorted(admin.indexes)
+    del admin.indexes[names[0]]
+    admin.indexes[names[1]].state = firestore_admin_v1.Index.State.CREATING
+    admin.indexes[names[2]].state = firestore_admin_v1.Index.State.NEEDS_REPAIR
+    del admin.fields[next(name for name in sorted(admin.fields) if "/runs/" in name)]
+
+    found = look(shell, installed)
+
+    assert [one["code"] for one in found] == [
+        "index_missing",
+        "index_building",
+        "index_broken",
+        "exemption_missing",
+    ]
+    admin.databases.clear()
+    assert [one["code"] for one in look(shell, installed)] == ["database_missing"]
+
+
+def test_a_subscription_as_it_is_made_unasked_is_found(shell: Shell, installed: Installed) -> None:
+    topic = f"projects/{PROJECT}/topics/{installed.topic}"
+    name = f"projects/{PROJECT}/subscriptions/eventarc-{installed.topic}"
+    installed.clients.subscriber.delete_subscription({"subscription": name})
+    installed.subscription(
+        "bare",
+        topic,
+        push_config={"push_endpoint": "http://127.0.0.1:9/"},
+        message_retention_duration=timedelta(minutes=10),
+        expiration_policy={"ttl": timedelta(days=31)},
+    )
+
+    found = look(shell, installed)
+
+    assert [one["code"] for one in found] == [
+        "subscription_retry",
+        "subscription_dead_letters",
+        "subscription_deadline",
+        "subscription_account",
+        "subscription_retention",
+        "subscription_expires",
+    ]
+
+
+def test_a_topic_without_a_subscription_and_none_at_all_are_found(
+    shell: Shell, installed: Installed
+) -> None:
+    name = f"projects/{PROJECT}/subscriptions/eventarc-{installed.topic}"
+    installed.clients.subscriber.delete_subscription({"subscription": name})
+    assert [one["code"] for one in look(shell, installed)] == ["subscription_missing"]
+
+    topic = f"projects/{PROJECT}/topics/{installed.topic}"
+    installed.clients.publisher.delete_topic({"topic": topic})
+    assert [one["code"] for one in look(shell, installed)] == ["topic_missing"]
+
+
+def test_a_permission_that_is_missing_is_one_line_and_the_other_looks_go_on(
+    shell: Shell, installed: Installed
+) -> None:
+    installed.server.refuse("ListJobs", permission_denied("cloudscheduler.jobs.list"))
+    installed.server.refuse("GetSubscription", api_disabled("pubsub.googleapis.com"))
+    installed.invokers(API, "allAuthenticatedUsers")
+
+    found = look(shell, installed)
+
+    assert [one["code"] for one in found] == ["public_function", "not_looked_at", "not_looked_at"]
+    assert "EVERYBODY WITH A GOOGLE ACCOUNT may call" in found[0]["message"]
+    assert "the permission cloudscheduler.jobs.list is missing" in found[1]["message"]
+    assert found[1]["repair"].startswith("gcloud projects add-iam-policy-binding shop-prod")
+    assert found[2]["repair"].startswith("gcloud services enable pubsub.googleapis.com")
+
+
+def test_functions_that_may_not_be_listed_keep_nobody_from_queues_and_topics(
+    shell: Shell, installed: Installed
+) -> None:
+    installed.server.refuse("ListServices", permission_denied("run.services.list"))
+    installed.clients.tasks.pause_queue({"name": f"{LOCATION}/queues/send"})
+
+    found = look(shell, installed, LEASEHOLD_EVENTS=f"pubsub://{PROJECT}/nowhere")
+
+    assert [one["code"] for one in found] == ["queue_paused", "topic_missing", "not_looked_at"]
+    assert found[2]["message"].startswith(
+        "The functions, the settings of the functions, who may call the functions could not be "
+        "looked at: the permission run.services.list is missing in project shop-prod"
+    )
+    assert len(installed.server.called("ListServices")) == 1
+
+
+def test_the_wrong_region_is_one_line(shell: Shell, installed: Installed) -> None:
+    words = [word.replace(REGION, "us-central1") for word in LIVE]
+
+    done = shell.run(*words, **installed.clients.environ)
+
+    assert done.stdout.splitlines()[0].startswith(
+        "No function of the table is deployed in project shop-prod, region us-central1"
+    )
+
+
+def test_what_is_set_here_and_is_not_what_is_deployed_is_warned_of(
+    shell: Shell, installed: Installed
+) -> None:
+    done = shell.run(*LIVE, LEASEHOLD_STORE="sqlite:///x.db", **installed.clients.environ)
+
+    assert (done.returncode, done.stdout) == (0, "nothing found\n")
+    assert only_line(done.stderr).startswith("warning: LEASEHOLD_STORE is sqlite:///x.db here")
+
+
+def test_a_secret_in_a_plain_variable_is_found(shell: Shell, installed: Installed) -> None:
+    (shell.folder / "letters.py").write_text(
+        (shell.folder / "letters.py").read_text()
+        + "\nfrom leasehold import SlackChannel\n"
+        + 'CHANNELS = Registry("channels", [SlackChannel(name="x", url_variable="SLACK_URL")])\n'
+    )
+    installed.function(NOTIFIER, {"SLACK_URL": "https://hooks.example/s3cret"})
+
+    done = shell.run(*LIVE, LEASEHOLD_PUBLIC_URL="https://x.run.app", **installed.clients.environ)
+
+    assert "SLACK_URL is a plain variable of function deliver-notification" in done.stdout
+    assert "Secret SLACK_URL does not exist" in done.stdout
+    assert "s3cret" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--live",), "--live needs --project and --region; or set LEASEHOLD_TASKS="),
+        (("--live", "--project", "p"), "--live needs --region; or set LEASEHOLD_TASKS="),
+        (("--live", "--project", "a/b"), "'a/b'; allowed: up to 63 of a-z 0-9 . : -."),
+        (("--region", "r"), "--project and --region go with --live."),
+    ],
+)
+def test_words_that_lead_nowhere_are_one_line(
+    shell: Shell, words: tuple[str, ...], line: str
+) -> None:
+    done = shell.run("doctor", *words)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert line in only_line(done.stderr)
+
+
+def test_project_and_region_come_from_the_settings(shell: Shell, installed: Installed) -> None:
+    settings = {
+        "LEASEHOLD_TASKS": f"cloud-tasks://{PROJECT}/{REGION}",
+        "LEASEHOLD_FUNCTION_URL": STEP_URL,
+        "LEASEHOLD_ARTIFACTS": "gs://b/p",
+    }
+
+    shell.run("doctor", "--live", **installed.clients.environ, **settings)
+
+    (listed,) = installed.server.called("Services/ListServices")
+    assert listed == run_v2.ListServicesRequest(parent=LOCATION)
+
+
+def test_a_server_that_hangs_keeps_nothing_else_from_being_looked_at(
+    shell: Shell, installed: Installed
+) -> None:
+    from leasehold.doctor.installation import examine_installation  # noqa: PLC0415
+    from leasehold.doctor.setup import Setup, lenient_settings  # noqa: PLC0415
+
+    installed.server.hang("ListJobs")
+    installed.invokers(API, "allUsers")
+    setup = Setup(installed.clients.environ, lenient_settings({}))
+
+    found = examine_installation(setup, PROJECT, REGION, within_s=3.0)
+
+    assert "public_function" in [one.code for one in found]
+    assert found[-1].message == (
+        "The jobs of Cloud Scheduler could not be looked at: no answer within 3 s."
+    )

@@ -1,0 +1,362 @@
+"""`leasehold doctor` says what is silently wrong on this machine, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from infra.provision import plan_command
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.sqlite import SqliteDocuments
+from leasehold.doctor.local.data_folder import little_space
+from leasehold.doctor.local.file_systems import kind_in
+from leasehold.doctor.local.limits import limits
+from leasehold.doctor.local.variables import OF_PROVISIONING
+from leasehold.doctor.machine import examine_machine
+from leasehold.doctor.setup import Setup, lenient_settings
+from leasehold.domain.document import Document, Ref, Write
+from leasehold.registry.function_table import FUNCTIONS
+from leasehold.registry.functions import FunctionEntry, Trigger
+from leasehold.registry.registry import Registry
+from leasehold.registry.settings import SETTINGS
+from tests.cli.shell import Shell, only_line
+from tests.doctor.letters import STEPS
+
+STORE = ".leasehold/leasehold.db"
+
+
+def codes(shell: Shell, *words: str, **settings: str) -> list[str]:
+    done = shell.run("doctor", *words, "--json", **settings)
+    assert done.returncode in {0, 1}, done.stderr
+    answer = json.loads(done.stdout)
+    assert done.returncode == bool(answer["findings"])
+    return [one["code"] for one in answer["findings"]]
+
+
+def warned(shell: Shell, **settings: str) -> list[str]:
+    done = shell.run("doctor", "--json", **settings)
+    return [one["code"] for one in json.loads(done.stdout)["warnings"]]
+
+
+def put(shell: Shell, ref: Ref, document: Document) -> None:
+    """Store a document as a person with the file at hand could."""
+    documents = SqliteDocuments(shell.folder / STORE, SystemClock())
+    documents.transact(ref, lambda _stored, _now: Write(None, document))
+    documents.close()
+
+
+def everything_below(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(path): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_a_folder_in_order_is_one_line_and_nothing_is_made(shell: Shell) -> None:
+    before = shell.files()
+
+    done = shell.run("doctor")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "nothing found\n", "")
+    assert shell.files() == before
+
+
+def test_a_store_in_order_is_read_and_not_touched(shell: Shell) -> None:
+    assert shell.run("start", "letters", "--input", '"x"', "--in-process").returncode == 0
+    put(shell, Ref("overrides", "x"), {"timeoutS": 1, "until": "2999-01-01"})
+    before = everything_below(shell.folder)
+
+    found = codes(shell)
+
+    assert found == ["override_refused"]  # it is of no step
+    assert everything_below(shell.folder) == before
+
+
+def test_what_check_finds_is_found_in_the_same_words(shell: Shell) -> None:
+    (shell.folder / "catalog.py").write_text(
+        (shell.folder / "letters.py").read_text().replace("letters:", "nowhere:")
+    )
+    settings = {"LEASEHOLD_CATALOG": "catalog", "PIPELINE_LEASE_TTL_S": "-1"}
+
+    checked, done = shell.run("check", **settings), shell.run("doctor", **settings)
+
+    assert checked.returncode == done.returncode == 1
+    assert len(checked.stdout.splitlines()) > 1
+    assert done.stdout == checked.stdout
+
+
+def test_a_catalog_that_is_missing_keeps_nothing_else_from_being_looked_at(shell: Shell) -> None:
+    (shell.folder / ".leasehold").write_text("a file")
+
+    found = codes(shell, LEASEHOLD_CATALOG="nowhere", LEASEHOLD_STROE="x")
+
+    assert found == ["missing_catalog", "data_folder"]
+
+
+def test_a_slip_in_the_name_of_a_variable_names_the_one_that_was_meant(shell: Shell) -> None:
+    done = shell.run("doctor", LEASEHOLD_STROE="s3cret", PIPELINE_GHOST_DEADLINE_S="20")
+
+    slip = "LEASEHOLD_STROE is set, and nothing reads it:"
+    of_no_step = "PIPELINE_GHOST_DEADLINE_S is set, and the catalog has no step that reads it."
+
+    assert done.stdout.splitlines() == [
+        f"{slip} is LEASEHOLD_STORE meant? Type: unset LEASEHOLD_STROE",
+        f"{of_no_step} Type: unset PIPELINE_GHOST_DEADLINE_S",
+    ]
+    assert "s3cret" not in done.stdout + done.stderr
+
+
+def test_the_variables_that_are_read_and_those_of_other_programs_are_no_findings(
+    shell: Shell,
+) -> None:
+    name = next(iter(STEPS)).env_overrides.deadline_s
+
+    done = shell.run("doctor", LEASEHOLD_DEBUG="1", PIPELINE_WORKSPACE="/ci", **{name: "1500"})
+
+    assert (done.returncode, done.stdout) == (0, "nothing found\n")
+    assert only_line(done.stderr) == (
+        "warning: PIPELINE_WORKSPACE is set, and Leasehold does not read it."
+    )
+
+
+DEPLOYED = {
+    "LEASEHOLD_STORE": "sqlite:///x.db",
+    "LEASEHOLD_TASKS": "cloud-tasks://project/region",
+    "LEASEHOLD_FUNCTION_URL": "http://localhost:8080/",
+    "LEASEHOLD_TASK_ACCOUNT": "tasks@project.iam.gserviceaccount.com",
+    "LEASEHOLD_ALLOW_LOCAL_CHANNELS": "yes",
+}
+
+
+def test_settings_that_no_function_can_work_with_are_found_before_a_deploy(shell: Shell) -> None:
+    with_channel = (
+        (shell.folder / "letters.py").read_text()
+        + '\nfrom leasehold import LogChannel\nCHANNELS = Registry("channels", '
+        '[LogChannel(name="log")])\n'
+    )
+    (shell.folder / "told.py").write_text(with_channel)
+
+    found = codes(shell, LEASEHOLD_CATALOG="told", **DEPLOYED)
+
+    assert found == ["bad_setting", "events_in_process", "function_url", "local_channels"]
+
+
+def test_an_override_that_does_not_hold_is_found_and_one_that_is_over_is_warned_of(
+    shell: Shell,
+) -> None:
+    step, other = [entry.step_type for entry in STEPS][:2]
+    put(shell, Ref("overrides", step), {"timeoutS": 1799, "until": "2999-01-01"})
+    put(shell, Ref("overrides", other), {"timeoutS": 1, "until": "2001-01-01"})
+
+    assert codes(shell) == ["override_refused"]
+    assert warned(shell) == ["override_over"]
+
+
+def test_a_clock_that_was_put_back_is_found(shell: Shell) -> None:
+    at = datetime.now(UTC) + timedelta(hours=1)  # noqa: TID251 - the machine's own
+    put(shell, Ref("runs", "r-1"), {"createdAt": at})
+
+    assert codes(shell) == ["clock"]
+
+
+def test_a_store_of_a_newer_version_is_found_and_left_as_it_is(shell: Shell) -> None:
+    put(shell, Ref("runs", "r-1"), {})
+    with sqlite3.connect(shell.folder / STORE) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    before = everything_below(shell.folder)
+
+    assert codes(shell) == ["store_version"]
+    assert everything_below(shell.folder) == before
+
+
+def test_damage_is_found(shell: Shell) -> None:
+    for number in range(300):
+        put(shell, Ref("runs", f"r-{number}"), {"pipeline": "x" * 200})
+    file = shell.folder / STORE
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 2 // 4096 * 4096
+    content[middle : middle + 4096] = b"\xff" * 4096
+    file.write_bytes(content)
+
+    assert "store_damaged" in codes(shell)
+
+
+def test_a_store_that_is_written_meanwhile_is_read_with_its_log(shell: Shell) -> None:
+    documents = SqliteDocuments(shell.folder / STORE, SystemClock())
+    documents.transact(Ref("overrides", "ghost"), lambda *_: Write(None, {"timeoutS": 1}))
+    try:
+        assert (shell.folder / f"{STORE}-wal").stat().st_size > 0
+        assert codes(shell) == ["override_refused"]
+    finally:
+        documents.close()
+
+
+def test_a_log_without_its_file_is_found(shell: Shell) -> None:
+    (shell.folder / ".leasehold").mkdir()
+    (shell.folder / f"{STORE}-wal").write_bytes(b"x")
+
+    assert codes(shell) == ["store_gone"]
+
+
+def test_a_store_of_the_folder_above_is_found(shell: Shell) -> None:
+    put(shell, Ref("runs", "r-1"), {})
+    below = shell.folder / "below"
+    below.mkdir()
+
+    found = Shell(below, shell.settings | {"PYTHONPATH": str(shell.folder)}).run("doctor")
+
+    assert found.returncode == 1
+    assert only_line(found.stdout) == (
+        f"There is no store in this folder, and there is one at {shell.folder / STORE}. "
+        f"Type: cd {shell.folder}"
+    )
+
+
+def test_a_store_and_artifacts_that_begin_at_other_places_are_found(shell: Shell) -> None:
+    address = f"sqlite:///{shell.folder}/x.db"
+
+    assert codes(shell, LEASEHOLD_STORE=address) == ["two_folders"]
+    assert codes(shell, LEASEHOLD_ARTIFACTS=f"file://{shell.folder}/a") == ["two_folders"]
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_emulators_that_do_not_answer_or_are_half_of_a_pair_are_found(
+    shell: Shell, port: int
+) -> None:
+    queue = DEPLOYED | {"LEASEHOLD_FUNCTION_URL": "https://x.run.app", "LEASEHOLD_STORE": ""}
+    del queue["LEASEHOLD_STORE"], queue["LEASEHOLD_ALLOW_LOCAL_CHANNELS"]
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = closed.getsockname()[1]
+
+    half = {**queue, "CLOUD_TASKS_EMULATOR_URL": f"http://127.0.0.1:{port}"}
+    half |= {"LEASEHOLD_EVENTS": "pubsub://p/topic", "PUBSUB_EMULATOR_HOST": f"127.0.0.1:{nobody}"}
+    left = codes(shell, **half)
+
+    assert left == ["emulator_left_over", "emulator_left_over", "emulator_silent"]
+    done = shell.run(
+        "doctor", LEASEHOLD_ARTIFACTS="gs://b/p", STORAGE_EMULATOR_HOST="u:s3cret@localhost:1"
+    )
+    assert "allowed: http://HOST:PORT" in done.stdout
+    assert codes(shell, FIRESTORE_EMULATOR_HOST="localhost:1") == []  # the store is SQLite
+
+
+def test_runs_in_an_emulator_and_tasks_at_google_are_found() -> None:
+    environ = DEPLOYED | {
+        "LEASEHOLD_STORE": "firestore://project/database",
+        "FIRESTORE_EMULATOR_HOST": "nowhere",
+    }
+    found = [one.code for one in examine_machine(environ | {"LEASEHOLD_CATALOG": "none"})[1]]
+
+    assert {"half_emulated", "emulator_address"} <= set(found)
+
+
+def test_a_row_without_its_file_is_found_in_a_bundle(shell: Shell) -> None:
+    (shell.folder / "functions").mkdir()
+    (shell.folder / "infra").mkdir()
+    (shell.folder / "infra/functions.py").write_text("")
+    for entry in list(FUNCTIONS)[1:]:
+        (shell.folder / f"functions/{entry.name}.py").write_text(f"def {entry.name}(request): ...")
+    (shell.folder / "functions/extra.py").write_text("x = 1")
+    last = list(FUNCTIONS)[-1]
+    (shell.folder / f"functions/{last.name}.py").write_text("def other(): ...")
+
+    assert codes(shell) == [
+        "function_without_row",
+        "function_without_file",
+        "function_without_entry",
+    ]
+
+
+def test_a_function_that_has_less_time_than_a_step_is_found() -> None:
+    row = FunctionEntry(
+        "execute_step",
+        "short",
+        Trigger.TASKS,
+        (),
+        timeout=timedelta(seconds=60),
+        memory_mib=512,
+        concurrency=1,
+        max_instances=1,
+    )
+    catalog = type("Catalog", (), {"steps": STEPS, "channels": ()})()
+    setup = Setup({}, lenient_settings({}), catalog)
+
+    found = list(limits(setup, Registry("functions", [row])))
+
+    assert {one.code for one in found} == {"function_timeout"}
+    assert len(found) == len(STEPS)
+    assert list(limits(setup)) == []
+
+
+def test_a_store_that_hangs_keeps_nothing_else_from_being_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe hangs when it is opened, as a file on a mount that is dead does."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".leasehold").mkdir()
+    os.mkfifo(tmp_path / STORE)
+    environ = {"LEASEHOLD_CATALOG": "tests.doctor.letters", "LEASEHOLD_STROE": "x"}
+
+    found = examine_machine(environ, within_s=1.0)[1]
+
+    threading.Thread(target=(tmp_path / STORE).write_bytes, args=(b"",), daemon=True).start()
+    assert found[0].code == "unread_variable"
+    assert {one.message for one in found[1:]} <= {
+        "The file of the store could not be looked at: no answer within 1 s.",
+        "What the store says could not be looked at: no answer within 1 s.",
+    }
+    assert len(found) > 1
+
+
+def test_a_catalog_that_hangs_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hanging_catalog.py").write_text("import threading\nthreading.Event().wait(600)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    found = examine_machine({"LEASEHOLD_CATALOG": "hanging_catalog"}, within_s=0.5)[1]
+
+    assert found[0].message == (
+        "The catalog could not be checked: to import its modules takes longer than 0.5 s."
+    )
+
+
+def test_a_full_disk_is_found() -> None:
+    full = os.statvfs_result((4096, 4096, 10_000, 10, 10, 5000, 5000, 5000, 0, 255))
+    no_files = os.statvfs_result((4096, 4096, 10**6, 10**6, 10**6, 5000, 3, 3, 0, 255))
+
+    assert [one.code for one in little_space(Path("/data"), full)] == ["little_space"]
+    assert [one.repair for one in little_space(Path("/data"), no_files)] == ["df -i /data"]
+
+
+def test_the_file_system_of_a_path_is_that_of_the_mount_that_lies_over_it() -> None:
+    mounts = (
+        "22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n"
+        "40 22 0:50 / /mnt/our\\040files rw shared:2 - nfs4 server:/files rw\n"
+        "broken line\n"
+    )
+
+    assert kind_in(mounts, Path("/mnt/our files/.leasehold")) == "nfs4"
+    assert kind_in(mounts, Path("/mnt/our")) == "ext4"
+    assert kind_in("", Path("/")) == ""
+
+
+def test_the_variables_of_provisioning_are_known() -> None:
+    read = {param.envvar for param in plan_command.params if param.envvar}
+
+    ours = {str(name) for name in read if str(name).startswith("LEASEHOLD_")}
+    assert ours <= {*OF_PROVISIONING, *SETTINGS.keys()}
