@@ -17,6 +17,8 @@ Contents = Mapping[str, bytes]
 
 #: What is uploaded may not be larger.
 _LARGEST: Final = 512 * 2**20
+#: So much of a file is looked through for what looks like a secret: texts are smaller.
+_LOOKED_AT: Final = 2**20
 #: The package has a link to the entries, which the bundle has beside it.
 _ELSEWHERE: Final = "leasehold/functions/"
 #: Of these names the bundle has modules of its own.
@@ -117,5 +119,6 @@ def suspicions(contents: Contents, files: tuple[str, ...]) -> list[str]:
     return [
         f"{name}: something in it looks like a secret; those belong in Secret Manager"
         for name, content in contents.items()
-        if name.startswith(files) and next(shapes(content.decode(errors="replace")), None)
+        if name.startswith(files)
+        and next(shapes(content[:_LOOKED_AT].decode(errors="replace")), None)
     ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterator
 from typing import Final
 
 from infra.bundle.contents import Contents
@@ -21,7 +22,7 @@ def missing_imports(contents: Contents, folders: tuple[str, ...], modules: Modul
     found: dict[str, str] = {}
     for file, content in contents.items():
         if file.endswith(".py") and file.startswith(folders):
-            for name, line in _imports(ast.parse(content).body):
+            for line, name in sorted(_imports(_parsed(content))):
                 if not modules.have(name):
                     found.setdefault(name.partition(".")[0], f"{file}:{line} imports {name}")
     return [
@@ -31,20 +32,33 @@ def missing_imports(contents: Contents, folders: tuple[str, ...], modules: Modul
     ]
 
 
-def _imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
-    """Yield each name that is imported for certain, also within functions, and its line."""
-    for node in nodes:
+def _parsed(content: bytes) -> ast.Module:
+    with warnings.catch_warnings(action="ignore"):  # of what the file has in its texts
+        return ast.parse(content)
+
+
+def _imports(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the line and each name that is imported for certain, also within functions."""
+    left: list[ast.AST] = [module]
+    while left:
+        node = left.pop()
         if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
+            yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             if not node.level:  # a relative import is of the folder itself
-                yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            yield from _imports(node.orelse)
+                yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.If) and _is_for_types(node.test):
+            left += node.orelse
         elif isinstance(node, ast.Try) and _catches(node):
-            yield from _imports([*node.orelse, *node.finalbody])
+            left += [*node.orelse, *node.finalbody]
         else:
-            yield from _imports(ast.iter_child_nodes(node))
+            left += ast.iter_child_nodes(node)
+
+
+def _is_for_types(test: ast.expr) -> bool:
+    named = [test.id] if isinstance(test, ast.Name) else []
+    named += [test.attr] if isinstance(test, ast.Attribute) else []
+    return "TYPE_CHECKING" in named
 
 
 def _catches(node: ast.Try) -> bool:

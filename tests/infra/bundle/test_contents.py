@@ -10,6 +10,8 @@ import pytest
 
 from infra.bundle.bundle_error import BundleError
 from infra.bundle.contents import sources
+from infra.bundle.missing_imports import missing_imports
+from infra.bundle.modules import Modules
 
 KEY = f"-----BEGIN PRIVATE KEY-----\n{'MIIEvQIBADANBgkqhkiG9w0BAQEFAASC' * 3}\n"
 
@@ -140,3 +142,14 @@ def test_words_before_a_key_are_no_key(root: Path) -> None:
     (root / "pipelines" / "keys.py").write_text("BEGIN = '-----BEGIN PRIVATE KEY-----'\n")
 
     assert "pipelines/keys.py" in names(root)
+
+
+def test_a_file_of_a_thousand_branches_is_read_as_any_other(root: Path) -> None:
+    branches = "".join(f"elif x == {n}:\n    pass\n" for n in range(1500))
+    text = f"x = 1\nif x:\n    pass\n{branches}else:\n    import nowhere\nPATTERN = '\\d'\n"
+    (root / "pipelines" / "generated.py").write_text(text)
+
+    contents = sources(root, ["greet"], "pipelines.catalog")
+
+    (line,) = missing_imports(contents, ("pipelines/generated",), Modules([]))
+    assert line.startswith("pipelines/generated.py:3005 imports nowhere, which requirements.txt")
