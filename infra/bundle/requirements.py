@@ -6,6 +6,7 @@ to be what constraints.txt says.
 
 from __future__ import annotations
 
+import functools
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -79,7 +80,8 @@ def closure_of(root: Path, folders: Sequence[str], extras: Sequence[str] = ()) -
     for python in PYTHONS:
         seen: set[str] = set()
         for source, requirement in roots:
-            _add(closure, requirement, source, python, seen)
+            if _applies(requirement, python, ("",)):
+                _add(closure, requirement, source, python, seen)
     for name, found in closure.installed.items():
         if pins.get(name, found.version) != found.version:
             raise BundleError(
@@ -140,23 +142,23 @@ def _pins(path: Path) -> dict[str, str]:
 def _add(
     closure: Closure, requirement: Requirement, source: str, python: str, seen: set[str]
 ) -> None:
-    """Add a package and what it needs, as far as that Python on Linux needs it."""
-    key = f"{canonicalize_name(requirement.name)}[{','.join(sorted(requirement.extras))}]"
-    if not _applies(requirement, python, ("",)):
-        return
-    found = _installed(requirement, source)
+    """Add a package, and what it needs with that Python on Linux."""
+    name = canonicalize_name(requirement.name)
+    found = closure.installed[name] = _installed(requirement, source)
+    key = f"{name}[{','.join(sorted(requirement.extras))}]"
     if key in seen:
         return
     seen.add(key)
-    name = canonicalize_name(requirement.name)
-    closure.installed[name] = found
     if python not in closure.pythons.setdefault(name, []):
         closure.pythons[name].append(python)
-    for line in found.requires or ():
-        needed = Requirement(line)
+    for needed in _needs(found):
         if _applies(needed, python, ("", *requirement.extras)):
-            needed.marker = None
             _add(closure, needed, name, python, seen)
+
+
+@functools.cache
+def _needs(package: Distribution) -> tuple[Requirement, ...]:
+    return tuple(map(Requirement, package.requires or ()))
 
 
 def _applies(requirement: Requirement, python: str, extras: Sequence[str]) -> bool:
@@ -168,7 +170,7 @@ def _applies(requirement: Requirement, python: str, extras: Sequence[str]) -> bo
 def _installed(requirement: Requirement, source: str) -> Distribution:
     wanted = f"{requirement.name}{requirement.specifier}"
     try:
-        found = distribution(requirement.name)
+        found = _distribution(canonicalize_name(requirement.name))
     except PackageNotFoundError:
         raise BundleError(
             f"{source} needs {wanted}, which is not installed; type: pip install '{wanted}'"
@@ -179,3 +181,8 @@ def _installed(requirement: Requirement, source: str) -> Distribution:
             f"pip install '{wanted}'"
         )
     return found
+
+
+@functools.cache
+def _distribution(name: str) -> Distribution:
+    return distribution(name)
