@@ -21,6 +21,7 @@ from docs import http_api
 from docs.markdown import table as _table
 from leasehold import errors
 from leasehold.doctor.codes import CODES, Scope
+from leasehold.doctor.finding import Kind
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.status import NEXT, AttemptEnd, RunEvent, RunStatus
 from leasehold.registry.dead_letters import DEAD_LETTERS
@@ -227,7 +228,7 @@ def findings() -> str:
     rows = [
         [
             f"`{entry.code}`",
-            "warning" if entry.is_warning else "",
+            "" if entry.kind is Kind.FINDING else entry.kind.value,
             entry.scope.value if entry.scope is Scope.HERE else f"`{entry.scope.value}`",
             entry.meaning,
             entry.repair,

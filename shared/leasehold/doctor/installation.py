@@ -15,7 +15,7 @@ from leasehold.doctor.deployed.queues import queues
 from leasehold.doctor.deployed.secrets import secrets
 from leasehold.doctor.deployed.subscriptions import subscriptions
 from leasehold.doctor.finding import Finding
-from leasehold.doctor.looks import COULD_NOT, Look, examine, not_looked_at
+from leasehold.doctor.looks import Look, examine, not_looked_at
 from leasehold.doctor.setup import Setup
 from leasehold.live.clients import GoogleClients
 from leasehold.live.google_errors import explain
@@ -54,26 +54,7 @@ def examine_installation(
         Look(what, partial(find, deployment), partial(_explained, project))
         for what, find in _LOOKS.items()
     ]
-    return _merged(examine(looks, system_clock(), within_s))
-
-
-def _merged(found: list[Finding]) -> list[Finding]:
-    """Return the findings, those of looks that one and the same thing kept from looking as one."""
-    kept_from: dict[tuple[str, str], list[str]] = {}
-    for finding in found:
-        what, is_it, why = finding.message.partition(COULD_NOT)
-        if is_it:
-            kept_from.setdefault((why, finding.repair), []).append(what)
-    others = [finding for finding in found if COULD_NOT not in finding.message]
-    return others + [
-        Finding("not_looked_at", f"{_listed(names)}{COULD_NOT}{why}", repair)
-        for (why, repair), names in kept_from.items()
-    ]
-
-
-def _listed(names: list[str]) -> str:
-    first, *others = names
-    return ", ".join([first, *(f"{name[0].lower()}{name[1:]}" for name in others)])
+    return examine(looks, system_clock(), within_s)
 
 
 def _explained(project: str, what: str, error: Exception) -> Finding:
