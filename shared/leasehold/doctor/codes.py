@@ -218,7 +218,8 @@ CODES: Final = Registry(
         CodeEntry(
             "half_emulated",
             _HERE,
-            "An emulator has the runs, and Google's queue the tasks, or the other way round.",
+            "An emulator has the runs, and Google's queue the tasks, or the other way round; with "
+            "`--live`, queues are looked for at a local server and the rest at Google.",
             "Unset the variable that was left over, or set the other one too.",
         ),
         CodeEntry(
