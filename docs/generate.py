@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script it knows its own folder alone
 
-from docs import http_api
+from docs import deployed, http_api
 from docs.markdown import table as _table
 from leasehold import errors
 from leasehold.doctor.codes import CODES, Scope
@@ -251,6 +251,9 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "dead-letters": dead_letters,
     "findings": findings,
     "settings": settings,
+    "permissions": deployed.permissions,
+    "metrics": deployed.metrics,
+    "alerts": deployed.alerts,
     "delivery-settings": partial(settings, "PIPELINE_DELIVERY_", "PIPELINE_CHANNEL_"),
     "calls-of-runs": partial(http_api.calls_of_runs, OPERATION_WORDS),
     "calls-of-leases": http_api.calls_of_leases,
