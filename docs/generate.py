@@ -25,6 +25,8 @@ from leasehold.doctor.finding import Kind
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.status import NEXT, AttemptEnd, RunEvent, RunStatus
 from leasehold.registry.dead_letters import DEAD_LETTERS
+from leasehold.registry.function_table import FUNCTIONS
+from leasehold.registry.functions import FunctionEntry, Trigger
 from leasehold.registry.overlays import OVERLAYS
 from leasehold.registry.settings import SETTINGS
 from leasehold.registry.trace_events import TRACE_EVENTS
@@ -238,6 +240,38 @@ def findings() -> str:
     return _table(["code", "", "where", "what is wrong", "what to do"], rows)
 
 
+#: What calls a function.
+TRIGGER_WORDS: Final[Mapping[Trigger, str]] = {
+    Trigger.TASKS: "Cloud Tasks, a queue for each step type",
+    Trigger.SCHEDULE: "Cloud Scheduler",
+    Trigger.EVENTS: "Pub/Sub, the topic of announcements",
+    Trigger.REQUESTS: "people and programs",
+}
+
+
+def functions() -> str:
+    """Return the functions of the bundle."""
+    rows = [
+        [
+            f"`{entry.service}`",
+            f"{entry.summary}; uses {', '.join(entry.uses)}",
+            _caller(entry),
+            f"{entry.timeout.total_seconds():g} s",
+            f"{entry.memory_mib} MiB, {entry.cpu:g} CPU",
+            f"{entry.min_instances} to {entry.max_instances}, {entry.concurrency} at once in each",
+            f"`{entry.account}`",
+        ]
+        for entry in FUNCTIONS
+    ]
+    heads = ["function", "what it does", "called by", "timeout", "an instance", "instances"]
+    return _table([*heads, "runs as"], rows)
+
+
+def _caller(entry: FunctionEntry) -> str:
+    words = TRIGGER_WORDS[entry.trigger]
+    return f"{words}: `{entry.schedule}` (UTC)" if entry.schedule else words
+
+
 GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "lifecycle": lifecycle,
     "statuses": statuses,
@@ -250,6 +284,7 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "events": trace_events,
     "dead-letters": dead_letters,
     "findings": findings,
+    "functions": functions,
     "settings": settings,
     "permissions": deployed.permissions,
     "metrics": deployed.metrics,

@@ -39,13 +39,26 @@ def test_the_wheel_holds_the_one_source_of_each_entry(built: Built) -> None:
     [
         ("live/firestore.indexes.json", "firestore.indexes.json"),
         ("live/google_errors.py", "google_errors.py"),
-        ("registry/function_table.py", "functions.py"),
     ],
 )
 def test_the_wheel_holds_what_it_shares_with_infra(built: Built, name: str, source: str) -> None:
     held = zipfile.ZipFile(built[1]).read(f"leasehold/{name}")
 
     assert held == (ROOT / "infra" / source).read_bytes()
+
+
+def test_both_archives_hold_the_one_table_of_functions_itself(built: Built) -> None:
+    """In a checkout it is a link; a link in an archive would lead nowhere."""
+    table = (ROOT / "infra/functions.py").read_bytes()
+    path = "leasehold/registry/function_table.py"
+
+    assert zipfile.ZipFile(built[1]).read(path) == table
+    with tarfile.open(built[0]) as archive:
+        (member,) = (it for it in archive.getmembers() if it.name.endswith(f"shared/{path}"))
+        held = archive.extractfile(member)
+        assert member.isfile()
+        assert held
+        assert held.read() == table
 
 
 def test_the_wheel_holds_every_file_of_a_new_project(built: Built) -> None:

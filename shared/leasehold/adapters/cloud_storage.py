@@ -7,9 +7,10 @@ import contextlib
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from leasehold.adapters.cloud_storage_library import storage_library
 from leasehold.adapters.compression import (
     compressed,
     decompressed,
@@ -43,8 +44,8 @@ _CHANGED: Final = (404, 412)
 class CloudStorageArtifacts:
     """The artifacts port on a bucket, or on the emulator that STORAGE_EMULATOR_HOST names.
 
-    The library is imported here, and the client made by the first call in each process. Each call
-    may be made twice without harm, so the library repeats what does not get through.
+    The library is imported by the first call, and a client made by the first one in each process.
+    Each call may be made twice without harm, so the library repeats what does not get through.
 
     Args:
         bucket: its name.
@@ -53,35 +54,20 @@ class CloudStorageArtifacts:
     """
 
     def __init__(self, bucket: str, prefix: str = "", *, deadline_s: float = DEADLINE_S) -> None:
-        import google.auth.exceptions as auth  # noqa: PLC0415 - half a second of a cold start
-        import google_crc32c  # noqa: PLC0415 - as above
-        import requests  # noqa: PLC0415 - as above
-        import urllib3  # noqa: PLC0415 - as above
-        from google.api_core import exceptions  # noqa: PLC0415 - as above
-        from google.cloud import storage  # noqa: PLC0415 - as above
-        from google.cloud.storage import exceptions as of_storage  # noqa: PLC0415 - as above
-        from google.cloud.storage import retry  # noqa: PLC0415 - as above
-
         self._folder = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._name = bucket
         self._address = f"gs://{bucket}"
-        self._open: Callable[[], Any] = lambda: storage.Client().bucket(bucket)
-        self._limits = {
-            "timeout": (min(_CONNECT_S, deadline_s), deadline_s),
-            "retry": retry.DEFAULT_RETRY.with_timeout(deadline_s),
-        }
-        self._checksum: Callable[[], Any] = google_crc32c.Checksum
-        self._missing = exceptions.NotFound
-        self._failures = (
-            exceptions.GoogleAPIError,
-            auth.GoogleAuthError,
-            of_storage.DataCorruption,
-            of_storage.InvalidResponse,
-            requests.exceptions.RequestException,
-            urllib3.exceptions.HTTPError,
-            OSError,
-        )
+        self._deadline_s = deadline_s
         self._bucket: tuple[int, Any] | None = None
         self._opening = threading.Lock()
+
+    @property
+    def _limits(self) -> dict[str, Any]:
+        """How long a call waits, and how it is tried again."""
+        return {
+            "timeout": (min(_CONNECT_S, self._deadline_s), self._deadline_s),
+            "retry": storage_library().retry.with_timeout(self._deadline_s),
+        }
 
     def put(self, name: str, data: bytes) -> str:
         """Store `data` whole or not at all; return its address."""
@@ -98,7 +84,7 @@ class CloudStorageArtifacts:
                     blob.reload(**self._limits)
                     size = _size_before(blob)
                     return data if size is None else b"".join(decompressed([data], size))
-            except self._missing:
+            except storage_library().missing:
                 self._check_bucket(blob.bucket)
             else:
                 return data
@@ -127,13 +113,13 @@ class CloudStorageArtifacts:
         with self._located(name) as blob:
             below = blob.bucket.list_blobs(prefix=f"{blob.name}/", **self._limits)
             for one in (*below, blob):
-                with contextlib.suppress(self._missing):
+                with contextlib.suppress(storage_library().missing):
                     one.delete(**self._limits)
             self._check_bucket(blob.bucket)
 
     def delete_file(self, name: str) -> None:
         """Delete what has that name alone: one call, and none that is billed."""
-        with self._located(name) as blob, contextlib.suppress(self._missing):
+        with self._located(name) as blob, contextlib.suppress(storage_library().missing):
             blob.delete(**self._limits)
 
     def compress(self, prefix: str, texts: Sequence[str] = ()) -> None:  # noqa: ARG002 - the port's
@@ -182,7 +168,7 @@ class CloudStorageArtifacts:
                     upload.close()
                 else:
                     upload.terminate()
-            except self._failures as error:
+            except storage_library().failures as error:
                 if _status_of(error) not in _CHANGED:
                     raise
 
@@ -207,7 +193,7 @@ class CloudStorageArtifacts:
         with self._located(name) as blob:
             try:
                 blob.reload(**self._limits)
-            except self._missing:
+            except storage_library().missing:
                 self._check_bucket(blob.bucket)
             else:
                 return blob
@@ -224,7 +210,7 @@ class CloudStorageArtifacts:
 
     def _blocks(self, name: str, found: Any) -> Iterator[bytes]:
         """Yield the object as stored; the last block only if all of them are what was found."""
-        checksum = self._checksum()
+        checksum = storage_library().checksum()
         for start in range(0, found.size, _BLOCK_BYTES):
             end = min(start + _BLOCK_BYTES, found.size)
             with self._located(name) as blob:
@@ -254,7 +240,7 @@ class CloudStorageArtifacts:
         try:
             bucket = self._of_this_process()
             yield bucket if name is None else bucket.blob(f"{self._folder}{name}")
-        except self._failures as error:
+        except storage_library().failures as error:
             problem = f"{type(error).__name__}: {error}"[:500]
             raise StoreUnavailableError(store=self._address, problem=problem) from error
 
@@ -265,7 +251,7 @@ class CloudStorageArtifacts:
             with self._opening:
                 opened = self._bucket
                 if opened is None or opened[0] != os.getpid():
-                    opened = self._bucket = (os.getpid(), self._open())
+                    opened = self._bucket = (os.getpid(), storage_library().open_bucket(self._name))
         return opened[1]
 
 

@@ -53,8 +53,7 @@ class Scheduler:
         self._before = before
         self._every = every
         self._clock = clock or system_clock()
-        self._due = self._clock.now()
-        _check_schedule(function, self._due)
+        self._due = self._next_due()
         self._stopping = threading.Event()
         name = f"schedule of {function.name}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -85,11 +84,25 @@ class Scheduler:
         """Wait for the next tick; return False once this is to stop."""
         if self._every is not None:
             return not self._stopping.wait(self._every)
-        self._due = next(CronSim(self._function.schedule, max(self._due, self._clock.now())))
         while (left := (self._due - self._clock.now()).total_seconds()) > 0:
             if self._stopping.wait(min(left, _MAX_WAIT_S)):
                 return False
+        self._due = self._next_due()  # one that comes while this is answered is not left out
         return not self._stopping.is_set()
+
+    def _next_due(self) -> datetime:
+        """Return when the schedule comes round next, or refuse one that never does."""
+        function = self._function
+        try:
+            return next(CronSim(function.schedule, self._clock.now()))
+        except (CronSimError, StopIteration) as error:
+            raise InvalidEntryError(
+                registry="functions",
+                key=function.name,
+                field="schedule",
+                value=function.schedule,
+                allowed=f"cron's five fields, for times that there are ({error})",
+            ) from error
 
     def _call(self) -> bool:
         """Call the function once; return whether it says that more is due at once."""
@@ -104,17 +117,3 @@ class Scheduler:
         except ValueError:
             return False
         return isinstance(body, dict) and body.get("more") is True
-
-
-def _check_schedule(function: FunctionEntry, now: datetime) -> None:
-    """Raise InvalidEntryError for a schedule such as that of 30 February."""
-    try:
-        next(CronSim(function.schedule, now))
-    except (CronSimError, StopIteration) as error:
-        raise InvalidEntryError(
-            registry="functions",
-            key=function.name,
-            field="schedule",
-            value=function.schedule,
-            allowed=f"cron's five fields, for times that there are ({error})",
-        ) from error

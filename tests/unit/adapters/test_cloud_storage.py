@@ -8,6 +8,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -233,3 +234,41 @@ def test_what_cannot_be_compressed_now_is_an_outage() -> None:
 
         with pytest.raises(StoreUnavailableError):
             artifacts.compress("runs/r-1/files")
+
+
+def test_no_call_asks_about_its_bucket_in_a_thread_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The library would, once for each client, for traces; no function has the permission."""
+    monkeypatch.delenv("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA")
+    with recorder() as (address, calls), environment(STORAGE_EMULATOR_HOST=address):
+        CloudStorageArtifacts("artifacts").delete_file("values/a")
+        late = [it.name for it in threading.enumerate() if "_fetch_background" in it.name]
+
+    assert calls == ["DELETE /storage/v1/b/artifacts/o/values%2Fa"]
+    assert late == []
+
+
+@contextlib.contextmanager
+def recorder() -> Iterator[tuple[str, list[str]]]:
+    """A server that takes every call; its address, and what was called."""
+    calls: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_DELETE(self) -> None:
+            calls.append(f"{self.command} {self.path.partition('?')[0]}")
+            self.send_response(HTTPStatus.NO_CONTENT)
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            self.do_DELETE()
+
+        def log_message(self, *args: Any) -> None:
+            """Nobody reads it."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", calls
+        server.shutdown()
+        thread.join()

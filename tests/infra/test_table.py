@@ -1,0 +1,60 @@
+"""What follows the table of functions by hand is the same as the table."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from docs.generate import TRIGGER_WORDS, functions
+from infra.functions import FUNCTIONS
+from leasehold.registry.function_table import FUNCTIONS as OF_PACKAGE
+from leasehold.registry.functions import FunctionEntry, Trigger
+
+ROOT = Path(__file__).parents[2]
+ENTRIES = sorted(ROOT.glob("functions/*.py"))
+
+#: What the header of an entry file begins its line "Called by" with.
+CALLED_BY = {
+    Trigger.TASKS: "Cloud Tasks",
+    Trigger.SCHEDULE: "Cloud Scheduler",
+    Trigger.EVENTS: "Pub/Sub",
+    Trigger.REQUESTS: ("people and programs", "workers"),
+}
+
+
+def test_the_package_knows_the_same_table() -> None:
+    assert list(OF_PACKAGE) == list(FUNCTIONS)
+
+
+def test_each_entry_file_has_its_row() -> None:
+    assert [path.stem for path in ENTRIES] == sorted(FUNCTIONS.keys())
+
+
+def test_the_contract_that_entries_do_not_know_each_other_names_all_of_them() -> None:
+    lint = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (modules,) = (it["modules"] for it in lint["contracts"] if it["type"] == "independence")
+
+    assert sorted(modules) == sorted(f"functions.{name}" for name in FUNCTIONS.keys())  # noqa: SIM118 - it iterates over rows
+
+
+@pytest.mark.parametrize("entry", FUNCTIONS, ids=lambda entry: entry.name)
+def test_an_entry_file_says_what_its_row_says(entry: FunctionEntry) -> None:
+    source = ast.parse((ROOT / f"functions/{entry.name}.py").read_text())
+    header = (ast.get_docstring(source) or "").splitlines()
+    (called_by,) = (it.split(":", 1)[1].strip() for it in header if it.startswith("Called by:"))
+
+    assert header[0].startswith(f"Cloud Function {entry.service}: ")
+    assert called_by.startswith(CALLED_BY[entry.trigger])
+    assert entry.name in [it.name for it in source.body if isinstance(it, ast.FunctionDef)]
+
+
+def test_the_docs_have_a_row_for_each_function() -> None:
+    lines = functions().splitlines()[2:]
+
+    assert set(TRIGGER_WORDS) == set(Trigger)
+    assert [line.split("`")[1] for line in lines] == [entry.service for entry in FUNCTIONS]
+    assert "1860 s" in lines[0]
+    assert "`* * * * *` (UTC)" in lines[3]
