@@ -1,20 +1,24 @@
-"""The parts of the docs that come from `infra/`: who may do what, what is counted, what alerts."""
+"""The parts of the docs that are about a deployed bundle: functions, permissions, alerts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
 from docs.markdown import table
-from infra import permissions as roles
+from infra import permissions as may
 from infra.alerts import ALERTS, Alert
+from infra.cloudbuild import substitutions
 from infra.installation import Installation
 from infra.metrics import METRICS
 from infra.permissions import Kind, Permission, permissions_of
 from leasehold import PipelineEntry, Registry, SlackChannel, StepDispatchEntry
+from leasehold.doctor import finding
+from leasehold.doctor.codes import CODES, Scope
 from leasehold.registry.channels import TopicChannel
-from leasehold.registry.functions import ACCOUNT_PREFIX
+from leasehold.registry.function_table import FUNCTIONS
+from leasehold.registry.functions import ACCOUNT_PREFIX, FunctionEntry, Trigger
 from leasehold.registry.pipelines import Catalog
 
 _INSTALLATION: Final = Installation(
@@ -43,15 +47,71 @@ _CATALOG: Final = Catalog(
 )
 
 _WHY: Final[Mapping[str, str]] = {
-    roles.READ_AND_WRITE: "read and write runs",
-    roles.CALL: "call it",
-    roles.PUBLISH: "publish",
-    roles.USE_OBJECTS: "read, write and delete files of runs",
-    roles.READ_SECRET: "read the secret of a channel",
-    roles.PUT_TASKS[0]: "create tasks",
-    roles.PUT_TASKS[1]: "look whether a task is still there",
-    roles.SIGN_IN_AS: "have tasks sign in as it",
+    may.READ_AND_WRITE: "read and write runs",
+    may.CALL: "call it",
+    may.PUBLISH: "publish",
+    may.USE_OBJECTS: "read, write and delete files of runs",
+    may.READ_SECRET: "read the secret of a channel",
+    may.PUT_TASKS[0]: "create tasks",
+    may.PUT_TASKS[1]: "look whether a task is still there",
+    may.SIGN_IN_AS: "have tasks sign in as it",
 }
+
+
+#: What calls a function.
+TRIGGER_WORDS: Final[Mapping[Trigger, str]] = {
+    Trigger.TASKS: "Cloud Tasks, a queue for each step type",
+    Trigger.SCHEDULE: "Cloud Scheduler",
+    Trigger.EVENTS: "Pub/Sub, the topic of announcements",
+    Trigger.REQUESTS: "people and programs",
+}
+
+
+def functions() -> str:
+    """Return the functions of the bundle."""
+    rows = [
+        [
+            f"`{entry.service}`",
+            f"{entry.summary}; uses {', '.join(entry.uses)}",
+            _caller(entry),
+            f"{entry.timeout.total_seconds():g} s",
+            f"{entry.memory_mib} MiB, {entry.cpu:g} CPU",
+            f"{entry.min_instances} to {entry.max_instances}, {entry.concurrency} at once in each",
+            f"`{entry.account}`",
+        ]
+        for entry in FUNCTIONS
+    ]
+    heads = ["function", "what it does", "called by", "timeout", "an instance", "instances"]
+    return table([*heads, "runs as"], rows)
+
+
+def build_options() -> str:
+    """Return what may be chosen for a build that deploys."""
+    rows = [
+        [f"`{each.name}`", f"`{each.default}`" if each.default else "", each.meaning]
+        for each in substitutions()
+    ]
+    return table(["substitution", "default", "meaning"], rows)
+
+
+def roles(of_account: Sequence[tuple[str, str]]) -> str:
+    """Return the roles of an account, and what each is for."""
+    return table(["role", "what for"], [[f"`{role}`", why] for role, why in of_account])
+
+
+def findings() -> str:
+    """Return what the doctor finds, here and with `--live`."""
+    rows = [
+        [
+            f"`{entry.code}`",
+            "" if entry.kind is finding.Kind.FINDING else entry.kind.value,
+            entry.scope.value if entry.scope is Scope.HERE else f"`{entry.scope.value}`",
+            entry.meaning,
+            entry.repair,
+        ]
+        for entry in CODES
+    ]
+    return table(["code", "", "where", "what is wrong", "what to do"], rows)
 
 
 def permissions() -> str:
@@ -87,6 +147,11 @@ def alerts() -> str:
         for alert in ALERTS
     ]
     return table(["alert", "severity", "raised", "what it means, and what to do"], rows)
+
+
+def _caller(entry: FunctionEntry) -> str:
+    words = TRIGGER_WORDS[entry.trigger]
+    return f"{words}: `{entry.schedule}` (UTC)" if entry.schedule else words
 
 
 def _place(permission: Permission) -> str:

@@ -19,15 +19,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script it knows its o
 
 from docs import costs, deployed, http_api
 from docs.markdown import table as _table
-from infra.cloudbuild import substitutions
 from infra.deployer import BUILDER_ROLES, DEPLOYER_ROLES
 from leasehold import errors
-from leasehold.doctor.codes import CODES, Scope
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.status import NEXT, AttemptEnd, RunEvent, RunStatus
 from leasehold.registry.dead_letters import DEAD_LETTERS
-from leasehold.registry.function_table import FUNCTIONS
-from leasehold.registry.functions import FunctionEntry, Trigger
 from leasehold.registry.overlays import OVERLAYS
 from leasehold.registry.settings import SETTINGS
 from leasehold.registry.trace_events import TRACE_EVENTS
@@ -226,67 +222,6 @@ def settings(*prefixes: str) -> str:
     return _table(["variable", "default", "meaning", "allowed"], rows)
 
 
-def build_options() -> str:
-    """Return what may be chosen for a build that deploys."""
-    rows = [
-        [f"`{each.name}`", f"`{each.default}`" if each.default else "", each.meaning]
-        for each in substitutions()
-    ]
-    return _table(["substitution", "default", "meaning"], rows)
-
-
-def roles(of_account: Sequence[tuple[str, str]]) -> str:
-    """Return the roles of an account, and what each is for."""
-    return _table(["role", "what for"], [[f"`{role}`", why] for role, why in of_account])
-
-
-#: What calls a function.
-TRIGGER_WORDS: Final[Mapping[Trigger, str]] = {
-    Trigger.TASKS: "Cloud Tasks, a queue for each step type",
-    Trigger.SCHEDULE: "Cloud Scheduler",
-    Trigger.EVENTS: "Pub/Sub, the topic of announcements",
-    Trigger.REQUESTS: "people and programs",
-}
-
-
-def functions() -> str:
-    """Return the functions of the bundle."""
-    rows = [
-        [
-            f"`{entry.service}`",
-            f"{entry.summary}; uses {', '.join(entry.uses)}",
-            _caller(entry),
-            f"{entry.timeout.total_seconds():g} s",
-            f"{entry.memory_mib} MiB, {entry.cpu:g} CPU",
-            f"{entry.min_instances} to {entry.max_instances}, {entry.concurrency} at once in each",
-            f"`{entry.account}`",
-        ]
-        for entry in FUNCTIONS
-    ]
-    heads = ["function", "what it does", "called by", "timeout", "an instance", "instances"]
-    return _table([*heads, "runs as"], rows)
-
-
-def _caller(entry: FunctionEntry) -> str:
-    words = TRIGGER_WORDS[entry.trigger]
-    return f"{words}: `{entry.schedule}` (UTC)" if entry.schedule else words
-
-
-def findings() -> str:
-    """Return what the doctor finds, here and with `--live`."""
-    rows = [
-        [
-            f"`{entry.code}`",
-            "warning" if entry.is_warning else "",
-            entry.scope.value if entry.scope is Scope.HERE else f"`{entry.scope.value}`",
-            entry.meaning,
-            entry.repair,
-        ]
-        for entry in CODES
-    ]
-    return _table(["code", "", "where", "what is wrong", "what to do"], rows)
-
-
 GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "lifecycle": lifecycle,
     "statuses": statuses,
@@ -298,16 +233,16 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "handler-errors": handler_errors,
     "events": trace_events,
     "dead-letters": dead_letters,
-    "functions": functions,
-    "findings": findings,
+    "findings": deployed.findings,
+    "functions": deployed.functions,
     "settings": settings,
     "permissions": deployed.permissions,
     "metrics": deployed.metrics,
     "alerts": deployed.alerts,
     "delivery-settings": partial(settings, "PIPELINE_DELIVERY_", "PIPELINE_CHANNEL_"),
-    "build-options": build_options,
-    "deployer-roles": partial(roles, DEPLOYER_ROLES),
-    "builder-roles": partial(roles, BUILDER_ROLES),
+    "build-options": deployed.build_options,
+    "deployer-roles": partial(deployed.roles, DEPLOYER_ROLES),
+    "builder-roles": partial(deployed.roles, BUILDER_ROLES),
     "calls-of-runs": partial(http_api.calls_of_runs, OPERATION_WORDS),
     "calls-of-leases": http_api.calls_of_leases,
     "shapes": http_api.shapes,

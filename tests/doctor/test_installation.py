@@ -12,6 +12,8 @@ import pytest
 from google.cloud import firestore_admin_v1, run_v2, scheduler_v1
 
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
+from leasehold.doctor.installation import examine_installation, half_emulated
+from leasehold.doctor.setup import Setup, lenient_settings
 from leasehold.live.clients import EMULATOR, GoogleClients
 from leasehold.registry.function_table import FUNCTIONS
 from tests.cli.shell import Shell, only_line
@@ -237,6 +239,16 @@ def test_functions_that_may_not_be_listed_keep_nobody_from_queues_and_topics(
     assert len(installed.server.called("ListServices")) == 1
 
 
+def test_queues_that_are_looked_for_elsewhere_than_the_rest_are_said_so() -> None:
+    tasks, others = {"CLOUD_TASKS_EMULATOR_URL": "http://localhost:1"}, {EMULATOR: "localhost:2"}
+
+    (left_over,) = half_emulated(tasks)
+
+    assert left_over.repair == "unset CLOUD_TASKS_EMULATOR_URL"
+    assert [one.code for one in half_emulated(others)] == ["half_emulated"]
+    assert [*half_emulated(tasks | others), *half_emulated({})] == []
+
+
 def test_the_wrong_region_is_one_line(shell: Shell, installed: Installed) -> None:
     words = [word.replace(REGION, "us-central1") for word in LIVE]
 
@@ -305,16 +317,13 @@ def test_project_and_region_come_from_the_settings(shell: Shell, installed: Inst
 def test_a_server_that_hangs_keeps_nothing_else_from_being_looked_at(
     shell: Shell, installed: Installed
 ) -> None:
-    from leasehold.doctor.installation import examine_installation  # noqa: PLC0415
-    from leasehold.doctor.setup import Setup, lenient_settings  # noqa: PLC0415
-
     installed.server.hang("ListJobs")
     installed.invokers(API, "allUsers")
     setup = Setup(installed.clients.environ, lenient_settings({}))
 
-    found = examine_installation(setup, PROJECT, REGION, within_s=3.0)
+    found = examine_installation(setup, PROJECT, REGION, within_s=6.0)
 
     assert "public_function" in [one.code for one in found]
     assert found[-1].message == (
-        "The jobs of Cloud Scheduler could not be looked at: no answer within 3 s."
+        "The jobs of Cloud Scheduler could not be looked at: no answer within 6 s."
     )

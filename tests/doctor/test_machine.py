@@ -7,6 +7,7 @@ import os
 import socket
 import sqlite3
 import threading
+import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from infra.provision import plan_command
 from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.factory import open_documents
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.doctor.local.data_folder import little_space
 from leasehold.doctor.local.file_systems import kind_in
@@ -29,6 +31,7 @@ from leasehold.registry.registry import Registry
 from leasehold.registry.settings import SETTINGS
 from tests.cli.shell import Shell, only_line
 from tests.doctor.letters import STEPS
+from tests.emulators import firestore_host
 
 STORE = ".leasehold/leasehold.db"
 
@@ -159,6 +162,41 @@ def test_an_override_that_does_not_hold_is_found_and_one_that_is_over_is_warned_
 
     assert codes(shell) == ["override_refused"]
     assert warned(shell) == ["override_over"]
+
+
+def test_measured_cold_starts_make_a_proposal_and_no_finding(shell: Shell) -> None:
+    """Whoever else writes into the ledger breaks nothing."""
+    measured = {"coldStart": True, "bootstrapSeconds": 9, "startedAt": "2026-01-01T12:00:00Z"}
+    for number in range(25):
+        put(shell, Ref("ledger", f"r-{number}"), {"steps": {"send": measured}})
+    put(shell, Ref("ledger", "r-x"), {"steps": [1]})
+    put(shell, Ref("ledger", "r-y"), {"steps": {"a": 1, "b": measured | {"bootstrapSeconds": "9"}}})
+
+    done = shell.run("doctor")
+
+    assert (done.returncode, done.stdout) == (0, "nothing found\n")
+    assert only_line(done.stderr).startswith(
+        "proposal: min_instances=25 in the row execute_step of infra/functions.py (now 0): 95% of "
+        "25 cold starts took up to 9.0 s"
+    )
+
+
+def test_a_store_of_firestore_is_asked_for_its_overrides_and_its_time(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, project = firestore_host(), f"doctor-{uuid.uuid4().hex[:12]}"  # noqa: TID251
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", host)
+    documents = open_documents(f"firestore://{project}/(default)", SystemClock())
+    documents.transact(Ref("overrides", "send"), lambda *_: Write(None, {"timeoutS": 1}))
+    documents.transact(Ref("runs", "r-1"), lambda _, now: Write(None, {"createdAt": now}))
+    documents.close()
+    settings = {
+        "LEASEHOLD_STORE": f"firestore://{project}/(default)",
+        "LEASEHOLD_ARTIFACTS_SHARED": "yes",
+        "FIRESTORE_EMULATOR_HOST": host,
+    }
+
+    assert codes(shell, **settings) == ["override_refused"]
 
 
 def test_a_clock_that_was_put_back_is_found(shell: Shell) -> None:
@@ -312,15 +350,14 @@ def test_a_store_that_hangs_keeps_nothing_else_from_being_looked_at(
     os.mkfifo(tmp_path / STORE)
     environ = {"LEASEHOLD_CATALOG": "tests.doctor.letters", "LEASEHOLD_STROE": "x"}
 
-    found = examine_machine(environ, within_s=1.0)[1]
+    found = examine_machine(environ, within_s=3.0)[1]
 
     threading.Thread(target=(tmp_path / STORE).write_bytes, args=(b"",), daemon=True).start()
     assert found[0].code == "unread_variable"
-    assert {one.message for one in found[1:]} <= {
-        "The file of the store could not be looked at: no answer within 1 s.",
-        "What the store says could not be looked at: no answer within 1 s.",
-    }
-    assert len(found) > 1
+    hanging = "The file of the store, what the store says, the ledger"
+    assert [one.message for one in found[1:]] == [
+        f"{hanging} could not be looked at: no answer within 3 s."
+    ]
 
 
 def test_a_catalog_that_hangs_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,11 +34,9 @@ def world() -> Iterator[GoogleWorld]:
 
 @pytest.fixture
 def alerting(world: GoogleWorld) -> Any:
-    """Cloud Monitoring, which knows our metrics."""
+    """Cloud Monitoring, with our metrics."""
     applied(*log_metrics(world.clients, INSTALLATION))
-    monitoring = world.service(Alerts)
-    monitoring.knows()
-    return monitoring
+    return world.service(Alerts)
 
 
 def policies_of(world: GoogleWorld) -> list[Step]:
@@ -72,8 +70,9 @@ def test_what_a_deploy_or_a_person_ends_raises_nothing() -> None:
 
 def test_metrics_that_are_new_are_waited_for(world: GoogleWorld) -> None:
     applied(*log_metrics(world.clients, INSTALLATION))
+    world.service(Alerts).is_late = True
     first = policies_of(world)
-    world.service(Alerts).knows()
+    world.service(Alerts).is_late = False
 
     second = policies_of(world)
 
@@ -115,6 +114,20 @@ def test_an_answer_that_is_lost_creates_no_policy_twice(world: GoogleWorld, aler
 
     assert len(alerting.policies) == len(ALERTS)
     assert len(world.service(NotificationChannels).channels) == 1
+
+
+def test_copies_of_a_policy_are_told_of(world: GoogleWorld, alerting: Any) -> None:
+    """Two applies at once may make them; one of them is as good as the other."""
+    policies_of(world)
+    copy = AlertPolicy(next(iter(alerting.policies.values())))
+    copy.name = "projects/shop-prod/alertPolicies/9999"
+    alerting.policies[copy.name] = copy
+
+    (told,) = [step for step in policies_of(world) if step.look.why]
+
+    assert told.look.state is State.PRESENT
+    assert told.look.why == "there are 2, as two applies at once may make"
+    assert told.repair == f"gcloud alpha monitoring policies delete {copy.name}"
 
 
 def test_the_conditions_are_what_cloud_monitoring_takes(world: GoogleWorld, alerting: Any) -> None:

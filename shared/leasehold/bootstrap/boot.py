@@ -15,6 +15,7 @@ from leasehold.adapters.in_process_events import InProcessEvents
 from leasehold.bootstrap.catalog import load_catalog
 from leasehold.bootstrap.connections import Around, Purpose, connect
 from leasehold.bootstrap.hooks import LOG, Hooks
+from leasehold.bootstrap.late_parts import gate_runner, handler_checks, inline_runner, sender_of
 from leasehold.domain.event_message import EventMessage
 from leasehold.logs.attempt import name_attempts_in_records
 from leasehold.ports.clock import Clock
@@ -30,12 +31,8 @@ from leasehold.services.engine import Engine, Retention
 from leasehold.services.kept_values import load
 from leasehold.services.reporting import without_repeats
 from leasehold.worker.bounded_sends import BoundedSends
-from leasehold.worker.channel_senders import sender_of
 from leasehold.worker.errands import Errands
-from leasehold.worker.gates import InlineGateRunner
-from leasehold.worker.handler_checks import ImportedHandlerChecks
 from leasehold.worker.holder import holder_name, host_name
-from leasehold.worker.inline_runner import InlineRunner
 from leasehold.worker.interrupts import Interrupts
 from leasehold.worker.known_overrides import KnownOverrides
 from leasehold.worker.lease_keeper import ThreadedLeaseKeeper
@@ -127,7 +124,7 @@ def boot(
     overrides = KnownOverrides(connections.documents, clock, log)
     rules = rules_of(settings, catalog, environ, overrides.find, hooks.warn)
     interrupts, load_value = Interrupts(), partial(load, artifacts)
-    inline = InlineRunner(artifacts, load_value, clock, interrupts)
+    inline = inline_runner(artifacts, load_value, clock, interrupts)
     handlers = [step.handler for step in catalog.steps]
     process = ProcessRunner(artifacts, load_value, clock, interrupts, handlers)
     errands, sends = Errands(), BoundedSends()
@@ -139,8 +136,8 @@ def boot(
         artifacts=artifacts,
         leases=ThreadedLeaseKeeper(clock, rules.lease_ttl),
         runners={"inline": inline, "process": process},
-        gates=InlineGateRunner(artifacts, load_value, interrupts),
-        checks=ImportedHandlerChecks(),
+        gates=gate_runner(artifacts, load_value, interrupts),
+        checks=handler_checks(),
         clock=clock,
         catalog=catalog,
         open_channel=around.open_channel or channels,

@@ -12,9 +12,9 @@ import click
 
 from leasehold.cli.exit_codes import DONE, FOUND
 from leasehold.cli.options import json_option
-from leasehold.cli.stderr import warn
+from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import print_json, print_line
-from leasehold.doctor.finding import Finding
+from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.installation import examine_installation
 from leasehold.doctor.machine import examine_machine
 from leasehold.doctor.setup import lenient_settings
@@ -61,17 +61,18 @@ def doctor(*, live: bool, project: str | None, region: str | None, as_json: bool
         setup, found = examine_machine(os.environ)
         if where is not None:
             found += examine_installation(setup, *where)
-    findings = [one for one in found if not one.is_warning]
-    warnings = [one for one in found if one.is_warning]
+    findings = _of(Kind.FINDING, found)
     if as_json:
-        print_json(_as_json(findings, warnings))
-    else:
-        for finding in findings:
-            print_line(_line(finding))
-        if not findings:
-            print_line("nothing found")
-        for warning in warnings:
-            warn(_line(warning))
+        print_json(_as_json(found))
+        return FOUND if findings else DONE
+    for finding in findings:
+        print_line(_line(finding))
+    if not findings:
+        print_line("nothing found")
+    for warning in _of(Kind.WARNING, found):
+        warn(_line(warning))
+    for proposal in _of(Kind.PROPOSAL, found):
+        note(f"proposal: {_line(proposal)}")
     return FOUND if findings else DONE
 
 
@@ -103,11 +104,12 @@ def _line(finding: Finding) -> str:
     return ": ".join([":".join(places), finding.sentence] if places else [finding.sentence])
 
 
-def _as_json(findings: list[Finding], warnings: list[Finding]) -> dict[str, Any]:
-    return {
-        "findings": [_fields(one) for one in findings],
-        "warnings": [_fields(one) for one in warnings],
-    }
+def _of(kind: Kind, found: list[Finding]) -> list[Finding]:
+    return [one for one in found if one.kind is kind]
+
+
+def _as_json(found: list[Finding]) -> dict[str, Any]:
+    return {f"{kind}s": [_fields(one) for one in _of(kind, found)] for kind in Kind}
 
 
 def _fields(finding: Finding) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from leasehold.doctor.finding import Kind
 from leasehold.registry.registry import Registry
 
 
@@ -28,14 +29,14 @@ class CodeEntry:
         scope: where it is looked for.
         meaning: what is wrong, and what that leads to.
         repair: what to do.
-        is_warning: whether it is only warned of.
+        kind: how much it counts.
     """
 
     code: str
     scope: Scope
     meaning: str
     repair: str
-    is_warning: bool = False
+    kind: Kind = Kind.FINDING
 
     @property
     def key(self) -> str:
@@ -59,7 +60,7 @@ CODES: Final = Registry(
             _HERE,
             "A channel of the catalog cannot be told from here, as `leasehold check` warns.",
             "What the line says, where announcements are sent.",
-            is_warning=True,
+            kind=Kind.WARNING,
         ),
         CodeEntry(
             "unread_variable",
@@ -93,7 +94,7 @@ CODES: Final = Registry(
             _HERE,
             "The time of an override has passed.",
             "`leasehold override STEP --clear`.",
-            is_warning=True,
+            kind=Kind.WARNING,
         ),
         CodeEntry(
             "events_in_process",
@@ -112,7 +113,7 @@ CODES: Final = Registry(
             _HERE,
             "The links of announcements are paths, which lead nowhere.",
             "The address of `serve_api` as `LEASEHOLD_PUBLIC_URL`.",
-            is_warning=True,
+            kind=Kind.WARNING,
         ),
         CodeEntry(
             "local_channels",
@@ -125,14 +126,14 @@ CODES: Final = Registry(
             _HERE,
             "Functions run handlers in threads, which no limit can stop.",
             "Unset `LEASEHOLD_ISOLATION`.",
-            is_warning=True,
+            kind=Kind.WARNING,
         ),
         CodeEntry(
             "python_version",
             _HERE,
             "This Python is newer than any that functions run with.",
             "Develop with one that they have.",
-            is_warning=True,
+            kind=Kind.WARNING,
         ),
         CodeEntry(
             "data_folder",
@@ -152,7 +153,7 @@ CODES: Final = Registry(
             _HERE,
             "Root works on files of another user, who could not write what root makes.",
             "Run it as that user.",
-            is_warning=True,
+            kind=Kind.WARNING,
         ),
         CodeEntry(
             "little_space",
@@ -196,7 +197,7 @@ CODES: Final = Registry(
             _HERE,
             "The store's file takes longer to check than the doctor waits.",
             "Check it by hand.",
-            is_warning=True,
+            kind=Kind.WARNING,
         ),
         CodeEntry(
             "clock",
@@ -206,9 +207,19 @@ CODES: Final = Registry(
             "Set the clock by NTP.",
         ),
         CodeEntry(
+            "min_instances_proposed",
+            _HERE,
+            "Cold starts of `execute_step` were measured, in the [ledger](ledger.md), to take long "
+            "and to be many: at least 20, a 95th percentile of 5 s or more, one an hour or more.",
+            "A higher `min_instances` in its row of `infra/functions.py`, if the waits matter more "
+            "than instances that are paid for while idle.",
+            kind=Kind.PROPOSAL,
+        ),
+        CodeEntry(
             "half_emulated",
             _HERE,
-            "An emulator has the runs, and Google's queue the tasks, or the other way round.",
+            "An emulator has the runs, and Google's queue the tasks, or the other way round; with "
+            "`--live`, queues are looked for at a local server and the rest at Google.",
             "Unset the variable that was left over, or set the other one too.",
         ),
         CodeEntry(
@@ -312,7 +323,7 @@ CODES: Final = Registry(
             _LIVE,
             "A setting of this machine is not that of the functions. A warning: you may mean it.",
             "Set the same here, for commands on deployed runs.",
-            is_warning=True,
+            kind=Kind.WARNING,
         ),
         CodeEntry(
             "function_target",

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """How much a finding counts."""
+
+    FINDING = "finding"  # it is wrong
+    WARNING = "warning"  # it may be meant so
+    PROPOSAL = "proposal"  # it is right, and could be better
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +24,7 @@ class Finding:
         repair: a command that repairs it, or shows more; empty: the message says what to do.
         file: where, as a path; None: it is in no file.
         line: the line there.
-        is_warning: it may be meant so: nothing that is wrong.
+        kind: how much it counts.
     """
 
     code: str
@@ -23,7 +32,7 @@ class Finding:
     repair: str = ""
     file: str | None = None
     line: int | None = None
-    is_warning: bool = False
+    kind: Kind = Kind.FINDING
 
     @property
     def sentence(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -15,13 +16,15 @@ from leasehold.doctor.deployed.queues import queues
 from leasehold.doctor.deployed.secrets import secrets
 from leasehold.doctor.deployed.subscriptions import subscriptions
 from leasehold.doctor.finding import Finding
-from leasehold.doctor.looks import COULD_NOT, Look, examine, not_looked_at
+from leasehold.doctor.looks import Look, examine, not_looked_at
 from leasehold.doctor.setup import Setup
-from leasehold.live.clients import GoogleClients
+from leasehold.live.clients import EMULATOR, GoogleClients
 from leasehold.live.google_errors import explain
 
 #: So long all looks at what is deployed may take: they are made at once.
 LIVE_S: Final = 60.0
+
+_OF_QUEUES: Final = "CLOUD_TASKS_EMULATOR_URL"
 
 _LOOKS: Final = {
     "the functions": functions,
@@ -54,26 +57,17 @@ def examine_installation(
         Look(what, partial(find, deployment), partial(_explained, project))
         for what, find in _LOOKS.items()
     ]
-    return _merged(examine(looks, system_clock(), within_s))
+    return [*half_emulated(setup.environ), *examine(looks, system_clock(), within_s)]
 
 
-def _merged(found: list[Finding]) -> list[Finding]:
-    """Return the findings, those of looks that one and the same thing kept from looking as one."""
-    kept_from: dict[tuple[str, str], list[str]] = {}
-    for finding in found:
-        what, is_it, why = finding.message.partition(COULD_NOT)
-        if is_it:
-            kept_from.setdefault((why, finding.repair), []).append(what)
-    others = [finding for finding in found if COULD_NOT not in finding.message]
-    return others + [
-        Finding("not_looked_at", f"{_listed(names)}{COULD_NOT}{why}", repair)
-        for (why, repair), names in kept_from.items()
-    ]
-
-
-def _listed(names: list[str]) -> str:
-    first, *others = names
-    return ", ".join([first, *(f"{name[0].lower()}{name[1:]}" for name in others)])
+def half_emulated(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a finding where the queues are looked at elsewhere than all the rest."""
+    of_queues, of_others = environ.get(_OF_QUEUES), environ.get(EMULATOR)
+    if bool(of_queues) == bool(of_others):
+        return
+    name, what = (_OF_QUEUES, "queues") if of_queues else (EMULATOR, "all but the queues")
+    message = f"{name} is set: {what} were looked for at a local server, and the rest at Google."
+    yield Finding("half_emulated", message, f"unset {name}")
 
 
 def _explained(project: str, what: str, error: Exception) -> Finding:

@@ -21,7 +21,7 @@ from leasehold.worker.threads import start_call
 LOCAL_S: Final = 10.0
 _MOST: Final = 300
 #: Stands between what was to be looked at and why it was not.
-COULD_NOT: Final = " could not be looked at: "
+_COULD_NOT: Final = " could not be looked at: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,26 @@ def examine(looks: Sequence[Look], clock: Clock, within_s: float) -> list[Findin
         found += collected.findings
         if not is_over:
             found.append(not_looked_at(look.what, f"no answer within {within_s:g} s"))
-    return found
+    return _merged(found)
+
+
+def _merged(found: list[Finding]) -> list[Finding]:
+    """Return the findings, those of looks that one and the same thing kept from looking as one."""
+    kept_from: dict[tuple[str, str], list[str]] = {}
+    for finding in found:
+        what, is_it, why = finding.message.partition(_COULD_NOT)
+        if is_it:
+            kept_from.setdefault((why, finding.repair), []).append(what)
+    others = [finding for finding in found if _COULD_NOT not in finding.message]
+    return others + [
+        Finding("not_looked_at", f"{_listed(names)}{_COULD_NOT}{why}", repair)
+        for (why, repair), names in kept_from.items()
+    ]
+
+
+def _listed(names: list[str]) -> str:
+    first, *others = names
+    return ", ".join([first, *(f"{name[0].lower()}{name[1:]}" for name in others)])
 
 
 class _Collected:
@@ -96,7 +115,7 @@ def _failed(look: Look, error: Exception) -> Finding:
 def not_looked_at(what: str, problem: str, repair: str = "") -> Finding:
     """Return the finding that something could not be looked at: who knows nothing says so."""
     why = one_line(without_user(problem), _MOST).rstrip(".")
-    return Finding("not_looked_at", f"{what[:1].upper()}{what[1:]}{COULD_NOT}{why}.", repair)
+    return Finding("not_looked_at", f"{what[:1].upper()}{what[1:]}{_COULD_NOT}{why}.", repair)
 
 
 class TooLongError(BaseException):

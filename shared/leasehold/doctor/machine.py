@@ -9,12 +9,13 @@ from functools import partial
 from typing import Final
 
 from leasehold.bootstrap import load_catalog, system_clock
-from leasehold.doctor.finding import Finding
+from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.local.data_folder import folders, store_damages, store_on_network
 from leasehold.doctor.local.emulators import emulators
 from leasehold.doctor.local.extras import missing_extras, python_version
 from leasehold.doctor.local.function_files import function_files
 from leasehold.doctor.local.limits import limits
+from leasehold.doctor.local.proposals import proposals
 from leasehold.doctor.local.stored import stored_state
 from leasehold.doctor.local.variables import unfit_settings, unread_variables
 from leasehold.doctor.looks import LOCAL_S, Look, TooLongError, examine, interrupted_after
@@ -59,6 +60,7 @@ def _looks(setup: Setup, *, has_catalog: bool) -> list[Look]:
         Look("the data folders", partial(folders, setup)),
         Look("the file of the store", partial(store_damages, setup, clock)),
         Look("what the store says", partial(stored_state, setup, clock)),
+        Look("the ledger", partial(proposals, setup, clock)),
         Look("the emulators", partial(emulators, setup)),
         Look("the functions of the bundle", partial(function_files, setup)),
     ]
@@ -83,6 +85,6 @@ def _checked(setup: Setup, within_s: float) -> tuple[Catalog | None, list[Findin
         return None, [Finding(error.code, error.message)]
     findings = [
         *(Finding(one.code, one.message, file=one.file, line=one.line) for one in result.findings),
-        *(Finding(_OF_CHECK, sentence, is_warning=True) for sentence in result.warnings),
+        *(Finding(_OF_CHECK, sentence, kind=Kind.WARNING) for sentence in result.warnings),
     ]
     return catalog, findings

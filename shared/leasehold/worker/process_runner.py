@@ -14,10 +14,10 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.handler_runner import EnteredStep
 from leasehold.worker.held_attempt import HeldAttempt
-from leasehold.worker.held_calls import HeldCalls, Load
 from leasehold.worker.interrupts import Interrupts, is_ctrl_c
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # both are imported when there is something to run
+    from leasehold.worker.held_calls import Load
     from leasehold.worker.sandbox.sandbox import Sandbox
 
 
@@ -52,6 +52,8 @@ class ProcessRunner:
         """Have a child call the handler, and judge what it does."""
         if end := held.end_before_it_begins():
             return end
+        from leasehold.worker.held_calls import HeldCalls  # noqa: PLC0415 - see above
+
         run, monotonic = held.manifest, self._clock.monotonic
         calls = HeldCalls(held, artifacts=self._artifacts, load=self._load, monotonic=monotonic)
         try:
@@ -72,7 +74,7 @@ class ProcessRunner:
             self._sandbox.close()
 
     def _opened(self) -> Sandbox:
-        """Return the sandbox; it is imported when there is something to run."""
+        """Return the sandbox."""
         from leasehold.worker.sandbox.sandbox import Sandbox  # noqa: PLC0415 - see above
 
         with self._opening:

@@ -6,13 +6,13 @@ import asyncio
 import sys
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leasehold.domain.lifecycle.termination import MAX_STACKS_BYTES
 from leasehold.worker.kept_text import cut
-from leasehold.worker.redaction import Redaction
-from leasehold.worker.stack_frames import Frame, frames_of_calls
-from leasehold.worker.tracebacks import frame_text
+
+if TYPE_CHECKING:  # what finds secrets is imported when there is a stack to be shown
+    from leasehold.worker.stack_frames import Frame
 
 _HEADING: Final = "The thread of the handler (most recent call last):"
 _INDENT: Final = "  "
@@ -55,6 +55,8 @@ def stack_of(thread: int, handler: str) -> ThreadStack:
     """
     own = handler.partition(":")[0].partition(".")[0]
     try:
+        from leasehold.worker.stack_frames import frames_of_calls  # noqa: PLC0415 - see above
+
         frames = frames_of_calls(_calls_of(thread), own)
         at = next((frame.origin for frame in reversed(frames) if frame.is_own), None)
         return ThreadStack() if at is None else ThreadStack(_text_of(frames), cut(at, _MAX_ORIGIN))
@@ -87,6 +89,9 @@ def _awaits_of(coroutine: Any) -> list[FrameType]:
 
 
 def _text_of(frames: list[Frame]) -> str:
+    from leasehold.worker.redaction import Redaction  # noqa: PLC0415 - see above
+    from leasehold.worker.tracebacks import frame_text  # noqa: PLC0415
+
     redaction = Redaction()
     left_out = max(0, len(frames) - _FIRST - _LAST)
     shown = [frame_text(frame, redaction, _INDENT) for frame in frames[:_FIRST]]

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from leasehold.doctor.deployed.deployment import Deployment, variables_of
-from leasehold.doctor.finding import Finding
+from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.local.limits import MARGIN, longest_deadline
 from leasehold.domain.printable import one_line
 from leasehold.errors import without_user
@@ -174,7 +174,7 @@ def _disagreement(
             "done here is done to other runs."
         )
         repair = f"export {name}={shlex.quote(value)}" if value else f"unset {name}"
-        yield Finding("settings_differ_here", message, repair, is_warning=True)
+        yield Finding("settings_differ_here", message, repair, kind=Kind.WARNING)
 
 
 def _target(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from leasehold.bootstrap.store_reader import file_damages, store_file
-from leasehold.doctor.finding import Finding
+from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.local.file_systems import NETWORK, file_system_of
 from leasehold.doctor.setup import Setup
 from leasehold.errors import StoreUnavailableError, StoreVersionError
@@ -167,7 +167,7 @@ def store_damages(setup: Setup, clock: Clock) -> Iterator[Finding]:
     if not is_whole:
         message = f"{file} was checked in part: it takes more than {_CHECK_S:g} s."
         repair = f"sqlite3 {named()} 'PRAGMA quick_check'"
-        yield Finding("store_large", message, repair, is_warning=True)
+        yield Finding("store_large", message, repair, kind=Kind.WARNING)
 
 
 def exists(path: Path) -> bool:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from leasehold.doctor.finding import Finding
+from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import Setup
 from leasehold.errors import MissingExtraError
 from leasehold.registry.extras import require_extra
@@ -39,4 +39,4 @@ def python_version(setup: Setup) -> Iterator[Finding]:
     if setup.uses_google_tasks and version > _NEWEST_RUNTIME:
         newest = ".".join(map(str, _NEWEST_RUNTIME))
         message = f"This is Python {version[0]}.{version[1]}; functions run with {newest} at most."
-        yield Finding("python_version", message, is_warning=True)
+        yield Finding("python_version", message, kind=Kind.WARNING)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from leasehold.bootstrap.store_reader import StoreReader, read_store, store_file
-from leasehold.doctor.finding import Finding
+from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.local.data_folder import exists
 from leasehold.doctor.setup import Setup
 from leasehold.domain.moment import stamp, time_or_date
@@ -44,7 +44,7 @@ def _clock(store: StoreReader, clock: Clock) -> Iterator[Finding]:
     asked = clock.now()
     for newest in store.query(_NEWEST_RUN):
         off = max(newest.read_at - clock.now(), asked - newest.read_at)
-        created = _time(newest.document.get("createdAt"))
+        created = time_of(newest.document.get("createdAt"))
         if off > _TOLERANCE:
             message = (
                 f"The clock of this machine is {round(off.total_seconds())} s off the store's: "
@@ -69,7 +69,7 @@ def _overrides(setup: Setup, store: StoreReader) -> Iterator[Finding]:
             yield Finding("override_refused", stored.refused, repair)
         elif stored.is_over:
             message = f"overrides/{name} is over: it limits nothing, and looks as if it did."
-            yield Finding("override_over", message, repair, is_warning=True)
+            yield Finding("override_over", message, repair, kind=Kind.WARNING)
         elif len(setup.catalog.steps):
             yield from _against_entry(setup, stored, repair)
 
@@ -87,7 +87,7 @@ def _against_entry(setup: Setup, stored: StoredOverride, repair: str) -> Iterato
             yield Finding("override_refused", sentence, repair)
 
 
-def _time(value: Any) -> datetime | None:
+def time_of(value: Any) -> datetime | None:
     """Return a time as a store has it, which anybody may have edited."""
     if isinstance(value, datetime):
         return value if value.tzinfo is not None else None

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Final
 
-from leasehold.doctor.finding import Finding
+from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import Setup
 from leasehold.errors import SettingError
 from leasehold.live.clients import EMULATOR
@@ -60,7 +60,12 @@ def _unread(name: str, known: list[str]) -> Finding:
         return Finding("unread_variable", message, repair)
     is_other = name.startswith("PIPELINE_")  # other programs have variables that begin so
     message = f"{name} is set, and Leasehold does not read it."
-    return Finding("unread_variable", message, "" if is_other else repair, is_warning=is_other)
+    return Finding(
+        "unread_variable",
+        message,
+        "" if is_other else repair,
+        kind=Kind.WARNING if is_other else Kind.FINDING,
+    )
 
 
 def unfit_settings(setup: Setup) -> Iterator[Finding]:
@@ -89,7 +94,7 @@ def _of_functions(setup: Setup) -> Iterator[Finding]:
         yield Finding("local_channels", message, "unset LEASEHOLD_ALLOW_LOCAL_CHANNELS")
     if setup.settings["LEASEHOLD_ISOLATION"] == "inline":
         message = "LEASEHOLD_ISOLATION=inline: no limit of a step can stop its handler."
-        yield Finding("no_isolation", message, "unset LEASEHOLD_ISOLATION", is_warning=True)
+        yield Finding("no_isolation", message, "unset LEASEHOLD_ISOLATION", kind=Kind.WARNING)
 
 
 def _events(setup: Setup) -> Iterator[Finding]:
@@ -115,4 +120,4 @@ def _addresses(setup: Setup) -> Iterator[Finding]:
     if setup.channels and not setup.settings["LEASEHOLD_PUBLIC_URL"]:
         message = "LEASEHOLD_PUBLIC_URL is not set: the links of announcements are paths."
         repair = "export LEASEHOLD_PUBLIC_URL=https://serve-api-NUMBER.REGION.run.app"
-        yield Finding("no_public_url", message, repair, is_warning=True)
+        yield Finding("no_public_url", message, repair, kind=Kind.WARNING)
