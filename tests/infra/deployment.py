@@ -148,9 +148,9 @@ def deployment(folder: Path) -> Iterator[Deployment]:
             recorder.answer("gcloud auth print-identity-token", f"{TOKEN}\n")
             recorder.answer("gcloud config get account", "ann@example.com\n")
             cloud = make_cloud()
-            environ = environ_of(recorder) | cloud.environ
+            environ = {**environ_of(recorder), **cloud.environ, EMULATOR: front.url}
             workspace = copy_source(folder / "workspace")
-            built = {**environ, **BY_TOKEN, EMULATOR: front.url}
+            built = environ | BY_TOKEN  # the account of a build asks its own machine for one
             made = Deployment(cloud, recorder, BuildMachine(workspace, built), environ, server.url)
             made.machine.after = made.make_service
             yield made
