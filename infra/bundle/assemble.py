@@ -56,6 +56,7 @@ def assemble(
             raise BundleError(f"{name} is a module of a requirement too, which would come first")
     _check_imports(contents, catalog, closure)
     user_files = tuple(f"{module}{end}" for module in modules for end in ("/", ".py"))
+    user_files += ("functions/",)
     everything = Modules([*contents, *_files_of(closure)])
     warnings = missing_imports(contents, user_files, everything)
     return Bundle(contents, len(closure.installed), (*warnings, *suspicions(contents, user_files)))

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from infra.bundle.bundle_error import BundleError
-from infra.bundle.source_files import files_in, read
+from infra.bundle.source_files import check_link, files_in, read
 from leasehold.worker.secret_shapes import shapes
 
 #: Path in the bundle → content.
@@ -22,12 +22,19 @@ _ELSEWHERE: Final = "leasehold/functions/"
 #: Of these names the bundle has modules of its own.
 OWN: Final = ("main", "functions", "leasehold")
 _FIXED: Final = Path(__file__).parent / "files"
+_FIXED_NAMES: Final = ("main.py", ".gcloudignore")
 #: What the modules of a folder need beside Leasehold; it becomes part of the bundle's own.
 REQUIREMENTS: Final = "requirements.txt"
 
 
 def user_modules(catalog: str) -> tuple[str, ...]:
-    """Return the names of the top-level modules that are the user's: pipelines, the catalog's."""
+    """Return the names of the top-level modules that are the user's: pipelines, the catalog's.
+
+    Raises:
+        BundleError: no module can have the catalog's name.
+    """
+    if not all(part.isidentifier() for part in catalog.split(".")):
+        raise BundleError(f"the catalog is {catalog!r}; allowed: a module, as in pipelines.catalog")
     names = {"pipelines", catalog.partition(".")[0]} - {"leasehold"}
     return tuple(sorted(names))
 
@@ -43,17 +50,18 @@ def sources(root: Path, functions: Iterable[str], catalog: str) -> dict[str, byt
     Raises:
         BundleError: something is missing, is too large, or may not be uploaded.
     """
-    found = {name: root / "functions" / f"{name}.py" for name in functions}
-    for name, path in found.items():
+    files = {f"functions/{name}.py": root / "functions" / f"{name}.py" for name in functions}
+    for name, path in files.items():
         if not path.is_file():
-            table = "infra/functions.py"
-            raise BundleError(f"{table} has {name}, and there is no functions/{name}.py; write it")
-    files = {f"functions/{name}.py": path for name, path in found.items()}
+            raise BundleError(
+                f"infra/functions.py has a row for {name}, which is missing; write it"
+            )
+        check_link(path, name, root)
     package = files_in(root / "shared" / "leasehold", "leasehold", root)
     files |= {name: path for name, path in package if not name.startswith(_ELSEWHERE)}
     for module in user_modules(catalog):
         files |= _of_the_user(root, module, catalog)
-    files |= {path.name: path for path in _FIXED.iterdir() if path.is_file()}
+    files |= {name: _FIXED / name for name in _FIXED_NAMES}
     _check_size(files)
     contents = {name: read(files[name], name) for name in sorted(files)}
     _check_syntax(contents)
@@ -69,6 +77,7 @@ def _of_the_user(root: Path, module: str, catalog: str) -> dict[str, Path]:
         found.pop(f"{module}/{REQUIREMENTS}", None)
     else:
         found = {file.name: file} if file.is_file() else {}
+        check_link(file, file.name, root)
     if catalog.partition(".")[0] != module:
         return found
     stem = catalog.replace(".", "/")

@@ -90,15 +90,20 @@ def closure_of(root: Path, folders: Sequence[str], extras: Sequence[str] = ()) -
 
 
 def _of_the_project(root: Path, extras: Sequence[str]) -> Iterator[tuple[str, Requirement]]:
+    """Yield what the package needs, with its extras and those that they bring."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     optional: Mapping[str, list[str]] = project["optional-dependencies"]
-    lines = list(project["dependencies"])
-    for extra in sorted({*EXTRAS, *extras}):
+    yield from (("pyproject.toml", Requirement(line)) for line in project["dependencies"])
+    wanted = sorted({*EXTRAS, *extras})
+    for extra in wanted:
         if extra not in optional:
             known = ", ".join(sorted(optional))
             raise BundleError(f"--extra {extra}: there is none of that name; there are {known}")
-        lines += optional[extra]
-    yield from (("pyproject.toml", Requirement(line)) for line in lines)
+        for requirement in map(Requirement, optional[extra]):
+            if requirement.name == project["name"]:
+                wanted += sorted(requirement.extras - set(wanted))
+            else:
+                yield "pyproject.toml", requirement
 
 
 def _of_the_user(path: Path) -> Iterator[tuple[str, Requirement]]:

@@ -11,7 +11,7 @@ from typing import Final
 from infra.bundle.bundle_error import BundleError
 
 #: What tools leave behind. Whatever begins with a dot stays out as well: .env, .git, .leasehold.
-_LEFT_OUT: Final = ("__pycache__", "*.pyc", "*.egg-info")
+_LEFT_OUT: Final = ("__pycache__", "*.pyc", "*.egg-info", "*~")
 #: Files of keys, and of passwords.
 _SECRET_NAMES: Final = (
     *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.env"),
@@ -35,7 +35,8 @@ def files_in(folder: Path, name: str, root: Path) -> Iterator[tuple[str, Path]]:
     Raises:
         BundleError: there is something that may not be uploaded.
     """
-    yield from _walk(folder, name, root.resolve(), (folder.resolve(),))
+    check_link(folder, name, root)
+    yield from _walk(folder, name, root, (folder.resolve(),))
 
 
 def _walk(
@@ -47,8 +48,7 @@ def _walk(
             continue
         if not inner.isprintable() or "\\" in inner:
             raise BundleError(f"{inner!r}: a name that not every archive can hold; rename it")
-        if path.is_symlink():
-            _check_link(path, inner, root)
+        check_link(path, inner, root)
         if path.is_dir():
             if path.resolve() in above:
                 raise BundleError(f"{inner}: a link to a folder that it is in; delete it")
@@ -59,15 +59,17 @@ def _walk(
             raise BundleError(f"{inner}: not a regular file; move it away")
 
 
-def _check_link(link: Path, name: str, root: Path) -> None:
+def check_link(link: Path, name: str, root: Path) -> None:
     """Refuse a link to anything but a file or folder of the repository that may be uploaded."""
+    if not link.is_symlink():
+        return
     try:
         real = link.resolve(strict=True)
     except (OSError, RuntimeError):  # RuntimeError: a loop
         raise BundleError(f"{name}: a link to nothing; delete it") from None
-    if not real.is_relative_to(root):
+    if not real.is_relative_to(root.resolve()):
         raise BundleError(f"{name}: a link out of the repository, to {real}; copy what it leads to")
-    if any(part.startswith(".") for part in real.relative_to(root).parts):
+    if any(part.startswith(".") for part in real.relative_to(root.resolve()).parts):
         raise BundleError(f"{name}: a link to {real}, which is hidden; delete it")
     _check_name(real, name)
 

@@ -49,17 +49,26 @@ class Image:
     def environment(self) -> CleanEnvironment:
         return CleanEnvironment(self.folder / "environment")
 
+    def _documented(self) -> str:
+        """Return the first commands of the page, for another folder and this Python."""
+        page = (ROOT / "docs" / "bundle.md").read_text()
+        commands = page.partition("```sh\n")[2].partition("```")[0]
+        make = f"{sys.executable} -m infra.bundle --out build/bundle"
+        commands = commands.replace(".venv/bin/python -m infra.bundle", make)
+        return commands.replace("build/bundle", str(self.bundle))
+
     def build(self) -> None:
         """Make a bundle of this repository, and do with it what the build of a function does."""
         done = subprocess.run(
-            [sys.executable, "-m", "infra.bundle", "--out", str(self.bundle)],
+            ["/bin/sh", "-ec", self._documented()],
             cwd=ROOT,
-            env={"REVIEW_CHANNELS": "slack"},
+            env={"PATH": os.defpath, "REVIEW_CHANNELS": "slack"},
             capture_output=True,
             text=True,
             check=False,
         )
         assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(f"{self.bundle}: "), done.stdout
         install_requirements(self.bundle / "requirements.txt", self.environment.folder)
         command = ("python", "-m", "compileall", "-f", "-q", ".")
         done = self.environment.run(*command, cwd=self.bundle, **BUILD_ENVIRONMENT)
@@ -86,19 +95,19 @@ class Deployed:
     def log(self, name: str) -> str:
         return (self.logs / name).read_text()
 
-    def answer(self, name: str, path: str, body: Any = None) -> Any:
-        """Call a function; return what it answers, or None: it does not listen yet."""
+    def answer(self, name: str, path: str, body: Any = None) -> dict[str, Any]:
+        """Call a function; return what it answers, or nothing: it does not listen yet."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.url(name)}{path}", data, headers)  # noqa: S310 - our own server
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
-                return json.load(answer)
+                return dict(json.load(answer))
         except urllib.error.HTTPError as error:
             with error:
-                return json.load(error)
+                return dict(json.load(error))
         except OSError:
-            return None
+            return {}
 
     def boot(self) -> None:
         """Start every function of the table, with the command of its image."""

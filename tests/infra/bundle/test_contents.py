@@ -64,6 +64,8 @@ def test_a_catalog_elsewhere_brings_the_folder_or_the_file_it_is_in(root: Path) 
         ("nowhere.catalog", "there is no catalog nowhere.catalog: nowhere/catalog.py is missing"),
         ("pipelines.other", "there is no catalog pipelines.other: pipelines/other.py is missing"),
         ("functions.greet", "the catalog functions.greet is in functions, a name that is taken"),
+        ("", "the catalog is ''; allowed: a module, as in pipelines.catalog"),
+        ("../etc", "the catalog is '../etc'; allowed: a module, as in pipelines.catalog"),
         ("json.catalog", "the catalog json.catalog is in json, a name that is taken"),
     ],
 )
@@ -77,7 +79,7 @@ def test_a_catalog_that_no_function_would_find_is_refused(
 
 
 def test_a_row_without_its_entry_is_refused(root: Path) -> None:
-    with pytest.raises(BundleError, match=r"has wave, and there is no functions/wave.py"):
+    with pytest.raises(BundleError, match=r"has a row for functions/wave.py, which is missing"):
         sources(root, ["greet", "wave"], "pipelines.catalog")
 
 
@@ -120,6 +122,18 @@ def test_what_would_fail_or_leak_is_refused_in_one_line(root: Path, name: str) -
 
     assert problem in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["pipelines", "functions/greet.py", "alone.py"])
+def test_what_is_itself_a_link_out_of_the_repository_is_refused(
+    root: Path, tmp_path: Path, name: str
+) -> None:
+    (root / "alone.py").touch()
+    (root / name).rename(tmp_path / "outside")
+    (root / name).symlink_to(tmp_path / "outside")
+
+    with pytest.raises(BundleError, match=f"^{name}: a link out of the repository"):
+        names(root, "alone")
 
 
 def test_words_before_a_key_are_no_key(root: Path) -> None:

@@ -51,6 +51,13 @@ def test_a_further_extra_brings_all_that_it_needs() -> None:
     assert {"openai", "jiter"} <= further
 
 
+def test_an_extra_may_bring_others_but_never_leasehold() -> None:
+    found = {line.partition("==")[0] for line in lines(ROOT, "dev")}
+
+    assert found >= {"openai", "waitress", "pytest"}
+    assert "leasehold" not in found
+
+
 def test_requirements_beside_the_pipelines_are_pinned_with_what_they_need(root: Path) -> None:
     (root / "pipelines" / "requirements.txt").write_text(
         '# for one step\nhypothesis>=6  # and a word\ntomli; python_version < "3.12"\n'
