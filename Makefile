@@ -49,8 +49,12 @@ check: .venv/.dev ## the whole gate: format, lint, types, import contract, fresh
 .PHONY: static
 static: .venv/.dev ## the gate but for the tests; it runs beside them, so its output comes at its end
 	@output=$$({ $(BIN)/ruff format --check && $(BIN)/ruff check && $(BIN)/lint-imports && \
-	  $(BIN)/python docs/generate.py --check && $(BIN)/mypy; } 2>&1); \
+	  $(BIN)/python docs/generate.py --check && $(BIN)/mypy && $(BIN)/python -m infra.audit; } 2>&1); \
 	  code=$$?; echo "$$output"; exit $$code
+
+.PHONY: audit
+audit: .venv/.dev ## ask whether a pinned package has a known vulnerability; LEASEHOLD_REQUIRE_AUDIT=1 fails where that cannot be asked
+	@$(BIN)/python -m infra.audit
 
 .PHONY: fix
 fix: .venv/.dev ## format, fix what ruff can fix, draw the generated docs

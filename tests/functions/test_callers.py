@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from leasehold.web.certificates import Certificates
 from tests.functions import tokens
 from tests.functions.conftest import Function
 from tests.functions.tokens import ACCOUNT, AUDIENCE, CertificateServer, claims, removed, token
+from tests.waiting import until
 
 FAR = {"REMOTE_ADDR": "203.0.113.7"}
 HASH_ADDRESS = "https://execute-step-abcdefghij-ew.a.run.app"
@@ -101,6 +103,9 @@ HOSTILE = {
     "verified, in a text": (token(claims(email_verified="true")), "has verified"),
     "no email": (token(claims(email=None)), "has verified"),
     "an email that is a list": (token(claims(email=[ACCOUNT])), "has verified"),
+    "an email that moves the screen": (token(claims(email="\x1b[2J\u202e@x")), "has verified"),
+    "an email that no trace can show": (token(claims(email="a" * 201)), "has verified"),
+    "an empty email": (token(claims(email="")), "has verified"),
     "a list of audiences": (token(claims(aud=[AUDIENCE])), "one audience"),
     "no object": (token([1]), "cannot be read"),
     "no JSON": (token(b"{"), "cannot be read"),
@@ -141,7 +146,6 @@ ELSEWHERE = {
     "of another project": claims(email="leasehold-tasks@other.iam.gserviceaccount.com"),
     "in other capitals": claims(email=ACCOUNT.upper()),
     "of an email that begins so": claims(email=ACCOUNT + ".evil.org"),
-    "of an email that would move the screen": claims(email="\x1b[2J\u202e@x"),
     "of a list": claims(email=f"{ACCOUNT},x@y"),
 }
 
@@ -240,6 +244,13 @@ def test_a_signature_that_is_there_is_checked_on_cloud_run_too(on_cloud_run: Cal
     assert bearer(on_cloud_run, token()) == ACCOUNT
     assert "is wrong" in bearer(on_cloud_run, token(signed_by="key-2"))
     assert "its token is for" in bearer(on_cloud_run, token(claims(aud=HASH_ADDRESS)))
+
+
+@pytest.mark.parametrize("mark", [tokens.REMOVED.lower(), f"{tokens.REMOVED}_", "SIGNATURE", "A"])
+def test_only_the_mark_of_cloud_run_is_one(on_cloud_run: CallerCheck, mark: str) -> None:
+    sent = f"{token().rpartition('.')[0]}.{mark}"
+
+    assert "is wrong" in bearer(on_cloud_run, sent)
 
 
 def test_whom_iam_lets_in_may_call_with_a_token_of_gcloud(on_cloud_run: CallerCheck) -> None:
@@ -348,6 +359,25 @@ def test_known_certificates_are_used_while_no_others_come(status: str, body: byt
         assert bearer(check, token()) == ACCOUNT
         assert bearer(check, token(kid="key-2")).startswith("[certificates_unavailable] ")
         assert served.asked == 3
+
+
+def test_nobody_waits_for_certificates_who_can_do_with_those_that_are_known() -> None:
+    with tokens.certificate_server() as (served, url), ThreadPoolExecutor(2) as threads:
+        served.max_age = "max-age=0"
+        certificates = Certificates(url, pause_s=0)
+        known = certificates.of_key("key-1")
+
+        served.answers.clear()
+        slow = threads.submit(certificates.of_key, "key-2")
+        until(lambda: served.asked == 2)
+        meanwhile = certificates.of_key("key-1")
+        is_waiting = not slow.done()
+        served.answers.set()
+
+        assert known is not None
+        assert meanwhile == known
+        assert is_waiting
+        assert slow.result() is None
 
 
 # -- the functions, under the real framework -------------------------------------------------------

@@ -99,11 +99,14 @@ class CertificateServer:
         self.status = "200 OK"
         self.body: bytes | None = None
         self.asked = 0
+        self.answers = threading.Event()
+        self.answers.set()
         self._lock = threading.Lock()
 
     def __call__(self, _: Any, start_response: Callable[..., Any]) -> Iterable[bytes]:
         with self._lock:
             self.asked += 1
+        self.answers.wait(30)
         headers = [("Content-Type", "application/json")]
         if self.max_age is not None:
             headers.append(("Cache-Control", self.max_age))

@@ -12,16 +12,18 @@ from typing import Final
 from leasehold.devserver.function_processes import free_port
 
 _ROOT: Final = Path(__file__).parents[2]
-_SOURCE: Final = _ROOT / "functions/deliver_notification.py"
 _PATIENCE_S: Final = 30.0
 
 
 @contextmanager
-def function_process(environ: Mapping[str, str]) -> Iterator[str]:
-    """Serve the function with these variables; give its address."""
+def function_process(
+    environ: Mapping[str, str], function: str = "deliver_notification"
+) -> Iterator[str]:
+    """Serve a function with these variables; give its address."""
     port = str(free_port())
-    words = ["--target", "deliver_notification", "--signature-type", "cloudevent"]
-    command = [sys.executable, "-m", "functions_framework", *words, "--source", str(_SOURCE)]
+    source = _ROOT / "functions" / f"{function}.py"
+    words = ["--target", function, "--source", str(source)]
+    command = [sys.executable, "-m", "functions_framework", *words]
     server = subprocess.Popen(
         [*command, "--host", "127.0.0.1", "--port", port],
         env=dict(environ),

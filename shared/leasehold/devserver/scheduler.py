@@ -67,5 +67,5 @@ class Scheduler:
         request = urllib.request.Request(  # noqa: S310 - our own address
             self._url, data=b"", headers={"X-CloudScheduler": "true"}, method="POST"
         )
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
             return bool(json.load(answer)["more"])

@@ -1,7 +1,8 @@
-"""Who may call a function: every one of them asks here first, before it reads a body.
+"""Who may call a function: each of them asks here first, before it reads a body.
 
-Cloud Run has asked IAM already. That is asked once more here, so that a service which is public by
-mistake, or called by an account of the wrong function, does nothing for it (decision 0031).
+Cloud Run has asked IAM already. The function asks once more, so that an account of another function
+or a token for another service gets nothing, even where IAM would let it in; and a token that Cloud
+Run has not checked is checked here (decision 0031).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from leasehold.web.responses import refuse_for
 _LOG: Final = logging.getLogger("leasehold.callers")
 
 AnyRequest = TypeVar("AnyRequest", bound=Request)
+
 #: Where the email of who calls is kept for the answer; no header of a request can get there.
 _CALLER: Final = "leasehold.caller"
 
@@ -100,23 +102,22 @@ class CallerCheck:
             if not identity.is_checked_by_google:  # anybody has an account of Google's
                 raise CallerNotAllowedError(problem="IAM was not asked whether it may")
         elif identity.email not in self.accounts:
-            email = one_line(identity.email, _LONGEST_SHOWN)
-            raise CallerNotAllowedError(problem=f"{email} is not one of LEASEHOLD_CALLERS")
+            raise CallerNotAllowedError(problem=f"{identity.email} is not one of LEASEHOLD_CALLERS")
 
     def _check_audience(self, identity: Identity) -> None:
         """Refuse a token that another service might have been sent, and have sent on."""
-        if identity.audience in self.audiences:
-            return
-        # Cloud Run knows its own addresses, and has compared; here they are only recognised.
+        if identity.audience not in self.audiences and not self._is_own(identity):
+            audience = one_line(identity.audience, _LONGEST_SHOWN)
+            raise CallerNotAllowedError(problem=f"its token is for {audience}")
+
+    def _is_own(self, identity: Identity) -> bool:
+        """Return whether Cloud Run, which has compared the audience, can have taken it for ours."""
+        if not identity.is_checked_by_google:
+            return False
+        if identity.audience == _GCLOUD:
+            return not identity.email.endswith(_SERVICE_ACCOUNT)
         own = _OWN_ADDRESS.format(service=re.escape(self.service))
-        is_own = re.fullmatch(own, identity.audience, re.ASCII) is not None
-        is_person = not identity.email.endswith(_SERVICE_ACCOUNT)
-        if identity.is_checked_by_google and (
-            is_own or (is_person and identity.audience == _GCLOUD)
-        ):
-            return
-        audience = one_line(identity.audience, _LONGEST_SHOWN)
-        raise CallerNotAllowedError(problem=f"its token is for {audience}")
+        return re.fullmatch(own, identity.audience, re.ASCII) is not None
 
 
 class HasCallers(Protocol):

@@ -10,12 +10,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import pydantic_core
 
 from leasehold.errors import UnauthenticatedError
 from leasehold.ports.clock import Clock
+from leasehold.services.limits import MAX_ACTOR
 from leasehold.web.certificates import Certificates
 
 #: What stands in the place of the signature of a token that Cloud Run has checked.
@@ -68,11 +69,16 @@ def read_identity(
     if claims.get("iss") not in _ISSUERS:
         raise UnauthenticatedError(problem="Google did not issue the token")
     email, audience = claims.get("email"), claims.get("aud")
-    if not isinstance(email, str) or claims.get("email_verified") is not True:
+    if claims.get("email_verified") is not True or not _is_email(email):
         raise UnauthenticatedError(problem="the token has no email that Google has verified")
     if not isinstance(audience, str):
         raise UnauthenticatedError(problem="the token is not for one audience")
     return Identity(email, audience, is_removed)
+
+
+def _is_email(value: Any) -> TypeGuard[str]:
+    """Return whether it is one that a trace can show."""
+    return isinstance(value, str) and 0 < len(value) <= MAX_ACTOR and value.isprintable()
 
 
 def _check_signature(token: str, header: Mapping[str, Any], certificates: Certificates) -> None:

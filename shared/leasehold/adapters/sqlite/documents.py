@@ -245,7 +245,7 @@ class SqliteDocuments:
 
     def _read(self, connection: sqlite3.Connection, ref: Ref) -> Snapshot | None:
         kind, parent = self._place(ref.collection)
-        sql = f'SELECT version, {BODY} FROM "{kind.name}" WHERE parent = ? AND id = ?'  # noqa: S608
+        sql = f'SELECT version, {BODY} FROM "{kind.name}" WHERE parent = ? AND id = ?'  # noqa: S608 - known
         row = connection.execute(sql, (parent, ref.id)).fetchone()
         if row is None:
             return None

@@ -34,7 +34,7 @@ def select(query: Query, collection: Collection, parent: str) -> tuple[str, list
     if query.contains is not None:
         field, value = query.contains
         array = f'CASE WHEN json_valid("{field}") THEN "{field}" END'  # else it is an error
-        where.append(f"EXISTS (SELECT 1 FROM json_each({array}) WHERE value = {mark(value)})")  # noqa: S608
+        where.append(f"EXISTS (SELECT 1 FROM json_each({array}) WHERE value = {mark(value)})")  # noqa: S608 - bound
     if query.range is not None:
         for sign, bound in ((">=", query.range.at_least), ("<", query.range.below)):
             if bound is not None:

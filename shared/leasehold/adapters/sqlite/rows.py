@@ -75,6 +75,6 @@ def _unreadable(
     if kind.fields:
         names = ", ".join(f'"{field}"' for field in kind.fields)
         mark, id_ = binding(key[1])
-        sql = f'SELECT {names} FROM "{kind.name}" WHERE parent = ? AND id = {mark}'  # noqa: S608
+        sql = f'SELECT {names} FROM "{kind.name}" WHERE parent = ? AND id = {mark}'  # noqa: S608 - known, bound
         columns = connection.execute(sql, (key[0], id_)).fetchone() or [None] * len(kind.fields)
     return UnreadableDocument(problem, dict(zip(kind.fields, columns, strict=True)))
