@@ -76,6 +76,7 @@ bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the s
 	@$(BIN)/python -m bench.lease_cost
 	@$(BIN)/python -m bench.recovery
 	@$(BIN)/python -m bench.at_scale
+	@$(BIN)/python -m bench.sweep_storm
 	@$(BIN)/python -m bench.linear_time
 	@$(BIN)/python -m bench.sandbox
 	@$(BIN)/python -m bench.long_steps
@@ -92,6 +93,10 @@ bench-long-steps: .venv/.dev ## what checkpoints, calls made once and continuati
 .PHONY: bench-sandbox
 bench-sandbox: .venv/.dev ## what a step in a process of its own costs, and how late a stop or a kill is
 	@$(BIN)/python -m bench.sandbox
+
+.PHONY: bench-costs
+bench-costs: .venv/.dev ## count what a run asks of each service, as docs/costs.md has it
+	@$(BIN)/python -m bench.run_costs
 
 .PHONY: clean
 clean: ## delete .venv and the demo's data

@@ -22,7 +22,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bench.dead_workers import ALLOWANCE, WAITING, behind_those_that_wait, beside_a_locked_run
+from bench.dead_workers import WAITING, allowance, behind_those_that_wait, beside_a_locked_run
 from bench.firestore_steps import OwnTasks
 from bench.many_runs import COMMON, RARE, Place, Size, firestore_place, sqlite_place
 from bench.measuring import Figure, figure, report
@@ -153,14 +153,19 @@ def on_sqlite(
         _, floor_took = reads_of_a_sweep(floor, size.due)
         named = f"sweep of {size.due} due in {of}"
         figures += [
-            figure(f"reads: {named}", "reads", [(reads, size.due + ALLOWANCE)], at_most=1.0),
+            figure(
+                f"reads: {named}",
+                "reads",
+                [(reads, size.due + allowance(took / 1000))],
+                at_most=1.0,
+            ),
             figure(f"time: {named}", "ms", [(took, floor_took)]),
         ]
         figures.append(_recreated(kills, place, size.dead, of))
     with sqlite_place(Size(backlog, backlog, 0)) as place:
-        reads, _ = reads_of_a_sweep(place, backlog)
+        reads, took = reads_of_a_sweep(place, backlog)
         named = f"reads: sweep where all of {backlog:,} on SQLite are due"
-        limit = backlog + ALLOWANCE
+        limit = backlog + allowance(took / 1000)
         figures.append(figure(named, "reads", [(reads, limit)], at_most=1.0))
     with sqlite_place(Size(0, 0, 0)) as place:
         figures += behind_those_that_wait(place, "SQLite", waiting)
@@ -178,9 +183,9 @@ def on_firestore(
             reads, _ = cost_of_a_page(place, wanted)
             named = f"reads: page of {PAGE} in {of}, {name}"
             figures.append(figure(named, "reads", [(reads, PAGE_READS)], at_most=1.0))
-        reads, _ = reads_of_a_sweep(place, size.due)
+        reads, took = reads_of_a_sweep(place, size.due)
         named = f"reads: sweep of {size.due} due in {of}"
-        limit = size.due + ALLOWANCE
+        limit = size.due + allowance(took / 1000)
         figures.append(figure(named, "reads", [(reads, limit)], at_most=1.0))
         figures.append(_recreated(kills, place, size.dead, of))
     with firestore_place(host, f"bench-{secrets.token_hex(4)}", Size(0, 0, 0)) as place:

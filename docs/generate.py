@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script it knows its own folder alone
 
-from docs import http_api
+from docs import costs, http_api
 from docs.markdown import table as _table
 from infra.cloudbuild import substitutions
 from infra.deployer import BUILDER_ROLES, DEPLOYER_ROLES
@@ -257,6 +257,11 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "calls-of-leases": http_api.calls_of_leases,
     "shapes": http_api.shapes,
     "error-statuses": http_api.error_statuses,
+    "cost-operations": costs.operations_table,
+    "cost-per-thousand": costs.per_thousand_table,
+    "cost-compute": costs.compute_table,
+    "cost-alternatives": costs.alternatives_table,
+    "cost-prices": costs.prices_table,
 }
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime, timedelta
-from itertools import count, islice
+from datetime import timedelta
 from threading import Event
 from typing import Any
 
@@ -15,45 +14,24 @@ import pytest
 from bench.dead_workers import locked_for_reading
 from leasehold.adapters.clock import SystemClock
 from leasehold.bootstrap import boot
-from leasehold.domain import lifecycle
-from leasehold.domain.document import Write
 from leasehold.domain.lifecycle.start import SHARDS
-from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
 from leasehold.domain.task import Task
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.sweep import WIDTH, sweep
-from tests.builders import new_run
+from tests.conformance.swept import (
+    Clock,
+    OneRefused,
+    Queue,
+    ids_of,
+    of_a_dead_worker,
+    put,
+    stored,
+    waiting,
+)
 from tests.in_process.sample import PIPELINES, STEPS
-
-EARLIER = timedelta(minutes=10)
-
-
-class Clock(SystemClock):
-    """The machine's clock, whose seconds pass as a test says."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-
-class Queue:
-    """A task queue that has every task it is asked for, and keeps what it gets."""
-
-    def __init__(self, on_look: Callable[[], object] = lambda: None) -> None:
-        self.created: list[Task] = []
-        self._on_look = on_look
-
-    def create(self, task: Task) -> None:
-        self.created.append(task)
-
-    def exists(self, _: Task) -> bool:
-        self._on_look()
-        return True
 
 
 @pytest.fixture
@@ -76,45 +54,6 @@ def engine(documents: Documents, clock: Clock, queue: Queue) -> Iterator[Engine]
         equal = {"shard": shard}
         for found in documents.query(Query("runs", order_by="alarmAt", equal=equal, limit=1000)):
             documents.delete(found.ref)
-
-
-def ids_of(shard: int, how_many: int, prefix: str) -> list[str]:
-    """Return names of runs that are in this shard."""
-    names = (f"{prefix}-{number}" for number in count())
-    return list(islice((n for n in names if zlib.crc32(n.encode()) % SHARDS == shard), how_many))
-
-
-def put(engine: Engine, *runs: Manifest) -> None:
-    creates = {run_ref(run.run_id): to_document(run) for run in runs}
-    engine.documents.transact(run_ref("nobody"), lambda _, __: Write(None, creates=creates))
-
-
-def waiting(engine: Engine, run_id: str, ago: timedelta = EARLIER) -> Manifest:
-    """Return a run whose task was created so long ago, and waits."""
-    pipeline = engine.catalog.pipeline("three")
-    new = new_run(run_id, pipeline=pipeline.name, plan=pipeline.steps)
-    return lifecycle.start(None, engine.clock.now() - ago, rules=engine.rules, new=new).manifest
-
-
-def of_a_dead_worker(
-    engine: Engine, run_id: str, ago: timedelta = timedelta(minutes=1)
-) -> Manifest:
-    """Return a run whose worker was not heard of any more so long ago."""
-    run = waiting(engine, run_id, ago)
-    return lifecycle.arrive(
-        run,
-        engine.clock.now() - ago,
-        rules=engine.rules,
-        generation=1,
-        lease_id="lease-1",
-        holder="dead",
-    ).manifest
-
-
-def stored(engine: Engine, run_id: str) -> Manifest:
-    found = engine.documents.get(run_ref(run_id))
-    assert found is not None
-    return manifest_of(run_id, found.document)
 
 
 def test_a_dead_workers_run_comes_before_all_that_wait_however_long(
@@ -178,22 +117,6 @@ def test_each_shard_has_its_turn_while_the_backlog_of_another_is_attended(
     assert stored(engine, other).dispatch.seen_at is not None
 
 
-class OneRefused:
-    """A store that does not take the change of one run."""
-
-    def __init__(self, within: Documents, refused: str) -> None:
-        self._within = within
-        self._refused = refused
-
-    def transact(self, ref: Any, decide: Any, **options: Any) -> Any:
-        if ref.id == self._refused:
-            raise StoreUnavailableError(store="the test", problem="this run is locked")
-        return self._within.transact(ref, decide, **options)
-
-    def query(self, query: Query) -> Sequence[Snapshot]:
-        return self._within.query(query)
-
-
 def test_a_run_that_cannot_be_written_is_left_and_no_other_of_its_queue(
     engine: Engine, unique: str
 ) -> None:
@@ -236,27 +159,47 @@ def test_an_index_that_is_still_built_costs_the_order_and_no_run(
 
 
 def test_recovery_beside_a_locked_run_takes_no_longer(
-    kind: str, engine: Engine, unique: str
+    kind: str, engine: Engine, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others are recovered within a second; the locked one by the next sweep."""
+    """The lock is given up once all others are recovered: nothing else has it given up in time."""
     if kind != "firestore":
         pytest.skip("only Firestore locks a single document")
+    monkeypatch.setattr("leasehold.services.sweep.ATTEND_WITHIN_S", 120.0)
     locked, *others = (f"{unique}-{number}" for number in range(40))
     put(engine, *(of_a_dead_worker(engine, run_id) for run_id in (locked, *others)))
-    moved: dict[str, datetime] = {}
+    moved: list[str] = []
+    are_others_moved = Event()
 
     def note(change: Any) -> None:
-        moved[change.manifest.run_id] = engine.clock.now()
+        moved.append(change.manifest.run_id)
+        if len(moved) == len(others):
+            are_others_moved.set()
 
-    clock = SystemClock()
-    began = clock.now()
-    with locked_for_reading(engine.documents, locked):
-        result = sweep(replace(engine, observe=note, clock=clock))
+    with ThreadPoolExecutor(1) as threads:
+        with locked_for_reading(engine.documents, locked):
+            sweeping = threads.submit(sweep, replace(engine, observe=note, clock=SystemClock()))
+            assert are_others_moved.wait(100)
+        result = sweeping.result()
 
-    assert (result.recovered, result.unattended) == (39, 1)
-    assert max(moved.values()) - began < timedelta(seconds=2)
+    assert (result.recovered, result.unattended) == (40, 0)
+    assert moved[-1] == locked
+
+
+def test_a_locked_run_is_left_to_the_next_sweep(
+    kind: str, engine: Engine, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind != "firestore":
+        pytest.skip("only Firestore locks a single document")
+    monkeypatch.setattr("leasehold.services.sweep.ATTEND_WITHIN_S", 0.3)
+    put(engine, of_a_dead_worker(engine, unique))
+
+    with locked_for_reading(engine.documents, unique):
+        result = sweep(engine)
+    monkeypatch.undo()
     sweep(engine)  # what was sent in vain may have been done late, when the lock was given up
-    assert stored(engine, locked).dispatch.generation == 2
+
+    assert (result.recovered, result.unattended) == (0, 1)
+    assert stored(engine, unique).dispatch.generation == 2
 
 
 class TakesNothing(Queue):

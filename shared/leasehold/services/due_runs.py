@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final
 
@@ -18,6 +18,9 @@ from leasehold.services.paging import pages
 
 #: How many runs of a shard are read at once, and so are in memory.
 PAGE: Final = 100
+
+#: A lease is fresh that was over no longer ago than two sweeps of a minute's Scheduler.
+FRESH: Final = timedelta(minutes=2)
 
 #: Stores keep times to the microsecond: what is due now is below the next one.
 _A_MOMENT: Final = timedelta(microseconds=1)
@@ -43,28 +46,48 @@ class DueRuns:
     failure: StoreUnavailableError | None = None
     _seen: set[str] = field(default_factory=set)
 
-    def leased(self) -> Iterator[Snapshot]:
+    def leased(self, is_held_up: Callable[[], bool] = lambda: False) -> Iterator[Snapshot]:
         """Yield each run that has a lease, as far as the store answers.
 
         Where it does not, `failure` says so.
+
+        Args:
+            is_held_up: whether one could not be written. Those whose lease was over long ago are
+                what earlier sweeps could not write either: the fresh ones come before the rest.
         """
-        try:
-            for found in self._pages(status=RunStatus.IN_PROGRESS.value):
-                self._seen.add(found.ref.id)
-                yield found
-        except StoreUnavailableError as error:  # after a deploy its index may still be built
-            self.failure = error
+        yield from self._unseen(self._leases(is_held_up))
+
+    def leased_lately(self) -> Iterator[Snapshot]:
+        """Yield each run whose lease is over since, as `leased` does."""
+        yield from self._unseen(self._fresh_leases())
 
     def others(self) -> Iterator[Snapshot]:
-        """Yield each run that `leased` did not, as far as the store answers."""
+        """Yield each run that was not yielded yet, as far as the store answers."""
+        yield from self._unseen(self._pages())
+
+    def _unseen(self, found_runs: Iterator[Snapshot]) -> Iterator[Snapshot]:
         try:
-            for found in self._pages():
+            for found in found_runs:
                 if found.ref.id not in self._seen:
+                    self._seen.add(found.ref.id)
                     yield found
         except StoreUnavailableError as error:  # what was begun still gets its tasks
-            self.failure = error
+            self.failure = error  # after a deploy the index of leases may still be built
 
-    def _pages(self, **equal: Any) -> Iterator[Snapshot]:
+    def _leases(self, is_held_up: Callable[[], bool]) -> Iterator[Snapshot]:
+        oldest_first = self._pages(status=RunStatus.IN_PROGRESS.value)
+        for found in oldest_first:
+            yield found
+            if is_held_up():
+                yield from self._fresh_leases()
+                break
+        yield from oldest_first
+
+    def _fresh_leases(self) -> Iterator[Snapshot]:
+        since = self.engine.clock.now() - FRESH
+        return self._pages(since=since, status=RunStatus.IN_PROGRESS.value)
+
+    def _pages(self, *, since: datetime | None = None, **equal: Any) -> Iterator[Snapshot]:
         """Yield the runs that fit, a page of each shard in turn, the oldest alarm of it first."""
         below = self.engine.clock.now() + _A_MOMENT
         shards = deque(
@@ -74,7 +97,7 @@ class DueRuns:
                     "runs",
                     order_by="alarmAt",
                     equal={"shard": (self.first + place) % SHARDS, **equal},
-                    range=Range("alarmAt", below=below),
+                    range=Range("alarmAt", at_least=since, below=below),
                     limit=PAGE,
                 ),
             )

@@ -54,6 +54,10 @@ SWEEP_TIME: Final = sweep_time("sweep_dead_letters")
 WIDTH: Final = 8
 ATTEND_WITHIN_S: Final = 3.0
 
+#: How often a sweep looks for leases that are over while it attends to everything else: the next
+#: one does not begin before this one is done.
+LOOK_AGAIN_S: Final = 20.0
+
 Call = Callable[[], None]
 Look = dict[str, Any]
 
@@ -76,11 +80,11 @@ def sweep(
 ) -> SweepResult:
     """Attend to each run whose alarm is due, until none is or the time is over.
 
-    Ended runs that are too old to be kept go at its end; see `services.retention`.
-
     Leases that are over come first: somebody's step was cut short, while a run behind them may
-    only wait in a long queue. Then deliveries, and whatever else is due behind them. Archives come
-    last: nobody waits for them.
+    only wait in a long queue. They are looked for again from time to time, as further ones end
+    while a sweep runs. Then come deliveries, for half of what time is left, and whatever else is
+    due. Archives come last, as nobody waits for them; then, if there still is time, ended runs go
+    that are too old to be kept: see `services.retention`.
 
     Args:
         engine: the parts.
@@ -93,11 +97,11 @@ def sweep(
         StoreUnavailableError: the store could not be asked, or a queue or the event bus did not
             answer; whatever else was due was attended.
     """
-    work = _Sweep(engine, among, engine.clock.monotonic(), time.total_seconds())
+    work = _Sweep(engine, among, time.total_seconds(), width)
     purged = 0
     try:
         engine.side_by_side(work.take, width)
-        if among is None:
+        if among is None and not work.is_over:
             purged = forget_old_runs(engine)
     finally:
         result = work.result()
@@ -138,25 +142,25 @@ class _Sweep:
     """
 
     def __init__(
-        self, engine: Engine, among: Container[str] | None, begun_at: float, seconds: float
+        self, engine: Engine, among: Container[str] | None, seconds: float, width: int
     ) -> None:
         self._engine = engine
         self._among = among
-        self._over_at = begun_at + seconds
+        self._over_at = engine.clock.monotonic() + seconds
         self._result = SweepResult(engine.clock.new_id())
         self._due = DueRuns(engine, zlib.crc32(self._result.job_id.encode()))
-        half_time = begun_at + seconds / 2  # no backlog of theirs keeps every run waiting
-        self._deliveries = DueDeliveries(engine, among, half_time)
+        self._most_unwritten = seconds / 2 * width / ATTEND_WITHIN_S
+        self._deliveries = DueDeliveries(engine, among, self._over_at)
         self._calls = chain(  # people forgive a late archive, and no missing message
-            self._due_calls(self._due.leased()),
-            self._deliveries.calls(),
-            self._due_calls(self._due.others()),
+            self._due_calls(self._due.leased(self._is_held_up)),
+            self._with_new_leases(self._deliveries.calls(), self._due_calls(self._due.others())),
         )
         self._owing: deque[Change] = deque()
         self._archives: deque[tuple[Archive, KnownRun, Outcome]] = deque()
         self._archived: list[str] = []
         self._ends: list[RunEnd] = []
         self._unattended: list[str] = []
+        self._unwritten_leases: list[str] = []
         self._waits: list[float] = []  # the seconds of each run that waits in a queue
         self._asked: set[tuple[str, str]] = set()
         self._failed: dict[str, StoreUnavailableError] = {}  # by queue
@@ -175,6 +179,11 @@ class _Sweep:
         self._result.more = self._result.more or told.more
         self._result.failure = None if self.failure is None else str(self.failure)
         return self._result
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to be begun."""
+        return self._engine.clock.monotonic() >= self._over_at
 
     @property
     def failure(self) -> StoreUnavailableError | None:
@@ -199,7 +208,7 @@ class _Sweep:
     def _next_archive(self) -> Call | None:
         if not self._archives:
             return None
-        if self._engine.clock.monotonic() < self._over_at:
+        if not self.is_over:
             return partial(self._archive, *self._archives.popleft())
         self._archives.clear()  # each has an alarm again
         self._result.more = True
@@ -210,13 +219,16 @@ class _Sweep:
         for found in due:
             if self._among is not None and found.ref.id not in self._among:
                 continue
-            if self._engine.clock.monotonic() >= self._over_at:
+            if self.is_over:
                 self._result.more = True
                 return
             try:
                 manifest = manifest_of(found.ref.id, found.document)
             except LeaseholdError as error:
                 self._leave(found.ref.id, error)
+                continue
+            if self._is_in_vain(manifest):
+                self._unattended.append(manifest.run_id)
                 continue
             look = None
             if _has_task(manifest) and self._is_first("look", manifest.dispatch.queue):
@@ -227,6 +239,27 @@ class _Sweep:
                 self._unattended.append(manifest.run_id)
             else:
                 yield partial(self._on_alarm, known, look)
+
+    def _is_held_up(self) -> bool:
+        """Return whether a run that has a lease could not be written; others may not be either."""
+        return bool(self._unwritten_leases)
+
+    def _is_in_vain(self, run: Manifest) -> bool:
+        """Return whether so many leases could not be written that it took half the time.
+
+        Everything else that is due has the other half.
+        """
+        return run.lease is not None and len(self._unwritten_leases) >= self._most_unwritten
+
+    def _with_new_leases(self, *calls: Iterator[Call]) -> Iterator[Call]:
+        """Yield these calls, and now and then those for leases that are over since."""
+        clock = self._engine.clock
+        looked_at = clock.monotonic()
+        for call in chain(*calls):
+            if clock.monotonic() - looked_at >= LOOK_AGAIN_S:
+                yield from self._due_calls(self._due.leased_lately())
+                looked_at = clock.monotonic()
+            yield call
 
     def _is_first(self, kind: str, queue: str) -> bool:
         """Return whether this is the first call of its kind to a queue."""
@@ -257,6 +290,9 @@ class _Sweep:
         except VersionConflictError:
             return  # somebody moved it on meanwhile
         except Exception as error:  # noqa: BLE001 - what one document holds must stop no other run
+            is_outage = isinstance(error, StoreUnavailableError)  # which took all of its time
+            if is_outage and known.manifest.lease is not None:
+                self._unwritten_leases.append(run_id)
             self._leave(run_id, error)
             return
         self._ends.append(RunEnd.of(change))

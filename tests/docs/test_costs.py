@@ -1,0 +1,51 @@
+"""What the docs say of costs: the operations are counted again, and the arithmetic is right."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+import pytest
+
+from bench.run_costs import measure
+from docs import costs
+from docs.costs import ALTERNATIVES, COUNTED, IDLE_SWEEP, PRICES, Kind
+from tests.emulators import need_firestore
+
+
+def test_a_run_takes_what_the_docs_say() -> None:
+    """If it takes more or less now, change `COUNTED` in docs/costs.py, and draw the docs."""
+    need_firestore()
+
+    assert [f"{row.name}: {row.value}" for row in measure() if not row.holds] == []
+
+
+def test_the_tables_are_operations_times_prices() -> None:
+    """By hand: 24 writes, 7 reads, 6 operations of tasks, 4 requests, 1 put, 4 lines of 1 KiB."""
+    firestore = 24 * 0.09 / 100_000 + 7 * 0.03 / 100_000
+    others = 6 * 0.40 / 1e6 + 4 * 0.40 / 1e6 + 0.005 / 1000 + 4 * 1024 * 0.50 / 2**30
+
+    assert costs.usd_of(COUNTED["minutes"]) == pytest.approx(firestore + others)
+    assert costs.usd_of(IDLE_SWEEP, Kind.READ) == pytest.approx(33 * 0.03 / 100_000)
+    assert costs.compute_usd("execute_step", 60) == pytest.approx(60 * (0.000024 + 2 * 0.0000025))
+    assert "| **all of them** | **$0.035** | **$0.020** |" in costs.per_thousand_table()
+    assert "| Temporal Cloud | $0.20 | 4 x $50.00 per million" in costs.alternatives_table()
+
+
+@pytest.mark.parametrize("price", [*PRICES, *(each.price for each in ALTERNATIVES)])
+def test_each_price_has_its_source_and_date(price: costs.Price) -> None:
+    address = urlsplit(price.url)
+
+    assert (address.scheme, bool(address.hostname)) == ("https", True)
+    assert re.fullmatch(r"20\d\d(-\d\d-\d\d)?", price.date)
+    assert price.evidence in ("vendor's page", "quoted")
+    assert price.usd > 0
+    assert price.free
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0, "$0"), (5.22, "$5.22"), (0.2, "$0.20"), (0.0354, "$0.035"), (0.00007276, "$0.000073")],
+)
+def test_amounts_have_cents_and_small_ones_two_digits(amount: float, text: str) -> None:
+    assert costs._usd(amount) == text  # noqa: SLF001 - how all tables write it
