@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from infra.functions import FUNCTIONS
 from infra.google_errors import explain
 from infra.installation import Installation
 from infra.steps import Patience
@@ -44,7 +43,6 @@ _RULES: Final[Mapping[str, tuple[str, str]]] = {
 }
 _MEMBER: Final = re.compile(r"(user|group|serviceAccount|domain|principal|principalSet):\S{3,}")
 _MEMBER_WORDS: Final = "user:EMAIL, group:EMAIL, serviceAccount:EMAIL or domain:DOMAIN"
-_LABEL: Final = 63
 
 _OPTIONS: Final[Sequence[Callable[[Any], Any]]] = (
     click.option(
@@ -82,7 +80,7 @@ _OPTIONS: Final[Sequence[Callable[[Any], Any]]] = (
     click.option(
         "--retention-days",
         envvar="LEASEHOLD_RETENTION_DAYS",
-        type=click.IntRange(1),
+        type=click.IntRange(1, 36500),
         help="How long ended runs are kept; by default for ever.",
     ),
     click.option(
@@ -157,11 +155,6 @@ def _check_names(installation: Installation) -> None:
     """Refuse what makes a name that is too long."""
     if not re.fullmatch(_RULES["bucket"][0], installation.bucket_name):
         _refuse("the bucket", installation.bucket_name, f"{_RULES['bucket'][1]}; give --bucket")
-    for function in FUNCTIONS:
-        label = f"{function.service}-{installation.project_number}"
-        if len(label) > _LABEL:  # else Cloud Run has another address for it
-            words = f"at most {_LABEL} characters with the project's number; shorten its name"
-            _refuse(f"the service of {function.name}", label, words)
 
 
 def _number_of(project: str) -> str:
@@ -176,7 +169,7 @@ def _number_of(project: str) -> str:
     except (Forbidden, NotFound) as error:
         explained = explain(error, project)
         if "not enabled" in explained.problem:
-            raise click.ClickException(f"{explained} Or give --project-number.") from error
+            raise click.ClickException(f"{explained} (or give --project-number).") from error
         raise click.ClickException(
             f"there is no project {project} that you may see: look for it with `gcloud projects "
             f"list`, get roles/browser in it, or give --project-number."

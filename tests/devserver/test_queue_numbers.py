@@ -6,6 +6,7 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
+from infra.resources.queue import numbers_of
 from leasehold.devserver.server import QUEUES
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
@@ -25,8 +26,17 @@ def test_no_outage_is_long_enough_for_a_task_to_be_dropped() -> None:
     assert not QUEUES.retry.gives_up(10_000, timedelta(days=7))
 
 
-def test_a_deployed_queue_is_told_the_same_numbers() -> None:
-    (command,) = re.findall(r"gcloud tasks queues create [^`]*", DOCS.read_text())
+def test_a_deployed_queue_is_created_with_the_waits_of_the_engine() -> None:
+    """A call that cannot work is billed there, and many of them keep what recovers down."""
+    deployed = numbers_of({})
+
+    assert deployed.min_backoff == timedelta(seconds=10)
+    assert deployed.max_backoff == timedelta(seconds=300)
+    assert deployed.max_doublings == 5
+
+
+def test_who_wants_shorter_waits_is_told_those_of_the_dev_server() -> None:
+    (command,) = re.findall(r"gcloud tasks queues update QUEUE[^`]*", DOCS.read_text())
 
     assert "--min-backoff=0.1s" in command
     assert "--max-backoff=10s" in command

@@ -10,7 +10,7 @@ from tests.emulators import need_pubsub
 from tests.infra.cloud import Cloud, cloud_servers
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def make_cloud() -> Iterator[Callable[[], Cloud]]:
     need_pubsub()
     with cloud_servers() as make:

@@ -32,7 +32,7 @@ from tests.infra.google_services.service import Method, Service
 from tests.infra.google_services.world import World
 
 _READS: Final = ("Get", "List", "Query", "Search", "Test", "Lookup")
-_LONGEST_HANG_S: Final = 600.0
+_LONGEST_HANG_S: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,7 @@ class GoogleServer:
 
     def __post_init__(self) -> None:
         self._orders: list[Order] = []
+        self._hanging: list[threading.Event] = []
         self._services = {service.name: service for service in all_services(self.world)}
         self._emulator = PubSubEmulator(self.pubsub) if self.pubsub else None
         self._server = grpc.server(ThreadPoolExecutor(16), handlers=[_Router(self)])
@@ -138,6 +139,7 @@ class GoogleServer:
         """Forget the calls and the orders; what exists stays."""
         self.calls.clear()
         self._orders.clear()
+        self._end_hanging()
 
     # -- its life ------------------------------------------------------------------------------
 
@@ -147,7 +149,12 @@ class GoogleServer:
         self._server.start()
         return self
 
+    def _end_hanging(self) -> None:
+        while self._hanging:
+            self._hanging.pop().set()
+
     def stop(self) -> None:
+        self._end_hanging()
         self._server.stop(grace=None).wait()
         if self._emulator:
             self._emulator.close()
@@ -218,7 +225,8 @@ class GoogleServer:
         if order is None or order.act == "lose":
             return
         if order.act == "hang":
-            gone = threading.Event()  # the caller, or this server
+            gone = threading.Event()  # the caller, or the patience of the test
+            self._hanging.append(gone)
             if context.add_callback(gone.set):
                 gone.wait(_LONGEST_HANG_S)
         _refuse(order.refusal, context)

@@ -1,0 +1,96 @@
+"""An error of Google's APIs becomes one line, with what to type."""
+
+from __future__ import annotations
+
+import pytest
+from google.api_core import exceptions as google
+from google.auth.exceptions import DefaultCredentialsError, RefreshError
+
+from infra.google_errors import explain, may_pass
+
+DISABLED = (
+    "Cloud Tasks API has not been used in project 123 before or it is disabled. Enable it by "
+    "visiting https://console.developers.google.com/apis/api/cloudtasks.googleapis.com/overview"
+    "?project=123 then retry."
+)
+
+
+def test_an_api_that_is_disabled_is_known_by_its_sentence_too() -> None:
+    """Not each service sends the details that programs read."""
+    told = explain(google.PermissionDenied(DISABLED), "shop-prod")
+
+    assert told.problem == "the API cloudtasks.googleapis.com is not enabled in project shop-prod"
+    assert told.repair == "gcloud services enable cloudtasks.googleapis.com --project=shop-prod"
+
+
+@pytest.mark.parametrize(
+    ("message", "permission", "role"),
+    [
+        (
+            'The principal lacks IAM permission "cloudtasks.queues.create" for the resource "x".',
+            "cloudtasks.queues.create",
+            "roles/cloudtasks.queueAdmin",
+        ),
+        (
+            "Permission 'iam.serviceAccounts.create' denied on resource (or it may not exist).",
+            "iam.serviceAccounts.create",
+            "roles/iam.serviceAccountAdmin",
+        ),
+        (
+            "a@b.example does not have storage.buckets.create access to the project.",
+            "storage.buckets.create",
+            "roles/storage.admin",
+        ),
+    ],
+)
+def test_a_permission_is_found_in_the_sentences_of_the_services(
+    message: str, permission: str, role: str
+) -> None:
+    told = explain(google.Forbidden(message), "shop-prod")
+
+    assert (
+        told.problem
+        == f"the permission {permission} is missing in project shop-prod; {role} has it"
+    )
+    assert told.repair.endswith(f"--member=MEMBER --role={role}")
+
+
+def test_a_refusal_that_nobody_knows_is_told_as_it_is() -> None:
+    told = explain(google.PermissionDenied("The caller does not have permission"), "shop-prod")
+
+    assert (
+        str(told) == "it is not allowed in project shop-prod: The caller does not have permission."
+    )
+
+
+def test_credentials_that_are_missing_or_over_are_got_by_logging_in() -> None:
+    missing = explain(DefaultCredentialsError("where?"), "p")
+    over = explain(RefreshError("Reauthentication is needed."), "p")
+
+    assert missing.repair == over.repair == "gcloud auth application-default login"
+    assert over.problem == "the credentials are not accepted: Reauthentication is needed"
+
+
+def test_what_a_stranger_wrote_into_an_error_cannot_steer_a_terminal() -> None:
+    told = explain(google.BadRequest("\x1b[2Jbad\nname " + "x" * 1000), "p")
+
+    assert told.problem.isprintable()
+    assert len(told.problem) < 400
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (google.ServiceUnavailable("later"), True),
+        (google.DeadlineExceeded("too slow"), True),
+        (google.TooManyRequests("quota"), True),
+        (google.Aborted("another etag"), True),
+        (ConnectionResetError(), True),
+        (google.MethodNotImplemented("never"), False),
+        (google.PermissionDenied("no"), False),
+        (google.InvalidArgument("no"), False),
+        (KeyError("a mistake of ours"), False),
+    ],
+)
+def test_what_may_pass_is_tried_again(error: Exception, *, passes: bool) -> None:
+    assert may_pass(error) is passes

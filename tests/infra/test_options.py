@@ -1,0 +1,76 @@
+"""What an installation may be called: the rest is refused before anything is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import click
+import pytest
+
+from infra.functions import FUNCTIONS
+from infra.options import installation_of
+from leasehold.errors import InvalidEntryError
+
+GIVEN = {"project": "shop-prod", "project_number": "123456789012", "region": "europe-west1"}
+
+
+def test_what_is_not_given_has_its_default() -> None:
+    installation = installation_of(GIVEN | {"bucket": "", "retention_days": None})
+
+    assert installation.bucket_name == "shop-prod-leasehold"
+    assert installation.retention_days is None
+    assert installation.topic_name == "projects/shop-prod/topics/leasehold-announcements"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("project", "Shop"),
+        ("project", "shop prod"),
+        ("project", "shop-prod; rm -rf /"),
+        ("project", "x" * 31),
+        ("project", "shop-prød"),
+        ("project_number", "12e3"),
+        ("region", "europe"),
+        ("region", "europe-west1-b"),
+        ("region", "../europe-west1"),
+        ("database", "Default"),
+        ("database", "abc"),
+        ("bucket", "Shop"),
+        ("bucket", "google-shop"),
+        ("bucket", "x" * 64),
+        ("topic", "ab"),
+        ("topic", "goog-topic"),
+        ("topic", "x" * 251),
+        ("topic", "a/b/c"),
+        ("alert_email", "nobody"),
+        ("callers", ("allUsers",)),
+        ("callers", ("allAuthenticatedUsers",)),
+        ("workers", ("user:",)),
+    ],
+)
+def test_a_value_that_can_never_be_right_is_refused_with_what_is_allowed(
+    name: str, value: Any
+) -> None:
+    with pytest.raises(click.UsageError, match="allowed: "):
+        installation_of(GIVEN | {name: value})
+
+
+def test_a_bucket_that_is_named_after_too_long_a_project_is_refused() -> None:
+    long = "example.com:shop-prod"  # a project of a domain: no bucket is named so
+
+    with pytest.raises(click.UsageError, match="give --bucket"):
+        installation_of(GIVEN | {"project": long})
+
+
+def test_no_name_of_the_table_makes_an_address_too_long() -> None:
+    """A part of an address has 63 characters; beyond that the known address does not exist."""
+    longest = replace(FUNCTIONS["serve_api"], name="a" * 20)
+    installation = installation_of(GIVEN | {"project_number": "9" * 19})
+
+    label = installation.url_of(longest).removeprefix("https://").partition(".")[0]
+
+    assert len(label) <= 63
+    with pytest.raises(InvalidEntryError):
+        replace(longest, name="a" * 21)

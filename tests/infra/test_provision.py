@@ -1,0 +1,277 @@
+"""plan, apply and drift, as they are typed: what they print, what they change, how they end."""
+
+from __future__ import annotations
+
+import json
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from infra.resources.all import all_resources
+from infra.steps import Action, apply
+from leasehold.bootstrap import load_catalog
+from leasehold.devserver.cloud_tasks.api_errors import ApiError
+from leasehold.live.clients import ONE_TRY
+from tests.infra.cloud import REGION, Cloud
+from tests.infra.google_server import Call
+from tests.infra.google_services.refusals import api_disabled, permission_denied, unavailable
+
+OURS = ("queue", "topic", "subscription", "scheduler job", "event subscription")
+FIRST = {
+    "queue pick-up": "created",
+    "queue pack": "created",
+    "topic leasehold-announcements": "created",
+    "topic leasehold-announcements-dead": "created",
+    "subscription leasehold-announcements-dead": "created",
+    "topic projects/other-prod/topics/orders": "waiting",
+    "scheduler job sweep-dead-letters": "created",
+    "event subscription deliver-notification": "waiting",
+}
+
+
+def deploy_deliver_notification(cloud: Cloud) -> None:
+    """Make what Eventarc makes at the deploy of the function."""
+    name = f"projects/{cloud.project}/subscriptions/eventarc-{REGION}-deliver-notification-1-sub-2"
+    topic = cloud.installation.topic_name
+    subscription = {"name": name, "topic": topic, "ack_deadline_seconds": 600}
+    cloud.clients.subscriber.create_subscription(subscription, **ONE_TRY)
+
+
+def test_a_plan_says_what_would_be_created_and_what_waits_and_changes_nothing(cloud: Cloud) -> None:
+    done = cloud.provision("plan")
+
+    lines = done.stdout.splitlines()
+    assert done.code == 0, done.stderr
+    assert lines[0] == "resource\tname\tstate\tdetail"
+    assert "queue\tpick-up\twould be created\t" in lines
+    waits = (
+        "event subscription\tdeliver-notification\twaits\tfor deliver-notification to be deployed"
+    )
+    assert waits in lines
+    assert "would be created" in lines[-1]
+    assert "waits" in lines[-1]
+    assert cloud.writes() == []
+
+
+def test_an_apply_tells_each_thing_it_does_and_counts_them(cloud: Cloud) -> None:
+    done = cloud.provision("apply")
+
+    assert done.code == 0, done.stderr
+    assert "created: queue pick-up" in done.stdout.splitlines()
+    assert " created" in done.stdout.splitlines()[-1]
+    assert done.stderr == ""
+
+
+def test_a_second_apply_goes_on_from_there_and_a_third_writes_nothing(cloud: Cloud) -> None:
+    first = cloud.provision("apply", "--json")
+    deploy_deliver_notification(cloud)
+
+    second = cloud.provision("apply", "--json")
+    cloud.forget()
+    third = cloud.provision("apply", "--json")
+
+    assert first.states(*OURS) == FIRST
+    assert second.states("event subscription") == {
+        "event subscription deliver-notification": "created"
+    }
+    assert cloud.writes() == []
+    assert (first.code, second.code, third.code) == (0, 0, 0)
+    assert set(third.states(*OURS).values()) == {"present", "waiting"}
+
+
+def test_drift_exits_1_for_what_is_missing_or_different_and_0_for_what_waits(cloud: Cloud) -> None:
+    missing = cloud.provision("drift", "--json")
+    cloud.provision("apply")
+    same = cloud.provision("drift", "--json")
+
+    other = cloud.provision("drift", "--json", PIPELINE_MAX_BACKOFF_S="60")
+
+    assert (missing.code, same.code, other.code) == (1, 0, 1)
+    rows = [row for row in other.json["resources"] if row["kind"] == "queue"]
+    assert rows[0]["differences"] == [{"field": "max-backoff", "found": "300s", "wanted": "60s"}]
+
+
+def test_after_a_failure_it_goes_on_and_the_next_apply_does_the_rest(cloud: Cloud) -> None:
+    cloud.server.refuse("Publisher/CreateTopic", permission_denied("pubsub.topics.create"))
+
+    first = cloud.provision("apply", "--json")
+    cloud.forget()
+    second = cloud.provision("apply", "--json")
+
+    states = first.states(*OURS)
+    assert first.code == 1
+    assert states["topic leasehold-announcements"] == "failed"
+    assert states["subscription leasehold-announcements-dead"] == "waiting"
+    assert states["scheduler job sweep-dead-letters"] == "created"
+    assert "apply again" in first.stderr
+    assert second.code == 0
+    assert second.states("topic")["topic leasehold-announcements"] == "created"
+
+
+def test_a_missing_permission_is_named_with_the_role_that_has_it(cloud: Cloud) -> None:
+    cloud.server.refuse("Publisher/CreateTopic", permission_denied("pubsub.topics.create"))
+
+    done = cloud.provision("apply")
+
+    failed = next(line for line in done.stdout.splitlines() if line.startswith("failed: topic"))
+    assert failed.endswith(
+        f"the permission pubsub.topics.create is missing in project {cloud.project}; "
+        "roles/pubsub.editor has it"
+    )
+    binding = "--member=MEMBER --role=roles/pubsub.editor"
+    repair = f"to repair it: gcloud projects add-iam-policy-binding {cloud.project} {binding}"
+    assert done.stdout.splitlines().count(repair) == 1
+
+
+def test_an_api_that_is_not_enabled_is_told_with_the_command_that_enables_it(cloud: Cloud) -> None:
+    cloud.server.refuse("CloudScheduler/*", api_disabled("cloudscheduler.googleapis.com"))
+
+    done = cloud.provision("plan")
+
+    assert done.code == 1
+    enable = f"gcloud services enable cloudscheduler.googleapis.com --project={cloud.project}"
+    assert f"to repair it: {enable}" in done.stdout.splitlines()
+
+
+def test_an_api_of_cloud_tasks_that_is_not_enabled_is_told_likewise(cloud: Cloud) -> None:
+    """It answers over REST here, with the same details in JSON."""
+    info = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": "SERVICE_DISABLED",
+        "domain": "googleapis.com",
+        "metadata": {"service": "cloudtasks.googleapis.com"},
+    }
+    cloud.tasks.refusal = lambda *_: ApiError("PERMISSION_DENIED", "it is disabled", info)
+
+    done = cloud.provision("plan")
+
+    enable = f"gcloud services enable cloudtasks.googleapis.com --project={cloud.project}"
+    assert f"to repair it: {enable}" in done.stdout.splitlines()
+
+
+def test_an_answer_that_is_lost_is_of_something_that_was_created(cloud: Cloud) -> None:
+    cloud.server.lose_answer("CreateJob")
+    cloud.server.lose_answer("CreateSubscription")
+
+    done = cloud.provision("apply", "--json")
+
+    assert done.code == 0
+    assert done.states(*OURS) == FIRST
+
+
+def test_two_applies_at_once_create_everything_once_and_none_fails(cloud: Cloud) -> None:
+    catalog = load_catalog("tests.infra.catalog")
+
+    def run() -> list[Action]:
+        resources = all_resources(cloud.installation, catalog, cloud.clients)
+        return [step.action for step in apply(resources, cloud.project)]
+
+    with ThreadPoolExecutor(4) as pool:
+        runs = [future.result() for future in [pool.submit(run) for _ in range(4)]]
+
+    assert not any(Action.FAILED in actions for actions in runs)
+    assert cloud.provision("drift").code == 0
+
+
+def test_an_interrupt_says_what_was_done_and_what_was_not(cloud: Cloud) -> None:
+    def interrupt(call: Call) -> None:
+        if call.method.endswith("/CreateJob"):
+            signal.raise_signal(signal.SIGINT)
+
+    cloud.server.on_call = interrupt
+    cloud.server.hang("CreateJob")
+
+    done = cloud.provision("apply")
+
+    cloud.server.on_call = lambda _: None
+    assert done.code == 130
+    assert "created: topic leasehold-announcements-dead" in done.stdout
+    assert "error: interrupted at scheduler job sweep-dead-letters" in done.stderr
+    assert "apply again" in done.stderr
+
+
+def test_sigterm_ends_it_as_an_interrupt_does(cloud: Cloud) -> None:
+    def terminate(call: Call) -> None:
+        if call.method.endswith("/CreateJob"):
+            signal.raise_signal(signal.SIGTERM)
+
+    cloud.server.on_call = terminate
+    cloud.server.hang("CreateJob")
+
+    done = cloud.provision("apply", "--json")
+
+    cloud.server.on_call = lambda _: None
+    assert done.code == 143
+    assert {"kind": "scheduler job", "name": "sweep-dead-letters"} in done.json["notLookedAt"]
+
+
+def test_a_region_that_does_not_exist_is_refused_with_those_that_do(cloud: Cloud) -> None:
+    done = cloud.provision("apply", "--region", "europe-west77")
+
+    assert done.code == 2
+    assert done.stderr.startswith(
+        "error: --region is 'europe-west77', which Cloud Scheduler and Cloud Tasks do not have; "
+        "allowed: europe-west1, us-central1."
+    )
+    assert cloud.writes() == []
+
+
+def test_a_project_that_does_not_exist_is_one_line(cloud: Cloud) -> None:
+    done = cloud.provision("plan", "--project", "no-such-shop")
+
+    assert done.code == 2
+    assert done.stderr == (
+        "error: there is no project no-such-shop that you may see: look for it with `gcloud "
+        "projects list`, get roles/browser in it, or give --project-number.\n"
+    )
+
+
+def test_a_project_number_that_is_given_is_not_looked_up(cloud: Cloud) -> None:
+    cloud.server.refuse("GetProject", api_disabled("cloudresourcemanager.googleapis.com"))
+
+    refused = cloud.provision("plan")
+    given = cloud.provision("plan", "--project-number", "123456789012")
+
+    assert refused.code == 2
+    enable = f"gcloud services enable cloudresourcemanager.googleapis.com --project={cloud.project}"
+    assert f"Type: {enable} (or give --project-number)." in refused.stderr
+    assert given.code == 0
+
+
+def test_without_credentials_one_line_says_how_to_get_some(
+    cloud: Cloud, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    nowhere = str(tmp_path_factory.mktemp("home"))
+    settings = {"HOME": nowhere, "CLOUDSDK_CONFIG": nowhere, "NO_GCE_CHECK": "true"}
+
+    done = cloud.provision("plan", LEASEHOLD_GOOGLE_EMULATOR="", **settings)
+
+    assert done.code == 2
+    assert "there are no credentials of Google Cloud here" in done.stderr
+    assert "Type: gcloud auth application-default login" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_outage_is_waited_for_and_then_told(cloud: Cloud) -> None:
+    cloud.server.refuse("CloudScheduler/GetJob", unavailable(), times=1)
+
+    done = cloud.provision("plan", "--json")
+
+    assert done.code == 0
+    assert len(cloud.server.called("CloudScheduler/GetJob")) == 2
+
+
+def test_errors_are_json_too_where_json_is_asked_for(cloud: Cloud) -> None:
+    done = cloud.provision("plan", "--json", "--region", "Europe West")
+
+    assert done.code == 2
+    assert "allowed: the name of a region" in json.loads(done.stdout)["error"]["message"]
+
+
+def test_a_catalog_that_cannot_be_imported_is_one_line(cloud: Cloud) -> None:
+    done = cloud.provision("plan", "--catalog", "no.such.catalog")
+
+    assert done.code == 2
+    assert "no.such.catalog" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
