@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script it knows its own folder alone
 
-from docs import costs, http_api
+from docs import costs, deployed, http_api
 from docs.markdown import table as _table
 from infra.cloudbuild import substitutions
 from infra.deployer import BUILDER_ROLES, DEPLOYER_ROLES
@@ -249,6 +249,9 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "events": trace_events,
     "dead-letters": dead_letters,
     "settings": settings,
+    "permissions": deployed.permissions,
+    "metrics": deployed.metrics,
+    "alerts": deployed.alerts,
     "delivery-settings": partial(settings, "PIPELINE_DELIVERY_", "PIPELINE_CHANNEL_"),
     "build-options": build_options,
     "deployer-roles": partial(roles, DEPLOYER_ROLES),

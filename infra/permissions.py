@@ -114,6 +114,11 @@ def callers_of(function: FunctionEntry, installation: Installation) -> Sequence[
             return tuple(installation.workers if is_for_workers else installation.callers)
 
 
+def service_of(function: FunctionEntry, installation: Installation) -> Place:
+    """Return the service that a function is deployed as."""
+    return Place(Kind.SERVICE, f"{installation.location}/services/{function.service}")
+
+
 def secrets_of(catalog: Catalog) -> Sequence[str]:
     """Return the ids of the secrets of a catalog: the variables that its channels name."""
     return tuple(dict.fromkeys(chain(*(channel.variables for channel in catalog.channels))))
@@ -168,9 +173,8 @@ def _topics(catalog: Catalog) -> Sequence[Place]:
 
 
 def _call_of(function: FunctionEntry, installation: Installation) -> Iterator[Permission]:
-    service = Place(Kind.SERVICE, f"{installation.location}/services/{function.service}")
     for member in callers_of(function, installation):
-        yield Permission(service, CALL, member)
+        yield Permission(service_of(function, installation), CALL, member)
 
 
 def _account(installation: Installation, account: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from google.api_core.exceptions import NotFound
@@ -61,10 +62,13 @@ class Alerting:
         return f"projects/{self.installation.project}"
 
     @cached_property
-    def policies(self) -> Mapping[str, Found]:
-        """Our policies, by the name of the alert."""
-        found = self.clients.alerts.list_alert_policies(name=self.project, **ONE_TRY)
-        return {policy.user_labels.get(_LABEL, ""): policy for policy in found}
+    def policies(self) -> Mapping[str, Sequence[Found]]:
+        """Our policies, by the name of the alert, in the order of their own names."""
+        found: dict[str, list[Found]] = {}
+        listed = self.clients.alerts.list_alert_policies(name=self.project, **ONE_TRY)
+        for policy in sorted(listed, key=attrgetter("name")):
+            found.setdefault(policy.user_labels.get(_LABEL, ""), []).append(policy)
+        return found
 
     def address(self) -> NotificationChannel | None:
         """Return the channel that sends to the address, whoever made it."""
@@ -137,13 +141,13 @@ class AlertPolicy:
 
     def look(self) -> Look:
         """Return whether it is there, and is raised when it should be; a person's is left alone."""
-        found = self.existing.policies.get(self.name)
-        if found is None:
+        policies = self.existing.policies.get(self.name)
+        if not policies:
             return MISSING
-        differences = tuple(self._differences(found))
-        if not differences:
-            return PRESENT
-        return Look(State.DIFFERENT, differences, repair=self._repair(found, differences))
+        found, *copies = policies
+        if differences := tuple(self._differences(found)):
+            return Look(State.DIFFERENT, differences, repair=self._repair(found, differences))
+        return self._with_copies(copies) if copies else PRESENT
 
     def create(self) -> None:
         """Create it, if an earlier try has not.
@@ -163,6 +167,12 @@ class AlertPolicy:
                 raise
             why = "Cloud Monitoring to know its new metric: apply again in 10 minutes"
             raise NotYetError(why) from error
+
+    def _with_copies(self, copies: Sequence[Found]) -> Look:
+        """Return that there are several: Google names them, and takes the same one again."""
+        why = f"there are {len(copies) + 1}, as two applies at once may make"
+        deletions = (f"gcloud alpha monitoring policies delete {copy.name}" for copy in copies)
+        return Look(State.PRESENT, why=why, repair="; ".join(deletions))
 
     def _policy(self) -> Mapping[str, Any]:
         channel = self.existing.addressed

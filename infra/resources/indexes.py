@@ -61,13 +61,16 @@ class Existing:
         return self._clients.firestore_admin
 
     @cached_property
-    def composites(self) -> Mapping[tuple[str, tuple[Part, ...]], Index]:
-        """The indexes of several fields, by collection and fields."""
+    def composites(self) -> Mapping[tuple[str, str, tuple[Part, ...]], Index]:
+        """The indexes of several fields, by collection, scope and fields."""
         try:  # `-` stands for every collection
             found = list(self.client.list_indexes(parent=self.group("-"), **ONE_TRY))
         except NotFound:
             return {}  # there is no database yet
-        return {(_group_of(index.name), _parts_of(index)): index for index in found}
+        return {
+            (_group_of(index.name), index.query_scope.name, _parts_of(index)): index
+            for index in found
+        }
 
     def overrides(self, group: str) -> Mapping[str, Field]:
         """Return the fields of a collection that have not the indexes of all others."""
@@ -103,7 +106,8 @@ class CompositeIndex:
 
     def look(self) -> Look:
         """Return whether it is there, is being built, or could not be built."""
-        found = self.existing.composites.get((self._group, self._parts))
+        key = (self._group, self.declared["queryScope"], self._parts)
+        found = self.existing.composites.get(key)
         if found is None:
             return MISSING
         match found.state:

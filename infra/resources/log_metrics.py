@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from google.api_core.exceptions import NotFound
 
@@ -12,6 +12,12 @@ from infra.installation import Installation
 from infra.metrics import METRICS, LogMetric
 from infra.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
 from leasehold.live.clients import ONE_TRY, GoogleClients
+
+#: From a second to two weeks, each 15% above the one before: a percentile is as exact as that.
+#: Those that Google takes by default are each twice the one before.
+_BUCKETS: Final = {
+    "exponential_buckets": {"num_finite_buckets": 100, "growth_factor": 1.15, "scale": 1.0}
+}
 
 
 def log_metrics(clients: GoogleClients, installation: Installation) -> Iterator[Resource]:
@@ -67,6 +73,7 @@ class CountedLines:
                     "label_extractors": dict(self.metric.label_extractors),
                     "metric_descriptor": self._descriptor(),
                     "value_extractor": self.metric.value_extractor,
+                    "bucket_options": _BUCKETS if self.metric.value else None,
                 },
             },
             **ONE_TRY,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
@@ -25,8 +24,9 @@ from google.api_core.iam import Policy as BucketPolicy
 from google.iam.v1.policy_pb2 import Binding, Policy
 from google.protobuf import json_format
 
+from infra.functions import FUNCTIONS
 from infra.installation import Installation
-from infra.permissions import EVERYBODY, Kind, Permission, Place, permissions_of
+from infra.permissions import EVERYBODY, Kind, Permission, Place, permissions_of, service_of
 from infra.resources.resource import (
     MISSING,
     PRESENT,
@@ -59,11 +59,15 @@ _GCLOUD: Final = {
 def policies(
     clients: GoogleClients, installation: Installation, catalog: Catalog
 ) -> Iterator[Resource]:
-    """Yield the permissions at each place."""
-    wanted = sorted(permissions_of(installation, catalog), key=lambda each: _rank(each.place))
-    for place, permissions in groupby(wanted, key=attrgetter("place")):
+    """Yield the permissions at each place; a service that nobody is to call is a place too."""
+    wanted: dict[Place, list[Permission]] = {
+        service_of(function, installation): [] for function in FUNCTIONS
+    }
+    for permission in permissions_of(installation, catalog):
+        wanted.setdefault(permission.place, []).append(permission)
+    for place in sorted(wanted, key=_rank):
         access = PolicyAccess(clients, place)
-        yield Permissions(place, tuple(permissions), access, installation)
+        yield Permissions(place, tuple(wanted[place]), access, installation)
 
 
 def _rank(place: Place) -> tuple[int, str]:
@@ -145,7 +149,8 @@ class Permissions:
     @property
     def name(self) -> str:
         """Where they stand."""
-        return f"{self.place.kind} {_short(self.place.short_name)}"
+        name = self.place.name if self._is_foreign else _short(self.place.short_name)
+        return f"{self.place.kind} {name}"
 
     def look(self) -> Look:
         """Return whether all are there (else `why` has those that are not), and who else is."""
@@ -165,8 +170,12 @@ class Permissions:
 
         Raises:
             Aborted: somebody has changed it at the same time.
+            NotYetError: there is no such place, or it is so new that it is not known everywhere.
         """
-        policy = self.policy.read()
+        try:
+            policy = self.policy.read()
+        except NotFound as error:
+            raise NotYetError(f"{self.name}, which is not there") from error
         missing = _missing(policy, self.wanted)
         for permission in missing:
             _add(policy, permission)
@@ -190,6 +199,8 @@ class Permissions:
             return Look(State.WAITING, why=self._others(), repair=repair)
         if isinstance(error, Forbidden):
             raise error
+        if not self.wanted:
+            return PRESENT  # what is not there lets nobody in
         if self.place.kind is Kind.SERVICE:
             return Look(State.WAITING, why=f"{self.place.short_name} to be deployed")
         return MISSING  # it is created before its permissions are

@@ -148,6 +148,16 @@ def test_an_index_that_could_not_be_built_is_told(world: GoogleWorld, firestore:
     )
 
 
+def test_an_index_of_another_scope_serves_no_query_of_ours(
+    world: GoogleWorld, firestore: Any
+) -> None:
+    applied(all_indexes(world)[0])
+    (index,) = firestore.indexes.values()
+    index.query_scope = Index.QueryScope.COLLECTION_GROUP
+
+    assert looked_at(all_indexes(world)[0]).look.state is State.MISSING
+
+
 def test_an_answer_that_is_lost_creates_no_index_twice(world: GoogleWorld, firestore: Any) -> None:
     index = next(one for one in all_indexes(world) if isinstance(one, CompositeIndex))
     world.server.lose_answer("FirestoreAdmin/CreateIndex")

@@ -14,10 +14,11 @@ from infra.permissions import Kind
 from infra.resources.policies import Permissions, policies
 from infra.resources.resource import State
 from infra.steps import Action
+from leasehold import Registry
+from leasehold.registry.channels import TopicChannel
 from tests.infra.google_server import GoogleServer
-from tests.infra.google_services.accounts import Accounts
 from tests.infra.google_services.projects import Projects
-from tests.infra.google_services.refusals import Refusal, invalid
+from tests.infra.google_services.refusals import Refusal, invalid, permission_denied
 from tests.infra.google_services.run import CloudRun
 from tests.infra.google_world import (
     CATALOG,
@@ -170,6 +171,41 @@ def test_the_whole_world_is_told_of_where_something_is_missing_too(world: Google
     assert "--member=allAuthenticatedUsers" in step.repair
 
 
+def test_a_service_that_nobody_is_to_call_is_looked_at_too(world: GoogleWorld) -> None:
+    world = world.with_(callers=())
+    before = looked_at(permissions(world, Kind.SERVICE, "serve-api"))
+    world.service(CloudRun).deploy("europe-west1", "serve-api")
+    public = Binding(role="roles/run.invoker", members=["allUsers"])
+    world.server.world.policies[SERVE_API] = Policy(bindings=[public])
+
+    assert before.look.state is State.PRESENT
+    assert looked_at(permissions(world, Kind.SERVICE, "serve-api")).look.state is State.DIFFERENT
+
+
+def test_a_topic_of_another_project_waits_for_its_people(world: GoogleWorld) -> None:
+    """The name says whose it is, as two projects may have topics of one name."""
+    foreign = TopicChannel(name="programs", topic="projects/other-prod/topics/letters")
+    catalog = replace(CATALOG, channels=Registry("channels", [foreign]))
+    (topic,) = (
+        one for one in policies(world.clients, INSTALLATION, catalog) if "other-prod" in one.name
+    )
+    world.server.refuse("IAMPolicy/*", permission_denied("pubsub.topics.getIamPolicy"))
+
+    (step,) = applied(topic)
+
+    assert topic.name == "topic projects/other-prod/topics/letters"
+    assert step.look.state is State.WAITING
+    assert step.look.why == (
+        "somebody of project other-prod to allow roles/pubsub.publisher for "
+        "leasehold-deliver-notification"
+    )
+    assert step.repair == (
+        "gcloud pubsub topics add-iam-policy-binding letters --member=serviceAccount:"
+        "leasehold-deliver-notification@shop-prod.iam.gserviceaccount.com "
+        "--role=roles/pubsub.publisher --project=other-prod"
+    )
+
+
 def test_a_queue_and_a_bucket_have_their_policies_over_rest(world: GoogleWorld) -> None:
     world.create_queues()
     world.storage.buckets["shop-prod-leasehold"] = {"name": "shop-prod-leasehold"}
@@ -206,13 +242,12 @@ def test_a_bucket_whose_policy_changes_meanwhile_is_read_again(world: GoogleWorl
     assert world.storage.writes == ["buckets.setIamPolicy shop-prod-leasehold"] * 2
 
 
-def test_a_place_that_could_not_be_created_fails_alone(world: GoogleWorld) -> None:
-    world.service(Accounts)  # without the account that tasks sign in as
-
+def test_a_place_that_is_not_there_is_waited_for_and_delays_no_other(world: GoogleWorld) -> None:
+    """Its own line says why it could not be created; or it is not known everywhere yet."""
     account, project = applied(permissions(world, Kind.ACCOUNT), permissions(world, Kind.PROJECT))
 
-    assert (account.action, project.action) == (Action.FAILED, Action.CREATED)
-    assert "Unknown service account" in account.problem
+    assert (account.look.state, project.action) == (State.WAITING, Action.CREATED)
+    assert account.look.why == "service account leasehold-tasks, which is not there"
 
 
 def test_a_missing_permission_is_told_in_one_line(world: GoogleWorld) -> None:

@@ -52,7 +52,11 @@ class LogMetrics(Service):
 
 
 class Alerts(Service):
-    """Alert policies; a name of a policy is a number. `knows` is how old metrics become."""
+    """Alert policies, each named by a number.
+
+    Attributes:
+        is_late: whether metrics are so new that it does not know them yet.
+    """
 
     name = "google.monitoring.v3.AlertPolicyService"
     transports = (AlertPolicyServiceGrpcTransport,)
@@ -60,11 +64,7 @@ class Alerts(Service):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.policies: dict[str, monitoring_v3.AlertPolicy] = {}
-        self.known: set[str] = set()
-
-    def knows(self) -> None:
-        """Let it know all metrics that there are."""
-        self.known = {name.rpartition("/")[2] for name in self.world.log_metrics}
+        self.is_late = False
 
     def list_alert_policies(self, request: Any) -> monitoring_v3.ListAlertPoliciesResponse:
         found = [one for name, one in self.policies.items() if name.startswith(request.name)]
@@ -74,7 +74,10 @@ class Alerts(Service):
         policy = copy_of(request.alert_policy)
         (condition,) = policy.conditions
         looked_at = condition.condition_threshold.filter or condition.condition_absent.filter
-        if (used := _OF_LOGS.search(looked_at)) and used[1] not in self.known:
+        used = _OF_LOGS.search(looked_at)
+        if used and (
+            self.is_late or f"{request.name}/metrics/{used[1]}" not in self.world.log_metrics
+        ):
             raise not_found(
                 f'Cannot find metric(s) that match type = "logging.googleapis.com/user/{used[1]}". '
                 "If a metric was created recently, it could take up to 10 minutes to become "

@@ -1,0 +1,219 @@
+"""Alerts: one for each reason of a dead letter, and each says what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.cloud.monitoring_v3 import AlertPolicy, NotificationChannel
+
+from infra.alerts import ALERTS, Alert
+from infra.metrics import METRICS
+from infra.resources.alert_policies import alert_policies
+from infra.resources.log_metrics import log_metrics
+from infra.resources.resource import Difference, State
+from infra.steps import Action, Step
+from leasehold.domain.status import DeadLetterReason, Termination
+from tests.infra.google_services.monitoring import Alerts, NotificationChannels
+from tests.infra.google_world import INSTALLATION, GoogleWorld, applied, google_world, looked_at
+
+DOCS = Path(__file__).parents[2] / "docs" / "alerts.md"
+LOG_METRIC = re.compile(r'metric\.type = "logging\.googleapis\.com/user/leasehold-([\w-]+)"')
+LABEL = re.compile(r"metric\.label\.(\w+)")
+
+
+@pytest.fixture
+def world() -> Iterator[GoogleWorld]:
+    with google_world() as world:
+        yield world
+
+
+@pytest.fixture
+def alerting(world: GoogleWorld) -> Any:
+    """Cloud Monitoring, with our metrics."""
+    applied(*log_metrics(world.clients, INSTALLATION))
+    return world.service(Alerts)
+
+
+def policies_of(world: GoogleWorld) -> list[Step]:
+    return applied(*alert_policies(world.clients, world.installation))
+
+
+def test_each_reason_of_a_dead_letter_has_an_alert_with_its_remedy() -> None:
+    for reason in DeadLetterReason:
+        (alert,) = [one for one in ALERTS if f'reason = "{reason}"' in one.filter]
+        assert f"look for {reason}" in alert.advice
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_an_alert_looks_at_a_metric_that_is_counted_and_at_its_labels(alert: Alert) -> None:
+    """A label that a metric lacks would make an alert that is never raised."""
+    found = LOG_METRIC.search(alert.filter)
+    if found is None:
+        assert "run.googleapis.com/request_count" in alert.filter
+        return
+    metric = METRICS[found[1]]
+    assert {*LABEL.findall(alert.filter), *alert.by} <= set(metric.labels)
+    assert alert.is_distribution == bool(metric.value)
+
+
+def test_what_a_deploy_or_a_person_ends_raises_nothing() -> None:
+    looked_at = ALERTS["terminated-attempts"].filter
+
+    excluded = set(re.findall(r'reason != "(\w+)"', looked_at))
+    assert excluded == {Termination.INSTANCE_SHUTDOWN, Termination.CANCELLED}
+
+
+def test_metrics_that_are_new_are_waited_for(world: GoogleWorld) -> None:
+    applied(*log_metrics(world.clients, INSTALLATION))
+    world.service(Alerts).is_late = True
+    first = policies_of(world)
+    world.service(Alerts).is_late = False
+
+    second = policies_of(world)
+
+    waiting = [step for step in first if step.look.state is State.WAITING]
+    assert len(waiting) == len(ALERTS) - 1  # a metric of Cloud Run is always known
+    assert (
+        waiting[0].look.why == "Cloud Monitoring to know its new metric: apply again in 10 minutes"
+    )
+    assert {step.look.state for step in first if step.action is Action.FAILED} == set()
+    done = [step.action for step in second]
+    assert done.count(Action.CREATED) == len(ALERTS) - 1
+
+
+def test_policies_are_created_once_and_sent_to_the_address(
+    world: GoogleWorld, alerting: Any
+) -> None:
+    policies_of(world)
+    world.forget()
+    again = policies_of(world)
+
+    (channel,) = world.service(NotificationChannels).channels.values()
+    assert channel.labels["email_address"] == "ops@example.com"
+    assert {policy.user_labels["leasehold"] for policy in alerting.policies.values()} == {
+        alert.name for alert in ALERTS
+    }
+    assert {tuple(policy.notification_channels) for policy in alerting.policies.values()} == {
+        (channel.name,)
+    }
+    assert {step.look.state for step in again} == {State.PRESENT}
+    assert world.writes() == []
+
+
+def test_an_answer_that_is_lost_creates_no_policy_twice(world: GoogleWorld, alerting: Any) -> None:
+    """Google names policies itself, and would take the same one again."""
+    world.server.lose_answer("CreateAlertPolicy")
+    world.server.lose_answer("CreateNotificationChannel")
+
+    policies_of(world)
+
+    assert len(alerting.policies) == len(ALERTS)
+    assert len(world.service(NotificationChannels).channels) == 1
+
+
+def test_copies_of_a_policy_are_told_of(world: GoogleWorld, alerting: Any) -> None:
+    """Two applies at once may make them; one of them is as good as the other."""
+    policies_of(world)
+    copy = AlertPolicy(next(iter(alerting.policies.values())))
+    copy.name = "projects/shop-prod/alertPolicies/9999"
+    alerting.policies[copy.name] = copy
+
+    (told,) = [step for step in policies_of(world) if step.look.why]
+
+    assert told.look.state is State.PRESENT
+    assert told.look.why == "there are 2, as two applies at once may make"
+    assert told.repair == f"gcloud alpha monitoring policies delete {copy.name}"
+
+
+def test_the_conditions_are_what_cloud_monitoring_takes(world: GoogleWorld, alerting: Any) -> None:
+    policies_of(world)
+
+    made = {policy.user_labels["leasehold"]: policy for policy in alerting.policies.values()}
+    pending = made["oldest-pending"].conditions[0].condition_threshold
+    assert pending.threshold_value == 900
+    assert pending.aggregations[0].per_series_aligner.name == "ALIGN_PERCENTILE_99"
+    stuck = made["dead-letter-stuck-in-progress"]
+    counted = stuck.conditions[0].condition_threshold.aggregations[0]
+    assert stuck.severity == AlertPolicy.Severity.CRITICAL
+    assert counted.per_series_aligner.name == "ALIGN_DELTA"
+    assert list(counted.group_by_fields) == ["metric.label.pipeline"]
+    sweep = made["no-sweep"].conditions[0].condition_absent
+    assert sweep.duration == timedelta(minutes=10)
+    assert 'service_name = "sweep-dead-letters"' in sweep.filter
+
+
+def test_a_wait_is_known_within_15_percent(world: GoogleWorld) -> None:
+    """By the buckets that Google takes by default 700 s may be told as 1300."""
+    applied(*log_metrics(world.clients, INSTALLATION))
+
+    kept = world.server.world.log_metrics["projects/shop-prod/metrics/leasehold-oldest-pending"]
+    assert kept.bucket_options.exponential_buckets.growth_factor == 1.15
+
+
+def test_an_alert_that_a_person_changed_is_left_alone(world: GoogleWorld, alerting: Any) -> None:
+    policies_of(world)
+    policy = next(
+        one for one in alerting.policies.values() if "oldest" in one.user_labels["leasehold"]
+    )
+    policy.enabled = False
+    policy.conditions[0].condition_threshold.threshold_value = 3600
+    world.forget()
+
+    (told,) = [step for step in policies_of(world) if step.look.state is not State.PRESENT]
+
+    assert told.look.differences == (
+        Difference("enabled", found="no", wanted="yes"),
+        Difference("raised above", found="3600", wanted="900"),
+    )
+    assert told.repair == f"gcloud alpha monitoring policies update {policy.name} --enabled"
+    assert world.writes() == []
+
+
+def test_an_address_that_comes_later_is_told_of(world: GoogleWorld, alerting: Any) -> None:
+    policies_of(world.with_(alert_email=""))
+    later = policies_of(world)
+
+    told = [step for step in later if step.look.state is State.DIFFERENT]
+    assert len(told) == len(ALERTS)
+    assert told[0].look.differences == (Difference("told", "nobody", "ops@example.com"),)
+    assert "--add-notification-channels=projects/shop-prod/notificationChannels/1" in told[0].repair
+
+
+def test_the_address_of_a_person_s_own_channel_is_used(world: GoogleWorld, alerting: Any) -> None:
+    theirs = NotificationChannel(type_="email", labels={"email_address": "ops@example.com"})
+    asked = {"name": "projects/shop-prod", "notification_channel": theirs}
+    world.clients.notification_channels.create_notification_channel(request=asked)
+    world.service(NotificationChannels).channels[
+        f"{asked['name']}/notificationChannels/1"
+    ].enabled = True
+
+    policies_of(world)
+
+    assert len(world.service(NotificationChannels).channels) == 1
+
+
+def test_a_metric_that_counts_other_lines_is_left_alone(world: GoogleWorld) -> None:
+    resources = list(log_metrics(world.clients, INSTALLATION))
+    applied(*resources)
+    kept = world.server.world.log_metrics["projects/shop-prod/metrics/leasehold-dead-letters"]
+    kept.filter = "severity>=ERROR"
+    world.forget()
+
+    step = looked_at(resources[0])
+
+    assert step.look.state is State.DIFFERENT
+    assert step.look.differences[0].found == "severity>=ERROR"
+    assert step.repair.startswith("gcloud logging metrics update leasehold-dead-letters ")
+    assert world.writes() == []
+
+
+def test_the_docs_have_each_alert() -> None:
+    text = DOCS.read_text()
+
+    assert [alert.name for alert in ALERTS if f"`{alert.name}`" not in text] == []
+    assert [metric.id for metric in METRICS if f"`{metric.id}`" not in text] == []
