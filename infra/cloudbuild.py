@@ -66,7 +66,7 @@ _CHECK: Final = """\
 set -eu
 apt-get update -qq
 apt-get install -qq -y --no-install-recommends default-jre-headless
-make check audit
+make check
 """
 
 Step = dict[str, Any]

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from infra import permissions
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
+from leasehold.bootstrap import load_catalog
 from leasehold.errors import SettingError
 from leasehold.registry.functions import FunctionEntry, Trigger, Use
 from leasehold.registry.pipelines import Catalog
+from leasehold.registry.setting_texts import IAM
 
 #: What every function has besides, by the name of the variable: thresholds and limits, as
 #: `"PIPELINE_MAX_RETRIES": "3"` (docs/settings.md), and what your own code reads. No secrets.
 FURTHER: Final[Mapping[str, str]] = {}
-
-#: Callers whom IAM lets in, whoever they are: people and programs have accounts of their own.
-WHOM_IAM_LETS_IN: Final = "iam"
 
 #: https://cloud.google.com/run/docs/container-contract#env-vars
 _OF_CLOUD_RUN: Final = frozenset({"PORT", "K_SERVICE", "K_REVISION", "K_CONFIGURATION"})
@@ -45,17 +48,28 @@ def environment_of(
     own = _settings_of(function, installation)
     for name, value in further.items():
         _check(name, value, own, catalog)
-    return own | further
+    return {**own, **further}
 
 
-def secrets_of(function: FunctionEntry, catalog: Catalog) -> tuple[str, ...]:
+def secrets_of(function: FunctionEntry, catalog: Catalog) -> Sequence[str]:
     """Return the variables that a function has from Secret Manager, where they have the same name.
 
     Only the function that calls channels gets their secrets.
     """
     if Use.CHANNELS not in function.uses:
         return ()
-    return tuple(dict.fromkeys(name for entry in catalog.channels for name in entry.variables))
+    return permissions.secrets_of(catalog)
+
+
+def catalog_of(installation: Installation) -> Catalog:
+    """Import the catalog, which may read what its functions will have in their environment.
+
+    Raises:
+        MissingCatalogError, CatalogError: it cannot be imported.
+    """
+    os.environ.update(FURTHER)
+    with contextlib.redirect_stdout(sys.stderr):  # what a catalog prints while it is imported
+        return load_catalog(installation.catalog)
 
 
 def _settings_of(function: FunctionEntry, installation: Installation) -> dict[str, str]:
@@ -69,7 +83,7 @@ def _settings_of(function: FunctionEntry, installation: Installation) -> dict[st
         "LEASEHOLD_FUNCTION_URL": place.url_of(FUNCTIONS["execute_step"]),
         "LEASEHOLD_TASK_ACCOUNT": place.email_of(place.task_account),
         "LEASEHOLD_PUBLIC_URL": place.url_of(FUNCTIONS["serve_api"]),
-        "LEASEHOLD_CALLERS": callers_of(function, place),
+        "LEASEHOLD_CALLERS": _callers_of(function, place),
         "LEASEHOLD_AUDIENCE": place.url_of(function),
         "THREADS": str(function.concurrency),
     }
@@ -78,15 +92,12 @@ def _settings_of(function: FunctionEntry, installation: Installation) -> dict[st
     return settings
 
 
-def callers_of(function: FunctionEntry, installation: Installation) -> str:
-    """Return whom a function believes: the account that its trigger signs in as."""
-    accounts = {
-        Trigger.TASKS: installation.task_account,
-        Trigger.SCHEDULE: installation.schedule_account,
-        Trigger.EVENTS: installation.event_account,
-    }
-    account = accounts.get(function.trigger)
-    return WHOM_IAM_LETS_IN if account is None else installation.email_of(account)
+def _callers_of(function: FunctionEntry, installation: Installation) -> str:
+    """Return whom a function believes: who may call it, or all people and programs that may."""
+    if function.trigger is Trigger.REQUESTS:
+        return IAM
+    members = permissions.callers_of(function, installation)
+    return ",".join(member.removeprefix("serviceAccount:") for member in members)
 
 
 def _check(name: str, value: str, own: Mapping[str, str], catalog: Catalog) -> None:

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from infra.environment import catalog_of
 from infra.google_errors import explain
 from infra.installation import Installation
 from infra.options import installation_options
 from infra.report import counts_of, print_done, print_repairs, print_steps, steps_json
 from infra.resources.resource import Resource, State
 from infra.steps import Action, Step, apply, survey
-from leasehold.bootstrap import load_catalog
 from leasehold.cli.exit_codes import (
     DONE,
     FOUND,
@@ -116,8 +116,7 @@ def _resources(installation: Installation) -> list[Resource]:
     from infra.resources.all import all_resources  # noqa: PLC0415 - `--help` answers without
 
     _check_region(installation, clients)
-    with contextlib.redirect_stdout(sys.stderr):  # what a catalog prints while it is imported
-        catalog = load_catalog(installation.catalog)
+    catalog = catalog_of(installation)
     return all_resources(installation, catalog, clients)
 
 

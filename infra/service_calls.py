@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -19,6 +20,9 @@ from infra.installation import Installation
 EMULATOR: Final = "LEASEHOLD_FUNCTIONS_EMULATOR"
 #: An identity token, for a person who calls: `gcloud auth print-identity-token` prints it.
 TOKEN: Final = "LEASEHOLD_TOKEN"  # noqa: S105 - the name of a variable
+
+#: What a header can hold.
+_TOKEN: Final = re.compile(r"[\w.~+/=-]+", re.ASCII)
 
 #: An instance may start cold.
 _TIMEOUT_S: Final = 60.0
@@ -86,8 +90,12 @@ class ServiceCalls:
     @cached_property
     def _token(self) -> str:
         """The token of a person, or of the account that this program runs as."""
-        if given := self.environ.get(TOKEN):
-            return given.strip()
+        if given := self.environ.get(TOKEN, "").strip():
+            if _TOKEN.fullmatch(given) is None:
+                raise NoTokenError(
+                    f'{TOKEN} is not a token; set {TOKEN}="$(gcloud auth print-identity-token)"'
+                )
+            return given
         import google.auth.transport.requests as transport  # noqa: PLC0415 - lazy: --help is quick
         from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415
         from google.oauth2.id_token import fetch_id_token  # noqa: PLC0415

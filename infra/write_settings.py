@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,11 +10,10 @@ from typing import Final
 
 import click
 
-from infra.environment import FURTHER, environment_of, secrets_of
+from infra.environment import catalog_of, environment_of, secrets_of
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from infra.options import installation_options
-from leasehold.bootstrap import load_catalog
 from leasehold.cli.exit_codes import DONE, exit_code_of
 from leasehold.cli.stdout import print_line
 from leasehold.registry.functions import FunctionEntry, Use
@@ -45,8 +43,7 @@ def program(*, installation: Installation, folder: Path, show: str | None) -> in
 
     They are checked as a function checks them when it starts.
     """
-    os.environ.update(FURTHER)  # a catalog may read what its functions will have
-    catalog = load_catalog(installation.catalog)
+    catalog = catalog_of(installation)
     files = dict(_files(installation, catalog))
     if show:
         click.echo(files[f"{FUNCTIONS[show].service}.yaml"], nl=False)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ("functions", "infra", "pipelines", "shared", "pyproject.toml", "constraints.txt")
 
 _SUBSTITUTION = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Z_][A-Z0-9_]*)")
-_STEP_S = 120
+_STEP_S = 300
 
 Done = subprocess.CompletedProcess[str]
 

@@ -23,6 +23,7 @@ _ALWAYS_SET: Final = frozenset(
 _NAME: Final = re.compile(r"_[A-Z0-9_]+")
 _USED: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _LOGS_THAT_AN_ACCOUNT_MAY_WRITE: Final = ("CLOUD_LOGGING_ONLY", "NONE")
+_SHELLS: Final = ("bash", "sh")
 _AT_ONCE: Final = ["-"]
 
 Build = dict[str, Any]
@@ -37,6 +38,7 @@ def problems(build: Build) -> list[str]:
     return [
         *_of_order(build),
         *_of_substitutions(build),
+        *_of_scripts(build),
         *_of_account(build),
         *_of_timeouts(build),
         *_of_gcloud(build),
@@ -76,6 +78,15 @@ def _of_substitutions(build: Build) -> Iterator[str]:
         yield f"the substitution {name} is not used, which Cloud Build refuses"
 
 
+def _of_scripts(build: Build) -> Iterator[str]:
+    """Yield what is put into a script as it is: whoever chooses it would choose commands."""
+    for step in build["steps"]:
+        texts = step.get("args", []) if step.get("entrypoint") in _SHELLS else []
+        for text in (*texts, step.get("script", "")):
+            for name in re.findall(r"\$\{?(_\w+)", text.replace("$$", "")):
+                yield f"{step.get('id')}: ${name} is a part of a script; give it in env"
+
+
 def _of_account(build: Build) -> Iterator[str]:
     logging = build.get("options", {}).get("logging")
     if "serviceAccount" not in build:
@@ -111,7 +122,7 @@ def _gcloud_calls(step: dict[str, Any]) -> Iterator[list[str]]:
     args = step.get("args", [])
     if step.get("entrypoint") == "gcloud":
         yield args
-    elif step.get("entrypoint") in ("bash", "sh"):
+    elif step.get("entrypoint") in _SHELLS:
         for line in args[-1].replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
             if words[:1] == ["gcloud"]:

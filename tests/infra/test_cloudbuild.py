@@ -128,6 +128,10 @@ MISTAKES: dict[str, tuple[Callable[[Build], None], str]] = {
     "no step": (lambda b: b.update(steps=[]), "it has no step"),
     "an undeclared substitution": (_step(args=["${_ZONE}"]), "$_ZONE is neither declared"),
     "a variable of the shell": (_step(args=["-c", "echo $HOME"]), "for the shell: $$HOME"),
+    "a substitution in a script": (
+        _step(entrypoint="bash", args=["-c", "echo ${_REGION}"]),
+        "$_REGION is a part of a script; give it in env",
+    ),
     "what a trigger alone sets": (_step(args=["$COMMIT_SHA"]), "$COMMIT_SHA is neither"),
     "a substitution in small letters": (
         lambda b: b["substitutions"].update(_zone="a"),

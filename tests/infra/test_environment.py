@@ -154,7 +154,7 @@ def test_a_function_is_shown_and_nothing_is_written(
     ("words", "told"),
     [
         (("--catalog=nowhere.catalog",), "nowhere"),
-        (("--retention-days=40000",), "LEASEHOLD_RETENTION_DAYS"),
+        (("--retention-days=40000",), "--retention-days"),
         (("--project=NO",), "--project is 'NO'"),
         (("--topic=x y",), "--topic is 'x y'"),
     ],

@@ -203,5 +203,15 @@ def test_input_that_is_no_json_is_one_line(text: str, capsys: pytest.CaptureFixt
     assert said.err.count("\n") == 1
 
 
+def test_what_is_no_token_is_told_and_not_repeated(run: CloudRun) -> None:
+    environ = {EMULATOR: run.url, "LEASEHOLD_TOKEN": "ERROR: log in\nX-Other: header"}
+
+    with pytest.raises(smoke.SmokeError, match="LEASEHOLD_TOKEN is not a token") as refused:
+        Smoke(ServiceCalls(PLACE, environ), "b-1", 60).check_api()
+
+    assert "log in" not in str(refused.value)
+    assert run.called == []
+
+
 def smoke_of(run: CloudRun, pause: Callable[[float], Any], timeout_s: float = 60) -> Smoke:
     return Smoke(ServiceCalls(PLACE, {EMULATOR: run.url, **BY_TOKEN}), "b-1", timeout_s, pause)
