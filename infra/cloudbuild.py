@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import click
 
+from infra.bundle.build_environment import BUILD_ENVIRONMENT
 from infra.deployer import BUILDER, DEPLOYER
 from infra.functions import FUNCTIONS
 from infra.smoke import program as smoke
@@ -151,6 +152,7 @@ def _flags(function: FunctionEntry) -> Iterator[str]:
     yield f"--min-instances={function.min_instances}"
     yield f"--max-instances={function.max_instances}"
     yield f"--env-vars-file={SETTINGS}/{function.service}.yaml"
+    yield f"--set-build-env-vars={_joined(BUILD_ENVIRONMENT)}"
     if Use.CHANNELS in function.uses:
         yield f"--flags-file={SETTINGS}/{function.service}.secrets.yaml"
     else:
@@ -211,6 +213,10 @@ def _environment() -> list[str]:
         "LEASEHOLD_BUILD=$BUILD_ID",
         *(f"{each.variable}=${{{each.name}}}" for each in substitutions()),
     ]
+
+
+def _joined(variables: Mapping[str, str]) -> str:
+    return ",".join(f"{name}={value}" for name, value in variables.items())
 
 
 def _email(account: str) -> str:

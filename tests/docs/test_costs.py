@@ -9,7 +9,8 @@ import pytest
 
 from bench.run_costs import measure
 from docs import costs
-from docs.costs import ALTERNATIVES, COUNTED, IDLE_SWEEP, PRICES, Kind
+from docs.costs import COUNTED, IDLE_SWEEP, Kind
+from docs.prices import ALTERNATIVES, PRICES, Price
 from tests.emulators import need_firestore
 
 
@@ -33,7 +34,7 @@ def test_the_tables_are_operations_times_prices() -> None:
 
 
 @pytest.mark.parametrize("price", [*PRICES, *(each.price for each in ALTERNATIVES)])
-def test_each_price_has_its_source_and_date(price: costs.Price) -> None:
+def test_each_price_has_its_source_and_date(price: Price) -> None:
     address = urlsplit(price.url)
 
     assert (address.scheme, bool(address.hostname)) == ("https", True)

@@ -6,7 +6,6 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Container, Iterator
 from datetime import timedelta
-from enum import StrEnum
 from functools import partial
 from itertools import chain
 from typing import Any, Final
@@ -32,7 +31,7 @@ from leasehold.services.engine import (
     publish,
 )
 from leasehold.services.retention import forget_old_runs
-from leasehold.services.sweep_result import RunEnd, SweepResult, line_of
+from leasehold.services.sweep_result import Report, RunEnd, SweepResult, line_of
 
 #: How long Cloud Scheduler waits for the answer of a call: as long as the function may take.
 ATTEMPT_DEADLINE: Final = FUNCTIONS["sweep_dead_letters"].timeout
@@ -60,14 +59,6 @@ LOOK_AGAIN_S: Final = 20.0
 
 Call = Callable[[], None]
 Look = dict[str, Any]
-
-
-class Report(StrEnum):
-    """Whether a sweep is written as one line of the log."""
-
-    NEVER = "never"
-    IF_DUE = "if due"  # where anything was due, or something failed
-    ALWAYS = "always"  # a metric of it comes back to zero, and where it is missing no sweep ran
 
 
 def sweep(
@@ -106,8 +97,7 @@ def sweep(
     finally:
         result = work.result()
         result.purged = purged
-        was_due = result.documents_read or purged or result.failure
-        if report is Report.ALWAYS or (report is Report.IF_DUE and was_due):
+        if report.wants(result):
             engine.report(line_of(result))
     if failure := work.failure:
         raise failure

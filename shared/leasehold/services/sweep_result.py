@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from leasehold.domain.change import Change
@@ -95,6 +96,19 @@ class SweepResult:
             "documentsRead": self.documents_read,
             "more": self.more,
         }
+
+
+class Report(StrEnum):
+    """Whether a sweep is written as one line of the log."""
+
+    NEVER = "never"
+    IF_DUE = "if due"  # where anything was due, or something failed
+    ALWAYS = "always"  # a metric of it comes back to zero, and where it is missing no sweep ran
+
+    def wants(self, result: SweepResult) -> bool:
+        """Return whether this sweep is to be written."""
+        was_due = result.documents_read or result.purged or result.failure
+        return self is Report.ALWAYS or (self is Report.IF_DUE and bool(was_due))
 
 
 def line_of(result: SweepResult) -> Mapping[str, Any]:

@@ -6,7 +6,8 @@ import flask
 
 from leasehold.api.sweep import SweepResponse
 from leasehold.registry.half_set import ON_CLOUD_RUN
-from leasehold.services.sweep import Report, sweep
+from leasehold.services.sweep import sweep
+from leasehold.services.sweep_result import Report
 from leasehold.web.callers import checks_caller
 from leasehold.web.engine_provider import EngineProvider
 from leasehold.web.request_body import drops_rest
