@@ -1,18 +1,22 @@
 """Cloud Build on this machine: the steps of a build, one after the other, in a copy of the source.
 
 Programs are real but for those of the recorder. A step that fails ends the build, as there.
+Some run in this process: a fresh one would spend most of its time on Google's clients.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 ROOT = Path(__file__).parents[2]
 #: What of a checkout the programs of infra/ read.
@@ -44,6 +48,7 @@ class BuildMachine:
     Args:
         workspace: the copy of the source.
         environ: of each step, below its own variables.
+        in_process: the modules whose `main` is called here, in place of a process.
         after: called after each step that was done, with its id.
 
     Attributes:
@@ -52,6 +57,7 @@ class BuildMachine:
 
     workspace: Path
     environ: Mapping[str, str]
+    in_process: Mapping[str, Callable[[Sequence[str]], int]] = field(default_factory=dict)
     after: Callable[[str], object] = lambda _: None
     done: dict[str, Done] = field(default_factory=dict)
 
@@ -81,16 +87,28 @@ class BuildMachine:
 
     def _run_step(self, step: dict[str, Any]) -> Done:
         own = dict(variable.split("=", 1) for variable in step.get("env", []))
+        environ = {**self.environ, **own}
+        if step["args"][0] == "-m" and step["args"][1] in self.in_process:
+            _, module, *words = step["args"]
+            with contextlib.chdir(self.workspace), patch.dict("os.environ", environ, clear=True):
+                return _called(self.in_process[module], words)
         return subprocess.run(
             [step["entrypoint"], *step["args"]],
             cwd=self.workspace,
-            env={**self.environ, **own},
+            env=environ,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=_STEP_S,
             check=False,
         )
+
+
+def _called(main: Callable[[Sequence[str]], int], words: Sequence[str]) -> Done:
+    said, problems = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(problems):
+        code = main(words)
+    return Done(words, code, said.getvalue(), problems.getvalue())
 
 
 def _substituted(value: Any, values: Mapping[str, str]) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from infra import cloudbuild
+from infra import cloudbuild, provision, smoke, write_settings
 from infra.service_calls import EMULATOR
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
@@ -33,6 +33,8 @@ from tests.infra.recorder import RecordedCall, Recorder
 
 #: What is written down, in place of being done.
 RECORDED = ("gcloud", "make", "apt-get", "cp")
+#: The steps of a build that need no process: the page's own commands start these as processes.
+IN_PROCESS = {module.__name__: module.main for module in (provision, smoke, write_settings)}
 _BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _BLOCK_S = 300
 
@@ -152,8 +154,9 @@ def deployment(folder: Path) -> Iterator[Deployment]:
             environ = {**environ_of(recorder), **cloud.environ, EMULATOR: front.url}
             workspace = copy_source(folder / "workspace")
             built = environ | BY_TOKEN  # the account of a build asks its own machine for one
-            made = Deployment(cloud, recorder, BuildMachine(workspace, built), environ, server.url)
-            made.machine.after = made.make_service
+            machine = BuildMachine(workspace, built, IN_PROCESS)
+            made = Deployment(cloud, recorder, machine, environ, server.url)
+            machine.after = made.make_service
             yield made
         finally:
             server.stop()
