@@ -7,8 +7,11 @@ import io
 import itertools
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,11 +122,7 @@ class Cloud:
 
     def provision(self, *words: str, **settings: str) -> Done:
         """Call the command in this process, for this project."""
-        given = self.environ | {
-            "GOOGLE_CLOUD_PROJECT": self.project,
-            "LEASEHOLD_REGION": REGION,
-            "LEASEHOLD_CATALOG": "tests.infra.catalog",
-        }
+        given = self._settings()
         stdout, stderr = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch:
             for name, value in (given | settings).items():
@@ -131,6 +130,25 @@ class Cloud:
             with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
                 code = provision.main(words)
         return Done(code, stdout.getvalue(), stderr.getvalue())
+
+    def begin(self, *words: str) -> subprocess.Popen[str]:
+        """Start the command as a process of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "infra.provision", *words],
+            cwd=Path(__file__).parents[2],
+            env=os.environ | self._settings(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def _settings(self) -> dict[str, str]:
+        return self.environ | {
+            "GOOGLE_CLOUD_PROJECT": self.project,
+            "LEASEHOLD_REGION": REGION,
+            "LEASEHOLD_CATALOG": "tests.infra.catalog",
+        }
 
 
 @contextlib.contextmanager
