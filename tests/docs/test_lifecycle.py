@@ -39,6 +39,11 @@ PAGES = {
     ],
     "settings.md": ["settings"],
     "notifications.md": ["delivery-settings"],
+    "architecture.md": ["functions"],
+    "permissions.md": ["permissions"],
+    "alerts.md": ["alerts", "metrics"],
+    "doctor.md": ["findings"],
+    "deploy.md": ["deployer-roles", "builder-roles", "build-options"],
 }
 
 

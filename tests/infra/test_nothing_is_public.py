@@ -15,7 +15,7 @@ WIDE = re.compile(
     r"roles/(?:owner|editor|\*)"
     r"|(?<!-no)--allow-unauthenticated"
     r"|--no-invoker-iam-check|invoker_iam_disabled\s*[=:]\s*[Tt]rue|invoker-iam-disabled.*true"
-    r"|(?:member\S*|role)[\s=:'\"\[]+(?:allUsers|allAuthenticatedUsers|\*)"
+    r"|(?:member\S*|role)(?! ==)[\s=:'\"\[]+(?:allUsers|allAuthenticatedUsers|\*)"
 )
 _CODE = re.compile(r"^ *```.*?\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
@@ -59,7 +59,13 @@ def test_such_a_line_is_found(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["--no-allow-unauthenticated", "roles/run.invoker", "--invoker-iam-check"]
+    "line",
+    [
+        "--no-allow-unauthenticated",
+        "roles/run.invoker",
+        "--invoker-iam-check",
+        'if member == "allUsers":',  # it looks for one
+    ],
 )
 def test_others_are_not(line: str) -> None:
     assert not WIDE.search(line)
