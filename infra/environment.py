@@ -86,6 +86,10 @@ def _settings_of(function: FunctionEntry, installation: Installation) -> dict[st
         "LEASEHOLD_CALLERS": _callers_of(function, place),
         "LEASEHOLD_AUDIENCE": place.url_of(function),
         "THREADS": str(function.concurrency),
+        # Cloud Functions sets it to true where a deploy does not set it, and functions-framework
+        # then puts itself between a request and stderr; each line names its run and trace anyway.
+        # https://github.com/GoogleCloudPlatform/magic-modules/pull/11092
+        "LOG_EXECUTION_ID": "false",
     }
     if place.retention_days is not None:
         settings["LEASEHOLD_RETENTION_DAYS"] = str(place.retention_days)

@@ -45,6 +45,7 @@ def test_a_function_starts_with_its_environment(function: FunctionEntry, catalog
     assert settings["LEASEHOLD_STORE"] == "firestore://shop-prod/(default)"
     assert settings["LEASEHOLD_RETENTION_DAYS"] == timedelta(days=30)
     assert environment["THREADS"] == str(function.concurrency)
+    assert environment["LOG_EXECUTION_ID"] == "false"
 
 
 def test_each_function_believes_who_calls_it_alone(catalog: Catalog) -> None:
