@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Final, TypeVar
 
 from tenacity import (
@@ -148,13 +149,28 @@ def _without_need(resource: Resource, gone: dict[tuple[str, str], Resource]) -> 
     return None
 
 
-def _looked_at(resource: Resource, project: str, patience: Patience) -> Step:
+def _looked_at(
+    resource: Resource, project: str, patience: Patience, *, is_said_to_exist: bool = False
+) -> Step:
+    look_at = partial(_look_at_existing, resource) if is_said_to_exist else resource.look
     try:
-        look = patience.call(resource.look)
+        look = patience.call(look_at)
     except Exception as error:  # noqa: BLE001 - whatever it is, the others are looked at
         told = explain(error, project)
         look = Look(State.UNKNOWN, why=told.problem, repair=told.repair)
     return Step(resource, look, repair=look.repair)
+
+
+def _look_at_existing(resource: Resource) -> Look:
+    """Return what is found; what was just created is not known everywhere at once.
+
+    Raises:
+        TimeoutError: it is not there yet.
+    """
+    look = resource.look()
+    if look.state is State.MISSING:
+        raise TimeoutError("it is said to exist, and is not there yet; apply again in a minute")
+    return look
 
 
 def _created(step: Step, project: str, patience: Patience) -> Step:
@@ -171,10 +187,10 @@ def _created(step: Step, project: str, patience: Patience) -> Step:
         return replace(step, look=Look(State.WAITING, why=str(error)))
     except Exception as error:  # noqa: BLE001 - as above
         if exists_already(error):  # it is ours, if the answer to an earlier try was lost
-            again = _looked_at(step.resource, project, patience)
-            if again.look.state is State.MISSING:
-                problem = "it is said to exist, and is not there yet; apply again in a minute"
-                return replace(step, action=Action.FAILED, problem=problem)
+            again = _looked_at(step.resource, project, patience, is_said_to_exist=True)
+            if again.look.state is State.UNKNOWN:
+                problem = again.look.why
+                return replace(step, action=Action.FAILED, problem=problem, repair=again.repair)
             is_ours = tries > 1 and again.is_there
             return replace(again, action=Action.CREATED) if is_ours else again
         return _failed(step, error, project)

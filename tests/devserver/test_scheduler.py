@@ -47,6 +47,7 @@ class Called:
     def __init__(self, clock: FrozenClock) -> None:
         self.bodies: list[bytes] = []
         self.at: list[datetime] = []
+        self.missing = 0  # so many bytes of each body
         called = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -54,7 +55,7 @@ class Called:
                 called.at.append(clock.now())
                 body = called.bodies.pop(0) if called.bodies else b""
                 self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Content-Length", str(len(body) + called.missing))
                 self.end_headers()
                 self.wfile.write(body)
 
@@ -119,6 +120,21 @@ def test_a_function_that_does_not_answer_is_told_and_called_again(clock: FrozenC
     lines: list[str] = []
     url = f"http://127.0.0.1:{free_port()}"
     scheduler = Scheduler(_scheduled(), url, lines.append, every=0.01, clock=clock)
+    scheduler.start()
+    try:
+        until(lambda: len(lines) > 1)
+    finally:
+        scheduler.stop()
+
+    assert lines[0].startswith("send_digest does not answer: ")
+
+
+def test_a_function_whose_process_ends_while_it_answers_is_called_again(
+    clock: FrozenClock, called: Called
+) -> None:
+    called.missing = 1
+    lines: list[str] = []
+    scheduler = Scheduler(_scheduled(), called.url, lines.append, every=0.01, clock=clock)
     scheduler.start()
     try:
         until(lambda: len(lines) > 1)

@@ -96,7 +96,8 @@ def test_a_failure_stops_what_needs_it_and_nothing_else() -> None:
     [
         ([MISSING, PRESENT], [KNOWN], Action.NONE),  # somebody else was first
         ([MISSING, PRESENT], [ServiceUnavailable("lost"), KNOWN], Action.CREATED),  # it was us
-        ([MISSING, MISSING], [KNOWN], Action.FAILED),  # it cannot be seen: nobody knows
+        ([MISSING, MISSING, PRESENT], [KNOWN], Action.NONE),  # it is known everywhere a bit later
+        ([MISSING] * 4, [KNOWN], Action.FAILED),  # it cannot be seen: nobody knows
     ],
 )
 def test_a_create_of_what_exists_is_looked_at_again(
