@@ -25,6 +25,7 @@ FURTHER: Final[Mapping[str, str]] = {}
 #: https://cloud.google.com/run/docs/container-contract#env-vars
 _OF_CLOUD_RUN: Final = frozenset({"PORT", "K_SERVICE", "K_REVISION", "K_CONFIGURATION"})
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TEXT: Final = re.compile("[^\0\ud800-\udfff]*")
 _PLACE: Final = "FURTHER of infra/environment.py"
 
 
@@ -65,8 +66,11 @@ def catalog_of(installation: Installation) -> Catalog:
     """Import the catalog, which may read what its functions will have in their environment.
 
     Raises:
+        SettingError: FURTHER has what no environment can hold.
         MissingCatalogError, CatalogError: it cannot be imported.
     """
+    for name, value in FURTHER.items():
+        _check_text(name, value)
     os.environ.update(FURTHER)
     with contextlib.redirect_stdout(sys.stderr):  # what a catalog prints while it is imported
         return load_catalog(installation.catalog)
@@ -106,8 +110,7 @@ def _callers_of(function: FunctionEntry, installation: Installation) -> str:
 
 def _check(name: str, value: str, own: Mapping[str, str], catalog: Catalog) -> None:
     """Refuse a further variable that would break what the others say."""
-    if _NAME.fullmatch(name) is None:
-        raise SettingError(name=f"a variable in {_PLACE}", value=name, allowed="A-Z a-z 0-9 _")
+    _check_text(name, value)
     if name in own or name == "LEASEHOLD_RETENTION_DAYS":
         allowed = "another variable: this one follows from the options of the deployment"
         raise SettingError(name=f"a variable in {_PLACE}", value=name, allowed=allowed)
@@ -118,5 +121,14 @@ def _check(name: str, value: str, own: Mapping[str, str], catalog: Catalog) -> N
     if any(name in entry.variables for entry in catalog.channels):
         allowed = f"a secret: `gcloud secrets versions add {name} --data-file=-` takes its value"
         raise SettingError(name=f"{name} in {_PLACE}", value="[not shown]", allowed=allowed)
+
+
+def _check_text(name: str, value: str) -> None:
+    """Refuse what no variable of an environment can be."""
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise SettingError(name=f"a variable in {_PLACE}", value=name, allowed="A-Z a-z 0-9 _")
     if not isinstance(value, str):
         raise SettingError(name=f"{name} in {_PLACE}", value=value, allowed="a text, in quotes")
+    if not _TEXT.fullmatch(value):
+        allowed = "a text without NUL and halves of characters"
+        raise SettingError(name=f"{name} in {_PLACE}", value="[not shown]", allowed=allowed)

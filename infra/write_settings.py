@@ -80,8 +80,14 @@ def _refuse_threshold(line: str) -> None:
 
 
 def as_yaml(settings: Mapping[str, str]) -> str:
-    """Return the text of a file for --env-vars-file; a JSON text is one of YAML as well."""
-    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in settings.items())
+    """Return the text of a file for --env-vars-file."""
+    return "".join(f"{name}: {_quoted(value)}\n" for name, value in settings.items())
+
+
+def _quoted(value: str) -> str:
+    """Return a text as YAML has it: as JSON, which has two halves for some characters, has it."""
+    inner = (json.dumps(it)[1:-1] if it <= "\uffff" else f"\\U{ord(it):08x}" for it in value)
+    return f'"{"".join(inner)}"'
 
 
 def secret_flags(secrets: Sequence[str]) -> str:

@@ -164,6 +164,14 @@ def test_an_override_that_does_not_hold_is_found_and_one_that_is_over_is_warned_
     assert warned(shell) == ["override_over"]
 
 
+def test_what_is_to_be_typed_about_a_name_of_a_stranger_is_one_word(shell: Shell) -> None:
+    put(shell, Ref("overrides", "x; id #"), {"timeoutS": 1, "until": "2999-01-01"})
+
+    line = only_line(shell.run("doctor").stdout)
+
+    assert line.endswith("Type: leasehold override 'x; id #' --clear")
+
+
 def test_measured_cold_starts_make_a_proposal_and_no_finding(shell: Shell) -> None:
     """Whoever else writes into the ledger breaks nothing."""
     measured = {"coldStart": True, "bootstrapSeconds": 9, "startedAt": "2026-01-01T12:00:00Z"}

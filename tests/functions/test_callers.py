@@ -420,6 +420,16 @@ def test_every_function_refuses_a_stranger_before_it_reads(
 
 
 @pytest.mark.parametrize("function", ALL, indirect=True)
+def test_the_framework_answers_no_stranger_by_itself(function: Function) -> None:
+    """Some paths never get to the function, and whatever is in a folder `static` is served."""
+    for path in ("/robots.txt", "/favicon.ico", "/static/x", "/static/%2e%2e/main.py"):
+        for method in ("GET", "HEAD", "OPTIONS", "POST", "TRACE"):
+            answer = function.client.open(path, method=method, environ_base=FAR)
+
+            assert answer.status_code == 401, (method, path)
+
+
+@pytest.mark.parametrize("function", ALL, indirect=True)
 def test_every_function_answers_who_may_call(function: Function) -> None:
     headers = {"Authorization": f"Bearer {token()}"}
 
@@ -441,11 +451,12 @@ def test_an_outage_of_the_certificates_is_no_refusal(function: Function) -> None
     assert answer.get_json()["error"]["code"] == "certificates_unavailable"
 
 
-def test_a_body_is_not_read_for_a_stranger(
-    deliver_notification: Function, check: CallerCheck
+@pytest.mark.parametrize("function", ALL, indirect=True)
+@pytest.mark.parametrize("path", ["/", "/robots.txt"])
+def test_no_more_of_a_body_is_read_for_a_stranger_than_of_a_small_one(
+    function: Function, path: str
 ) -> None:
-    """The framework reads an event whole before it calls what answers it; not for a stranger."""
-    deliver_notification.provider.callers = check
+    """The framework reads a whole body before and after it calls what answers."""
 
     class Body(io.BytesIO):
         sizes: ClassVar[list[int]] = []
@@ -454,11 +465,12 @@ def test_a_body_is_not_read_for_a_stranger(
             self.sizes.append(len(buffer))
             return super().readinto(buffer)
 
-    body = Body(b"x" * 300_000)
-    answer = deliver_notification.client.post("/", input_stream=body, environ_base=FAR)
+    body = Body(b"x" * 3_000_000)
+    answer = function.client.post(path, input_stream=body, environ_base=FAR)
 
     assert answer.status_code == 401
     assert 0 < max(Body.sizes) <= 65_536
+    assert sum(Body.sizes) < 2**21
 
 
 # -- who asks, in the trace ------------------------------------------------------------------------
