@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 import click
 
 from infra.environment import catalog_of
-from infra.google_errors import explain
 from infra.installation import Installation
 from infra.options import installation_options
 from infra.report import counts_of, print_done, print_repairs, print_steps, steps_json
@@ -33,6 +32,7 @@ from leasehold.cli.exit_codes import (
 from leasehold.cli.options import json_option
 from leasehold.cli.stderr import note, print_error
 from leasehold.cli.stdout import print_json, print_line
+from leasehold.live.call_errors import explain
 from leasehold.live.clients import ONE_TRY, GoogleClients
 
 _DRIFTED = {State.MISSING, State.DIFFERENT, State.UNKNOWN}

@@ -20,13 +20,13 @@ from typing import Any, Final
 import click
 
 from infra.functions import FUNCTIONS
-from infra.google_errors import explain
 from infra.installation import Installation
 from infra.options import installation_options
 from infra.service_calls import Answer, NoAnswerError, NoTokenError, ServiceCalls
 from leasehold.cli.exit_codes import DONE, FOUND, exit_code_of
 from leasehold.domain.manifest import is_run_id
 from leasehold.domain.printable import one_line
+from leasehold.live.call_errors import explain
 from leasehold.registry.functions import FunctionEntry
 
 #: The label of its runs.
