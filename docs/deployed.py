@@ -15,7 +15,8 @@ from infra.metrics import METRICS
 from infra.permissions import Kind, Permission, permissions_of
 from leasehold import PipelineEntry, Registry, SlackChannel, StepDispatchEntry
 from leasehold.doctor import finding
-from leasehold.doctor.codes import CODES, Scope
+from leasehold.doctor.code_entry import Scope
+from leasehold.doctor.codes import CODES
 from leasehold.registry.channels import TopicChannel
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import ACCOUNT_PREFIX, FunctionEntry, Trigger
