@@ -65,6 +65,7 @@ TRIGGER_WORDS: Final[Mapping[Trigger, str]] = {
     Trigger.SCHEDULE: "Cloud Scheduler",
     Trigger.EVENTS: "Pub/Sub, the topic of announcements",
     Trigger.REQUESTS: "people and programs",
+    Trigger.WORKERS: "remote workers",
 }
 
 

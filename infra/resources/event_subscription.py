@@ -49,7 +49,8 @@ class EventSubscription:
 
     @property
     def _function(self) -> FunctionEntry:
-        return next(one for one in FUNCTIONS if one.trigger is Trigger.EVENTS)
+        (function,) = FUNCTIONS.called_by(Trigger.EVENTS)
+        return function
 
     def look(self) -> Look:
         """Return what it lacks (MISSING), or what it has that is another value (DIFFERENT)."""

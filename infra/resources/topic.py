@@ -11,7 +11,6 @@ from infra.installation import Installation
 from infra.resources.resource import MISSING, PRESENT, Look, Resource, State
 from infra.resources.values import differences, seconds
 from leasehold.live.clients import ONE_TRY, GoogleClients
-from leasehold.registry.channels import TopicChannel
 from leasehold.registry.pipelines import Catalog
 
 #: How long what was given up is kept: over a weekend.
@@ -139,8 +138,7 @@ def topics(
     dead = Topic(clients, installation, installation.dead_topic_name)
     yield dead
     yield DeadLetterSubscription(clients, installation, dead)
-    of_channels = (one.topic for one in catalog.channels if isinstance(one, TopicChannel))
-    for name in dict.fromkeys(of_channels):
+    for name in catalog.channel_topics:
         yield Topic(clients, installation, name)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate import TRIGGER_WORDS, functions
+from docs.deployed import TRIGGER_WORDS, functions
 from infra.functions import FUNCTIONS
 from leasehold.registry.function_table import FUNCTIONS as OF_PACKAGE
 from leasehold.registry.functions import FunctionEntry, Trigger
@@ -21,7 +21,8 @@ CALLED_BY = {
     Trigger.TASKS: "Cloud Tasks",
     Trigger.SCHEDULE: "Cloud Scheduler",
     Trigger.EVENTS: "Pub/Sub",
-    Trigger.REQUESTS: ("people and programs", "workers"),
+    Trigger.REQUESTS: "people and programs",
+    Trigger.WORKERS: "workers",
 }
 
 

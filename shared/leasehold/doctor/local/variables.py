@@ -40,7 +40,7 @@ _LOOPBACK: Final = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$)"
 def unread_variables(setup: Setup) -> Iterator[Finding]:
     """Yield a finding for each variable that looks like a setting, and is none."""
     of_steps = [name for step in setup.steps for name in step.env_overrides]
-    of_channels = [name for channel in setup.channels for name in channel.variables]
+    of_channels = setup.catalog.channel_variables
     files = [f"{name}{FILE_SUFFIX}" for name in of_channels]
     known = {*SETTINGS.keys(), *_OTHERS, *OF_PROVISIONING, *of_steps, *of_channels, *files}
     for name in sorted(set(setup.environ) - known):
