@@ -17,6 +17,7 @@ from leasehold import PipelineEntry, Registry, SlackChannel, StepDispatchEntry
 from leasehold.doctor import finding
 from leasehold.doctor.code_entry import Scope
 from leasehold.doctor.codes import CODES
+from leasehold.live.iam import CALL
 from leasehold.registry.channels import TopicChannel
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import ACCOUNT_PREFIX, FunctionEntry, Trigger
@@ -49,7 +50,7 @@ _CATALOG: Final = Catalog(
 
 _WHY: Final[Mapping[str, str]] = {
     may.READ_AND_WRITE: "read and write runs",
-    may.CALL: "call it",
+    CALL: "call it",
     may.PUBLISH: "publish",
     may.USE_OBJECTS: "read, write and delete files of runs",
     may.READ_SECRET: "read the secret of a channel",

@@ -15,14 +15,11 @@ from typing import Final
 
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
+from leasehold.live.iam import CALL
 from leasehold.registry.functions import FunctionEntry, Trigger, Use
 from leasehold.registry.pipelines import Catalog
 
-#: Everybody, and everybody who is signed in at Google: neither ever calls a function.
-EVERYBODY: Final = ("allUsers", "allAuthenticatedUsers")
-
 READ_AND_WRITE: Final = "roles/datastore.user"
-CALL: Final = "roles/run.invoker"
 PUBLISH: Final = "roles/pubsub.publisher"
 #: Reads, writes, lists and deletes objects; no access to the bucket's own settings.
 USE_OBJECTS: Final = "roles/storage.objectUser"
@@ -42,6 +39,7 @@ class Kind(StrEnum):
     ACCOUNT = "service account"
     QUEUE = "queue"
     TOPIC = "topic"
+    SUBSCRIPTION = "subscription"
     BUCKET = "bucket"
     SECRET = "secret"  # noqa: S105 - the word
     SERVICE = "service"

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from google.api_core.exceptions import NotFound
+
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from infra.resources.resource import MISSING, PRESENT, Difference, Look, State
@@ -54,8 +56,6 @@ class SchedulerJob:
 
     def look(self) -> Look:
         """Return how the job is; it may be paused, or a failed update may keep it from running."""
-        from google.api_core.exceptions import NotFound  # noqa: PLC0415 - `--help` answers without
-
         try:
             found = self.clients.scheduler.get_job({"name": self._full_name}, **ONE_TRY)
         except NotFound:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from google.api_core.exceptions import Forbidden, NotFound
+
 from infra.installation import Installation
 from infra.resources.resource import MISSING, PRESENT, Look, Resource, State
 from infra.resources.values import differences, seconds
@@ -42,8 +44,6 @@ class Topic:
 
     def look(self) -> Look:
         """Return whether it is there; one of another project is created there, by its people."""
-        from google.api_core.exceptions import Forbidden, NotFound  # noqa: PLC0415 - lazy
-
         try:
             self.clients.publisher.get_topic({"topic": self.full_name}, **ONE_TRY)
         except NotFound:
@@ -93,8 +93,6 @@ class DeadLetterSubscription:
 
     def look(self) -> Look:
         """Return whether it is there, of this topic, and keeps what comes for long enough."""
-        from google.api_core.exceptions import NotFound  # noqa: PLC0415 - lazy
-
         try:
             found = self.clients.subscriber.get_subscription(
                 {"subscription": self._full_name}, **ONE_TRY
