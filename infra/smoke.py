@@ -19,11 +19,12 @@ from typing import Any, Final
 
 import click
 
+from infra.command import CONTEXT_SETTINGS, run
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from infra.options import installation_options
 from infra.service_calls import Answer, NoAnswerError, NoTokenError, ServiceCalls
-from leasehold.cli.exit_codes import DONE, FOUND, exit_code_of
+from leasehold.cli.exit_codes import DONE, FOUND
 from leasehold.domain.manifest import is_run_id
 from leasehold.domain.printable import one_line
 from leasehold.live.call_errors import explain
@@ -200,7 +201,7 @@ def check_sweep(installation: Installation) -> str:
     raise SmokeError("no job calls the sweep: python -m infra.provision apply makes it")
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command(context_settings=CONTEXT_SETTINGS)
 @installation_options
 @click.option(
     "--pipeline",
@@ -251,14 +252,7 @@ def _checks(
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run it; return the exit code."""
-    given = list(sys.argv[1:] if words is None else words)
-    return exit_code_of(lambda: _run(given))
-
-
-def _run(words: list[str]) -> int:
-    with program.make_context("python -m infra.smoke", words) as context:
-        code: int = program.invoke(context)
-    return code
+    return run(program, "infra.smoke", words)
 
 
 if __name__ == "__main__":
