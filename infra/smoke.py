@@ -76,15 +76,21 @@ class Smoke:
         self._end = time.monotonic() + self.timeout_s
 
     def check_strangers(self, function: FunctionEntry) -> str:
-        """Call a function without a token; return what was found.
+        """Call a function without a token, and want an answer of Google's; return what was found.
 
         Raises:
             SmokeError: anybody may call it, or it could not be asked.
         """
         try:
-            status = self.calls.without_token(function.name).status
+            answer = self.calls.without_token(function.name)
         except NoAnswerError as error:
             raise SmokeError(str(error)) from error
+        status = answer.status
+        if _is_of_a_function(answer):
+            raise SmokeError(
+                f"{function.service} is reached without a token, and has to refuse it itself "
+                f"({status}): IAM lets everybody in; `leasehold doctor --live` has the command"
+            )
         if status in _REFUSALS:
             return f"{function.service} refuses a call without a token ({status})"
         if status < HTTPStatus.BAD_REQUEST:
@@ -163,11 +169,15 @@ class Smoke:
 
 
 def _may_pass(answer: Answer) -> bool:
-    """Return whether another answer may come later: Cloud Run's own are not JSON."""
-    is_of_the_api = isinstance(answer.body, dict) and "error" in answer.body
-    if is_of_the_api:
+    """Return whether another answer may come later."""
+    if _is_of_a_function(answer):
         return answer.status == HTTPStatus.SERVICE_UNAVAILABLE
     return answer.status in _NOT_YET
+
+
+def _is_of_a_function(answer: Answer) -> bool:
+    """Return whether a function has refused it: what Google answers itself is not JSON."""
+    return isinstance(answer.body, dict) and "error" in answer.body
 
 
 def _why(run_id: str) -> str:
