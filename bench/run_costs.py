@@ -201,13 +201,6 @@ def _passing(engine: Engine, clock: MovedClock) -> Callable[[float], object]:
 
 def _count_requests(artifacts: CloudStorageArtifacts, counts: Counts) -> None:
     """Count what the client asks Cloud Storage for, as it is billed."""
-    opened: Any = artifacts
-    make = opened._open  # noqa: SLF001 - its client has the requests
-
-    def open_counted() -> Any:
-        bucket = make()
-        bucket.client._http.hooks["response"].append(count)  # noqa: SLF001 - as above
-        return bucket
 
     def count(answer: Any, *_: object, **__: object) -> None:
         method, path = answer.request.method, answer.request.path_url.partition("?")[0]
@@ -215,7 +208,8 @@ def _count_requests(artifacts: CloudStorageArtifacts, counts: Counts) -> None:
         if kind := Kind.CLASS_A if is_list else _CLASSES.get(method):
             counts[kind] += 1
 
-    opened._open = open_counted  # noqa: SLF001 - as above
+    with artifacts._located("any") as blob:  # noqa: SLF001 - its client has the requests
+        blob.client._http.hooks["response"].append(count)  # noqa: SLF001 - as above
 
 
 def count_all() -> Mapping[str, Counts]:

@@ -39,6 +39,11 @@ PAGES = {
     ],
     "settings.md": ["settings"],
     "notifications.md": ["delivery-settings"],
+    "alerts.md": ["alerts", "metrics"],
+    "architecture.md": ["functions"],
+    "deploy.md": ["deployer-roles", "builder-roles", "build-options"],
+    "doctor.md": ["findings"],
+    "permissions.md": ["permissions"],
 }
 
 

@@ -27,11 +27,11 @@ from leasehold.doctor.setup import Setup, lenient_settings
 from leasehold.domain.document import Document, Ref, Write
 from leasehold.live.clients import EMULATOR
 from leasehold.registry.function_table import FUNCTIONS
-from leasehold.registry.functions import FunctionEntry, Trigger
-from leasehold.registry.registry import Registry
+from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
+from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import SETTINGS
 from tests.cli.shell import Shell, only_line
-from tests.doctor.letters import STEPS
+from tests.doctor.letters import PIPELINES, STEPS
 from tests.emulators import firestore_host
 
 ROOT = Path(__file__).parents[2]
@@ -333,10 +333,9 @@ def test_a_function_that_has_less_time_than_a_step_is_found() -> None:
         concurrency=1,
         max_instances=1,
     )
-    catalog = type("Catalog", (), {"steps": STEPS, "channels": ()})()
-    setup = Setup({}, lenient_settings({}), catalog)
+    setup = Setup({}, lenient_settings({}), Catalog(STEPS, PIPELINES))
 
-    found = list(limits(setup, Registry("functions", [row])))
+    found = list(limits(setup, FunctionTable([row])))
 
     assert {one.code for one in found} == {"function_timeout"}
     assert len(found) == len(STEPS)

@@ -60,7 +60,7 @@ def test_an_extra_may_bring_others_but_never_leasehold() -> None:
 
 def test_requirements_beside_the_pipelines_are_pinned_with_what_they_need(root: Path) -> None:
     (root / "pipelines" / "requirements.txt").write_text(
-        '# for one step\nhypothesis>=6  # and a word\ntomli; python_version < "3.12"\n'
+        '# for one step\nhypothesis>=6  # and a word\nexecnet; python_version < "3.12"\n'
     )
 
     further = set(lines(root)) - set(lines())
@@ -68,7 +68,7 @@ def test_requirements_beside_the_pipelines_are_pinned_with_what_they_need(root: 
     assert further == {
         f"hypothesis=={version('hypothesis')}",
         f"sortedcontainers=={version('sortedcontainers')}",
-        f"tomli=={version('tomli')}; python_version == '3.11'",
+        f"execnet=={version('execnet')}; python_version == '3.11'",
     }
 
 

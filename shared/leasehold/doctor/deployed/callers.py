@@ -21,9 +21,9 @@ def callers(deployment: Deployment) -> Iterator[Finding]:
             for member in binding.members
         }
         for binding in policy.bindings:
-            for member in sorted({*EVERYBODY} & {*binding.members}):
-                who = "EVERYBODY" if member == "allUsers" else "EVERYBODY WITH A GOOGLE ACCOUNT"
-                message = f"{who} may call function {entry.service} ({member} has {binding.role})."
+            for member in sorted(EVERYBODY.keys() & {*binding.members}):
+                held = f"{member} has {binding.role}"
+                message = f"{EVERYBODY[member]} may call function {entry.service} ({held})."
                 flags = (f"--member={member}", f"--role={binding.role}")
                 repair = deployment.of_run("remove-iam-policy-binding", entry.service, *flags)
                 yield Finding("public_function", message, repair)
