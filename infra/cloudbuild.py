@@ -169,12 +169,11 @@ def _flags(function: FunctionEntry) -> Iterator[str]:
 def _trigger(function: FunctionEntry) -> Iterator[str]:
     """Yield what calls it, and from where it can be reached at all."""
     if function.trigger is Trigger.EVENTS:
-        account = f"{_email('leasehold-events')}"
+        account = _email(function.trigger.account)
         yield from ("--trigger-topic=${_TOPIC}", "--retry", f"--trigger-service-account={account}")
     else:
         yield from ("--trigger-http", "--no-allow-unauthenticated")
-    from_outside = function.trigger is Trigger.REQUESTS
-    yield f"--ingress-settings={'all' if from_outside else 'internal-only'}"
+    yield f"--ingress-settings={'all' if function.trigger.is_by_users else 'internal-only'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from infra import permissions
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
+from infra.permissions import callers_of
 from leasehold.bootstrap import load_catalog
 from leasehold.errors import SettingError
-from leasehold.registry.functions import FunctionEntry, Trigger, Use
+from leasehold.registry.functions import FunctionEntry, Use
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.setting_texts import IAM
 
@@ -59,7 +59,7 @@ def secrets_of(function: FunctionEntry, catalog: Catalog) -> Sequence[str]:
     """
     if Use.CHANNELS not in function.uses:
         return ()
-    return permissions.secrets_of(catalog)
+    return catalog.channel_variables
 
 
 def catalog_of(installation: Installation) -> Catalog:
@@ -84,7 +84,7 @@ def _settings_of(function: FunctionEntry, installation: Installation) -> dict[st
         "LEASEHOLD_EVENTS": f"pubsub://{project}/{place.topic}",
         "LEASEHOLD_ARTIFACTS": f"gs://{place.bucket_name}/artifacts",
         "LEASEHOLD_CATALOG": place.catalog,
-        "LEASEHOLD_FUNCTION_URL": place.url_of(FUNCTIONS["execute_step"]),
+        "LEASEHOLD_FUNCTION_URL": place.url_of(FUNCTIONS.of_tasks),
         "LEASEHOLD_TASK_ACCOUNT": place.email_of(place.task_account),
         "LEASEHOLD_PUBLIC_URL": place.url_of(FUNCTIONS["serve_api"]),
         "LEASEHOLD_CALLERS": _callers_of(function, place),
@@ -102,9 +102,9 @@ def _settings_of(function: FunctionEntry, installation: Installation) -> dict[st
 
 def _callers_of(function: FunctionEntry, installation: Installation) -> str:
     """Return whom a function believes: who may call it, or all people and programs that may."""
-    if function.trigger is Trigger.REQUESTS:
+    if function.trigger.is_by_users:
         return IAM
-    members = permissions.callers_of(function, installation)
+    members = callers_of(function, installation)
     return ",".join(member.removeprefix("serviceAccount:") for member in members)
 
 
@@ -118,7 +118,7 @@ def _check(name: str, value: str, own: Mapping[str, str], catalog: Catalog) -> N
         raise SettingError(
             name=f"a variable in {_PLACE}", value=name, allowed="another: Cloud Run sets it"
         )
-    if any(name in entry.variables for entry in catalog.channels):
+    if name in catalog.channel_variables:
         allowed = f"a secret: `gcloud secrets versions add {name} --data-file=-` takes its value"
         raise SettingError(name=f"{name} in {_PLACE}", value="[not shown]", allowed=allowed)
 

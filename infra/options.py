@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from infra.google_errors import explain
 from infra.installation import Installation
 from infra.steps import Patience
+from leasehold.live.call_errors import explain
 from leasehold.live.clients import ONE_TRY, GoogleClients
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -17,8 +17,8 @@ from tenacity import (
     wait_random,
 )
 
-from infra.google_errors import exists_already, explain, may_pass
 from infra.resources.resource import Dependent, Look, NotYetError, Resource, State, Updatable
+from leasehold.live.call_errors import exists_already, explain, may_pass
 
 _T = TypeVar("_T")
 _TRIES: Final = 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import sqlite3
 import threading
@@ -14,25 +15,26 @@ from pathlib import Path
 
 import pytest
 
-from infra.provision import plan_command
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.factory import open_documents
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.doctor.local.data_folder import little_space
 from leasehold.doctor.local.file_systems import kind_in
 from leasehold.doctor.local.limits import limits
-from leasehold.doctor.local.variables import OF_PROVISIONING
+from leasehold.doctor.local.variables import OF_INFRA
 from leasehold.doctor.machine import examine_machine
 from leasehold.doctor.setup import Setup, lenient_settings
 from leasehold.domain.document import Document, Ref, Write
+from leasehold.live.clients import EMULATOR
 from leasehold.registry.function_table import FUNCTIONS
-from leasehold.registry.functions import FunctionEntry, Trigger
-from leasehold.registry.registry import Registry
+from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
+from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import SETTINGS
 from tests.cli.shell import Shell, only_line
-from tests.doctor.letters import STEPS
+from tests.doctor.letters import PIPELINES, STEPS
 from tests.emulators import firestore_host
 
+ROOT = Path(__file__).parents[2]
 STORE = ".leasehold/leasehold.db"
 
 
@@ -339,10 +341,9 @@ def test_a_function_that_has_less_time_than_a_step_is_found() -> None:
         concurrency=1,
         max_instances=1,
     )
-    catalog = type("Catalog", (), {"steps": STEPS, "channels": ()})()
-    setup = Setup({}, lenient_settings({}), catalog)
+    setup = Setup({}, lenient_settings({}), Catalog(STEPS, PIPELINES))
 
-    found = list(limits(setup, Registry("functions", [row])))
+    found = list(limits(setup, FunctionTable([row])))
 
     assert {one.code for one in found} == {"function_timeout"}
     assert len(found) == len(STEPS)
@@ -400,8 +401,11 @@ def test_the_file_system_of_a_path_is_that_of_the_mount_that_lies_over_it() -> N
     assert kind_in("", Path("/")) == ""
 
 
-def test_the_variables_of_provisioning_are_known() -> None:
-    read = {param.envvar for param in plan_command.params if param.envvar}
+def test_the_variables_that_the_commands_of_infra_read_are_known() -> None:
+    """Else who has set one, as docs/deploy.md says, is told that nothing reads it."""
+    sources = [path.read_text() for path in (ROOT / "infra").rglob("*.py")]
 
-    ours = {str(name) for name in read if str(name).startswith("LEASEHOLD_")}
-    assert ours <= {*OF_PROVISIONING, *SETTINGS.keys()}
+    read = set(re.findall(r'"(LEASEHOLD_[A-Z_]+)["=]', "\n".join(sources)))
+
+    assert {"LEASEHOLD_TOKEN", "LEASEHOLD_REGION", "LEASEHOLD_BUILD"} <= read
+    assert read <= {*OF_INFRA, *SETTINGS.keys(), EMULATOR}

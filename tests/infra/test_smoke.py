@@ -167,6 +167,19 @@ def test_who_may_call_takes_a_while_to_be_known(run: CloudRun) -> None:
     assert len(waits) == 3
 
 
+def test_a_function_that_has_to_refuse_strangers_itself_is_found(run: CloudRun) -> None:
+    """It believes a token that Cloud Run has checked: here anybody can send what looks like one."""
+    run.unasked = {"execute-step"}
+    smoke_test = smoke_of(run, lambda _: None)
+
+    with pytest.raises(
+        smoke.SmokeError, match=r"execute-step is reached .* \(401\): IAM lets every"
+    ):
+        smoke_test.check_strangers(FUNCTIONS["execute_step"])
+
+    assert "refuses" in smoke_test.check_strangers(FUNCTIONS["serve_api"])
+
+
 def test_it_comes_to_an_end_where_nobody_is_let_in(run: CloudRun) -> None:
     run.not_yet = 1_000_000
 
