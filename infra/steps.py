@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from tenacity import (
+    RetryCallState,
     Retrying,
     retry_if_exception,
     stop_after_attempt,
@@ -19,9 +20,14 @@ from tenacity import (
 
 from infra.resources.resource import Dependent, Look, NotYetError, Resource, State, Updatable
 from leasehold.live.call_errors import exists_already, explain, may_pass
+from leasehold.worker.threads import start_call
 
 _T = TypeVar("_T")
 _TRIES: Final = 5
+#: No call takes longer, whatever trickles in; what is made by an operation has 180 s.
+_LONGEST_CALL_S: Final = 240.0
+#: Who says nothing for so long would keep each further call waiting as well.
+_SILENCE_S: Final = 10.0
 
 
 class Action(StrEnum):
@@ -64,8 +70,10 @@ class Patience:
     Args:
         tries: of one call.
         first: seconds before the second try; each further wait is twice as long.
-        total: seconds of waiting in all; after that each call is tried once.
+        total: seconds that are waited in vain in all, for answers and between tries; after that
+            each call is tried once, and kinds of resources that say nothing are not asked again.
         sleep: waits so many seconds.
+        now: seconds of a clock that never goes back.
     """
 
     def __init__(
@@ -74,27 +82,65 @@ class Patience:
         first: float = 0.5,
         total: float = 60.0,
         sleep: Callable[[float], object] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tries = tries
         self._first = first
         self._left = total
         self._sleep = sleep
+        self._now = now
+        self._silent: set[str] = set()
 
-    def call(self, what: Callable[[], _T]) -> _T:
-        """Return what it returns; what the last try raises is passed on."""
-        tries = self._tries if self._left > 0 else 1
+    def call(self, what: Callable[[], _T], kind: str = "") -> _T:
+        """Return what it returns; what the last try raises is passed on.
+
+        Args:
+            what: is called.
+            kind: of the resource that it is about.
+
+        Raises:
+            TimeoutError: it was not called, as none of its kind had answered.
+        """
+        if kind in self._silent and self._left <= 0:
+            raise TimeoutError("nor did the one before it of its kind, so it was not asked")
+        lost = 0.0
+
+        def once() -> _T:
+            nonlocal lost
+            began = self._now()
+            try:
+                return _bounded(what)
+            finally:
+                lost += self._now() - began
+
+        def is_enough(_: RetryCallState) -> bool:
+            return lost >= self._left
+
         retrying = Retrying(
-            stop=stop_after_attempt(tries),
+            stop=stop_after_attempt(self._tries) | is_enough,
             wait=wait_exponential(self._first, max=8.0) + wait_random(0, self._first),
             retry=retry_if_exception(may_pass),
             sleep=self._wait,
             reraise=True,
         )
-        return retrying(what)
+        try:
+            return retrying(once)
+        except Exception as error:
+            if may_pass(error):
+                self._left -= lost
+                if lost >= _SILENCE_S:
+                    self._silent.add(kind)
+            raise
 
     def _wait(self, seconds: float) -> None:
         self._left -= seconds
         self._sleep(seconds)
+
+
+def _bounded(what: Callable[[], _T]) -> _T:
+    """Return what it returns; a call that goes on for ever is left behind."""
+    call = start_call(what, "call")
+    return what() if call is None else call.result(_LONGEST_CALL_S)
 
 
 def survey(
@@ -154,7 +200,7 @@ def _looked_at(
 ) -> Step:
     look_at = partial(_look_at_existing, resource) if is_said_to_exist else resource.look
     try:
-        look = patience.call(look_at)
+        look = patience.call(look_at, resource.kind)
     except Exception as error:  # noqa: BLE001 - whatever it is, the others are looked at
         told = explain(error, project)
         look = Look(State.UNKNOWN, why=told.problem, repair=told.repair)
@@ -182,7 +228,7 @@ def _created(step: Step, project: str, patience: Patience) -> Step:
         step.resource.create()
 
     try:
-        patience.call(create)
+        patience.call(create, step.resource.kind)
     except NotYetError as error:
         return replace(step, look=Look(State.WAITING, why=str(error)))
     except Exception as error:  # noqa: BLE001 - as above
@@ -199,7 +245,7 @@ def _created(step: Step, project: str, patience: Patience) -> Step:
 
 def _updated(step: Step, resource: Updatable, project: str, patience: Patience) -> Step:
     try:
-        patience.call(resource.update)
+        patience.call(resource.update, resource.kind)
     except Exception as error:  # noqa: BLE001 - as above
         return _failed(step, error, project)
     return replace(step, action=Action.UPDATED)

@@ -30,7 +30,7 @@ from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import SETTINGS
-from tests.cli.shell import Shell, only_line
+from tests.cli.shell import LEASEHOLD, Shell, only_line
 from tests.doctor.letters import PIPELINES, STEPS
 from tests.emulators import firestore_host
 
@@ -369,8 +369,22 @@ def test_a_store_that_hangs_keeps_nothing_else_from_being_looked_at(
     ]
 
 
-def test_a_catalog_that_hangs_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "hanging_catalog.py").write_text("import threading\nthreading.Event().wait(600)\n")
+HANGS = "import threading\nthreading.Event().wait(600)\n"
+TRIES_FOR_EVER = """
+import threading
+while True:
+    try:
+        threading.Event().wait(600)
+    except:
+        threading.Event().wait(600)
+"""
+
+
+@pytest.mark.parametrize("text", [HANGS, TRIES_FOR_EVER])
+def test_a_catalog_that_hangs_is_left(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hanging_catalog.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -379,6 +393,30 @@ def test_a_catalog_that_hangs_is_left(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found[0].message == (
         "The catalog could not be checked: to import its modules takes longer than 0.5 s."
     )
+
+
+def test_a_catalog_that_raises_what_is_no_exception_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raising_catalog.py").write_text("raise BaseException('one\\ntwo')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    found = examine_machine({"LEASEHOLD_CATALOG": "raising_catalog"})[1]
+
+    assert found[0].message.startswith(
+        "The catalog could not be looked at: to import its modules raised BaseException: one"
+    )
+    assert "\n" not in found[0].message
+
+
+def test_a_thread_that_the_catalog_started_is_not_waited_for(shell: Shell) -> None:
+    waits = "threading.Thread(target=threading.Event().wait).start()"
+    (shell.folder / "threads.py").write_text(f"from letters import *\nimport threading\n{waits}\n")
+
+    done = shell.process(*LEASEHOLD, "doctor", LEASEHOLD_CATALOG="threads")
+
+    assert done.stdout == "nothing found\n"
 
 
 def test_a_full_disk_is_found() -> None:
