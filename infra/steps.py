@@ -14,6 +14,7 @@ from tenacity import (
     Retrying,
     retry_if_exception,
     stop_after_attempt,
+    stop_any,
     wait_exponential,
     wait_random,
 )
@@ -117,7 +118,7 @@ class Patience:
             return lost >= self._left
 
         retrying = Retrying(
-            stop=stop_after_attempt(self._tries) | is_enough,
+            stop=stop_any(stop_after_attempt(self._tries), is_enough),
             wait=wait_exponential(self._first, max=8.0) + wait_random(0, self._first),
             retry=retry_if_exception(may_pass),
             sleep=self._wait,
