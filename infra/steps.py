@@ -13,8 +13,6 @@ from tenacity import (
     RetryCallState,
     Retrying,
     retry_if_exception,
-    stop_after_attempt,
-    stop_any,
     wait_exponential,
     wait_random,
 )
@@ -114,11 +112,11 @@ class Patience:
             finally:
                 lost += self._now() - began
 
-        def is_enough(_: RetryCallState) -> bool:
-            return lost >= self._left
+        def is_over(state: RetryCallState) -> bool:
+            return state.attempt_number >= self._tries or lost >= self._left
 
         retrying = Retrying(
-            stop=stop_any(stop_after_attempt(self._tries), is_enough),
+            stop=is_over,
             wait=wait_exponential(self._first, max=8.0) + wait_random(0, self._first),
             retry=retry_if_exception(may_pass),
             sleep=self._wait,
