@@ -234,8 +234,7 @@ def _created(step: Step, project: str, patience: Patience) -> Step:
         if exists_already(error):  # it is ours, if the answer to an earlier try was lost
             again = _looked_at(step.resource, project, patience, is_said_to_exist=True)
             if again.look.state is State.UNKNOWN:
-                problem = again.look.why
-                return replace(step, action=Action.FAILED, problem=problem, repair=again.repair)
+                return replace(again, action=Action.FAILED, problem=again.look.why)
             is_ours = tries > 1 and again.is_there
             return replace(again, action=Action.CREATED) if is_ours else again
         return _failed(step, error, project)

@@ -70,19 +70,22 @@ class Alerting:
             found.setdefault(policy.user_labels.get(_LABEL, ""), []).append(policy)
         return found
 
-    def address(self) -> NotificationChannel | None:
-        """Return the channel that sends to the address, whoever made it."""
-        channels = self.clients.notification_channels.list_notification_channels(
+    @cached_property
+    def channels(self) -> Sequence[NotificationChannel]:
+        """Those that send to the address, whoever made them: two applies at once may make two."""
+        email = self.installation.alert_email
+        if not email:
+            return ()
+        listed = self.clients.notification_channels.list_notification_channels(
             name=self.project, **ONE_TRY
         )
-        email = self.installation.alert_email
-        of_email = (channel for channel in channels if channel.type_ == "email")
-        return next((one for one in of_email if one.labels.get("email_address") == email), None)
+        of_email = (one for one in listed if one.type_ == "email")
+        return [one for one in of_email if one.labels.get("email_address") == email]
 
-    @cached_property
+    @property
     def addressed(self) -> NotificationChannel | None:
-        """That channel as it was when it was first asked for; None: there is none."""
-        return self.address() if self.installation.alert_email else None
+        """The channel that policies are sent to; None: there is none."""
+        return next(iter(self.channels), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class EmailAddress:
 
     def create(self) -> None:
         """Create a channel of Cloud Monitoring for it, if an earlier try has not."""
-        self.existing.__dict__.pop("addressed", None)
+        self.existing.__dict__.pop("channels", None)
         if self.existing.addressed is not None:
             return
         channel = {
@@ -123,7 +126,7 @@ class EmailAddress:
         asked = {"name": self.existing.project, "notification_channel": channel}
         client = self.existing.clients.notification_channels
         client.create_notification_channel(request=asked, **ONE_TRY)
-        self.existing.__dict__.pop("addressed", None)
+        self.existing.__dict__.pop("channels", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +222,8 @@ class AlertPolicy:
             above = condition.condition_threshold.threshold_value
             if above != self.alert.above:
                 yield Difference("raised above", f"{above:g}", wanted=f"{self.alert.above:g}")
-        channel = self.existing.addressed
-        if channel is not None and channel.name not in found.notification_channels:
+        known = {channel.name for channel in self.existing.channels}
+        if known and not known.intersection(found.notification_channels):
             email = self.existing.installation.alert_email
             yield Difference("told", ", ".join(found.notification_channels) or "nobody", email)
 

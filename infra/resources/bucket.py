@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 #: deleted: neither is ever a file that a run still has.
 _LEFTOVERS_DAYS: Final = 7
 
+#: Anybody may take a name that can be guessed, and open the bucket to us: whoever has it reads, and
+#: replaces, the files of all runs.
+_TAKEN: Final = (
+    "no file is to go there; --bucket=NAME gives another one, or says that this one is meant"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
@@ -42,6 +48,8 @@ class Bucket:
         except Forbidden:
             taken = "its name is taken by another project (--bucket=NAME gives another one)"
             return Look(State.UNKNOWN, why=f"{taken}, or storage.buckets.get is missing")
+        if not (self._is_ours(found) or self.installation.bucket):
+            return Look(State.UNKNOWN, why=f"project {found.project_number} has it: {_TAKEN}")
         differences = tuple(self._differences(found))
         if not differences:
             return PRESENT

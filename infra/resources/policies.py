@@ -12,6 +12,7 @@ from google.iam.v1.policy_pb2 import Policy
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from infra.permissions import Kind, Permission, Place, permissions_of, service_of
+from infra.resources.bucket import Bucket
 from infra.resources.policy_access import PolicyAccess, add_to, missing_from
 from infra.resources.resource import (
     MISSING,
@@ -72,6 +73,12 @@ class Permissions:
         """Where they stand."""
         name = self.place.name if self._is_foreign else _short(self.place.short_name)
         return f"{self.place.kind} {name}"
+
+    @property
+    def needs(self) -> Sequence[Resource]:
+        """The bucket, which may be somebody else's; what lacks another place is told by a look."""
+        is_of_bucket = self.place.kind is Kind.BUCKET
+        return (Bucket(self.policy.clients, self.installation),) if is_of_bucket else ()
 
     def look(self) -> Look:
         """Return whether all are there (else `why` has those that are not), and who else is."""

@@ -216,6 +216,20 @@ def test_the_address_of_a_person_s_own_channel_is_used(world: GoogleWorld, alert
     assert len(world.service(NotificationChannels).channels) == 1
 
 
+def test_a_second_channel_to_the_same_address_is_no_difference(
+    world: GoogleWorld, alerting: Any
+) -> None:
+    """What would be added for it would send each alert twice."""
+    policies_of(world)
+    channels = world.service(NotificationChannels).channels
+    (name, first), *_ = channels.items()
+    second = NotificationChannel(first, name=f"{name}0")
+    channels.clear()
+    channels.update({second.name: second, name: first})
+
+    assert {step.look.state for step in policies_of(world)} == {State.PRESENT}
+
+
 def test_a_metric_that_counts_other_lines_is_left_alone(world: GoogleWorld) -> None:
     resources = list(log_metrics(world.clients, INSTALLATION))
     applied(*resources)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from infra.functions import FUNCTIONS
@@ -12,6 +15,7 @@ from tests.infra.google_services.monitoring import Alerts
 from tests.infra.google_services.run import CloudRun
 from tests.infra.test_event_subscription import deploy as deploy_subscription
 
+ROOT = Path(__file__).parents[2]
 OPTIONS = ("--ledger-days=400", "--alert-email=ops@example.com", "--caller=group:all@example.com")
 FIRST = ("service account", "database", "bucket", "queue", "field indexes", "log-based metric")
 
@@ -55,3 +59,28 @@ def test_an_installation_is_complete_after_the_second_apply(cloud: Cloud) -> Non
     assert left == ["projects/other-prod/topics/orders"]  # other people's
     assert cloud.writes() == []
     assert drift.code == 0, drift.stdout
+
+
+def _calls_of(folder: str, verbs: tuple[str, ...]) -> list[str]:
+    """Return where in a folder a method is called that begins with one of these verbs."""
+    files = sorted((ROOT / folder).rglob("*.py"))
+    nodes = [(file, node) for file in files for node in ast.walk(ast.parse(file.read_text()))]
+    assert nodes
+    return [
+        f"{file.name}: {node.func.attr}"
+        for file, node in nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if node.func.attr.startswith(verbs)
+    ]
+
+
+def test_no_program_of_a_deploy_can_delete_purge_or_pause() -> None:
+    verbs = ("delete_", "purge_", "pause_", "resume_", "disable_", "undelete_", "patch_")
+
+    assert _calls_of("infra", verbs) == []
+
+
+def test_what_looks_for_what_is_wrong_changes_nothing_in_google_cloud() -> None:
+    verbs = ("create_", "update_", "set_iam", "delete_", "purge_", "pause_", "resume_", "patch_")
+
+    assert _calls_of("shared/leasehold/doctor/deployed", verbs) == []

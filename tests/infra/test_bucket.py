@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from infra.resources.bucket import Bucket
-from infra.resources.resource import State
+from infra.resources.policies import policies
+from infra.resources.resource import Look, State
 from infra.steps import Action, Step
-from tests.infra.google_world import GoogleWorld, applied, google_world, looked_at
+from tests.infra.google_world import CATALOG, GoogleWorld, applied, google_world, looked_at
 
 NAME = "shop-prod-leasehold"
 
@@ -80,10 +81,32 @@ def test_a_name_that_somebody_took_meanwhile_is_told(world: GoogleWorld) -> None
     assert "--bucket=NAME" in step.look.why
 
 
-def test_what_differs_is_told_and_left_alone(world: GoogleWorld) -> None:
+def test_a_bucket_that_others_made_of_our_name_gets_no_file_and_no_permission(
+    world: GoogleWorld,
+) -> None:
+    """Its name can be guessed, and whoever has it could open it to us, and read what comes."""
     world.storage.buckets[NAME] = {"name": NAME, "location": "US", "projectNumber": "42"}
 
-    (step,) = applied(Bucket(world.clients, world.installation))
+    bucket, permissions = applied(
+        Bucket(world.clients, world.installation),
+        *(
+            each
+            for each in policies(world.clients, world.installation, CATALOG)
+            if each.name == f"bucket {NAME}"
+        ),
+    )
+
+    assert bucket.look.state is State.UNKNOWN
+    assert bucket.look.why.startswith("project 42 has it: no file is to go there; --bucket=NAME")
+    assert permissions.look == Look(State.WAITING, why=f"bucket {NAME}, which is not there")
+    assert world.writes() == []
+
+
+def test_what_differs_is_told_and_left_alone(world: GoogleWorld) -> None:
+    """Also of a bucket of another project, where its name was given."""
+    world.storage.buckets[NAME] = {"name": NAME, "location": "US", "projectNumber": "42"}
+
+    (step,) = applied(Bucket(world.clients, world.with_(bucket=NAME).installation))
 
     found = {each.field: (each.found, each.wanted) for each in step.look.differences}
     assert found == {

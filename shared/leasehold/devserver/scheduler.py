@@ -75,7 +75,7 @@ class Scheduler:
                 finally:  # a queue that fails does not keep the sweep from the other runs
                     while self._call() and not self._stopping.is_set():
                         pass
-            except (OSError, HTTPException) as error:  # one whose process ends while it answers
+            except (OSError, ValueError, HTTPException) as error:  # or its process ended meanwhile
                 if not self._stopping.is_set():
                     self._report(f"{self._function.name} does not answer: {error}")
             except LeaseholdError as error:
