@@ -102,16 +102,19 @@ bench-costs: .venv/.dev ## count what a run asks of each service, as docs/costs.
 clean: ## delete .venv and the demo's data
 	rm -rf .venv .leasehold bench/out
 
+# What your pipelines need beside Leasehold: the requirements.txt of their folder.
+REQUIREMENTS := $(wildcard */requirements.txt)
+
 # --no-compile: what is imported is compiled then, which is a third of what is installed.
 # What users run needs the run-time dependencies alone; the gate needs the development ones as well.
-.venv/.runtime: pyproject.toml constraints.txt | .venv/bin/python
+.venv/.runtime: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
 	@echo "installing Leasehold into .venv (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[functions,serve,google,channels,review]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[functions,serve,google,channels,review]' $(addprefix -r ,$(REQUIREMENTS))
 	@touch $@
 
-.venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
+.venv/.dev: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
 	@echo "installing Leasehold and its development tools into .venv (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]' $(addprefix -r ,$(REQUIREMENTS))
 	@touch $@ .venv/.runtime
 
 .venv/bin/python:

@@ -15,7 +15,9 @@ from infra.metrics import METRICS
 from infra.permissions import Kind, Permission, permissions_of
 from leasehold import PipelineEntry, Registry, SlackChannel, StepDispatchEntry
 from leasehold.doctor import finding
-from leasehold.doctor.codes import CODES, Scope
+from leasehold.doctor.code_entry import Scope
+from leasehold.doctor.codes import CODES
+from leasehold.live.iam import CALL
 from leasehold.registry.channels import TopicChannel
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import ACCOUNT_PREFIX, FunctionEntry, Trigger
@@ -48,7 +50,7 @@ _CATALOG: Final = Catalog(
 
 _WHY: Final[Mapping[str, str]] = {
     may.READ_AND_WRITE: "read and write runs",
-    may.CALL: "call it",
+    CALL: "call it",
     may.PUBLISH: "publish",
     may.USE_OBJECTS: "read, write and delete files of runs",
     may.READ_SECRET: "read the secret of a channel",
@@ -64,6 +66,7 @@ TRIGGER_WORDS: Final[Mapping[Trigger, str]] = {
     Trigger.SCHEDULE: "Cloud Scheduler",
     Trigger.EVENTS: "Pub/Sub, the topic of announcements",
     Trigger.REQUESTS: "people and programs",
+    Trigger.WORKERS: "remote workers",
 }
 
 

@@ -13,11 +13,10 @@ Story:     leasehold.services.deliver_notification.
 import functions_framework
 from cloudevents.http import CloudEvent
 
-from leasehold.web.deliver_notification import answer_event, answer_failure, check_callers
+from leasehold.web.deliver_notification import answer_event, answer_failure
 from leasehold.web.engine_provider import EngineProvider
 
 provider = EngineProvider()  # a wrong setting or catalog fails here, at cold start
-check_callers(provider)
 
 
 @functions_framework.cloud_event

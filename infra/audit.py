@@ -20,6 +20,8 @@ from typing import Any, Final
 
 import pydantic_core
 
+from leasehold.domain.printable import one_line
+
 #: https://google.github.io/osv.dev/post-v1-querybatch/
 OSV: Final = "https://api.osv.dev/v1/querybatch"
 CONSTRAINTS: Final = Path(__file__).parents[1] / "constraints.txt"
@@ -29,6 +31,7 @@ REQUIRED: Final = "LEASEHOLD_REQUIRE_AUDIT"
 ACCEPTED: Final[Mapping[str, str]] = {}
 
 _PIN: Final = re.compile(r"([A-Za-z0-9._-]+)==([A-Za-z0-9.+!-]+)")
+_LONGEST_LINE: Final = 200
 _PATIENCE_S: Final = 4.0
 _MOST_BYTES: Final = 10 * 1024 * 1024
 
@@ -59,7 +62,8 @@ def vulnerabilities(
     """Yield package, version and the id of an advisory, for each that is known.
 
     Raises:
-        AuditError: there is no answer in time, or it is not one for these packages.
+        AuditError: there is no answer in time, or it is not one for these packages; or, after all
+            that is known, it is not whole.
     """
     queries = [
         {"package": {"name": name, "ecosystem": "PyPI"}, "version": version}
@@ -69,8 +73,21 @@ def vulnerabilities(
     if not isinstance(results, list) or len(results) != len(pinned):
         raise AuditError("it answered for other packages")
     for (name, version), result in zip(pinned, results, strict=True):
-        for known in result.get("vulns", ()):
-            yield name, version, str(known["id"])
+        yield from ((name, version, advisory) for advisory in _advisories(result))
+    if not all(isinstance(result, dict) and _is_whole(result) for result in results):
+        raise AuditError("it did not say all of it")
+
+
+def _advisories(result: Any) -> Iterator[str]:
+    """Yield the ids of what is known of a package; what has no id is no less of a finding."""
+    known = result.get("vulns") if isinstance(result, dict) else None
+    for one in known if isinstance(known, list) else [known] if known else []:
+        yield one_line(str(one.get("id") if isinstance(one, dict) else one), _LONGEST_LINE)
+
+
+def _is_whole(result: Mapping[str, Any]) -> bool:
+    """Return whether there is no further page, or a first one that fails the audit anyway."""
+    return bool(result.get("vulns")) or not result.get("next_page_token")
 
 
 def _ask(url: str, question: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -105,22 +122,27 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
     parser.add_argument("--constraints", type=Path, default=CONSTRAINTS, help="what is audited")
     parser.add_argument("--url", default=OSV, help="the database")
     options = parser.parse_args(arguments)
+    found: set[tuple[str, str, str]] = set()
+    fails = False
     try:
         pinned = list(pins(options.constraints.read_text()))
-        found = sorted(set(vulnerabilities(pinned, options.url)))
+        for each in vulnerabilities(pinned, options.url):
+            found.add(each)
     except AuditError as error:
-        is_required = environ.get(REQUIRED) == "1"
-        way = f"{REQUIRED}=1 asks for it" if is_required else "it is done where there is a network"
-        print(f"audit: not done, {options.url} cannot be asked: {error}; {way}.", file=sys.stderr)
-        return int(is_required)
+        fails = environ.get(REQUIRED) == "1"
+        way = f"{REQUIRED}=1 asks for it" if fails else "it is done where there is a network"
+        why = one_line(str(error), _LONGEST_LINE)
+        print(f"audit: not done, {options.url} cannot be asked: {why}; {way}.", file=sys.stderr)
+        if not found:
+            return int(fails)
     except (OSError, ValueError) as error:
         print(f"audit: {options.constraints} cannot be read: {error}", file=sys.stderr)
         return 2
-    known = [(name, version, known) for name, version, known in found if known not in ACCEPTED]
+    known = [each for each in sorted(found) if each[-1] not in ACCEPTED]
     for name, version, advisory in known:
         print(f"audit: {name} {version} has https://osv.dev/vulnerability/{advisory}")
     print(f"audit: {len(pinned)} packages, {len(known)} known vulnerabilities.")
-    return int(bool(known))
+    return int(bool(known) or fails)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from leasehold.registry.functions import ACCOUNT_PREFIX
+from leasehold.registry.functions import ACCOUNT_PREFIX, Trigger
 
 #: The account that `cloudbuild.yaml` runs as.
 DEPLOYER: Final = f"{ACCOUNT_PREFIX}deployer"
@@ -45,8 +45,8 @@ BUILDER_ROLES: Final[tuple[tuple[str, str], ...]] = (
 #: Accounts that the deployer may let others run as, beside those of the functions.
 ACTED_AS: Final[tuple[str, ...]] = (
     BUILDER,
-    f"{ACCOUNT_PREFIX}events",  # the trigger of deliver-notification
-    f"{ACCOUNT_PREFIX}schedule",  # the job of the sweep
+    Trigger.EVENTS.account,  # the trigger of deliver-notification
+    Trigger.SCHEDULE.account,  # the job of the sweep
 )
 
 #: What the project needs before anything is deployed.

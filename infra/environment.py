@@ -9,12 +9,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from infra import permissions
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
+from infra.permissions import callers_of
 from leasehold.bootstrap import load_catalog
 from leasehold.errors import SettingError
-from leasehold.registry.functions import FunctionEntry, Trigger, Use
+from leasehold.registry.functions import FunctionEntry, Use
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.setting_texts import IAM
 
@@ -25,6 +25,7 @@ FURTHER: Final[Mapping[str, str]] = {}
 #: https://cloud.google.com/run/docs/container-contract#env-vars
 _OF_CLOUD_RUN: Final = frozenset({"PORT", "K_SERVICE", "K_REVISION", "K_CONFIGURATION"})
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TEXT: Final = re.compile("[^\0\ud800-\udfff]*")
 _PLACE: Final = "FURTHER of infra/environment.py"
 
 
@@ -58,15 +59,18 @@ def secrets_of(function: FunctionEntry, catalog: Catalog) -> Sequence[str]:
     """
     if Use.CHANNELS not in function.uses:
         return ()
-    return permissions.secrets_of(catalog)
+    return catalog.channel_variables
 
 
 def catalog_of(installation: Installation) -> Catalog:
     """Import the catalog, which may read what its functions will have in their environment.
 
     Raises:
+        SettingError: FURTHER has what no environment can hold.
         MissingCatalogError, CatalogError: it cannot be imported.
     """
+    for name, value in FURTHER.items():
+        _check_text(name, value)
     os.environ.update(FURTHER)
     with contextlib.redirect_stdout(sys.stderr):  # what a catalog prints while it is imported
         return load_catalog(installation.catalog)
@@ -80,12 +84,16 @@ def _settings_of(function: FunctionEntry, installation: Installation) -> dict[st
         "LEASEHOLD_EVENTS": f"pubsub://{project}/{place.topic}",
         "LEASEHOLD_ARTIFACTS": f"gs://{place.bucket_name}/artifacts",
         "LEASEHOLD_CATALOG": place.catalog,
-        "LEASEHOLD_FUNCTION_URL": place.url_of(FUNCTIONS["execute_step"]),
+        "LEASEHOLD_FUNCTION_URL": place.url_of(FUNCTIONS.of_tasks),
         "LEASEHOLD_TASK_ACCOUNT": place.email_of(place.task_account),
         "LEASEHOLD_PUBLIC_URL": place.url_of(FUNCTIONS["serve_api"]),
         "LEASEHOLD_CALLERS": _callers_of(function, place),
         "LEASEHOLD_AUDIENCE": place.url_of(function),
         "THREADS": str(function.concurrency),
+        # Cloud Functions sets it to true where a deploy does not set it, and functions-framework
+        # then puts itself between a request and stderr; each line names its run and trace anyway.
+        # https://github.com/GoogleCloudPlatform/magic-modules/pull/11092
+        "LOG_EXECUTION_ID": "false",
     }
     if place.retention_days is not None:
         settings["LEASEHOLD_RETENTION_DAYS"] = str(place.retention_days)
@@ -94,16 +102,15 @@ def _settings_of(function: FunctionEntry, installation: Installation) -> dict[st
 
 def _callers_of(function: FunctionEntry, installation: Installation) -> str:
     """Return whom a function believes: who may call it, or all people and programs that may."""
-    if function.trigger is Trigger.REQUESTS:
+    if function.trigger.is_by_users:
         return IAM
-    members = permissions.callers_of(function, installation)
+    members = callers_of(function, installation)
     return ",".join(member.removeprefix("serviceAccount:") for member in members)
 
 
 def _check(name: str, value: str, own: Mapping[str, str], catalog: Catalog) -> None:
     """Refuse a further variable that would break what the others say."""
-    if _NAME.fullmatch(name) is None:
-        raise SettingError(name=f"a variable in {_PLACE}", value=name, allowed="A-Z a-z 0-9 _")
+    _check_text(name, value)
     if name in own or name == "LEASEHOLD_RETENTION_DAYS":
         allowed = "another variable: this one follows from the options of the deployment"
         raise SettingError(name=f"a variable in {_PLACE}", value=name, allowed=allowed)
@@ -111,8 +118,17 @@ def _check(name: str, value: str, own: Mapping[str, str], catalog: Catalog) -> N
         raise SettingError(
             name=f"a variable in {_PLACE}", value=name, allowed="another: Cloud Run sets it"
         )
-    if any(name in entry.variables for entry in catalog.channels):
+    if name in catalog.channel_variables:
         allowed = f"a secret: `gcloud secrets versions add {name} --data-file=-` takes its value"
         raise SettingError(name=f"{name} in {_PLACE}", value="[not shown]", allowed=allowed)
+
+
+def _check_text(name: str, value: str) -> None:
+    """Refuse what no variable of an environment can be."""
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise SettingError(name=f"a variable in {_PLACE}", value=name, allowed="A-Z a-z 0-9 _")
     if not isinstance(value, str):
         raise SettingError(name=f"{name} in {_PLACE}", value=value, allowed="a text, in quotes")
+    if not _TEXT.fullmatch(value):
+        allowed = "a text without NUL and halves of characters"
+        raise SettingError(name=f"{name} in {_PLACE}", value="[not shown]", allowed=allowed)

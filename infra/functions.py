@@ -36,7 +36,7 @@ FUNCTIONS: Final = FunctionTable(
         FunctionEntry(
             "manage_lease",
             "leases for remote workers",
-            Trigger.REQUESTS,
+            Trigger.WORKERS,
             (Use.DOCUMENTS, Use.TASKS, Use.EVENTS, Use.ARTIFACTS),
             timeout=timedelta(seconds=120),
             memory_mib=512,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from leasehold.registry.functions import ACCOUNT_PREFIX, FunctionEntry
+from leasehold.registry.functions import FunctionEntry, Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +72,17 @@ class Installation:
     @property
     def task_account(self) -> str:
         """The id of the account that tasks sign in as."""
-        return f"{ACCOUNT_PREFIX}tasks"
+        return Trigger.TASKS.account
 
     @property
     def schedule_account(self) -> str:
         """The id of the account that Cloud Scheduler signs in as."""
-        return f"{ACCOUNT_PREFIX}schedule"
+        return Trigger.SCHEDULE.account
 
     @property
     def event_account(self) -> str:
         """The id of the account that Pub/Sub signs in as."""
-        return f"{ACCOUNT_PREFIX}events"
+        return Trigger.EVENTS.account
 
     def url_of(self, function: FunctionEntry) -> str:
         """Return the address of a function, which is known before it is deployed.

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from infra.google_errors import explain
 from infra.installation import Installation
 from infra.steps import Patience
+from leasehold.live.call_errors import explain
 from leasehold.live.clients import ONE_TRY, GoogleClients
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -46,56 +46,79 @@ _MEMBER_WORDS: Final = "user:EMAIL, group:EMAIL, serviceAccount:EMAIL or domain:
 
 _OPTIONS: Final[Sequence[Callable[[Any], Any]]] = (
     click.option(
-        "--project", envvar="GOOGLE_CLOUD_PROJECT", required=True, help="The id of the project."
+        "--project",
+        envvar="GOOGLE_CLOUD_PROJECT",
+        show_envvar=True,
+        required=True,
+        help="The id of the project.",
     ),
     click.option(
         "--region",
         envvar="LEASEHOLD_REGION",
+        show_envvar=True,
         required=True,
         help="Where functions, queues, jobs and the bucket are, as europe-west1.",
     ),
     click.option(
         "--project-number",
         envvar="LEASEHOLD_PROJECT_NUMBER",
+        show_envvar=True,
         help="The project's number; it is looked up where it is not given.",
     ),
     click.option(
-        "--database", envvar="LEASEHOLD_DATABASE", default="(default)", help="Of Firestore."
+        "--database",
+        envvar="LEASEHOLD_DATABASE",
+        show_envvar=True,
+        default="(default)",
+        help="Of Firestore.",
     ),
     click.option(
-        "--bucket", envvar="LEASEHOLD_BUCKET", default="", help="By default PROJECT-leasehold."
+        "--bucket",
+        envvar="LEASEHOLD_BUCKET",
+        show_envvar=True,
+        default="",
+        help="By default PROJECT-leasehold.",
     ),
     click.option(
         "--topic",
         envvar="LEASEHOLD_TOPIC",
+        show_envvar=True,
         default="leasehold-announcements",
         help="Of the announcements that are due.",
     ),
     click.option(
         "--catalog",
         envvar="LEASEHOLD_CATALOG",
+        show_envvar=True,
         default="pipelines.catalog",
         help="The module of the catalog.",
     ),
     click.option(
         "--retention-days",
         envvar="LEASEHOLD_RETENTION_DAYS",
+        show_envvar=True,
         type=click.IntRange(1, 36500),
         help="How long ended runs are kept; by default for ever.",
     ),
     click.option(
         "--ledger-days",
         envvar="LEASEHOLD_LEDGER_DAYS",
+        show_envvar=True,
         type=click.IntRange(1),
         help="How long the ledger keeps its figures; by default for ever.",
     ),
     click.option(
-        "--alert-email", envvar="LEASEHOLD_ALERT_EMAIL", default="", help="Who is told of alerts."
+        "--alert-email",
+        envvar="LEASEHOLD_ALERT_EMAIL",
+        show_envvar=True,
+        default="",
+        help="Who is told of alerts.",
     ),
     click.option(
         "--caller",
         "callers",
         envvar="LEASEHOLD_API_CALLERS",
+        show_envvar=True,
         multiple=True,
         help="Who may call the runs API: user:EMAIL, group:EMAIL, …",
     ),
@@ -103,6 +126,7 @@ _OPTIONS: Final[Sequence[Callable[[Any], Any]]] = (
         "--worker",
         "workers",
         envvar="LEASEHOLD_LEASE_CALLERS",
+        show_envvar=True,
         multiple=True,
         help="Who may call manage_lease, likewise.",
     ),
@@ -159,9 +183,9 @@ def _check_names(installation: Installation) -> None:
 
 def _number_of(project: str) -> str:
     """Look the number of a project up."""
+    clients = GoogleClients(project)  # it says which extra is not installed
     from google.api_core.exceptions import Forbidden, NotFound  # noqa: PLC0415 - lazy
 
-    clients = GoogleClients(project)
     try:
         found = Patience(tries=3).call(
             lambda: clients.projects.get_project({"name": f"projects/{project}"}, **ONE_TRY)

@@ -15,16 +15,11 @@ from typing import Final
 
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
-from leasehold.registry.channels import TopicChannel
-from leasehold.registry.dispatch import REMOTE
+from leasehold.live.iam import CALL
 from leasehold.registry.functions import FunctionEntry, Trigger, Use
 from leasehold.registry.pipelines import Catalog
 
-#: Everybody, and everybody who is signed in at Google: neither ever calls a function.
-EVERYBODY: Final = ("allUsers", "allAuthenticatedUsers")
-
 READ_AND_WRITE: Final = "roles/datastore.user"
-CALL: Final = "roles/run.invoker"
 PUBLISH: Final = "roles/pubsub.publisher"
 #: Reads, writes, lists and deletes objects; no access to the bucket's own settings.
 USE_OBJECTS: Final = "roles/storage.objectUser"
@@ -44,6 +39,7 @@ class Kind(StrEnum):
     ACCOUNT = "service account"
     QUEUE = "queue"
     TOPIC = "topic"
+    SUBSCRIPTION = "subscription"
     BUCKET = "bucket"
     SECRET = "secret"  # noqa: S105 - the word
     SERVICE = "service"
@@ -103,25 +99,17 @@ def callers_of(function: FunctionEntry, installation: Installation) -> Sequence[
     https://cloud.google.com/eventarc/docs/roles-permissions
     """
     match function.trigger:
-        case Trigger.TASKS:
-            return (_account(installation, installation.task_account),)
-        case Trigger.SCHEDULE:
-            return (_account(installation, installation.schedule_account),)
-        case Trigger.EVENTS:
-            return (_account(installation, installation.event_account),)
         case Trigger.REQUESTS:
-            is_for_workers = function.name == "manage_lease"
-            return tuple(installation.workers if is_for_workers else installation.callers)
+            return tuple(installation.callers)
+        case Trigger.WORKERS:
+            return tuple(installation.workers)
+        case by_google:
+            return (_account(installation, by_google.account),)
 
 
 def service_of(function: FunctionEntry, installation: Installation) -> Place:
     """Return the service that a function is deployed as."""
     return Place(Kind.SERVICE, f"{installation.location}/services/{function.service}")
-
-
-def secrets_of(catalog: Catalog) -> Sequence[str]:
-    """Return the ids of the secrets of a catalog: the variables that its channels name."""
-    return tuple(dict.fromkeys(chain(*(channel.variables for channel in catalog.channels))))
 
 
 def _used_by(
@@ -149,27 +137,18 @@ def _needed_for(
         case Use.TASKS:
             email = installation.email_of(installation.task_account)
             yield Place(Kind.ACCOUNT, f"{project}/serviceAccounts/{email}"), SIGN_IN_AS
-            for queue in _queues(installation, catalog):
+            for queue_id in catalog.queues:
+                queue = Place(Kind.QUEUE, f"{installation.location}/queues/{queue_id}")
                 yield from ((queue, role) for role in PUT_TASKS)
         case Use.EVENTS:
             yield Place(Kind.TOPIC, installation.topic_name), PUBLISH
         case Use.ARTIFACTS:
             yield Place(Kind.BUCKET, installation.bucket_name), USE_OBJECTS
         case Use.CHANNELS:
-            for secret in secrets_of(catalog):
+            for secret in catalog.channel_variables:
                 yield Place(Kind.SECRET, f"{project}/secrets/{secret}"), READ_SECRET
-            yield from ((topic, PUBLISH) for topic in _topics(catalog))
-
-
-def _queues(installation: Installation, catalog: Catalog) -> Sequence[Place]:
-    ids = (step.queue_id for step in catalog.steps if step.handler != REMOTE)
-    names = (f"{installation.location}/queues/{queue}" for queue in dict.fromkeys(ids))
-    return [Place(Kind.QUEUE, name) for name in names]
-
-
-def _topics(catalog: Catalog) -> Sequence[Place]:
-    topics = [channel.topic for channel in catalog.channels if isinstance(channel, TopicChannel)]
-    return [Place(Kind.TOPIC, topic) for topic in topics]
+            for topic in catalog.channel_topics:
+                yield Place(Kind.TOPIC, topic), PUBLISH
 
 
 def _call_of(function: FunctionEntry, installation: Installation) -> Iterator[Permission]:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from infra.command import CONTEXT_SETTINGS, run
 from infra.environment import catalog_of
-from infra.google_errors import explain
 from infra.installation import Installation
 from infra.options import installation_options
 from infra.report import counts_of, print_done, print_repairs, print_steps, steps_json
@@ -28,17 +28,17 @@ from leasehold.cli.exit_codes import (
     TERMINATED,
     TerminatedError,
     end_on_sigterm,
-    exit_code_of,
 )
 from leasehold.cli.options import json_option
 from leasehold.cli.stderr import note, print_error
 from leasehold.cli.stdout import print_json, print_line
+from leasehold.live.call_errors import explain
 from leasehold.live.clients import ONE_TRY, GoogleClients
 
 _DRIFTED = {State.MISSING, State.DIFFERENT, State.UNKNOWN}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(context_settings=CONTEXT_SETTINGS)
 def program() -> None:
     """Create what an installation has in Google Cloud, and nothing twice.
 
@@ -161,15 +161,8 @@ def _failed(steps: Sequence[Step]) -> bool:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; return its exit code."""
-    given = list(sys.argv[1:] if words is None else words)
     with _sigterm_ends_it():
-        return exit_code_of(lambda: _run(given), as_json="--json" in given)
-
-
-def _run(words: list[str]) -> int:
-    with program.make_context("python -m infra.provision", words) as context:
-        code: int | None = program.invoke(context)
-    return code or DONE
+        return run(program, "infra.provision", words)
 
 
 @contextlib.contextmanager

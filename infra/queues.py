@@ -8,7 +8,6 @@ from typing import Final
 
 from infra.functions import FUNCTIONS
 from leasehold.errors import SettingError
-from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.functions import FunctionEntry
 from leasehold.registry.pipelines import Catalog
 
@@ -52,16 +51,12 @@ def queues_of(
         SettingError: a queue that is not there is named, or a number that Cloud Tasks does not
             take, or tasks would be delivered that no instance of the function is there for.
     """
-    steps: dict[str, list[str]] = {}
-    for entry in catalog.steps:
-        if entry.handler != REMOTE:
-            steps.setdefault(entry.queue_id, []).append(entry.step_type)
+    known = catalog.queues
     for queue, number in concurrency.items():
-        _check(queue, number, known=tuple(steps))
-    share = _equal_share(len(steps), concurrency, function)
+        _check(queue, number, tuple(known))
+    share = _equal_share(len(known), concurrency, function)
     return tuple(
-        Queue(queue, tuple(of_queue), concurrency.get(queue, share))
-        for queue, of_queue in steps.items()
+        Queue(queue, steps, concurrency.get(queue, share)) for queue, steps in known.items()
     )
 
 

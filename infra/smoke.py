@@ -19,14 +19,15 @@ from typing import Any, Final
 
 import click
 
+from infra.command import CONTEXT_SETTINGS, run
 from infra.functions import FUNCTIONS
-from infra.google_errors import explain
 from infra.installation import Installation
 from infra.options import installation_options
 from infra.service_calls import Answer, NoAnswerError, NoTokenError, ServiceCalls
-from leasehold.cli.exit_codes import DONE, FOUND, exit_code_of
+from leasehold.cli.exit_codes import DONE, FOUND
 from leasehold.domain.manifest import is_run_id
 from leasehold.domain.printable import one_line
+from leasehold.live.call_errors import explain
 from leasehold.registry.functions import FunctionEntry
 
 #: The label of its runs.
@@ -75,15 +76,21 @@ class Smoke:
         self._end = time.monotonic() + self.timeout_s
 
     def check_strangers(self, function: FunctionEntry) -> str:
-        """Call a function without a token; return what was found.
+        """Call a function without a token, and want an answer of Google's; return what was found.
 
         Raises:
             SmokeError: anybody may call it, or it could not be asked.
         """
         try:
-            status = self.calls.without_token(function.name).status
+            answer = self.calls.without_token(function.name)
         except NoAnswerError as error:
             raise SmokeError(str(error)) from error
+        status = answer.status
+        if _is_of_a_function(answer):
+            raise SmokeError(
+                f"{function.service} is reached without a token, and has to refuse it itself "
+                f"({status}): IAM lets everybody in; `leasehold doctor --live` has the command"
+            )
         if status in _REFUSALS:
             return f"{function.service} refuses a call without a token ({status})"
         if status < HTTPStatus.BAD_REQUEST:
@@ -162,11 +169,15 @@ class Smoke:
 
 
 def _may_pass(answer: Answer) -> bool:
-    """Return whether another answer may come later: Cloud Run's own are not JSON."""
-    is_of_the_api = isinstance(answer.body, dict) and "error" in answer.body
-    if is_of_the_api:
+    """Return whether another answer may come later."""
+    if _is_of_a_function(answer):
         return answer.status == HTTPStatus.SERVICE_UNAVAILABLE
     return answer.status in _NOT_YET
+
+
+def _is_of_a_function(answer: Answer) -> bool:
+    """Return whether a function has refused it: what Google answers itself is not JSON."""
+    return isinstance(answer.body, dict) and "error" in answer.body
 
 
 def _why(run_id: str) -> str:
@@ -200,7 +211,7 @@ def check_sweep(installation: Installation) -> str:
     raise SmokeError("no job calls the sweep: python -m infra.provision apply makes it")
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command(context_settings=CONTEXT_SETTINGS)
 @installation_options
 @click.option(
     "--pipeline",
@@ -251,14 +262,7 @@ def _checks(
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run it; return the exit code."""
-    given = list(sys.argv[1:] if words is None else words)
-    return exit_code_of(lambda: _run(given))
-
-
-def _run(words: list[str]) -> int:
-    with program.make_context("python -m infra.smoke", words) as context:
-        code: int = program.invoke(context)
-    return code
+    return run(program, "infra.smoke", words)
 
 
 if __name__ == "__main__":

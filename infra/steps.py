@@ -6,21 +6,27 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Final, TypeVar
 
 from tenacity import (
+    RetryCallState,
     Retrying,
     retry_if_exception,
-    stop_after_attempt,
     wait_exponential,
     wait_random,
 )
 
-from infra.google_errors import exists_already, explain, may_pass
 from infra.resources.resource import Dependent, Look, NotYetError, Resource, State, Updatable
+from leasehold.live.call_errors import exists_already, explain, may_pass
+from leasehold.worker.threads import start_call
 
 _T = TypeVar("_T")
 _TRIES: Final = 5
+#: No call takes longer, whatever trickles in; what is made by an operation has 180 s.
+_LONGEST_CALL_S: Final = 240.0
+#: Who says nothing for so long would keep each further call waiting as well.
+_SILENCE_S: Final = 10.0
 
 
 class Action(StrEnum):
@@ -63,8 +69,10 @@ class Patience:
     Args:
         tries: of one call.
         first: seconds before the second try; each further wait is twice as long.
-        total: seconds of waiting in all; after that each call is tried once.
+        total: seconds that are waited in vain in all, for answers and between tries; after that
+            each call is tried once, and kinds of resources that say nothing are not asked again.
         sleep: waits so many seconds.
+        now: seconds of a clock that never goes back.
     """
 
     def __init__(
@@ -73,27 +81,65 @@ class Patience:
         first: float = 0.5,
         total: float = 60.0,
         sleep: Callable[[float], object] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tries = tries
         self._first = first
         self._left = total
         self._sleep = sleep
+        self._now = now
+        self._silent: set[str] = set()
 
-    def call(self, what: Callable[[], _T]) -> _T:
-        """Return what it returns; what the last try raises is passed on."""
-        tries = self._tries if self._left > 0 else 1
+    def call(self, what: Callable[[], _T], kind: str = "") -> _T:
+        """Return what it returns; what the last try raises is passed on.
+
+        Args:
+            what: is called.
+            kind: of the resource that it is about.
+
+        Raises:
+            TimeoutError: it was not called, as none of its kind had answered.
+        """
+        if kind in self._silent and self._left <= 0:
+            raise TimeoutError("nor did the one before it of its kind, so it was not asked")
+        lost = 0.0
+
+        def once() -> _T:
+            nonlocal lost
+            began = self._now()
+            try:
+                return _bounded(what)
+            finally:
+                lost += self._now() - began
+
+        def is_over(state: RetryCallState) -> bool:
+            return state.attempt_number >= self._tries or lost >= self._left
+
         retrying = Retrying(
-            stop=stop_after_attempt(tries),
+            stop=is_over,
             wait=wait_exponential(self._first, max=8.0) + wait_random(0, self._first),
             retry=retry_if_exception(may_pass),
             sleep=self._wait,
             reraise=True,
         )
-        return retrying(what)
+        try:
+            return retrying(once)
+        except Exception as error:
+            if may_pass(error):
+                self._left -= lost
+                if lost >= _SILENCE_S:
+                    self._silent.add(kind)
+            raise
 
     def _wait(self, seconds: float) -> None:
         self._left -= seconds
         self._sleep(seconds)
+
+
+def _bounded(what: Callable[[], _T]) -> _T:
+    """Return what it returns; a call that goes on for ever is left behind."""
+    call = start_call(what, "call")
+    return what() if call is None else call.result(_LONGEST_CALL_S)
 
 
 def survey(
@@ -148,13 +194,28 @@ def _without_need(resource: Resource, gone: dict[tuple[str, str], Resource]) -> 
     return None
 
 
-def _looked_at(resource: Resource, project: str, patience: Patience) -> Step:
+def _looked_at(
+    resource: Resource, project: str, patience: Patience, *, is_said_to_exist: bool = False
+) -> Step:
+    look_at = partial(_look_at_existing, resource) if is_said_to_exist else resource.look
     try:
-        look = patience.call(resource.look)
+        look = patience.call(look_at, resource.kind)
     except Exception as error:  # noqa: BLE001 - whatever it is, the others are looked at
         told = explain(error, project)
         look = Look(State.UNKNOWN, why=told.problem, repair=told.repair)
     return Step(resource, look, repair=look.repair)
+
+
+def _look_at_existing(resource: Resource) -> Look:
+    """Return what is found; what was just created is not known everywhere at once.
+
+    Raises:
+        TimeoutError: it is not there yet.
+    """
+    look = resource.look()
+    if look.state is State.MISSING:
+        raise TimeoutError("it is said to exist, and is not there yet; apply again in a minute")
+    return look
 
 
 def _created(step: Step, project: str, patience: Patience) -> Step:
@@ -166,15 +227,15 @@ def _created(step: Step, project: str, patience: Patience) -> Step:
         step.resource.create()
 
     try:
-        patience.call(create)
+        patience.call(create, step.resource.kind)
     except NotYetError as error:
         return replace(step, look=Look(State.WAITING, why=str(error)))
     except Exception as error:  # noqa: BLE001 - as above
         if exists_already(error):  # it is ours, if the answer to an earlier try was lost
-            again = _looked_at(step.resource, project, patience)
-            if again.look.state is State.MISSING:
-                problem = "it is said to exist, and is not there yet; apply again in a minute"
-                return replace(step, action=Action.FAILED, problem=problem)
+            again = _looked_at(step.resource, project, patience, is_said_to_exist=True)
+            if again.look.state is State.UNKNOWN:
+                problem = again.look.why
+                return replace(step, action=Action.FAILED, problem=problem, repair=again.repair)
             is_ours = tries > 1 and again.is_there
             return replace(again, action=Action.CREATED) if is_ours else again
         return _failed(step, error, project)
@@ -183,7 +244,7 @@ def _created(step: Step, project: str, patience: Patience) -> Step:
 
 def _updated(step: Step, resource: Updatable, project: str, patience: Patience) -> Step:
     try:
-        patience.call(resource.update)
+        patience.call(resource.update, resource.kind)
     except Exception as error:  # noqa: BLE001 - as above
         return _failed(step, error, project)
     return replace(step, action=Action.UPDATED)

@@ -10,11 +10,12 @@ from typing import Final
 
 import click
 
+from infra.command import CONTEXT_SETTINGS, run
 from infra.environment import catalog_of, environment_of, secrets_of
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from infra.options import installation_options
-from leasehold.cli.exit_codes import DONE, exit_code_of
+from leasehold.cli.exit_codes import DONE
 from leasehold.cli.stdout import print_line
 from leasehold.registry.functions import FunctionEntry, Use
 from leasehold.registry.half_set import ON_CLOUD_RUN, check_functions
@@ -24,7 +25,7 @@ from leasehold.registry.settings import read_settings
 _MODE: Final = 0o700
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command(context_settings=CONTEXT_SETTINGS)
 @installation_options
 @click.option(
     "--folder",
@@ -80,8 +81,14 @@ def _refuse_threshold(line: str) -> None:
 
 
 def as_yaml(settings: Mapping[str, str]) -> str:
-    """Return the text of a file for --env-vars-file; a JSON text is one of YAML as well."""
-    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in settings.items())
+    """Return the text of a file for --env-vars-file."""
+    return "".join(f"{name}: {_quoted(value)}\n" for name, value in settings.items())
+
+
+def _quoted(value: str) -> str:
+    """Return a text as YAML has it: as JSON, which has two halves for some characters, has it."""
+    inner = (json.dumps(it)[1:-1] if it <= "\uffff" else f"\\U{ord(it):08x}" for it in value)
+    return f'"{"".join(inner)}"'
 
 
 def secret_flags(secrets: Sequence[str]) -> str:
@@ -94,14 +101,7 @@ def secret_flags(secrets: Sequence[str]) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Write them; return the exit code."""
-    given = list(sys.argv[1:] if words is None else words)
-    return exit_code_of(lambda: _run(given))
-
-
-def _run(words: list[str]) -> int:
-    with program.make_context("python -m infra.write_settings", words) as context:
-        code: int = program.invoke(context)
-    return code
+    return run(program, "infra.write_settings", words)
 
 
 if __name__ == "__main__":

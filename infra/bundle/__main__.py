@@ -13,6 +13,8 @@ from infra.bundle.assemble import Bundle, assemble
 from infra.bundle.bundle_error import BundleError
 from infra.bundle.contents import user_modules
 from infra.bundle.folder import Changes, write
+from leasehold.cli.exit_codes import exit_code_of
+from leasehold.cli.stdout import print_line
 from leasehold.errors import LeaseholdError
 from leasehold.presentation.formatting import one_line
 from leasehold.registry.settings import SETTINGS
@@ -24,6 +26,10 @@ _REFUSED: Final = 2
 
 def main() -> int:
     """Make the bundle; return the exit code."""
+    return exit_code_of(_main)
+
+
+def _main() -> int:
     options = _parser().parse_args()
     try:
         bundle, changes = _made(options.out, options.catalog, options.extra)
@@ -35,7 +41,7 @@ def main() -> int:
         return _refused(f"{error.filename}: {error.strerror}")
     for line in bundle.warnings:
         print(one_line(f"warning: {line}"), file=sys.stderr)
-    print(_summary(options.out, bundle, changes))
+    print_line(_summary(options.out, bundle, changes))
     return 0
 
 

@@ -7,6 +7,7 @@ know for its own.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
@@ -66,14 +67,19 @@ def _ours(folder: Path) -> dict[str, str]:
     listed, found = _listed(folder), {}
     for path in _found(folder):
         name = path.as_posix()
-        if name in listed and not (folder / path).is_symlink():
-            found[name] = listed[name]
-        elif name != _NEW and not (listed and name == CONTENTS):
+        if (folder / path).is_symlink() or not (name in listed or _is_list(name, listed)):
             raise BundleError(
                 f"{folder / path} is not of a bundle, and nothing is deleted; move it away, or "
                 "write to another folder: --out FOLDER"
             )
+        if name in listed:
+            found[name] = listed[name]
     return found
+
+
+def _is_list(name: str, listed: Mapping[str, str]) -> bool:
+    """Return whether a file is the list, or one that was not written to its end."""
+    return name == _NEW or (bool(listed) and name == CONTENTS)
 
 
 def _found(folder: Path) -> Iterator[Path]:
@@ -92,11 +98,11 @@ def _write(folder: Path, contents: Mapping[str, bytes], before: Mapping[str, str
     _list(folder, {**before, **after})
     removed = [name for name in before if name not in after]
     for name in removed:
-        (folder / name).unlink()
-    _remove_empty(folder)
+        _remove(folder, folder / name)
     differs = [name for name in after if _digest(folder / name) != after[name]]
     for name in differs:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).unlink(missing_ok=True)  # whatever else is linked to it stays as it is
         (folder / name).write_bytes(contents[name])
     _list(folder, after)
     return Changes(
@@ -115,17 +121,19 @@ def _digest(path: Path) -> str | None:
 
 def _list(folder: Path, digests: Mapping[str, str]) -> None:
     lines = [_HEADER, *(f"{digests[name]}  {name}" for name in sorted(digests)), ""]
+    (folder / _NEW).unlink(missing_ok=True)
     (folder / _NEW).write_text("\n".join(lines), encoding="utf-8")
     (folder / _NEW).replace(folder / CONTENTS)
 
 
-def _remove_empty(folder: Path) -> None:
-    """Remove folders in which nothing is left, and what Python compiled of files that are gone."""
-    for base, _folders, files in os.walk(folder, topdown=False):
-        path = Path(base)
-        if path.name == _CACHE:
-            for name in files:
-                if not (path.parent / f"{name.partition('.')[0]}.py").exists():
-                    (path / name).unlink()
-        if path != folder and not any(path.iterdir()):
-            path.rmdir()
+def _remove(folder: Path, file: Path) -> None:
+    """Remove a file, what Python compiled of it, and the folders that are empty without it."""
+    file.unlink()
+    cache = file.parent / _CACHE
+    for compiled in cache.glob(f"{glob.escape(file.stem)}.*.pyc") if cache.is_dir() else ():
+        compiled.unlink()
+    for left in (cache, *file.parents):
+        if left == folder:
+            return
+        if left.is_dir() and not any(left.iterdir()):
+            left.rmdir()

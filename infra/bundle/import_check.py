@@ -6,9 +6,13 @@ but the bundle.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -20,8 +24,10 @@ _ROOT: Final = Path(__file__).parents[2]
 #: Longer, and an import hangs.
 _AT_MOST_S: Final = 120
 _NAME_IT: Final = "name the package in pipelines/requirements.txt, or an extra: --extra NAME"
+#: Its answer has a file of its own: what is imported may write anything to stdout, or leave
+#: threads and processes behind, which nobody waits for.
 _PROGRAM: Final = """
-import contextlib, json, sys
+import contextlib, json, os, sys
 given = json.load(sys.stdin)
 sys.path.append(given["root"])
 from infra.bundle.modules import Modules
@@ -39,7 +45,9 @@ with contextlib.redirect_stdout(sys.stderr):
         lines = [f"{it.file}:{it.line}: {it.message}" if it.file else it.message for it in findings]
     except LeaseholdError as error:
         lines = [error.message]
-print(json.dumps(lines))
+with open(given["answer"], "w", encoding="utf-8") as answer:
+    json.dump(lines, answer)
+os._exit(0)
 """
 
 
@@ -59,26 +67,42 @@ def check_imports(
     """
     path = [*installed, str(bundle)]
     given = {"root": str(_ROOT), "path": path, "files": list(files), "catalog": catalog}
-    try:
-        done = subprocess.run(  # noqa: S603 - this interpreter, and a text of our own
-            [sys.executable, "-I", "-S", "-c", _PROGRAM],
-            input=json.dumps(given),
-            cwd=bundle,
-            capture_output=True,
-            text=True,
-            timeout=_AT_MOST_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        hangs = f"it takes longer than {_AT_MOST_S} s"
-        raise BundleError(f"the catalog {catalog} cannot be imported: {hangs}") from None
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
-        raise BundleError(f"the catalog {catalog} cannot be imported: {last}")
-    lines: list[str] = json.loads(done.stdout)
+    with tempfile.TemporaryDirectory() as made:
+        answer, said = Path(made) / "answer", Path(made) / "said"
+        given["answer"] = str(answer)
+        code = _run(json.dumps(given), bundle, said)
+        text = answer.read_text(encoding="utf-8") if answer.exists() else ""
+        last = said.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+    if code is None or not text:
+        why = f"it takes longer than {_AT_MOST_S} s" if code is None else last or f"exit {code}"
+        raise BundleError(f"the catalog {catalog} cannot be imported: {why}")
+    lines: list[str] = json.loads(text)
     if lines:
         more = f" (and {len(lines) - 1} more; type: leasehold check)" if len(lines) > 1 else ""
         raise BundleError(f"{lines[0]}{_remedy(lines[0])}{more}")
+
+
+def _run(given: str, bundle: Path, said: Path) -> int | None:
+    """Run the program, with all that it starts; return its exit code, None where it hangs."""
+    with said.open("wb") as output:
+        program = subprocess.Popen(  # noqa: S603 - this interpreter, and a text of our own
+            [sys.executable, "-I", "-S", "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=output,
+            cwd=bundle,
+            text=True,
+            start_new_session=True,
+        )
+    try:
+        program.communicate(given, timeout=_AT_MOST_S)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)
+        program.wait()
+    return program.returncode
 
 
 def _remedy(line: str) -> str:

@@ -12,11 +12,12 @@ from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from infra.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
 from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.registry.functions import Trigger
 
 _CALLERS: Final = {
-    "task_account": "calls execute-step, for the tasks of Leasehold",
-    "schedule_account": "calls the functions of Leasehold that run by the clock",
-    "event_account": "calls the functions of Leasehold that messages go to",
+    Trigger.TASKS: "calls execute-step, for the tasks of Leasehold",
+    Trigger.SCHEDULE: "calls the functions of Leasehold that run by the clock",
+    Trigger.EVENTS: "calls the functions of Leasehold that messages go to",
 }
 
 
@@ -25,8 +26,8 @@ def accounts(clients: GoogleClients, installation: Installation) -> Iterator[Res
     for function in FUNCTIONS:
         summary = f"Leasehold's {function.service}: {function.summary}"
         yield Account(clients, installation, function.account, summary)
-    for account, summary in _CALLERS.items():
-        yield Account(clients, installation, getattr(installation, account), summary)
+    for trigger, summary in _CALLERS.items():
+        yield Account(clients, installation, trigger.account, summary)
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,12 @@ class AlertPolicy:
         """Its name."""
         return self.alert.name
 
+    @property
+    def needs(self) -> Sequence[Resource]:
+        """The address: a policy that is created without it would tell nobody for good."""
+        given = self.existing.installation.alert_email
+        return (EmailAddress(self.existing),) if given else ()
+
     def look(self) -> Look:
         """Return whether it is there, and is raised when it should be; a person's is left alone."""
         policies = self.existing.policies.get(self.name)

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+
+from google.api_core.exceptions import NotFound
 
 from infra.installation import Installation
+from infra.permissions import PUBLISH, Kind, Permission, Place
 from infra.resources.event_subscription import EventSubscription
+from infra.resources.policy_access import PolicyAccess, add_to, missing_from
 from infra.resources.resource import MISSING, PRESENT, Look, Resource, State
 from infra.resources.topic import Topic
-from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.live.clients import GoogleClients
 
 
 @dataclass(frozen=True)
@@ -32,38 +35,30 @@ class _AgentPermission:
         number = self.installation.project_number
         return f"serviceAccount:service-{number}@gcp-sa-pubsub.iam.gserviceaccount.com"
 
-    def _look_at(self, client: Any, resource: str) -> Look:
-        from google.api_core.exceptions import NotFound  # noqa: PLC0415 - `--help` answers without
-
+    def _look_at(self, place: Place) -> Look:
+        wanted = Permission(place, self.role, self._member)
         try:
-            policy = _policy_of(client, resource)
+            policy = PolicyAccess(self.clients, place).read()
         except NotFound:
             return MISSING  # what it is about is created before
-        if self._has(policy):
+        if not missing_from(policy, [wanted]):
             return PRESENT
         return Look(State.MISSING, why=f"{self.role} for {self._member}")
 
-    def _add_to(self, client: Any, resource: str) -> None:
+    def _allow_at(self, place: Place) -> None:
         """Add the role to the policy as it is now; Aborted: somebody changes it just now."""
-        policy = _policy_of(client, resource)
-        if not self._has(policy):
-            policy.bindings.add(role=self.role, members=[self._member])
-            client.set_iam_policy({"resource": resource, "policy": policy}, **ONE_TRY)
-
-    def _has(self, policy: Any) -> bool:
-        return any(
-            binding.role == self.role
-            and self._member in binding.members
-            and not binding.condition.expression
-            for binding in policy.bindings
-        )
+        access = PolicyAccess(self.clients, place)
+        policy = access.read()
+        for permission in missing_from(policy, [Permission(place, self.role, self._member)]):
+            add_to(policy, permission)
+            access.write(policy)
 
 
 @dataclass(frozen=True)
 class DeadLetterPublishing(_AgentPermission):
     """It may publish to the dead-letter topic."""
 
-    role = "roles/pubsub.publisher"
+    role = PUBLISH
 
     @property
     def name(self) -> str:
@@ -77,11 +72,15 @@ class DeadLetterPublishing(_AgentPermission):
 
     def look(self) -> Look:
         """Return whether it may."""
-        return self._look_at(self.clients.publisher, self.installation.dead_topic_name)
+        return self._look_at(self._place)
 
     def create(self) -> None:
         """Allow it."""
-        self._add_to(self.clients.publisher, self.installation.dead_topic_name)
+        self._allow_at(self._place)
+
+    @property
+    def _place(self) -> Place:
+        return Place(Kind.TOPIC, self.installation.dead_topic_name)
 
 
 @dataclass(frozen=True)
@@ -109,12 +108,12 @@ class DeadLetterForwarding(_AgentPermission):
         found = self._subscription.full_name()
         if found is None:
             return self._subscription.look()  # it waits for the same
-        return self._look_at(self.clients.subscriber, found)
+        return self._look_at(Place(Kind.SUBSCRIPTION, found))
 
     def create(self) -> None:
         """Allow it."""
         if found := self._subscription.full_name():
-            self._add_to(self.clients.subscriber, found)
+            self._allow_at(Place(Kind.SUBSCRIPTION, found))
 
 
 def dead_letter_permissions(
@@ -123,8 +122,3 @@ def dead_letter_permissions(
     """Yield what Pub/Sub may do at both ends of a message that is given up."""
     yield DeadLetterPublishing(clients, installation)
     yield DeadLetterForwarding(clients, installation)
-
-
-def _policy_of(client: Any, resource: str) -> Any:
-    options = {"requested_policy_version": 3}  # a lower one would leave conditions out
-    return client.get_iam_policy({"resource": resource, "options": options}, **ONE_TRY)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from google.api_core.exceptions import NotFound
+
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from infra.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
@@ -49,7 +51,8 @@ class EventSubscription:
 
     @property
     def _function(self) -> FunctionEntry:
-        return next(one for one in FUNCTIONS if one.trigger is Trigger.EVENTS)
+        (function,) = FUNCTIONS.called_by(Trigger.EVENTS)
+        return function
 
     def look(self) -> Look:
         """Return what it lacks (MISSING), or what it has that is another value (DIFFERENT)."""
@@ -81,8 +84,6 @@ class EventSubscription:
 
     def _found(self) -> Any | None:
         """Return the subscription that pushes to the function, or None."""
-        from google.api_core.exceptions import NotFound  # noqa: PLC0415 - `--help` answers without
-
         topic = {"topic": self.installation.topic_name}
         start = f"projects/{self.installation.project}/subscriptions/{_BY_EVENTARC}"
         try:

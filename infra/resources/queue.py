@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from google.api_core.exceptions import NotFound
+
 from infra.installation import Installation
 from infra.queues import Queue, queues_of
 from infra.resources.resource import MISSING, PRESENT, Difference, Look, State
@@ -74,8 +76,6 @@ class QueueResource:
 
     def look(self) -> Look:
         """Return how the queue is; a person may have paused it."""
-        from google.api_core.exceptions import NotFound  # noqa: PLC0415 - `--help` answers without
-
         try:
             found = self.clients.tasks.get_queue({"name": self._full_name}, **ONE_TRY)
         except NotFound:
@@ -88,8 +88,6 @@ class QueueResource:
 
     def create(self) -> None:
         """Create the queue, and look whether it is there: a create may only appear to succeed."""
-        from google.api_core.exceptions import NotFound  # noqa: PLC0415 - as above
-
         request = {"parent": self.installation.location, "queue": self._message()}
         self.clients.tasks.create_queue(request, **ONE_TRY)
         try:

@@ -61,7 +61,7 @@ class Resource(Protocol):
     raises AlreadyExists, it is looked at again. Calls have the keywords `**ONE_TRY` of
     `leasehold.live.clients`: `infra.steps` calls either once more for what may pass, as an outage,
     or an etag that is another one meanwhile. What is raised in the end is told in one line (see
-    `infra.google_errors`), and the other resources go on.
+    `leasehold.live.call_errors`), and the other resources go on.
     """
 
     @property

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from google.api_core.exceptions import NotFound
+
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from infra.resources.resource import MISSING, PRESENT, Difference, Look, State
@@ -48,10 +50,12 @@ class SchedulerJob:
     def _full_name(self) -> str:
         return f"{self.installation.location}/jobs/{self.name}"
 
+    @property
+    def _account(self) -> str:
+        return self.installation.email_of(self.installation.schedule_account)
+
     def look(self) -> Look:
         """Return how the job is; it may be paused, or a failed update may keep it from running."""
-        from google.api_core.exceptions import NotFound  # noqa: PLC0415 - `--help` answers without
-
         try:
             found = self.clients.scheduler.get_job({"name": self._full_name}, **ONE_TRY)
         except NotFound:
@@ -74,7 +78,6 @@ class SchedulerJob:
 
     def _message(self) -> dict[str, Any]:
         address = self.installation.url_of(self.function)
-        account = self.installation.email_of(self.installation.schedule_account)
         return {
             "name": self._full_name,
             "description": f"{self.function.name}: {self.function.summary}",
@@ -83,7 +86,7 @@ class SchedulerJob:
             "http_target": {
                 "uri": address,
                 "http_method": "POST",
-                "oidc_token": {"service_account_email": account, "audience": address},
+                "oidc_token": {"service_account_email": self._account, "audience": address},
             },
             "attempt_deadline": min(self.function.timeout, _LONGEST_ATTEMPT),
             "retry_config": {
@@ -101,9 +104,7 @@ class SchedulerJob:
             "time-zone": _UTC,
             "uri": address,
             "http-method": "POST",
-            "oidc-service-account-email": self.installation.email_of(
-                self.installation.schedule_account
-            ),
+            "oidc-service-account-email": self._account,
             "oidc-token-audience": address,
             "attempt-deadline": seconds(min(self.function.timeout, _LONGEST_ATTEMPT)),
             "max-retry-attempts": str(_RETRIES),
@@ -121,9 +122,8 @@ class SchedulerJob:
 
 def scheduler_jobs(clients: GoogleClients, installation: Installation) -> Iterator[SchedulerJob]:
     """Yield the job of each function that has a schedule."""
-    for function in FUNCTIONS:
-        if function.trigger is Trigger.SCHEDULE:
-            yield SchedulerJob(clients, installation, function)
+    for function in FUNCTIONS.called_by(Trigger.SCHEDULE):
+        yield SchedulerJob(clients, installation, function)
 
 
 def _words_of(found: Any) -> dict[str, str]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from google.api_core.exceptions import NotFound
 
 from infra.installation import Installation
-from infra.permissions import secrets_of
 from infra.resources.resource import MISSING, PRESENT, Look, Resource, State
 from leasehold.live.clients import ONE_TRY, GoogleClients
 from leasehold.registry.pipelines import Catalog
@@ -18,7 +17,7 @@ def secrets(
     clients: GoogleClients, installation: Installation, catalog: Catalog
 ) -> Iterator[Resource]:
     """Yield a secret for each variable that a channel of the catalog names."""
-    for variable in secrets_of(catalog):
+    for variable in catalog.channel_variables:
         yield Secret(clients, installation, variable)
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from google.api_core.exceptions import Forbidden, NotFound
+
 from infra.installation import Installation
 from infra.resources.resource import MISSING, PRESENT, Look, Resource, State
 from infra.resources.values import differences, seconds
 from leasehold.live.clients import ONE_TRY, GoogleClients
-from leasehold.registry.channels import TopicChannel
 from leasehold.registry.pipelines import Catalog
 
 #: How long what was given up is kept: over a weekend.
@@ -43,8 +44,6 @@ class Topic:
 
     def look(self) -> Look:
         """Return whether it is there; one of another project is created there, by its people."""
-        from google.api_core.exceptions import Forbidden, NotFound  # noqa: PLC0415 - lazy
-
         try:
             self.clients.publisher.get_topic({"topic": self.full_name}, **ONE_TRY)
         except NotFound:
@@ -94,8 +93,6 @@ class DeadLetterSubscription:
 
     def look(self) -> Look:
         """Return whether it is there, of this topic, and keeps what comes for long enough."""
-        from google.api_core.exceptions import NotFound  # noqa: PLC0415 - lazy
-
         try:
             found = self.clients.subscriber.get_subscription(
                 {"subscription": self._full_name}, **ONE_TRY
@@ -139,8 +136,7 @@ def topics(
     dead = Topic(clients, installation, installation.dead_topic_name)
     yield dead
     yield DeadLetterSubscription(clients, installation, dead)
-    of_channels = (one.topic for one in catalog.channels if isinstance(one, TopicChannel))
-    for name in dict.fromkeys(of_channels):
+    for name in catalog.channel_topics:
         yield Topic(clients, installation, name)
 
 

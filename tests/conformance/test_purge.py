@@ -29,10 +29,11 @@ from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.services.audit import audit
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.operate import OperationRequest, operate
+from leasehold.services.paging import place_behind
 from leasehold.services.purge import PurgeResult, delete_run, purge
 from leasehold.services.purge_deliveries import delete_deliveries
 from leasehold.services.read_runs import RunFilter, list_runs, read_timeline
-from leasehold.services.retention import LATER_S, SOON_S
+from leasehold.services.retention import LATER_S, SOON_S, forget_old_runs
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 
@@ -357,13 +358,13 @@ def test_a_run_that_is_marked_is_there_for_nobody(engine: Engine, label: str, un
 
 
 class Listing:
-    """The store, which lists one run as it was seen before."""
+    """The store, which lists runs as they were seen before."""
 
-    def __init__(self, within: Any, seen: Snapshot) -> None:
+    def __init__(self, within: Any, *seen: Snapshot) -> None:
         self._within, self._seen = within, seen
 
     def query(self, query: Query) -> Any:
-        return [self._seen] if query.collection == "runs" else self._within.query(query)
+        return list(self._seen) if query.collection == "runs" else self._within.query(query)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._within, name)
@@ -591,6 +592,31 @@ def test_the_sweep_purges_what_is_too_old_a_few_at_a_time(
     assert at_once[1] == 0
     assert gone() == 3
     assert [bool(leftovers(engine, run_id)) for run_id in (*held, young)] == [True] * 4
+
+
+def test_a_purge_ends_with_the_time_of_its_sweep_and_goes_on_in_the_next(
+    engine: Engine, label: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs with many files would outlast the function, which then never logs its line."""
+    monkeypatch.setattr("leasehold.services.purge.WIDTH", 1)
+    seen = [engine.documents.get(run_ref(run_id)) for run_id in old_runs(engine, label, 3)]
+    clock: Any = Ticking()
+
+    class Slow:
+        def delete(self, prefix: str) -> None:
+            clock.passed += 60
+            engine.artifacts.delete(prefix)
+
+    listing: Any = Listing(engine.documents, *filter(None, seen))
+    artifacts: Any = Slow()
+    keeping = replace(engine, clock=clock, documents=listing, artifacts=artifacts)
+    keeping.retention.after = timedelta(days=30)
+
+    purged = forget_old_runs(keeping, clock.monotonic() + 90)
+
+    assert purged == 2
+    assert seen[1] is not None
+    assert keeping.retention.place == place_behind(seen[1], "createdAt")
 
 
 def test_a_machine_whose_clock_is_wrong_purges_nothing_that_is_young(

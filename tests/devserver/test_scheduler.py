@@ -47,6 +47,7 @@ class Called:
     def __init__(self, clock: FrozenClock) -> None:
         self.bodies: list[bytes] = []
         self.at: list[datetime] = []
+        self.missing = 0  # so many bytes of each body
         called = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -54,7 +55,7 @@ class Called:
                 called.at.append(clock.now())
                 body = called.bodies.pop(0) if called.bodies else b""
                 self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Content-Length", str(len(body) + called.missing))
                 self.end_headers()
                 self.wfile.write(body)
 
@@ -128,6 +129,21 @@ def test_a_function_that_does_not_answer_is_told_and_called_again(clock: FrozenC
     assert lines[0].startswith("send_digest does not answer: ")
 
 
+def test_a_function_whose_process_ends_while_it_answers_is_called_again(
+    clock: FrozenClock, called: Called
+) -> None:
+    called.missing = 1
+    lines: list[str] = []
+    scheduler = Scheduler(_scheduled(), called.url, lines.append, every=0.01, clock=clock)
+    scheduler.start()
+    try:
+        until(lambda: len(lines) > 1)
+    finally:
+        scheduler.stop()
+
+    assert lines[0].startswith("send_digest does not answer: ")
+
+
 @pytest.mark.parametrize("schedule", ["61 * * * *", "0 0 30 2 *"])
 def test_a_schedule_that_never_comes_round_is_refused(schedule: str) -> None:
     with pytest.raises(InvalidEntryError, match=rf"is '{schedule}'; ".replace("*", r"\*")):
@@ -139,8 +155,9 @@ def test_a_new_row_is_served_without_another_edit() -> None:
 
     served = served_functions(table, NO_CATALOG, ports={}, workers=1)
 
+    before = served_functions(FUNCTIONS, NO_CATALOG, ports={}, workers=1)
     names = [function.name for function in served]
-    assert names == ["execute_step", "serve_api", "sweep_dead_letters", "send_digest"]
+    assert names == [*(function.name for function in before), "send_digest"]
 
 
 def test_a_new_row_needs_its_entry_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

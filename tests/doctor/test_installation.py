@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
@@ -175,10 +176,11 @@ def test_a_subscription_as_it_is_made_unasked_is_found(shell: Shell, installed: 
     topic = f"projects/{PROJECT}/topics/{installed.topic}"
     name = f"projects/{PROJECT}/subscriptions/eventarc-{installed.topic}"
     installed.clients.subscriber.delete_subscription({"subscription": name}, **ONE_TRY)
+    hostile = "http://127.0.0.1:9/?'$(id)'"
     installed.subscription(
         "bare",
         topic,
-        push_config={"push_endpoint": "http://127.0.0.1:9/"},
+        push_config={"push_endpoint": hostile},
         message_retention_duration=timedelta(minutes=10),
         expiration_policy={"ttl": timedelta(days=31)},
     )
@@ -193,6 +195,7 @@ def test_a_subscription_as_it_is_made_unasked_is_found(shell: Shell, installed: 
         "subscription_retention",
         "subscription_expires",
     ]
+    assert shlex.split(found[3]["repair"])[-1] == f"--push-endpoint={hostile}"
 
 
 def test_a_topic_without_a_subscription_and_none_at_all_are_found(

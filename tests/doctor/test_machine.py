@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import sqlite3
 import threading
@@ -14,25 +15,26 @@ from pathlib import Path
 
 import pytest
 
-from infra.provision import plan_command
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.factory import open_documents
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.doctor.local.data_folder import little_space
 from leasehold.doctor.local.file_systems import kind_in
 from leasehold.doctor.local.limits import limits
-from leasehold.doctor.local.variables import OF_PROVISIONING
+from leasehold.doctor.local.variables import OF_INFRA
 from leasehold.doctor.machine import examine_machine
 from leasehold.doctor.setup import Setup, lenient_settings
 from leasehold.domain.document import Document, Ref, Write
+from leasehold.live.clients import EMULATOR
 from leasehold.registry.function_table import FUNCTIONS
-from leasehold.registry.functions import FunctionEntry, Trigger
-from leasehold.registry.registry import Registry
+from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
+from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import SETTINGS
-from tests.cli.shell import Shell, only_line
-from tests.doctor.letters import STEPS
+from tests.cli.shell import LEASEHOLD, Shell, only_line
+from tests.doctor.letters import PIPELINES, STEPS
 from tests.emulators import firestore_host
 
+ROOT = Path(__file__).parents[2]
 STORE = ".leasehold/leasehold.db"
 
 
@@ -162,6 +164,14 @@ def test_an_override_that_does_not_hold_is_found_and_one_that_is_over_is_warned_
 
     assert codes(shell) == ["override_refused"]
     assert warned(shell) == ["override_over"]
+
+
+def test_what_is_to_be_typed_about_a_name_of_a_stranger_is_one_word(shell: Shell) -> None:
+    put(shell, Ref("overrides", "x; id #"), {"timeoutS": 1, "until": "2999-01-01"})
+
+    line = only_line(shell.run("doctor").stdout)
+
+    assert line.endswith("Type: leasehold override 'x; id #' --clear")
 
 
 def test_measured_cold_starts_make_a_proposal_and_no_finding(shell: Shell) -> None:
@@ -331,10 +341,9 @@ def test_a_function_that_has_less_time_than_a_step_is_found() -> None:
         concurrency=1,
         max_instances=1,
     )
-    catalog = type("Catalog", (), {"steps": STEPS, "channels": ()})()
-    setup = Setup({}, lenient_settings({}), catalog)
+    setup = Setup({}, lenient_settings({}), Catalog(STEPS, PIPELINES))
 
-    found = list(limits(setup, Registry("functions", [row])))
+    found = list(limits(setup, FunctionTable([row])))
 
     assert {one.code for one in found} == {"function_timeout"}
     assert len(found) == len(STEPS)
@@ -360,8 +369,22 @@ def test_a_store_that_hangs_keeps_nothing_else_from_being_looked_at(
     ]
 
 
-def test_a_catalog_that_hangs_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "hanging_catalog.py").write_text("import threading\nthreading.Event().wait(600)\n")
+HANGS = "import threading\nthreading.Event().wait(600)\n"
+TRIES_FOR_EVER = """
+import threading
+while True:
+    try:
+        threading.Event().wait(600)
+    except:
+        threading.Event().wait(600)
+"""
+
+
+@pytest.mark.parametrize("text", [HANGS, TRIES_FOR_EVER])
+def test_a_catalog_that_hangs_is_left(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hanging_catalog.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -370,6 +393,30 @@ def test_a_catalog_that_hangs_is_left(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found[0].message == (
         "The catalog could not be checked: to import its modules takes longer than 0.5 s."
     )
+
+
+def test_a_catalog_that_raises_what_is_no_exception_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raising_catalog.py").write_text("raise BaseException('one\\ntwo')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    found = examine_machine({"LEASEHOLD_CATALOG": "raising_catalog"})[1]
+
+    assert found[0].message.startswith(
+        "The catalog could not be looked at: to import its modules raised BaseException: one"
+    )
+    assert "\n" not in found[0].message
+
+
+def test_a_thread_that_the_catalog_started_is_not_waited_for(shell: Shell) -> None:
+    waits = "threading.Thread(target=threading.Event().wait).start()"
+    (shell.folder / "threads.py").write_text(f"from letters import *\nimport threading\n{waits}\n")
+
+    done = shell.process(*LEASEHOLD, "doctor", LEASEHOLD_CATALOG="threads")
+
+    assert done.stdout == "nothing found\n"
 
 
 def test_a_full_disk_is_found() -> None:
@@ -392,8 +439,11 @@ def test_the_file_system_of_a_path_is_that_of_the_mount_that_lies_over_it() -> N
     assert kind_in("", Path("/")) == ""
 
 
-def test_the_variables_of_provisioning_are_known() -> None:
-    read = {param.envvar for param in plan_command.params if param.envvar}
+def test_the_variables_that_the_commands_of_infra_read_are_known() -> None:
+    """Else who has set one, as docs/deploy.md says, is told that nothing reads it."""
+    sources = [path.read_text() for path in (ROOT / "infra").rglob("*.py")]
 
-    ours = {str(name) for name in read if str(name).startswith("LEASEHOLD_")}
-    assert ours <= {*OF_PROVISIONING, *SETTINGS.keys()}
+    read = set(re.findall(r'"(LEASEHOLD_[A-Z_]+)["=]', "\n".join(sources)))
+
+    assert {"LEASEHOLD_TOKEN", "LEASEHOLD_REGION", "LEASEHOLD_BUILD"} <= read
+    assert read <= {*OF_INFRA, *SETTINGS.keys(), EMULATOR}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
+import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,7 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from leasehold.errors import LeaseholdError
+from leasehold.errors import CertificatesUnavailableError, LeaseholdError
 from leasehold.testing import InProcessEngine
 from leasehold.web.callers import CallerCheck
 from leasehold.web.certificates import Certificates
@@ -346,7 +348,13 @@ def test_a_new_key_is_looked_for(google: tuple[CertificateServer, str]) -> None:
 
 @pytest.mark.parametrize(
     ("status", "body"),
-    [("503 Away", b"{}"), ("200 OK", b"<html>"), ("200 OK", b"{}"), ("200 OK", b"x" * 300_000)],
+    [
+        ("503 Away", b"{}"),
+        ("200 OK", b"<html>"),
+        ("200 OK", b"{}"),
+        ("200 OK", b'{"error": "quota"}'),
+        ("200 OK", b"x" * 300_000),
+    ],
 )
 def test_known_certificates_are_used_while_no_others_come(status: str, body: bytes) -> None:
     with tokens.certificate_server() as (served, url):
@@ -378,6 +386,31 @@ def test_nobody_waits_for_certificates_who_can_do_with_those_that_are_known() ->
         assert meanwhile == known
         assert is_waiting
         assert slow.result() is None
+
+
+def test_an_answer_whose_head_never_ends_holds_nobody_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each line of it comes in time, so that no timeout of a socket ends it."""
+    monkeypatch.setattr("leasehold.web.certificates._AT_MOST_S", 0.3)
+    is_over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(5) as threads:
+        threads.submit(_drip, listening, is_over)
+        certificates = Certificates(f"http://127.0.0.1:{listening.getsockname()[1]}/")
+
+        asking = [threads.submit(certificates.of_key, "key-1") for _ in range(4)]
+        raised = [one.exception(30) for one in asking]
+        is_over.set()
+
+    assert [type(error) for error in raised] == [CertificatesUnavailableError] * 4
+
+
+def _drip(listening: socket.socket, is_over: threading.Event) -> None:
+    connection, _ = listening.accept()
+    with connection:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX-Drip: ")
+        while not is_over.wait(0.05):
+            connection.sendall(b"x")
 
 
 # -- the functions, under the real framework -------------------------------------------------------
@@ -420,6 +453,16 @@ def test_every_function_refuses_a_stranger_before_it_reads(
 
 
 @pytest.mark.parametrize("function", ALL, indirect=True)
+def test_the_framework_answers_no_stranger_by_itself(function: Function) -> None:
+    """Some paths never get to the function, and whatever is in a folder `static` is served."""
+    for path in ("/robots.txt", "/favicon.ico", "/static/x", "/static/%2e%2e/main.py"):
+        for method in ("GET", "HEAD", "OPTIONS", "POST", "TRACE"):
+            answer = function.client.open(path, method=method, environ_base=FAR)
+
+            assert answer.status_code == 401, (method, path)
+
+
+@pytest.mark.parametrize("function", ALL, indirect=True)
 def test_every_function_answers_who_may_call(function: Function) -> None:
     headers = {"Authorization": f"Bearer {token()}"}
 
@@ -441,11 +484,12 @@ def test_an_outage_of_the_certificates_is_no_refusal(function: Function) -> None
     assert answer.get_json()["error"]["code"] == "certificates_unavailable"
 
 
-def test_a_body_is_not_read_for_a_stranger(
-    deliver_notification: Function, check: CallerCheck
+@pytest.mark.parametrize("function", ALL, indirect=True)
+@pytest.mark.parametrize("path", ["/", "/robots.txt"])
+def test_no_more_of_a_body_is_read_for_a_stranger_than_of_a_small_one(
+    function: Function, path: str
 ) -> None:
-    """The framework reads an event whole before it calls what answers it; not for a stranger."""
-    deliver_notification.provider.callers = check
+    """The framework reads a whole body before and after it calls what answers."""
 
     class Body(io.BytesIO):
         sizes: ClassVar[list[int]] = []
@@ -454,11 +498,12 @@ def test_a_body_is_not_read_for_a_stranger(
             self.sizes.append(len(buffer))
             return super().readinto(buffer)
 
-    body = Body(b"x" * 300_000)
-    answer = deliver_notification.client.post("/", input_stream=body, environ_base=FAR)
+    body = Body(b"x" * 3_000_000)
+    answer = function.client.post(path, input_stream=body, environ_base=FAR)
 
     assert answer.status_code == 401
     assert 0 < max(Body.sizes) <= 65_536
+    assert sum(Body.sizes) < 2**21
 
 
 # -- who asks, in the trace ------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from pathspec import GitIgnoreSpec
+
 ROOT = Path(__file__).parents[2]
 #: What of a checkout the programs of infra/ read.
 SOURCE = ("functions", "infra", "pipelines", "shared", "pyproject.toml", "constraints.txt")
@@ -31,14 +33,33 @@ Done = subprocess.CompletedProcess[str]
 def copy_source(folder: Path) -> Path:
     """Copy what a build is given; its packages are those of this test."""
     folder.mkdir(parents=True)
+    left_out = upload_rules()
     for name in SOURCE:
         if (ROOT / name).is_dir():
-            ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-            shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=ignored)
+            shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=_ignored(left_out))
         else:
             shutil.copy(ROOT / name, folder / name)
     (folder / ".venv").symlink_to(sys.prefix)
     return folder
+
+
+def upload_rules() -> GitIgnoreSpec:
+    """Return what `gcloud builds submit` leaves out of what it uploads.
+
+    Without a file of ours gcloud makes one, which leaves out each .gitignore and .gcloudignore.
+    """
+    return GitIgnoreSpec.from_lines((ROOT / ".gcloudignore").read_text().splitlines())
+
+
+def _ignored(left_out: GitIgnoreSpec) -> Callable[[str, list[str]], list[str]]:
+    def ignored(folder: str, names: list[str]) -> list[str]:
+        place = Path(folder).relative_to(ROOT)
+        folders = {name: "/" if Path(folder, name).is_dir() else "" for name in names}
+        return [
+            name for name, end in folders.items() if left_out.match_file(f"{place / name}{end}")
+        ]
+
+    return ignored
 
 
 @dataclass

@@ -27,6 +27,7 @@ class CloudRun:
 
     Attributes:
         public: the services that anybody may call.
+        unasked: those before which IAM asks nobody, and which refuse strangers themselves.
         not_yet: to how many calls with a token it still says that nobody may.
         url: for LEASEHOLD_FUNCTIONS_EMULATOR.
         called: each call that was let in.
@@ -34,6 +35,7 @@ class CloudRun:
 
     api: str = ""
     public: set[str] = field(default_factory=set)
+    unasked: set[str] = field(default_factory=set)
     not_yet: int = 0
     url: str = ""
     called: list[str] = field(default_factory=list)
@@ -44,6 +46,8 @@ class CloudRun:
         is_let_in = request.headers.get("Authorization") == f"Bearer {TOKEN}"
         if service in self.public and not is_let_in:
             return flask.Response("{}")
+        if service in self.unasked and not is_let_in:
+            return flask.Response('{"error": {"code": "unauthenticated"}}', 401)
         if is_let_in and self.not_yet:
             self.not_yet, is_let_in = self.not_yet - 1, False
         if not is_let_in:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from infra.functions import FUNCTIONS
 from infra.resources.accounts import accounts
 from infra.resources.resource import State
 from infra.resources.secrets import secrets
@@ -28,16 +29,10 @@ def test_each_function_has_an_account_and_so_has_each_that_calls(world: GoogleWo
 
     kept = world.service(Accounts).accounts.values()
     assert {step.action for step in steps} == {Action.CREATED}
-    assert sorted(account.email.removesuffix(OURS) for account in kept) == [
-        "leasehold-deliver-notification",
-        "leasehold-events",
-        "leasehold-execute-step",
-        "leasehold-manage-lease",
-        "leasehold-schedule",
-        "leasehold-serve-api",
-        "leasehold-sweep-dead-letters",
-        "leasehold-tasks",
-    ]
+    callers = ["leasehold-events", "leasehold-schedule", "leasehold-tasks"]
+    assert sorted(account.email.removesuffix(OURS) for account in kept) == sorted(
+        [*callers, *(f"leasehold-{function.service}" for function in FUNCTIONS)]
+    )
 
 
 def test_an_account_that_is_disabled_is_told(world: GoogleWorld) -> None:

@@ -20,6 +20,7 @@ from infra.steps import Action, Step
 from leasehold.domain.status import DeadLetterReason, Termination
 from leasehold.live.clients import ONE_TRY
 from tests.infra.google_services.monitoring import Alerts, NotificationChannels
+from tests.infra.google_services.refusals import permission_denied
 from tests.infra.google_world import INSTALLATION, GoogleWorld, applied, google_world, looked_at
 
 DOCS = Path(__file__).parents[2] / "docs" / "alerts.md"
@@ -115,6 +116,24 @@ def test_an_answer_that_is_lost_creates_no_policy_twice(world: GoogleWorld, aler
 
     assert len(alerting.policies) == len(ALERTS)
     assert len(world.service(NotificationChannels).channels) == 1
+
+
+def test_no_policy_is_created_before_the_address_that_it_is_sent_to(
+    world: GoogleWorld, alerting: Any
+) -> None:
+    """What exists is left alone, so a policy without the address would tell nobody for good."""
+    world.server.refuse("CreateNotificationChannel", permission_denied("monitoring.x.create"))
+    first = policies_of(world)
+    world.forget()
+
+    policies_of(world)
+
+    address, *alerts = first
+    assert address.action is Action.FAILED
+    assert {step.look.state for step in alerts} == {State.WAITING}
+    (channel,) = world.service(NotificationChannels).channels
+    policies = alerting.policies.values()
+    assert {tuple(policy.notification_channels) for policy in policies} == {(channel,)}
 
 
 def test_copies_of_a_policy_are_told_of(world: GoogleWorld, alerting: Any) -> None:

@@ -90,6 +90,36 @@ def test_an_answer_for_something_else_is_none(
     assert [line.startswith("audit: not done, ") for line in lines] == [True, True]
 
 
+@pytest.mark.parametrize(
+    "result", [{"vulns": [{}]}, {"vulns": [None]}, {"vulns": "GHSA-1"}, {"vulns": {"id": "x"}}]
+)
+def test_what_is_known_fails_however_it_is_said(
+    osv: tuple[Osv, str], tmp_path: Path, result: Any
+) -> None:
+    osv[0].body = json.dumps({"results": [None, result]}).encode()
+
+    assert audit(tmp_path, "new==2.0\nold==1.0\n", osv[1]) == 1
+
+
+@pytest.mark.parametrize("result", [None, "x", {"next_page_token": "x"}])
+def test_an_answer_that_does_not_say_all_of_it_is_none(
+    osv: tuple[Osv, str], tmp_path: Path, result: Any
+) -> None:
+    osv[0].body = json.dumps({"results": [result]}).encode()
+
+    assert audit(tmp_path, "new==2.0\n", osv[1]) == 0
+    assert audit(tmp_path, "new==2.0\n", osv[1], LEASEHOLD_REQUIRE_AUDIT="1") == 1
+
+
+def test_an_id_that_moves_the_screen_is_spelled_out(
+    osv: tuple[Osv, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    osv[0].body = json.dumps({"results": [{"vulns": [{"id": "\x1b[2J\n"}]}]}).encode()
+
+    assert audit(tmp_path, "new==2.0\n", osv[1]) == 1
+    assert "/\\x1b[2J\n" in capsys.readouterr().out
+
+
 def test_without_a_network_it_says_so_and_passes_unless_it_must_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,6 +50,7 @@ def test_the_page_says_of_each_function_who_may_call_it() -> None:
         Trigger.SCHEDULE: PLACE.schedule_account,
         Trigger.EVENTS: PLACE.event_account,
         Trigger.REQUESTS: "`iam`",
+        Trigger.WORKERS: "`iam`",
     }
 
     assert rows.keys() == {function.name for function in FUNCTIONS}

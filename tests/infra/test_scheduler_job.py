@@ -15,8 +15,8 @@ from tests.infra.google_services.scheduler import Scheduler
 
 
 def sweep(cloud: Cloud) -> SchedulerJob:
-    (job,) = scheduler_jobs(cloud.clients, cloud.installation)
-    return job
+    jobs = scheduler_jobs(cloud.clients, cloud.installation)
+    return next(job for job in jobs if job.name == "sweep-dead-letters")
 
 
 def stored(cloud: Cloud) -> Job:

@@ -87,12 +87,13 @@ def test_a_line_for_each_part_that_works(
     code, lines = call(*RUN)
 
     assert code == 0, lines
-    assert lines[:5] == [
+    *strangers, job, api, completed = lines
+    assert strangers == [
         f"ok      {f.service} refuses a call without a token (403)" for f in FUNCTIONS
     ]
-    assert lines[5] == "ok      the sweep is called by leasehold-sweep, * * * * *"
-    assert lines[6].startswith("ok      the runs API answers at http://127.0.0.1:")
-    assert " of three completed in " in lines[7]
+    assert job == "ok      the sweep is called by leasehold-sweep, * * * * *"
+    assert api.startswith("ok      the runs API answers at http://127.0.0.1:")
+    assert " of three completed in " in completed
     assert google.writes() == []
 
 
@@ -127,8 +128,9 @@ def test_a_sweep_that_nothing_calls_is_found(
     paused = call()
 
     assert without[0] == paused[0] == 1
-    assert without[1][5].startswith("failed  no job calls the sweep")
-    assert paused[1][5].endswith("is PAUSED: no sweep comes.")
+    after = len(FUNCTIONS)
+    assert without[1][after].startswith("failed  no job calls the sweep")
+    assert paused[1][after].endswith("is PAUSED: no sweep comes.")
 
 
 def test_a_run_that_does_not_complete_is_told_with_its_error(
@@ -165,6 +167,19 @@ def test_who_may_call_takes_a_while_to_be_known(run: CloudRun) -> None:
 
     assert found.startswith("the runs API answers")
     assert len(waits) == 3
+
+
+def test_a_function_that_has_to_refuse_strangers_itself_is_found(run: CloudRun) -> None:
+    """It believes a token that Cloud Run has checked: here anybody can send what looks like one."""
+    run.unasked = {"execute-step"}
+    smoke_test = smoke_of(run, lambda _: None)
+
+    with pytest.raises(
+        smoke.SmokeError, match=r"execute-step is reached .* \(401\): IAM lets every"
+    ):
+        smoke_test.check_strangers(FUNCTIONS["execute_step"])
+
+    assert "refuses" in smoke_test.check_strangers(FUNCTIONS["serve_api"])
 
 
 def test_it_comes_to_an_end_where_nobody_is_let_in(run: CloudRun) -> None:

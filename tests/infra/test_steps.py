@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from google.api_core.exceptions import AlreadyExists, PermissionDenied, ServiceUnavailable
+from google.api_core.exceptions import (
+    AlreadyExists,
+    DeadlineExceeded,
+    PermissionDenied,
+    ServiceUnavailable,
+)
 
 from infra.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
 from infra.steps import Action, Patience, apply, survey
@@ -96,7 +101,8 @@ def test_a_failure_stops_what_needs_it_and_nothing_else() -> None:
     [
         ([MISSING, PRESENT], [KNOWN], Action.NONE),  # somebody else was first
         ([MISSING, PRESENT], [ServiceUnavailable("lost"), KNOWN], Action.CREATED),  # it was us
-        ([MISSING, MISSING], [KNOWN], Action.FAILED),  # it cannot be seen: nobody knows
+        ([MISSING, MISSING, PRESENT], [KNOWN], Action.NONE),  # it is known everywhere a bit later
+        ([MISSING] * 4, [KNOWN], Action.FAILED),  # it cannot be seen: nobody knows
     ],
 )
 def test_a_create_of_what_exists_is_looked_at_again(
@@ -127,6 +133,29 @@ def test_what_was_waited_in_vain_is_not_waited_for_each_resource() -> None:
     assert [step.look.state for step in steps] == [State.UNKNOWN] * 3
     assert len(waits) == 2
     assert [len(thing.looks) for thing in things] == [0, 2, 2]
+
+
+def test_who_says_nothing_is_not_asked_for_each_resource_of_its_kind() -> None:
+    """A server that accepts and never answers holds each call for its whole time."""
+    times = iter(range(0, 10_000, 20))  # each look at the clock is 20 s later
+    trying = Patience(5, 1.0, 60.0, sleep=lambda _: None, now=lambda: next(times))
+    things = [Thing(name, [DeadlineExceeded("silent")] * 5) for name in "abcd"]
+    other = Thing("e", [DeadlineExceeded("silent")], kind="other")
+
+    steps = list(survey([*things, other], "p", trying))
+
+    assert [step.look.state for step in steps] == [State.UNKNOWN] * 5
+    assert [5 - len(thing.looks) for thing in things] == [3, 0, 0, 0]
+    assert other.looks == []
+    assert "so it was not asked" in steps[-2].look.why
+
+
+def test_who_is_slow_and_answers_in_the_end_costs_no_patience() -> None:
+    times = iter(range(0, 10_000, 20))
+    trying = Patience(5, 1.0, 60.0, sleep=lambda _: None, now=lambda: next(times))
+    things = [Thing(name, [DeadlineExceeded("slow"), PRESENT]) for name in "abcdef"]
+
+    assert {step.look.state for step in survey(things, "p", trying)} == {State.PRESENT}
 
 
 def test_an_unknown_resource_is_not_created() -> None:

@@ -21,7 +21,8 @@ CALLED_BY = {
     Trigger.TASKS: "Cloud Tasks",
     Trigger.SCHEDULE: "Cloud Scheduler",
     Trigger.EVENTS: "Pub/Sub",
-    Trigger.REQUESTS: ("people and programs", "workers"),
+    Trigger.REQUESTS: "people and programs",
+    Trigger.WORKERS: "workers",
 }
 
 

@@ -7,6 +7,8 @@ once: see `commands.COMMANDS`.
 from __future__ import annotations
 
 import sys
+import threading
+from typing import Final
 
 from leasehold.cli.commands import program
 from leasehold.cli.exit_codes import INTERRUPTED, TERMINATED, exit_code_of
@@ -14,15 +16,25 @@ from leasehold.cli.leaving import leave
 from leasehold.cli.streams import check_arguments, flush_stderr, open_streams
 from leasehold.logs.for_people import print_printable_logs
 
+#: It runs nothing, so no thread that was started by what it imported is waited for.
+_LOOKS_ONLY: Final = "doctor"
+
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
     print_printable_logs()
+    before = threading.enumerate()
     code = exit_code_of(_run, as_json="--json" in sys.argv[1:])
     flush_stderr()
-    if code in (INTERRUPTED, TERMINATED):
+    if code in (INTERRUPTED, TERMINATED) or _is_kept(before):
         leave(code)
     sys.exit(code)
+
+
+def _is_kept(before: list[threading.Thread]) -> bool:
+    """Return whether a thread that nobody needs would keep the process from its end."""
+    started = set(threading.enumerate()) - set(before)
+    return sys.argv[1:2] == [_LOOKS_ONLY] and not all(thread.daemon for thread in started)
 
 
 def _run() -> int:

@@ -7,6 +7,7 @@ import threading
 import urllib.request
 from collections.abc import Callable
 from datetime import datetime
+from http.client import HTTPException
 from typing import Final
 
 from cronsim import CronSim, CronSimError
@@ -74,7 +75,7 @@ class Scheduler:
                 finally:  # a queue that fails does not keep the sweep from the other runs
                     while self._call() and not self._stopping.is_set():
                         pass
-            except OSError as error:
+            except (OSError, HTTPException) as error:  # one whose process ends while it answers
                 if not self._stopping.is_set():
                     self._report(f"{self._function.name} does not answer: {error}")
             except LeaseholdError as error:

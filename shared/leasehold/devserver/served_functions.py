@@ -21,6 +21,7 @@ _THREADS: Final[Mapping[Trigger, int]] = {
     Trigger.SCHEDULE: 2,
     Trigger.EVENTS: 8,
     Trigger.REQUESTS: API_THREADS,
+    Trigger.WORKERS: API_THREADS,
 }
 
 
@@ -57,6 +58,6 @@ def _is_called(entry: FunctionEntry, catalog: Catalog) -> bool:
     """Return whether anything calls the function while this catalog runs."""
     if entry.trigger is Trigger.EVENTS:
         return bool(len(catalog.channels))
-    if entry.name == "manage_lease":
+    if entry.trigger is Trigger.WORKERS:
         return any(step.handler == REMOTE for step in catalog.steps)
     return True

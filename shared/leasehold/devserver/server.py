@@ -166,7 +166,7 @@ class DevServer:
         self._adopt(bundle)
         for scheduler in self._schedulers:
             scheduler.start()
-        for function in among(self._functions, self._table.called_by(Trigger.REQUESTS)):
+        for function in among(self._functions, self._table.called_by_users()):
             if function.url != self.url:  # which the caller tells
                 self._report(f"{_WORDS.get(function.name, function.name)} {function.url}")
 

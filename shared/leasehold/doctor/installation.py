@@ -18,8 +18,8 @@ from leasehold.doctor.deployed.subscriptions import subscriptions
 from leasehold.doctor.finding import Finding
 from leasehold.doctor.looks import Look, examine, not_looked_at
 from leasehold.doctor.setup import Setup
+from leasehold.live.call_errors import explain
 from leasehold.live.clients import EMULATOR, GoogleClients
-from leasehold.live.google_errors import explain
 
 #: So long all looks at what is deployed may take: they are made at once.
 LIVE_S: Final = 60.0

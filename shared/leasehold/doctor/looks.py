@@ -20,6 +20,8 @@ from leasehold.worker.threads import start_call
 #: So long each look on this machine may take, and the import of the user's code.
 LOCAL_S: Final = 10.0
 _MOST: Final = 300
+#: A module that takes an interrupt for a failure, and tries again, is interrupted so often.
+_AGAIN_S: Final = 0.5
 #: Stands between what was to be looked at and why it was not.
 _COULD_NOT: Final = " could not be looked at: "
 
@@ -139,7 +141,7 @@ def interrupted_after(seconds: float) -> Iterator[None]:
         raise TooLongError
 
     kept = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
     try:
         yield
     finally:

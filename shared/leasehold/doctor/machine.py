@@ -18,7 +18,14 @@ from leasehold.doctor.local.limits import limits
 from leasehold.doctor.local.proposals import proposals
 from leasehold.doctor.local.stored import stored_state
 from leasehold.doctor.local.variables import unfit_settings, unread_variables
-from leasehold.doctor.looks import LOCAL_S, Look, TooLongError, examine, interrupted_after
+from leasehold.doctor.looks import (
+    LOCAL_S,
+    Look,
+    TooLongError,
+    examine,
+    interrupted_after,
+    not_looked_at,
+)
 from leasehold.doctor.setup import Setup, lenient_settings
 from leasehold.errors import LeaseholdError
 from leasehold.registry.pipelines import NO_CATALOG, Catalog
@@ -83,6 +90,11 @@ def _checked(setup: Setup, within_s: float) -> tuple[Catalog | None, list[Findin
         return None, [found]
     except LeaseholdError as error:
         return None, [Finding(error.code, error.message)]
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - user code: one that is no Exception either
+        why = f"to import its modules raised {type(error).__name__}: {error}"
+        return None, [not_looked_at("the catalog", why)]
     findings = [
         *(Finding(one.code, one.message, file=one.file, line=one.line) for one in result.findings),
         *(Finding(_OF_CHECK, sentence, kind=Kind.WARNING) for sentence in result.warnings),

@@ -25,6 +25,11 @@ _STEP_OF_LEVELS: Final = 10
 #: An entry may be 256 KiB; in JSON a character may take six bytes.
 _LONGEST: Final = 40_000
 
+#: The handler of functions-framework under LOG_EXECUTION_ID, which Cloud Functions sets unless the
+#: deploy does: it writes warnings as plain text, and no event of the level INFO at all.
+#: https://github.com/GoogleCloudPlatform/functions-framework-python/pull/320
+_OF_THE_FRAMEWORK: Final = "wsgi"
+
 #: `TRACE/SPAN;o=1` and `00-TRACE-SPAN-01`.
 _TRACES: Final = (
     ("X-Cloud-Trace-Context", re.compile(r"([0-9a-f]{32})(?:/.*)?")),
@@ -70,7 +75,13 @@ def severity_of(level: int) -> str:
 
 
 def log_as_json() -> None:
-    """Have all loggers of this process write entries to stderr, where Cloud Run reads them."""
+    """Have all loggers of this process write entries to stderr, where Cloud Run reads them.
+
+    What functions-framework has set up is not somebody's choice, and gives way.
+    """
+    for handler in list(logging.root.handlers):
+        if handler.get_name() == _OF_THE_FRAMEWORK:
+            logging.root.removeHandler(handler)
     log_by(JsonFormatter())
 
 

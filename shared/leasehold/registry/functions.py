@@ -40,6 +40,17 @@ class Trigger(StrEnum):
     SCHEDULE = "schedule"  # Cloud Scheduler
     EVENTS = "events"  # Pub/Sub: the topic of LEASEHOLD_EVENTS
     REQUESTS = "requests"  # people and programs, whom IAM lets in
+    WORKERS = "workers"  # workers that run elsewhere, whom IAM lets in
+
+    @property
+    def is_by_users(self) -> bool:
+        """Whether accounts of the users' own call it, and no service of Google."""
+        return self in {Trigger.REQUESTS, Trigger.WORKERS}
+
+    @property
+    def account(self) -> str:
+        """The id of the service account that calls it; empty: the users have their own."""
+        return "" if self.is_by_users else f"{ACCOUNT_PREFIX}{self.value}"
 
 
 #: How long a request may take at most: Cloud Run's own limit, what Cloud Scheduler waits for, and
@@ -49,6 +60,7 @@ _LONGEST: Final[Mapping[Trigger, timedelta]] = {
     Trigger.SCHEDULE: timedelta(minutes=30),
     Trigger.EVENTS: timedelta(minutes=9),
     Trigger.REQUESTS: timedelta(minutes=60),
+    Trigger.WORKERS: timedelta(minutes=60),
 }
 
 
@@ -207,6 +219,10 @@ class FunctionTable(Registry[FunctionEntry]):
     def called_by(self, trigger: Trigger) -> tuple[FunctionEntry, ...]:
         """Return the functions that are called so."""
         return tuple(function for function in self if function.trigger is trigger)
+
+    def called_by_users(self) -> tuple[FunctionEntry, ...]:
+        """Return the functions that people, programs and workers call themselves."""
+        return tuple(function for function in self if function.trigger.is_by_users)
 
     @property
     def of_tasks(self) -> FunctionEntry:

@@ -10,8 +10,8 @@ from typing import Any, Final
 from leasehold.domain.announcement import AnnouncedEvent
 from leasehold.domain.trial_record import TrialRule
 from leasehold.errors import InvalidEntryError, UnknownPipelineError
-from leasehold.registry.channels import NO_CHANNELS, ChannelEntry
-from leasehold.registry.dispatch import StepDispatchEntry
+from leasehold.registry.channels import NO_CHANNELS, ChannelEntry, TopicChannel
+from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry
 from leasehold.registry.registry import Registry
 from leasehold.registry.trial_policy import TrialPolicy
@@ -98,6 +98,27 @@ class Catalog:
     def __post_init__(self) -> None:
         for problem in catalog_problems(self.steps, self.pipelines, self.gates, self.channels):
             raise problem
+
+    @property
+    def queues(self) -> dict[str, tuple[str, ...]]:
+        """The step types by the id of their queue; remote steps have none."""
+        queues: dict[str, tuple[str, ...]] = {}
+        for step in self.steps:
+            if step.handler != REMOTE:
+                queues[step.queue_id] = (*queues.get(step.queue_id, ()), step.step_type)
+        return queues
+
+    @property
+    def channel_variables(self) -> tuple[str, ...]:
+        """The variables that channels name, each once: secrets, where functions run."""
+        names = (name for channel in self.channels for name in channel.variables)
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def channel_topics(self) -> tuple[str, ...]:
+        """The topics that channels publish to, each once: `projects/PROJECT/topics/TOPIC`."""
+        topics = (one.topic for one in self.channels if isinstance(one, TopicChannel))
+        return tuple(dict.fromkeys(topics))
 
     def channels_for(self, pipeline: str, event: AnnouncedEvent) -> tuple[str, ...] | None:
         """Return the channels that are told of an event in runs of a pipeline; None: not known."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from leasehold.errors import LeaseholdError
+from leasehold.ports.documents import Snapshot
 from leasehold.services.engine import Engine
 from leasehold.services.paging import place_behind
 from leasehold.services.purge import Purge
@@ -23,12 +25,16 @@ SOON_S: Final = 5.0
 LATER_S: Final = 60.0
 
 
-def forget_old_runs(engine: Engine) -> int:
+def forget_old_runs(engine: Engine, over_at: float) -> int:
     """Purge some of the runs that are older than LEASEHOLD_RETENTION_DAYS; return how many.
 
     It goes on where the last look of this process stopped, and begins again when it came to the
     oldest run: so runs that stay keep none behind them from going. What cannot be purged now is
     logged, and left to a later sweep.
+
+    Args:
+        engine: the parts.
+        over_at: by the monotonic time, when no further run is begun: one may have many files.
     """
     retention, now = engine.retention, engine.clock.monotonic()
     if retention.after is None or now < retention.not_before:
@@ -36,17 +42,32 @@ def forget_old_runs(engine: Engine) -> int:
     until = engine.clock.now() - retention.after
     query = query_of(RunFilter(until=until))
     work = Purge(engine, RunFilter(), until)
+    begun: list[Snapshot] = []
     try:
         found = engine.documents.query(replace(query, limit=LOOKED_AT, after=retention.place))
         if found:  # by the store's time, which is nobody's but its own: this machine's may be wrong
             read_at = found[0].read_at
             until = min(until, read_at - retention.after)
             work = Purge(engine, RunFilter(), until, marked_before=read_at - MARKED)
-        work.delete(iter(found))
+        work.delete(_in_time(engine, found, over_at, begun))
     except LeaseholdError as error:
         engine.log(f"old runs wait for the next sweep: {error}")
     else:
-        is_all = len(found) < LOOKED_AT
-        retention.place = None if is_all else place_behind(found[-1], query.order_by)
+        is_all = len(begun) == len(found) < LOOKED_AT
+        if is_all:
+            retention.place = None
+        elif begun:
+            retention.place = place_behind(begun[-1], query.order_by)
         retention.not_before = now + (LATER_S if is_all else SOON_S)
     return work.result().purged
+
+
+def _in_time(
+    engine: Engine, found: Iterable[Snapshot], over_at: float, begun: list[Snapshot]
+) -> Iterator[Snapshot]:
+    """Yield runs until the time is over, and note each."""
+    for run in found:
+        if engine.clock.monotonic() >= over_at:
+            return
+        begun.append(run)
+        yield run

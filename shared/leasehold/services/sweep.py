@@ -93,7 +93,7 @@ def sweep(
     try:
         engine.side_by_side(work.take, width)
         if among is None and not work.is_over:
-            purged = forget_old_runs(engine)
+            purged = forget_old_runs(engine, work.over_at)
     finally:
         result = work.result()
         result.purged = purged
@@ -129,6 +129,9 @@ class _Sweep:
     `take` is called by one thread at a time, and what it gives by several at once: these only
     append to what they share. The first call of a kind to a queue is made by `take` itself, beside
     no other, so a queue that fails is asked once.
+
+    Attributes:
+        over_at: by the monotonic time, when nothing more is begun.
     """
 
     def __init__(
@@ -136,11 +139,11 @@ class _Sweep:
     ) -> None:
         self._engine = engine
         self._among = among
-        self._over_at = engine.clock.monotonic() + seconds
+        self.over_at = engine.clock.monotonic() + seconds
         self._result = SweepResult(engine.clock.new_id())
         self._due = DueRuns(engine, zlib.crc32(self._result.job_id.encode()))
         self._most_unwritten = seconds / 2 * width / ATTEND_WITHIN_S
-        self._deliveries = DueDeliveries(engine, among, self._over_at)
+        self._deliveries = DueDeliveries(engine, among, self.over_at)
         self._calls = chain(  # people forgive a late archive, and no missing message
             self._due_calls(self._due.leased(self._is_held_up)),
             self._with_new_leases(self._deliveries.calls(), self._due_calls(self._due.others())),
@@ -173,7 +176,7 @@ class _Sweep:
     @property
     def is_over(self) -> bool:
         """Whether nothing more is to be begun."""
-        return self._engine.clock.monotonic() >= self._over_at
+        return self._engine.clock.monotonic() >= self.over_at
 
     @property
     def failure(self) -> StoreUnavailableError | None:

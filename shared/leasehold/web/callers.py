@@ -21,11 +21,13 @@ from werkzeug import Request
 from leasehold.bootstrap import system_clock
 from leasehold.domain.printable import one_line
 from leasehold.errors import CallerNotAllowedError, LeaseholdError, UnauthenticatedError
+from leasehold.logs.for_cloud import lines_of_request
 from leasehold.ports.clock import Clock
 from leasehold.registry.half_set import ON_CLOUD_RUN
 from leasehold.registry.setting_texts import IAM
 from leasehold.web.certificates import Certificates
 from leasehold.web.id_tokens import Identity, read_identity
+from leasehold.web.request_body import BODY_BYTES, drop_rest
 from leasehold.web.responses import refuse_for
 
 _LOG: Final = logging.getLogger("leasehold.callers")
@@ -145,6 +147,21 @@ def checks_caller(
     return answer_checked
 
 
+def check_every_request(opened: HasCallers) -> None:
+    """Have the framework ask who calls before it does anything else with a request.
+
+    It answers some paths itself, and reads an event whole before it calls the function. Without
+    an application nobody serves: the function is only imported.
+    """
+
+    def refused() -> flask.Response | None:
+        with lines_of_request(flask.request.headers):
+            return refusal_of(opened.callers, flask.request)
+
+    if flask.has_app_context():
+        flask.current_app.before_request(refused)
+
+
 def refusal_of(callers: CallerCheck | None, request: Request) -> flask.Response | None:
     """Return the answer to a request whose caller may not; None: it may."""
     if callers is None or _CALLER in request.environ:
@@ -153,6 +170,7 @@ def refusal_of(callers: CallerCheck | None, request: Request) -> flask.Response 
         request.environ[_CALLER] = callers.caller_of(request.environ)
     except LeaseholdError as error:
         _LOG.warning("a call is refused: %s", error)
+        drop_rest(request, BODY_BYTES)
         refused = refuse_for(error)
         if isinstance(error, UnauthenticatedError):
             refused.headers["WWW-Authenticate"] = "Bearer"

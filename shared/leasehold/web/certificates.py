@@ -6,12 +6,16 @@ import re
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from http.client import HTTPException
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pydantic_core
 
 from leasehold.errors import CertificatesUnavailableError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 #: By the id of the key, in PEM. https://developers.google.com/identity/openid-connect
 GOOGLE_CERTIFICATES: Final = "https://www.googleapis.com/oauth2/v1/certs"
@@ -24,6 +28,9 @@ _LONGEST_AGE_S: Final = 86_400.0
 #: make up ids of keys, and a server that is away is not asked for each request.
 _TIMEOUT_S: Final = 3.0
 _PAUSE_S: Final = 10.0
+#: How long all of a fetch is waited for, and how many that go on after that are left behind.
+_AT_MOST_S: Final = 2 * _TIMEOUT_S
+_MOST_ABANDONED: Final = 3
 _MOST_BYTES: Final = 256 * 1024
 
 
@@ -45,6 +52,7 @@ class Certificates:
         self._known: Mapping[str, str] = {}
         self._fresh_until = self._next_fetch = 0.0  # of time.monotonic
         self._problem = "they were not read yet"
+        self._abandoned: list[Future[tuple[Mapping[str, str], float]]] = []
 
     def of_key(self, key: str) -> str | None:
         """Return the certificate of a key; None: there is no such key.
@@ -73,13 +81,29 @@ class Certificates:
 
     def _fetch(self) -> None:
         try:
-            known, age_s = _read(self._url)
+            known, age_s = self._read()
         except (OSError, ValueError, HTTPException) as error:
             self._problem = f"Google's certificates cannot be read ({type(error).__name__})"
         else:
             self._known, self._problem = known, ""
             self._fresh_until = time.monotonic() + age_s
         self._next_fetch = time.monotonic() + self._pause_s
+
+    def _read(self) -> tuple[Mapping[str, str], float]:
+        """Read them in a thread: a head that trickles in has no end that a timeout knows."""
+        from leasehold.worker.threads import start_call  # noqa: PLC0415 - only who fetches them
+
+        self._abandoned = [one for one in self._abandoned if not one.done()]
+        if len(self._abandoned) >= _MOST_ABANDONED:
+            raise TimeoutError
+        reading = start_call(partial(_read, self._url), "certificates")
+        if reading is None:
+            return _read(self._url)
+        try:
+            return reading.result(_AT_MOST_S)
+        except TimeoutError:
+            self._abandoned.append(reading)
+            raise
 
 
 def _read(url: str) -> tuple[Mapping[str, str], float]:
@@ -88,18 +112,29 @@ def _read(url: str) -> tuple[Mapping[str, str], float]:
     Raises:
         OSError, ValueError, HTTPException: there is no answer, or it is none with certificates.
     """
+    from urllib.error import HTTPError  # noqa: PLC0415 - as below
     from urllib.request import urlopen  # noqa: PLC0415 - only who fetches them waits for it
 
     over_at = time.monotonic() + _TIMEOUT_S
     text = bytearray()
-    with urlopen(url, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - Google's address
+    try:
+        opened = urlopen(url, timeout=_TIMEOUT_S)  # noqa: S310 - Google's address
+    except HTTPError as refused:
+        refused.close()
+        raise
+    with opened as answer:
         while block := answer.read1(_MOST_BYTES):
             text += block
             if len(text) > _MOST_BYTES or time.monotonic() > over_at:
                 raise TimeoutError
         age = _MAX_AGE.search(answer.headers.get("Cache-Control", ""))
     found = pydantic_core.from_json(bytes(text))
-    if not isinstance(found, dict) or not found:
+    pairs = found.items() if isinstance(found, dict) else ()
+    known = {key: pem for key, pem in pairs if _is_certificate(pem)}
+    if not known:  # an error, told with 200: those that were known stay
         raise ValueError(url)
-    known = {key: pem for key, pem in found.items() if isinstance(pem, str)}
     return known, min(float(age[1]), _LONGEST_AGE_S) if age else _USUAL_AGE_S
+
+
+def _is_certificate(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("-----BEGIN CERTIFICATE-----")

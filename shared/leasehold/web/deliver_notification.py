@@ -23,7 +23,6 @@ from leasehold.logs.for_cloud import lines_of_request
 from leasehold.services.deliver_notification import DeliveryHint, DeliveryOutcome, deliver
 from leasehold.web.callers import refusal_of
 from leasehold.web.engine_provider import SHUTDOWN, EngineProvider
-from leasehold.web.request_body import drop_rest
 from leasehold.web.responses import refuse
 
 _LOG: Final = logging.getLogger("leasehold.deliver_notification")
@@ -34,26 +33,16 @@ MESSAGE_BYTES: Final = 64 * 1024
 _LONGEST_LINE: Final = 500
 
 
-def check_callers(provider: EngineProvider) -> None:
-    """Have callers checked before the framework reads the body of a request; see `answer_event`.
-
-    It reads an event before it calls what answers it. Without an application there is nobody who
-    reads: the function is only imported.
-    """
-    if flask.has_app_context():
-        flask.current_app.before_request(lambda: _refusal(provider))
-
-
 def answer_event(provider: EngineProvider, event: CloudEvent) -> None:
     """Do what a message says is due. To return is to acknowledge it.
 
     Raises:
         HTTPException: it is answered with 500, and has to come again.
     """
-    refused = _refusal(provider)
-    if refused is not None:
-        flask.abort(refused)
     with lines_of_request(flask.request.headers):
+        refused = refusal_of(provider.callers, flask.request)
+        if refused is not None:
+            flask.abort(refused)
         if SHUTDOWN.shutdown_requested:
             _come_again(Termination.INSTANCE_SHUTDOWN, "This instance ends")
         try:
@@ -72,14 +61,6 @@ def answer_failure(error: Exception) -> Any:
     with lines_of_request(flask.request.headers):
         _drop(f"it is not an event of Pub/Sub ({type(error).__name__})")
     return "OK"
-
-
-def _refusal(provider: EngineProvider) -> flask.Response | None:
-    with lines_of_request(flask.request.headers):
-        refused = refusal_of(provider.callers, flask.request)
-    if refused is not None:
-        drop_rest(flask.request)
-    return refused
 
 
 def _deliver(provider: EngineProvider, hint: DeliveryHint) -> None:

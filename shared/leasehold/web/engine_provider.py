@@ -22,7 +22,7 @@ from leasehold.registry.settings import read_settings
 from leasehold.services.engine import Engine
 from leasehold.services.shut_down import shut_down
 from leasehold.services.start_run import StartRequest, start_run
-from leasehold.web.callers import CallerCheck
+from leasehold.web.callers import CallerCheck, check_every_request
 from leasehold.worker.holder import HOLDER
 from leasehold.worker.shutdown import ENDING, ShutdownCoordinator
 
@@ -69,6 +69,7 @@ class EngineProvider:
         settings = read_settings(self.environ)
         check_functions(settings, self.environ)
         self.callers = CallerCheck.of(settings, self.environ)
+        check_every_request(self)
         self.catalog = load_catalog(settings["LEASEHOLD_CATALOG"])
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -60,11 +61,17 @@ def drops_rest(
     return answer_and_drop
 
 
-def drop_rest(request: Request) -> None:
-    """Read what is left of the body, block by block, and keep none of it."""
+def drop_rest(request: Request, most: float = math.inf) -> None:
+    """Read what is left of the body, block by block, and keep none of it.
+
+    Args:
+        request: the request; its body is empty afterwards.
+        most: bytes that are read, about; what comes after them is the server's, which hangs up.
+    """
+    dropped = 0
     with suppress(Exception):  # the sender may be gone, or break off; there is nothing to be lost
-        while request.stream.read(_BLOCK_BYTES):
-            pass
+        while dropped < most and (block := request.stream.read(_BLOCK_BYTES)):
+            dropped += len(block)
     request.stream = io.BytesIO()
 
 

@@ -77,11 +77,26 @@ def test_what_its_requirements_name_it_may_import_and_what_may_be_wrong_is_told(
     ]
 
 
-def test_a_catalog_whose_import_ends_the_process_is_refused(root: Path) -> None:
-    give(root, "import os\nos._exit(3)\n")
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_catalog_whose_import_ends_the_process_is_refused(root: Path, code: int) -> None:
+    give(root, f"import os\nos._exit({code})\n")
 
-    with pytest.raises(BundleError, match=r"pipelines.catalog cannot be imported: exit 3"):
+    with pytest.raises(BundleError, match=rf"pipelines.catalog cannot be imported: exit {code}"):
         assemble(root, ["greet"], "pipelines.catalog")
+
+
+def test_what_an_import_prints_or_leaves_behind_is_not_waited_for(root: Path) -> None:
+    give(
+        root,
+        "import atexit, os, subprocess, threading\n"
+        "os.write(1, b'\\xff said')\n"
+        "atexit.register(print, 'goodbye')\n"
+        "subprocess.Popen(['sleep', '600'])\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+        "def greet(ctx, given): ...\n",
+    )
+
+    assert assemble(root, ["greet"], "pipelines.catalog").contents
 
 
 def test_a_module_in_whose_place_a_package_would_be_imported_is_refused(root: Path) -> None:
@@ -115,6 +130,20 @@ def test_the_command_refuses_in_one_line_and_writes_nothing(
     assert (told.out, told.err.count("\n")) == ("", 1)
     assert told.err.startswith("error: --extra gpu: there is none of that name; ")
     assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupt_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("infra.bundle.__main__.assemble", interrupt)
+    monkeypatch.setattr(sys, "argv", ["infra.bundle"])
+
+    assert main() == 130
+
+    assert capsys.readouterr().err == "error: interrupted.\n"
 
 
 def test_the_command_writes_nothing_into_what_it_reads(

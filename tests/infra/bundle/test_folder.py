@@ -84,10 +84,11 @@ def test_somebody_elses_list_makes_no_file_ours(tmp_path: Path, text: bytes) -> 
     assert (tmp_path / "main.py").read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["main.py", "old"])
+@pytest.mark.parametrize("name", ["main.py", "old", "contents.sha256", "contents.sha256.new"])
 def test_nothing_is_written_through_a_link(tmp_path: Path, name: str) -> None:
     write(tmp_path / "bundle", FIRST)
     link, outside = tmp_path / "bundle" / name, tmp_path / "outside"
+    (tmp_path / "bundle" / "contents.sha256.new").touch()  # as of a call that was killed
     link.rename(outside)
     link.symlink_to(outside)
 
@@ -95,6 +96,31 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, name: str) -> None:
         write(tmp_path / "bundle", SECOND)
 
     assert outside.exists()
+
+
+@pytest.mark.parametrize("name", ["main.py", "contents.sha256.new"])
+def test_a_file_that_is_elsewhere_too_is_left_there_as_it_is(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "bundle", FIRST)
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "bundle" / name).unlink(missing_ok=True)
+    (tmp_path / "bundle" / name).hardlink_to(tmp_path / "mine")
+
+    write(tmp_path / "bundle", SECOND)
+
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_folders_that_were_empty_before_stay(tmp_path: Path) -> None:
+    """Somebody's own, or the place of a disk that is not there now."""
+    (tmp_path / "disk" / "inner").mkdir(parents=True)
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "mine.cpython-313.pyc").touch()
+
+    write(tmp_path, FIRST)
+    write(tmp_path, SECOND)
+
+    assert (tmp_path / "disk" / "inner").is_dir()
+    assert (tmp_path / "__pycache__" / "mine.cpython-313.pyc").exists()
 
 
 def test_a_name_in_the_list_that_leads_out_of_the_folder_is_never_followed(tmp_path: Path) -> None:

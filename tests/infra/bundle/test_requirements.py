@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
@@ -43,6 +44,19 @@ def test_a_function_gets_what_its_stores_channels_and_pipelines_need() -> None:
     assert found >= {"google-cloud-firestore", "google-cloud-tasks", "google-cloud-pubsub"}
     assert found >= {"google-cloud-storage", "slack-sdk", "markdown-it-py", "tomli-w", "tenacity"}
     assert not found & {"openai", "pytest", "waitress", "google-cloud-iam"}
+
+
+def test_what_the_pipelines_need_is_installed_with_the_rest(tmp_path: Path) -> None:
+    """A build installs nothing else, and a bundle pins what is installed."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "requirements.txt").write_text("tabulate\n")
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        (tmp_path / name).symlink_to(ROOT / name)
+
+    for target in (".venv/.dev", ".venv/.runtime"):
+        words = ["make", "--dry-run", target]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert " -r shop/requirements.txt" in done.stdout
 
 
 def test_a_further_extra_brings_all_that_it_needs() -> None:

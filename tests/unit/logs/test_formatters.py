@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
+import logging.config
 from collections.abc import Iterator
 from typing import Any
 
+import functions_framework
 import pytest
 
 from leasehold.logs.attempt import AttemptLogRecord, lines_of
-from leasehold.logs.for_cloud import EVENTS_LOG, JsonFormatter, lines_of_request, severity_of
+from leasehold.logs.for_cloud import (
+    EVENTS_LOG,
+    JsonFormatter,
+    lines_of_request,
+    log_as_json,
+    severity_of,
+)
 from leasehold.logs.for_people import (
     EVENT_FACTS,
     LineFormatter,
@@ -179,6 +187,23 @@ def test_a_log_that_somebody_set_up_stays(monkeypatch: pytest.MonkeyPatch) -> No
     log_by(JsonFormatter())
 
     assert (logging.root.handlers, logging.root.level) == ([theirs], level)
+
+
+@pytest.mark.usefixtures("own_level")
+def test_what_functions_framework_set_up_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cloud Functions sets LOG_EXECUTION_ID by default: no event would be logged, none counted."""
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(logging.config, "dictConfig", asked.update)
+    functions_framework._configure_app_execution_id_logging()  # noqa: SLF001 - as it calls it itself
+    (name,) = asked["root"]["handlers"]
+    theirs = logging.NullHandler()
+    theirs.set_name(name)
+    monkeypatch.setattr(logging.root, "handlers", [theirs])
+
+    log_as_json()
+
+    assert [type(handler) for handler in logging.root.handlers] == [StderrHandler]
+    assert logging.root.level == logging.INFO
 
 
 def test_lines_go_to_what_stderr_is_now(capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,8 +123,8 @@ def test_all_tasks_go_to_one_function(number: int) -> None:
 
 def test_functions_are_found_by_what_calls_them() -> None:
     assert FUNCTIONS.of_tasks.name == "execute_step"
-    assert [row.name for row in FUNCTIONS.called_by(Trigger.SCHEDULE)] == ["sweep_dead_letters"]
-    assert [row.name for row in FUNCTIONS.called_by(Trigger.EVENTS)] == ["deliver_notification"]
+    assert "sweep_dead_letters" in [row.name for row in FUNCTIONS.called_by(Trigger.SCHEDULE)]
+    assert "deliver_notification" in [row.name for row in FUNCTIONS.called_by(Trigger.EVENTS)]
 
 
 def test_every_schedule_comes_round() -> None:

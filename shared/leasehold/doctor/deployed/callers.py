@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from leasehold.doctor.deployed.deployment import Deployment
 from leasehold.doctor.finding import Finding
 from leasehold.live.clients import ONE_TRY
-
-_INVOKER: Final = "roles/run.invoker"
-_EVERYBODY: Final = ("allUsers", "allAuthenticatedUsers")
+from leasehold.live.iam import CALL, EVERYBODY
 
 
 def callers(deployment: Deployment) -> Iterator[Finding]:
@@ -20,13 +17,13 @@ def callers(deployment: Deployment) -> Iterator[Finding]:
         invokers = {
             member
             for binding in policy.bindings
-            if binding.role == _INVOKER
+            if binding.role == CALL
             for member in binding.members
         }
         for binding in policy.bindings:
-            for member in sorted({*_EVERYBODY} & {*binding.members}):
-                who = "EVERYBODY" if member == "allUsers" else "EVERYBODY WITH A GOOGLE ACCOUNT"
-                message = f"{who} may call function {entry.service} ({member} has {binding.role})."
+            for member in sorted(EVERYBODY.keys() & {*binding.members}):
+                held = f"{member} has {binding.role}"
+                message = f"{EVERYBODY[member]} may call function {entry.service} ({held})."
                 flags = (f"--member={member}", f"--role={binding.role}")
                 repair = deployment.of_run("remove-iam-policy-binding", entry.service, *flags)
                 yield Finding("public_function", message, repair)
@@ -39,6 +36,6 @@ def callers(deployment: Deployment) -> Iterator[Finding]:
             message = (
                 f"{caller} may not call function {entry.service}: what it is sent is answered 403."
             )
-            flags = (f"--member=serviceAccount:{caller}", f"--role={_INVOKER}")
+            flags = (f"--member=serviceAccount:{caller}", f"--role={CALL}")
             repair = deployment.of_run("add-iam-policy-binding", entry.service, *flags)
             yield Finding("invoker_missing", message, repair)

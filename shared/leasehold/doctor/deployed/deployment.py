@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from leasehold.doctor.setup import Setup
 from leasehold.live.clients import ONE_TRY, GoogleClients
 from leasehold.registry.function_table import FUNCTIONS
-from leasehold.registry.functions import ACCOUNT_PREFIX, FunctionEntry, Trigger
+from leasehold.registry.functions import FunctionEntry
 
 if TYPE_CHECKING:
     from google.cloud.run_v2 import Service
@@ -85,10 +85,9 @@ class Deployment:
         return str(self.setup.settings[name])
 
     def caller_of(self, entry: FunctionEntry) -> str:
-        """Return the email of the account that calls a function; empty: it is people's own."""
-        if entry.trigger is Trigger.REQUESTS:
-            return ""
-        return self.email_of(f"{ACCOUNT_PREFIX}{entry.trigger}")
+        """Return the email of the account that calls a function; empty: users have their own."""
+        account = entry.trigger.account
+        return self.email_of(account) if account else ""
 
     def email_of(self, account: str) -> str:
         """Return the email of an account of the project."""

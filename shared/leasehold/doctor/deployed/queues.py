@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from leasehold.doctor.deployed.deployment import Deployment
 from leasehold.doctor.finding import Finding
 from leasehold.live.clients import ONE_TRY
-from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.function_table import FUNCTIONS
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ _LONGEST_WAIT: Final = timedelta(minutes=10)
 def queues(deployment: Deployment) -> Iterator[Finding]:
     """Yield what is wrong with the queues."""
     found: dict[str, Queue] = {}
-    for queue_id, steps in _wanted(deployment).items():
+    for queue_id, steps in deployment.setup.catalog.queues.items():
         queue = _queue(deployment, queue_id)
         if queue is None:
             message = (
@@ -34,14 +33,6 @@ def queues(deployment: Deployment) -> Iterator[Finding]:
         yield from _state(deployment, queue_id, queue)
         yield from _retries(deployment, queue_id, queue)
     yield from _concurrency(deployment, found)
-
-
-def _wanted(deployment: Deployment) -> dict[str, list[str]]:
-    wanted: dict[str, list[str]] = {}
-    for entry in deployment.setup.steps:
-        if entry.handler != REMOTE:
-            wanted.setdefault(entry.queue_id, []).append(entry.step_type)
-    return wanted
 
 
 def _queue(deployment: Deployment, queue_id: str) -> Queue | None:

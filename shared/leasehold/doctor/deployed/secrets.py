@@ -13,8 +13,7 @@ def secrets(deployment: Deployment) -> Iterator[Finding]:
     """Yield which secrets are missing, or have no version that can be read."""
     from google.api_core.exceptions import NotFound  # noqa: PLC0415 - with the client
 
-    names = [name for channel in deployment.setup.channels for name in channel.variables]
-    for name in dict.fromkeys(names):
+    for name in deployment.setup.catalog.channel_variables:
         asked = {
             "parent": f"projects/{deployment.project}/secrets/{name}",
             "filter": "state:ENABLED",

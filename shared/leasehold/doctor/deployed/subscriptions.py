@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from leasehold.doctor.deployed.deployment import Deployment
 from leasehold.doctor.finding import Finding
+from leasehold.domain.printable import one_line
 from leasehold.live.clients import ONE_TRY
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import Trigger
@@ -78,13 +80,13 @@ def _policy(deployment: Deployment, subscription: Subscription) -> Iterator[Find
             yield Finding("subscription_deadline", message, f"{update} --ack-deadline={wanted}")
         account = subscription.push_config.oidc_token.service_account_email
         if account != deployment.caller_of(entry):
-            signs = f"signs in as {account}" if account else "does not sign in"
+            signs = f"signs in as {one_line(account, 120)}" if account else "does not sign in"
             message = (
                 f"Subscription {short} {signs}, and {entry.service} believes "
                 f"{deployment.caller_of(entry)}: each message is refused."
             )
             repair = f"{update} --push-auth-service-account={deployment.caller_of(entry)}"
-            repair += f" --push-endpoint='{subscription.push_config.push_endpoint}'"
+            repair += f" --push-endpoint={shlex.quote(subscription.push_config.push_endpoint)}"
             yield Finding("subscription_account", message, repair)
     if subscription.message_retention_duration < _LEAST_RETENTION:
         message = f"Subscription {short} keeps messages for less than a day."

@@ -10,28 +10,26 @@ from leasehold.doctor.finding import Finding
 from leasehold.doctor.setup import Setup
 from leasehold.registry.effective_settings import effective_settings
 from leasehold.registry.function_table import FUNCTIONS
-from leasehold.registry.functions import FunctionEntry
-from leasehold.registry.registry import Registry
+from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
 
 #: What a function has beyond a step's dispatch deadline, to record what became of it.
 MARGIN: Final = timedelta(seconds=60)
 
 
-def limits(setup: Setup, functions: Registry[FunctionEntry] = FUNCTIONS) -> Iterator[Finding]:
+def limits(setup: Setup, functions: FunctionTable = FUNCTIONS) -> Iterator[Finding]:
     """Yield what the functions of the table have no time for."""
-    step = functions.get("execute_step")
-    if step is not None:
-        for name, deadline in deadlines(setup):
-            if step.timeout < deadline + MARGIN:
-                yield _too_short(name, deadline, step.timeout)
-    delivery = functions.get("deliver_notification")
+    step = functions.of_tasks
+    for name, deadline in deadlines(setup):
+        if step.timeout < deadline + MARGIN:
+            yield _too_short(name, deadline, step)
     call = timedelta(seconds=setup.settings["PIPELINE_DELIVERY_CALL_S"])
-    if setup.channels and delivery is not None and call >= delivery.timeout:
-        message = (
-            f"PIPELINE_DELIVERY_CALL_S is {_s(call)}, and deliver_notification has "
-            f"{_s(delivery.timeout)}: a call is ended before it can record what it sent."
-        )
-        yield Finding("delivery_call_time", message, "unset PIPELINE_DELIVERY_CALL_S")
+    for delivery in functions.called_by(Trigger.EVENTS) if setup.channels else ():
+        if call >= delivery.timeout:
+            message = (
+                f"PIPELINE_DELIVERY_CALL_S is {_s(call)}, and {delivery.name} has "
+                f"{_s(delivery.timeout)}: a call is ended before it can record what it sent."
+            )
+            yield Finding("delivery_call_time", message, "unset PIPELINE_DELIVERY_CALL_S")
 
 
 def deadlines(setup: Setup) -> Iterator[tuple[str, timedelta]]:
@@ -47,9 +45,10 @@ def longest_deadline(setup: Setup) -> timedelta | None:
     return max((deadline for _, deadline in deadlines(setup)), default=None)
 
 
-def _too_short(step: str, deadline: timedelta, timeout: timedelta) -> Finding:
+def _too_short(step: str, deadline: timedelta, function: FunctionEntry) -> Finding:
+    timeout = _s(function.timeout)
     message = (
-        f"Step {step} has {_s(deadline)} (dispatch deadline), and execute_step {_s(timeout)}: it "
+        f"Step {step} has {_s(deadline)} (dispatch deadline), and {function.name} {timeout}: it "
         f"needs a minute more than the step; set its timeout in infra/functions.py to "
         f"{_s(deadline + MARGIN)}."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
@@ -64,7 +65,7 @@ def _overrides(setup: Setup, store: StoreReader) -> Iterator[Finding]:
     for found in store.query(_OVERRIDES):
         stored = stored_override(found.ref.id, found.document, found.read_at)
         name = printable(stored.step_type)[:60]
-        repair = f"leasehold override {name} --clear"
+        repair = f"leasehold override {shlex.quote(name)} --clear"
         if stored.refused:
             yield Finding("override_refused", stored.refused, repair)
         elif stored.is_over:

@@ -19,16 +19,23 @@ from leasehold.registry.settings import SETTINGS
 _PREFIXES: Final = ("LEASEHOLD_", "PIPELINE_")
 #: Ours, and no settings of a bundle: of the command line, of processes that were started by ours.
 _OTHERS: Final = ("LEASEHOLD_DEBUG", "LEASEHOLD_HOLDER", "LEASEHOLD_FORK_SERVER", EMULATOR)
-#: In place of options of `python -m infra.provision`.
-OF_PROVISIONING: Final = (
+#: What the commands of `infra/` read, most of it in place of their options, and the gate.
+OF_INFRA: Final = (
     "LEASEHOLD_ALERT_EMAIL",
     "LEASEHOLD_API_CALLERS",
     "LEASEHOLD_BUCKET",
+    "LEASEHOLD_BUILD",
     "LEASEHOLD_DATABASE",
+    "LEASEHOLD_FUNCTIONS_EMULATOR",
     "LEASEHOLD_LEASE_CALLERS",
     "LEASEHOLD_LEDGER_DAYS",
     "LEASEHOLD_PROJECT_NUMBER",
     "LEASEHOLD_REGION",
+    "LEASEHOLD_REQUIRE_AUDIT",
+    "LEASEHOLD_REQUIRE_EMULATORS",
+    "LEASEHOLD_SMOKE_INPUT",
+    "LEASEHOLD_SMOKE_PIPELINE",
+    "LEASEHOLD_TOKEN",
     "LEASEHOLD_TOPIC",
 )
 _OF_STEP: Final = re.compile(r"PIPELINE_.+_(TIMEOUT_MS|DEADLINE_S)")
@@ -40,9 +47,9 @@ _LOOPBACK: Final = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$)"
 def unread_variables(setup: Setup) -> Iterator[Finding]:
     """Yield a finding for each variable that looks like a setting, and is none."""
     of_steps = [name for step in setup.steps for name in step.env_overrides]
-    of_channels = [name for channel in setup.channels for name in channel.variables]
+    of_channels = setup.catalog.channel_variables
     files = [f"{name}{FILE_SUFFIX}" for name in of_channels]
-    known = {*SETTINGS.keys(), *_OTHERS, *OF_PROVISIONING, *of_steps, *of_channels, *files}
+    known = {*SETTINGS.keys(), *_OTHERS, *OF_INFRA, *of_steps, *of_channels, *files}
     for name in sorted(set(setup.environ) - known):
         if name.startswith(_PREFIXES):
             yield _unread(name, sorted(known))

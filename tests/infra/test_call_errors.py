@@ -6,7 +6,7 @@ import pytest
 from google.api_core import exceptions as google
 from google.auth.exceptions import DefaultCredentialsError, RefreshError
 
-from infra.google_errors import explain, may_pass
+from leasehold.live.call_errors import explain, may_pass
 
 DISABLED = (
     "Cloud Tasks API has not been used in project 123 before or it is disabled. Enable it by "

@@ -1,0 +1,221 @@
+"""The codes of what is found on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from leasehold.doctor.code_entry import CodeEntry, Scope
+from leasehold.doctor.finding import Kind
+
+_HERE = Scope.HERE
+
+LOCAL_CODES: Final[Sequence[CodeEntry]] = (
+    CodeEntry(
+        "not_looked_at",
+        _HERE,
+        "A look failed, or had no answer in time; the others were made.",
+        "What the line says is in the way.",
+    ),
+    CodeEntry(
+        "environment",
+        _HERE,
+        "A channel of the catalog cannot be told from here, as `leasehold check` warns.",
+        "What the line says, where announcements are sent.",
+        kind=Kind.WARNING,
+    ),
+    CodeEntry(
+        "unread_variable",
+        _HERE,
+        "A variable looks like a setting and is none: a slip, or of a step that is gone. "
+        "Only a warning for a `PIPELINE_…` that is like none of ours.",
+        "Correct its name, or unset it.",
+    ),
+    CodeEntry(
+        "function_timeout",
+        _HERE,
+        "A function has less time than a step's dispatch deadline and a minute: it is ended "
+        "before it can record what became of the step.",
+        "A longer `timeout` in `infra/functions.py`, and a deploy; or a shorter deadline.",
+    ),
+    CodeEntry(
+        "delivery_call_time",
+        _HERE,
+        "A call of `deliver_notification` may take longer than the function has.",
+        "A smaller `PIPELINE_DELIVERY_CALL_S`.",
+    ),
+    CodeEntry(
+        "override_refused",
+        _HERE,
+        "An override in the store does not hold: it cannot be read, breaks the time ladder, "
+        "or is of a step that the catalog does not have.",
+        "`leasehold override STEP --clear`, and set it anew.",
+    ),
+    CodeEntry(
+        "override_over",
+        _HERE,
+        "The time of an override has passed.",
+        "`leasehold override STEP --clear`.",
+        kind=Kind.WARNING,
+    ),
+    CodeEntry(
+        "events_in_process",
+        _HERE,
+        "Functions without a bus: announcements wait for the next request, or the sweep.",
+        "`LEASEHOLD_EVENTS=pubsub://PROJECT/TOPIC`.",
+    ),
+    CodeEntry(
+        "function_url",
+        _HERE,
+        "Google's queue is told to deliver to an address of this machine.",
+        "The address of `execute_step` as `LEASEHOLD_FUNCTION_URL`.",
+    ),
+    CodeEntry(
+        "no_public_url",
+        _HERE,
+        "The links of announcements are paths, which lead nowhere.",
+        "The address of `serve_api` as `LEASEHOLD_PUBLIC_URL`.",
+        kind=Kind.WARNING,
+    ),
+    CodeEntry(
+        "local_channels",
+        _HERE,
+        "Functions may call addresses of private networks for a channel.",
+        "Unset `LEASEHOLD_ALLOW_LOCAL_CHANNELS`.",
+    ),
+    CodeEntry(
+        "no_isolation",
+        _HERE,
+        "Functions run handlers in threads, which no limit can stop.",
+        "Unset `LEASEHOLD_ISOLATION`.",
+        kind=Kind.WARNING,
+    ),
+    CodeEntry(
+        "python_version",
+        _HERE,
+        "This Python is newer than any that functions run with.",
+        "Develop with one that they have.",
+        kind=Kind.WARNING,
+    ),
+    CodeEntry(
+        "data_folder",
+        _HERE,
+        "A file is where a folder of the store or of the artifacts is to be.",
+        "Move the file, or name another folder.",
+    ),
+    CodeEntry(
+        "not_writable",
+        _HERE,
+        "The store or the artifacts cannot be written by this user, often after a start as root.",
+        "`chown` it to the user that runs Leasehold.",
+    ),
+    CodeEntry(
+        "another_user",
+        _HERE,
+        "Root works on files of another user, who could not write what root makes.",
+        "Run it as that user.",
+        kind=Kind.WARNING,
+    ),
+    CodeEntry(
+        "little_space",
+        _HERE,
+        "Less than 200 MiB, or room for less than 1,000 files, on the disk of the data.",
+        "Make room; `leasehold purge` deletes old runs.",
+    ),
+    CodeEntry(
+        "two_folders",
+        _HERE,
+        "The store is at an absolute path and the artifacts are not, or the other way round: "
+        "from another working folder the same runs have other files.",
+        "An absolute path for both.",
+    ),
+    CodeEntry(
+        "store_elsewhere",
+        _HERE,
+        "There is no store in this folder, and one in a folder above it.",
+        "Work in that folder, or set `LEASEHOLD_STORE`.",
+    ),
+    CodeEntry(
+        "network_file_system",
+        _HERE,
+        "The store's file is on a network file system, on whose locks SQLite cannot rely.",
+        "A local disk, or a store of Firestore.",
+    ),
+    CodeEntry(
+        "store_gone",
+        _HERE,
+        "The store's file is gone, and its log is still there.",
+        "Bring the file back, or delete the log.",
+    ),
+    CodeEntry(
+        "store_damaged",
+        _HERE,
+        "SQLite finds damaged pages in the store's file.",
+        "Restore a [backup](one-machine.md#backup).",
+    ),
+    CodeEntry(
+        "store_large",
+        _HERE,
+        "The store's file takes longer to check than the doctor waits.",
+        "Check it by hand.",
+        kind=Kind.WARNING,
+    ),
+    CodeEntry(
+        "clock",
+        _HERE,
+        "This machine's clock is more than 10 s off the store's, or runs are of a time to come.",
+        "Set the clock by NTP.",
+    ),
+    CodeEntry(
+        "min_instances_proposed",
+        _HERE,
+        "Cold starts of `execute_step` were measured, in the [ledger](ledger.md), to take long "
+        "and to be many: at least 20, a 95th percentile of 5 s or more, one an hour or more.",
+        "A higher `min_instances` in its row of `infra/functions.py`, if the waits matter more "
+        "than instances that are paid for while idle.",
+        kind=Kind.PROPOSAL,
+    ),
+    CodeEntry(
+        "half_emulated",
+        _HERE,
+        "An emulator has the runs, and Google's queue the tasks, or the other way round; with "
+        "`--live`, queues are looked for at a local server and the rest at Google.",
+        "Unset the variable that was left over, or set the other one too.",
+    ),
+    CodeEntry(
+        "emulator_left_over",
+        _HERE,
+        "A variable of an emulator beside the settings of a deployed installation.",
+        "Unset it.",
+    ),
+    CodeEntry(
+        "emulator_silent",
+        _HERE,
+        "Nothing answers where a variable says that an emulator is.",
+        "Start the emulator, or unset the variable.",
+    ),
+    CodeEntry(
+        "emulator_address",
+        _HERE,
+        "A variable of an emulator is not an address that its client takes.",
+        "`HOST:PORT`, or `http://HOST:PORT`, as the line says.",
+    ),
+    CodeEntry(
+        "function_without_row",
+        _HERE,
+        "A file in `functions/` is in no row of `infra/functions.py`, so it is not deployed.",
+        "Add its row, or delete the file.",
+    ),
+    CodeEntry(
+        "function_without_file",
+        _HERE,
+        "A row of `infra/functions.py` has no file in `functions/`.",
+        "Add the file, or delete the row.",
+    ),
+    CodeEntry(
+        "function_without_entry",
+        _HERE,
+        "A file in `functions/` does not define the function that it is named after.",
+        "Name the function as the file.",
+    ),
+)

@@ -1,1 +1,0 @@
-../../../infra/google_errors.py
