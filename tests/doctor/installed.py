@@ -13,7 +13,7 @@ from google.cloud.firestore_admin_v1 import types as firestore
 from google.iam.v1 import policy_pb2
 
 from leasehold.doctor.deployed.indexes import DECLARED
-from leasehold.live.clients import GoogleClients
+from leasehold.live.clients import ONE_TRY, GoogleClients
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, Trigger
 from tests.infra.google_server import GoogleServer
@@ -131,7 +131,7 @@ class Installed:
             },
             "rate_limits": {"max_concurrent_dispatches": 20},
         }
-        self.clients.tasks.create_queue({"parent": LOCATION, "queue": settings | fields})
+        self.clients.tasks.create_queue({"parent": LOCATION, "queue": settings | fields}, **ONE_TRY)
 
     def firestore(self) -> None:
         admin = self.server.service(FirestoreAdmin)
@@ -160,7 +160,7 @@ class Installed:
         """Make topic, dead letters and subscription; `fields` are of the subscription."""
         topic = f"projects/{PROJECT}/topics/{self.topic}"
         for name in (topic, f"{topic}-dead"):
-            self.clients.publisher.create_topic({"name": name})
+            self.clients.publisher.create_topic({"name": name}, **ONE_TRY)
         self.subscription("kept", f"{topic}-dead")
         policy = {"dead_letter_topic": f"{topic}-dead", "max_delivery_attempts": 10}
         settings: dict[str, Any] = {
@@ -181,4 +181,5 @@ class Installed:
 
     def subscription(self, name: str, topic: str, **fields: Any) -> None:
         full = f"projects/{PROJECT}/subscriptions/{name}-{self.topic}"
-        self.clients.subscriber.create_subscription({"name": full, "topic": topic, **fields})
+        message = {"name": full, "topic": topic, **fields}
+        self.clients.subscriber.create_subscription(message, **ONE_TRY)

@@ -15,7 +15,7 @@ from google.cloud import firestore_admin_v1, run_v2, scheduler_v1
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.doctor.installation import examine_installation, half_emulated
 from leasehold.doctor.setup import Setup, lenient_settings
-from leasehold.live.clients import EMULATOR, GoogleClients
+from leasehold.live.clients import EMULATOR, ONE_TRY, GoogleClients
 from leasehold.registry.function_table import FUNCTIONS
 from tests.cli.shell import Shell, only_line
 from tests.doctor.installed import LOCATION, PROJECT, REGION, STEP_URL, Installed, email
@@ -175,7 +175,7 @@ def test_indexes_that_are_missing_being_built_or_broken_are_found(
 def test_a_subscription_as_it_is_made_unasked_is_found(shell: Shell, installed: Installed) -> None:
     topic = f"projects/{PROJECT}/topics/{installed.topic}"
     name = f"projects/{PROJECT}/subscriptions/eventarc-{installed.topic}"
-    installed.clients.subscriber.delete_subscription({"subscription": name})
+    installed.clients.subscriber.delete_subscription({"subscription": name}, **ONE_TRY)
     hostile = "http://127.0.0.1:9/?'$(id)'"
     installed.subscription(
         "bare",
@@ -202,11 +202,11 @@ def test_a_topic_without_a_subscription_and_none_at_all_are_found(
     shell: Shell, installed: Installed
 ) -> None:
     name = f"projects/{PROJECT}/subscriptions/eventarc-{installed.topic}"
-    installed.clients.subscriber.delete_subscription({"subscription": name})
+    installed.clients.subscriber.delete_subscription({"subscription": name}, **ONE_TRY)
     assert [one["code"] for one in look(shell, installed)] == ["subscription_missing"]
 
     topic = f"projects/{PROJECT}/topics/{installed.topic}"
-    installed.clients.publisher.delete_topic({"topic": topic})
+    installed.clients.publisher.delete_topic({"topic": topic}, **ONE_TRY)
     assert [one["code"] for one in look(shell, installed)] == ["topic_missing"]
 
 

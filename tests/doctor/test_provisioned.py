@@ -10,6 +10,7 @@ from google.cloud import run_v2
 from leasehold.bootstrap import load_catalog
 from leasehold.doctor.installation import examine_installation
 from leasehold.doctor.setup import Setup, lenient_settings
+from leasehold.live.clients import ONE_TRY
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry
 from tests.emulators import need_pubsub
@@ -51,9 +52,10 @@ def sign_in(cloud: Cloud) -> None:
     place = cloud.installation
     account = place.email_of(place.event_account)
     push = {"push_endpoint": "https://x.example", "oidc_token": {"service_account_email": account}}
-    names = cloud.clients.publisher.list_topic_subscriptions({"topic": place.topic_name})
+    names = cloud.clients.publisher.list_topic_subscriptions({"topic": place.topic_name}, **ONE_TRY)
     for name in names:
-        cloud.clients.subscriber.modify_push_config({"subscription": name, "push_config": push})
+        changed = {"subscription": name, "push_config": push}
+        cloud.clients.subscriber.modify_push_config(changed, **ONE_TRY)
 
 
 def test_nothing_is_found_in_what_was_provisioned(cloud: Cloud) -> None:

@@ -155,7 +155,7 @@ class GoogleServer:
 
     def stop(self) -> None:
         self._end_hanging()
-        self._server.stop(grace=None).wait()
+        self._server.stop(grace=None).wait(_LONGEST_HANG_S)
         if self._emulator:
             self._emulator.close()
 

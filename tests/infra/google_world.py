@@ -14,7 +14,7 @@ from infra.resources.resource import Resource
 from infra.steps import Patience, Step, apply, survey
 from leasehold import PipelineEntry, Registry, SlackChannel, StepDispatchEntry
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
-from leasehold.live.clients import EMULATOR, GoogleClients
+from leasehold.live.clients import EMULATOR, ONE_TRY, GoogleClients
 from leasehold.registry.channels import TopicChannel
 from leasehold.registry.pipelines import Catalog
 from tests.infra.google_server import GoogleServer
@@ -76,7 +76,7 @@ class GoogleWorld:
     def create_queues(self) -> None:
         for queue in queues_of(CATALOG):
             name = f"{LOCATION}/queues/{queue.id}"
-            self.clients.tasks.create_queue(parent=LOCATION, queue={"name": name})
+            self.clients.tasks.create_queue(parent=LOCATION, queue={"name": name}, **ONE_TRY)
 
     def writes(self) -> list[str]:
         return [*self.server.writes(), *self.storage.writes]

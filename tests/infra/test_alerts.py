@@ -18,6 +18,7 @@ from infra.resources.log_metrics import log_metrics
 from infra.resources.resource import Difference, State
 from infra.steps import Action, Step
 from leasehold.domain.status import DeadLetterReason, Termination
+from leasehold.live.clients import ONE_TRY
 from tests.infra.google_services.monitoring import Alerts, NotificationChannels
 from tests.infra.google_services.refusals import permission_denied
 from tests.infra.google_world import INSTALLATION, GoogleWorld, applied, google_world, looked_at
@@ -206,7 +207,7 @@ def test_an_address_that_comes_later_is_told_of(world: GoogleWorld, alerting: An
 def test_the_address_of_a_person_s_own_channel_is_used(world: GoogleWorld, alerting: Any) -> None:
     theirs = NotificationChannel(type_="email", labels={"email_address": "ops@example.com"})
     asked = {"name": "projects/shop-prod", "notification_channel": theirs}
-    world.clients.notification_channels.create_notification_channel(request=asked)
+    world.clients.notification_channels.create_notification_channel(asked, **ONE_TRY)
     world.service(NotificationChannels).channels[
         f"{asked['name']}/notificationChannels/1"
     ].enabled = True

@@ -25,6 +25,7 @@ from infra.bundle.build_environment import BUILD_ENVIRONMENT
 from infra.functions import FUNCTIONS
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.devserver.function_processes import free_port
+from leasehold.live.clients import ONE_TRY
 from tests.emulators import firestore_host, pubsub_host, storage_bucket
 from tests.package.clean_environment import ROOT, CleanEnvironment, install_requirements
 
@@ -175,10 +176,12 @@ def subscription(project: str, url: str) -> Iterator[None]:
     name = f"projects/{project}/subscriptions/eventarc-runs"
     topic: dict[str, Any] = {"name": f"projects/{project}/topics/runs"}
     with grpc.insecure_channel(pubsub_host()) as channel:
-        PublisherClient(transport=PublisherGrpcTransport(channel=channel)).create_topic(topic)
+        PublisherClient(transport=PublisherGrpcTransport(channel=channel)).create_topic(
+            topic, **ONE_TRY
+        )
         subscriber = SubscriberClient(transport=SubscriberGrpcTransport(channel=channel))
         subscriber.create_subscription(
-            request={"name": name, "topic": topic["name"], "push_config": {"push_endpoint": url}}
+            {"name": name, "topic": topic["name"], "push_config": {"push_endpoint": url}}, **ONE_TRY
         )
         yield
-        subscriber.delete_subscription(subscription=name)
+        subscriber.delete_subscription({"subscription": name}, **ONE_TRY)
