@@ -41,6 +41,11 @@ def test_an_api_that_is_disabled_is_known_by_its_sentence_too() -> None:
             "storage.buckets.create",
             "roles/storage.admin",
         ),
+        (  # an editor may create a topic, and not say who may publish to it
+            "User not authorized: permission 'pubsub.topics.setIamPolicy' denied.",
+            "pubsub.topics.setIamPolicy",
+            "roles/pubsub.admin",
+        ),
     ],
 )
 def test_a_permission_is_found_in_the_sentences_of_the_services(
