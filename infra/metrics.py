@@ -11,11 +11,10 @@ from typing import Final
 
 from leasehold.domain.trace import TraceType
 from leasehold.registry.registry import Registry
+from leasehold.services.sweep_result import SWEEP_FINISHED
 
 #: Only what functions log; a line of the same shape elsewhere in the project does not count.
 _OF_FUNCTIONS: Final = 'resource.type="cloud_run_revision"'
-
-SWEEP_FINISHED: Final = "SWEEP_FINISHED"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class Account:
     installation: Installation
     name: str
     summary: str
-    kind: str = "service account"
+    kind = "service account"
 
     def look(self) -> Look:
         """Return whether it is there, and is not disabled."""

@@ -93,7 +93,7 @@ class EmailAddress:
     """The address that alerts are sent to."""
 
     existing: Alerting
-    kind: str = "alert address"
+    kind = "alert address"
 
     @property
     def name(self) -> str:
@@ -135,7 +135,7 @@ class AlertPolicy:
 
     existing: Alerting
     alert: Alert
-    kind: str = "alert"
+    kind = "alert"
 
     @property
     def name(self) -> str:

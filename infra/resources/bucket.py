@@ -32,7 +32,7 @@ class Bucket:
 
     clients: GoogleClients
     installation: Installation
-    kind: str = "bucket"
+    kind = "bucket"
 
     @property
     def name(self) -> str:

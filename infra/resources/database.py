@@ -25,7 +25,7 @@ class Database:
 
     clients: GoogleClients
     installation: Installation
-    kind: str = "database"
+    kind = "database"
 
     @property
     def name(self) -> str:

@@ -37,7 +37,7 @@ class Expiry:
     clients: GoogleClients
     installation: Installation
     kept: timedelta
-    kind: str = "expiry"
+    kind = "expiry"
 
     @property
     def name(self) -> str:

@@ -92,7 +92,7 @@ class CompositeIndex:
 
     existing: Existing
     declared: Mapping[str, Any]
-    kind: str = "index"
+    kind = "index"
 
     @property
     def name(self) -> str:
@@ -151,7 +151,7 @@ class FieldIndexes:
     existing: Existing
     group: str
     declared: Sequence[Mapping[str, Any]]
-    kind: str = "field indexes"
+    kind = "field indexes"
 
     @property
     def name(self) -> str:

@@ -33,7 +33,7 @@ class CountedLines:
     clients: GoogleClients
     installation: Installation
     metric: LogMetric
-    kind: str = "log-based metric"
+    kind = "log-based metric"
 
     @property
     def name(self) -> str:

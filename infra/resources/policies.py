@@ -66,7 +66,7 @@ class Permissions:
     wanted: Sequence[Permission]
     policy: PolicyAccess
     installation: Installation
-    kind: str = "permissions"
+    kind = "permissions"
 
     @property
     def name(self) -> str:

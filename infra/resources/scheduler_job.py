@@ -23,12 +23,14 @@ from leasehold.registry.functions import FunctionEntry, Trigger
 _UTC: Final = "Etc/UTC"
 _SAME_TIME: Final = ("UTC", "Etc/UTC", "Etc/Universal", "Etc/Zulu")
 _ENABLED: Final = "ENABLED"
+#: Whoever paused a job resumes it.
+_STOPPED: Final = ("PAUSED", "DISABLED")
 #: A call that failed is repeated soon; the next one comes by the schedule in any case.
 _RETRIES: Final = 3
 _FIRST_RETRY: Final = timedelta(seconds=5)
 _LONGEST_RETRY: Final = timedelta(seconds=60)
 _LONGEST_ATTEMPT: Final = timedelta(minutes=30)
-#: What an update may change; the state is not among it: whoever paused a job resumes it.
+#: What an update changes.
 _FIELDS: Final = ("schedule", "time_zone", "http_target", "attempt_deadline", "retry_config")
 
 
@@ -63,7 +65,7 @@ class SchedulerJob:
         differing = tuple(differences(_words_of(found), self._wanted()))
         if not differing:
             return PRESENT
-        by_hand = found.state.name in {"PAUSED", "DISABLED"} and len(differing) == 1
+        by_hand = found.state.name in _STOPPED  # an update might start it
         return Look(State.DIFFERENT, differing, repair=self._repair(differing), by_hand=by_hand)
 
     def create(self) -> None:
@@ -72,7 +74,7 @@ class SchedulerJob:
         self.clients.scheduler.create_job(request, **ONE_TRY)
 
     def update(self) -> None:
-        """Make it what the table says; a job that is paused stays so."""
+        """Make it what the table says."""
         request = {"job": self._message(), "update_mask": {"paths": list(_FIELDS)}}
         self.clients.scheduler.update_job(request, **ONE_TRY)
 
@@ -114,7 +116,7 @@ class SchedulerJob:
 
     def _repair(self, differing: tuple[Difference, ...]) -> str:
         state = next((it.found for it in differing if it.field == "state"), _ENABLED)
-        if state in {"PAUSED", "DISABLED"}:
+        if state in _STOPPED:
             where = f"--location={self.installation.region} --project={self.installation.project}"
             return f"gcloud scheduler jobs resume {self.name} {where}"
         return "python -m infra.provision apply --update"

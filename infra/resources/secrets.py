@@ -28,7 +28,7 @@ class Secret:
     clients: GoogleClients
     installation: Installation
     name: str
-    kind: str = "secret"
+    kind = "secret"
 
     def look(self) -> Look:
         """Return whether it is there and has a version; its value is never read."""

@@ -11,16 +11,13 @@ from typing import Any, Final
 
 import pytest
 
-from leasehold.bootstrap import boot
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.task import Task
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query, Snapshot
-from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.sweep import ATTEND_WITHIN_S, LOOK_AGAIN_S, sweep
-from tests.conformance.swept import Clock, Queue, of_a_dead_worker, put, stored, waiting
-from tests.in_process.sample import PIPELINES, STEPS
+from tests.conformance.swept import Clock, Queue, engine_of, of_a_dead_worker, put, stored, waiting
 
 #: Pipelines whose first steps have queues of their own.
 FOUR: Final = ("three", "refuses", "large", "half")
@@ -39,14 +36,7 @@ def queue() -> Queue:
 
 @pytest.fixture
 def engine(documents: Documents, clock: Clock, queue: Queue) -> Iterator[Engine]:
-    """An engine on a store of which nothing is due when a test begins."""
-    catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    engine = boot({}, catalog=catalog, documents=documents, clock=clock, tasks=queue).engine
-    yield engine
-    for shard in range(SHARDS):
-        equal = {"shard": shard}
-        for found in documents.query(Query("runs", order_by="alarmAt", equal=equal, limit=1000)):
-            documents.delete(found.ref)
+    yield from engine_of(documents, clock, queue)
 
 
 class Refusing:

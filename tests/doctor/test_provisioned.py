@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from google.cloud import run_v2
 
+from infra.environment import environment_of
 from leasehold.bootstrap import load_catalog
 from leasehold.doctor.installation import examine_installation
 from leasehold.doctor.setup import Setup, lenient_settings
@@ -30,13 +31,7 @@ def cloud() -> Iterator[Cloud]:
 
 def deploy(cloud: Cloud, entry: FunctionEntry) -> None:
     place = cloud.installation
-    variables = {
-        "LEASEHOLD_STORE": f"firestore://{place.project}/{place.database}",
-        "LEASEHOLD_EVENTS": f"pubsub://{place.project}/{place.topic}",
-        "LEASEHOLD_FUNCTION_URL": place.url_of(FUNCTIONS.of_tasks),
-        "LEASEHOLD_CALLERS": "iam",
-        "THREADS": str(entry.concurrency),
-    }
+    variables = environment_of(entry, place, load_catalog("tests.infra.catalog"))
     env = [run_v2.EnvVar(name=name, value=value) for name, value in variables.items()]
     template = run_v2.RevisionTemplate(
         timeout=entry.timeout,

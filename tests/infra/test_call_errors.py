@@ -6,7 +6,7 @@ import pytest
 from google.api_core import exceptions as google
 from google.auth.exceptions import DefaultCredentialsError, RefreshError
 
-from leasehold.live.call_errors import explain, may_pass
+from leasehold.live.call_errors import exists_already, explain, may_pass
 
 DISABLED = (
     "Cloud Tasks API has not been used in project 123 before or it is disabled. Enable it by "
@@ -40,6 +40,11 @@ def test_an_api_that_is_disabled_is_known_by_its_sentence_too() -> None:
             "a@b.example does not have storage.buckets.create access to the project.",
             "storage.buckets.create",
             "roles/storage.admin",
+        ),
+        (  # an editor may create a topic, and not say who may publish to it
+            "User not authorized: permission 'pubsub.topics.setIamPolicy' denied.",
+            "pubsub.topics.setIamPolicy",
+            "roles/pubsub.admin",
         ),
     ],
 )
@@ -94,3 +99,10 @@ def test_what_a_stranger_wrote_into_an_error_cannot_steer_a_terminal() -> None:
 )
 def test_what_may_pass_is_tried_again(error: Exception, *, passes: bool) -> None:
     assert may_pass(error) is passes
+
+
+def test_a_change_that_somebody_else_makes_at_once_is_not_taken_for_a_create_of_theirs() -> None:
+    """Google's client has both as conflicts; after the one nothing may be there."""
+    assert exists_already(google.AlreadyExists("queue"))
+    assert exists_already(google.Conflict("bucket"))
+    assert not exists_already(google.Aborted("another etag"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from google.cloud.scheduler_v1 import Job
 
 from infra.resources.resource import MISSING, PRESENT, Difference, State
@@ -72,8 +73,11 @@ def test_an_update_that_failed_is_told_and_repaired_by_another(cloud: Cloud) -> 
     assert sweep(cloud).look() == PRESENT
 
 
-def test_a_job_that_somebody_paused_stays_paused(cloud: Cloud) -> None:
+@pytest.mark.parametrize("schedule", ["* * * * *", "0 * * * *"])
+def test_a_job_that_somebody_paused_stays_paused(cloud: Cloud, schedule: str) -> None:
+    """Also where something else differs: an update has the service enable a job."""
     sweep(cloud).create()
+    stored(cloud).schedule = schedule
     name = {"name": stored(cloud).name}
     cloud.clients.scheduler.pause_job(name, **ONE_TRY)
     cloud.forget()

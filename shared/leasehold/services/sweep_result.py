@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 from leasehold.domain.change import Change
 from leasehold.domain.status import Outcome
 
+#: The `event` of the line.
+SWEEP_FINISHED: Final = "SWEEP_FINISHED"
 #: How much of an error's text is logged: an entry may have 256 KiB.
 _MAX_DETAIL: Final = 2000
 
@@ -129,7 +131,7 @@ def line_of(result: SweepResult) -> Mapping[str, Any]:
         "message": f"sweep: {result.recovered} recovered, {result.redispatched} redispatched, "
         f"{result.still_queued} still queued, {given_up} given up, "
         + ", ".join([f"{result.unattended} unattended", *filter(None, further)]),
-        "event": "SWEEP_FINISHED",
+        "event": SWEEP_FINISHED,
         "sweepJobId": result.job_id,
         **result.counts(),
         "oldestPendingS": waits,

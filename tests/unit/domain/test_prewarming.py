@@ -43,3 +43,13 @@ def test_few_cold_starts_are_no_reason() -> None:
     assert prewarming([], most=40) is None
     each_two_hours = [120.0 * number for number in range(30)]
     assert prewarming(starts(*each_two_hours), most=40) is None
+
+
+def test_what_counts_is_how_long_the_slowest_of_twenty_take() -> None:
+    """The median of them is short: those who wait long are who prewarming is for."""
+    short, long = starts(*[0.0] * 18, seconds=1), starts(0.0, 0.0, seconds=9)
+
+    found = prewarming([*long, *short], most=40)
+
+    assert found is not None
+    assert found.p95 == timedelta(seconds=9)

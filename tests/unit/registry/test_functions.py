@@ -90,6 +90,7 @@ def test_what_the_platform_allows_is_taken(fields: dict[str, Any]) -> None:
         ({"memory_mib": 8192}, "allowed: from 128 to 4096, for a cpu of 1"),
         ({"memory_mib": 1024, "cpu": 4}, "allowed: from 2048 to 16384, for a cpu of 4"),
         ({"memory_mib": 1024, "cpu": 0.3}, "allowed: from 128 to 512, for a cpu of 0.3"),
+        ({"memory_mib": 1025, "cpu": 0.5}, "allowed: from 128 to 1024, for a cpu of 0.5"),
         ({"memory_mib": "512Mi"}, "allowed: a whole number of MiB"),
         ({"concurrency": 0}, "allowed: from 1 to 1000"),
         ({"concurrency": 1001}, "allowed: from 1 to 1000"),
