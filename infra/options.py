@@ -41,7 +41,9 @@ _RULES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "alert_email": (r"[^@\s]{1,64}@[A-Za-z0-9.-]{1,253}", "an address, as ops@example.com"),
 }
-_MEMBER: Final = re.compile(r"(user|group|serviceAccount|domain|principal|principalSet):\S{3,}")
+_MEMBER: Final = re.compile(  # none has a comma, with which people separate several
+    r"(user|group|serviceAccount|domain|principal|principalSet):[\x21-\x2b\x2d-\x7e]{3,}"
+)
 _MEMBER_WORDS: Final = "user:EMAIL, group:EMAIL, serviceAccount:EMAIL or domain:DOMAIN"
 
 _OPTIONS: Final[Sequence[Callable[[Any], Any]]] = (

@@ -49,6 +49,8 @@ def test_what_is_not_given_has_its_default() -> None:
         ("alert_email", "nobody"),
         ("callers", ("allUsers",)),
         ("callers", ("allAuthenticatedUsers",)),
+        ("callers", ("user:a@example.com,user:b@example.com",)),
+        ("callers", ("user:\x1b[2Ja@example.com",)),
         ("workers", ("user:",)),
     ],
 )
