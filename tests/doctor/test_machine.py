@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.provision import plan_command
+from infra.service_calls import TOKEN
+from infra.smoke import program as smoke
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.factory import open_documents
 from leasehold.adapters.sqlite import SqliteDocuments
@@ -102,7 +103,7 @@ def test_a_catalog_that_is_missing_keeps_nothing_else_from_being_looked_at(shell
 
     found = codes(shell, LEASEHOLD_CATALOG="nowhere", LEASEHOLD_STROE="x")
 
-    assert found == ["missing_catalog", "data_folder"]
+    assert found == ["missing_catalog", "unread_variable", "data_folder"]
 
 
 def test_a_slip_in_the_name_of_a_variable_names_the_one_that_was_meant(shell: Shell) -> None:
@@ -360,6 +361,13 @@ def test_a_store_that_hangs_keeps_nothing_else_from_being_looked_at(
     ]
 
 
+def test_a_slip_that_hides_the_catalog_is_found(shell: Shell) -> None:
+    done = shell.run("doctor", LEASEHOLD_CATALOG="", LEASEHOLD_CATALOGUE="letters", LEASEHOLD_X="x")
+
+    assert "LEASEHOLD_CATALOGUE is set, and nothing reads it: is LEASEHOLD_CATALOG" in done.stdout
+    assert "LEASEHOLD_X" not in done.stdout  # a channel of the catalog may read it
+
+
 def test_a_catalog_that_hangs_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "hanging_catalog.py").write_text("import threading\nthreading.Event().wait(600)\n")
     monkeypatch.chdir(tmp_path)
@@ -393,7 +401,7 @@ def test_the_file_system_of_a_path_is_that_of_the_mount_that_lies_over_it() -> N
 
 
 def test_the_variables_of_provisioning_are_known() -> None:
-    read = {param.envvar for param in plan_command.params if param.envvar}
+    read = {param.envvar for param in smoke.params if param.envvar}  # it has all of the others
 
-    ours = {str(name) for name in read if str(name).startswith("LEASEHOLD_")}
+    ours = {TOKEN, *(str(name) for name in read if str(name).startswith("LEASEHOLD_"))}
     assert ours <= {*OF_PROVISIONING, *SETTINGS.keys()}

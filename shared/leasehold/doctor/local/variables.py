@@ -19,7 +19,7 @@ from leasehold.registry.settings import SETTINGS
 _PREFIXES: Final = ("LEASEHOLD_", "PIPELINE_")
 #: Ours, and no settings of a bundle: of the command line, of processes that were started by ours.
 _OTHERS: Final = ("LEASEHOLD_DEBUG", "LEASEHOLD_HOLDER", "LEASEHOLD_FORK_SERVER", EMULATOR)
-#: In place of options of `python -m infra.provision`.
+#: In place of options of `python -m infra.provision` and `infra.smoke`.
 OF_PROVISIONING: Final = (
     "LEASEHOLD_ALERT_EMAIL",
     "LEASEHOLD_API_CALLERS",
@@ -29,12 +29,26 @@ OF_PROVISIONING: Final = (
     "LEASEHOLD_LEDGER_DAYS",
     "LEASEHOLD_PROJECT_NUMBER",
     "LEASEHOLD_REGION",
+    "LEASEHOLD_SMOKE_INPUT",
+    "LEASEHOLD_SMOKE_PIPELINE",
+    "LEASEHOLD_TOKEN",
     "LEASEHOLD_TOPIC",
 )
 _OF_STEP: Final = re.compile(r"PIPELINE_.+_(TIMEOUT_MS|DEADLINE_S)")
 _ALIKE: Final = 0.8
 _ALIKE_OF_STEP: Final = 0.92  # most of the name is the same for all steps
 _LOOPBACK: Final = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$)")
+
+
+def misspelled_settings(setup: Setup) -> Iterator[Finding]:
+    """Yield a finding for each variable that is like a setting, where the catalog is not known.
+
+    It may be what keeps the catalog from being found.
+    """
+    known = {*SETTINGS.keys(), *_OTHERS, *OF_PROVISIONING}
+    for name in sorted(set(setup.environ) - known):
+        if name.startswith("LEASEHOLD_") and difflib.get_close_matches(name, known, 1, _ALIKE):
+            yield _unread(name, sorted(known))
 
 
 def unread_variables(setup: Setup) -> Iterator[Finding]:
