@@ -38,7 +38,9 @@ def test_each_command_is_understood(shell: Shell) -> None:
         words = shlex.split(line.partition("|")[0], comments=True)
         command = program.get_command(None, words[1])  # type: ignore[arg-type]
         assert command is not None
-        command.make_context(words[1], [word.replace("$", "x").lower() for word in words[2:]])
+        command.make_context(
+            words[1], [word.replace("$", "x").replace("_", "-").lower() for word in words[2:]]
+        )
     assert shell.run("doctor").returncode == 0
 
 

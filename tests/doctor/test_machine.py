@@ -104,7 +104,7 @@ def test_a_catalog_that_is_missing_keeps_nothing_else_from_being_looked_at(shell
 
     found = codes(shell, LEASEHOLD_CATALOG="nowhere", LEASEHOLD_STROE="x")
 
-    assert found == ["missing_catalog", "data_folder"]
+    assert found == ["missing_catalog", "unread_variable", "data_folder"]
 
 
 def test_a_slip_in_the_name_of_a_variable_names_the_one_that_was_meant(shell: Shell) -> None:
@@ -367,6 +367,13 @@ def test_a_store_that_hangs_keeps_nothing_else_from_being_looked_at(
     assert [one.message for one in found[1:]] == [
         f"{hanging} could not be looked at: no answer within 3 s."
     ]
+
+
+def test_a_slip_that_hides_the_catalog_is_found(shell: Shell) -> None:
+    done = shell.run("doctor", LEASEHOLD_CATALOG="", LEASEHOLD_CATALOGUE="letters", LEASEHOLD_X="x")
+
+    assert "LEASEHOLD_CATALOGUE is set, and nothing reads it: is LEASEHOLD_CATALOG" in done.stdout
+    assert "LEASEHOLD_X" not in done.stdout  # a channel of the catalog may read it
 
 
 HANGS = "import threading\nthreading.Event().wait(600)\n"

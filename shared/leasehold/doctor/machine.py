@@ -17,7 +17,11 @@ from leasehold.doctor.local.function_files import function_files
 from leasehold.doctor.local.limits import limits
 from leasehold.doctor.local.proposals import proposals
 from leasehold.doctor.local.stored import stored_state
-from leasehold.doctor.local.variables import unfit_settings, unread_variables
+from leasehold.doctor.local.variables import (
+    misspelled_settings,
+    unfit_settings,
+    unread_variables,
+)
 from leasehold.doctor.looks import (
     LOCAL_S,
     Look,
@@ -58,7 +62,10 @@ def examine_machine(
 
 def _looks(setup: Setup, *, has_catalog: bool) -> list[Look]:
     clock = system_clock()
-    looks = [
+    # without a catalog the variables of its steps and channels are not known
+    variables = unread_variables if has_catalog else misspelled_settings
+    return [
+        Look("the variables", partial(variables, setup)),
         Look("the settings", partial(unfit_settings, setup)),
         Look("packages", partial(missing_extras, setup)),
         Look("Python", partial(python_version, setup)),
@@ -71,9 +78,6 @@ def _looks(setup: Setup, *, has_catalog: bool) -> list[Look]:
         Look("the emulators", partial(emulators, setup)),
         Look("the functions of the bundle", partial(function_files, setup)),
     ]
-    if has_catalog:  # else the variables of its steps and channels are not known
-        looks.insert(0, Look("the variables", partial(unread_variables, setup)))
-    return looks
 
 
 def _checked(setup: Setup, within_s: float) -> tuple[Catalog | None, list[Finding]]:

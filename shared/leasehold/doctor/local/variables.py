@@ -44,6 +44,17 @@ _ALIKE_OF_STEP: Final = 0.92  # most of the name is the same for all steps
 _LOOPBACK: Final = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$)")
 
 
+def misspelled_settings(setup: Setup) -> Iterator[Finding]:
+    """Yield a finding for each variable that is like a setting, where the catalog is not known.
+
+    It may be what keeps the catalog from being found.
+    """
+    known = {*SETTINGS.keys(), *_OTHERS, *OF_INFRA}
+    for name in sorted(set(setup.environ) - known):
+        if name.startswith("LEASEHOLD_") and difflib.get_close_matches(name, known, 1, _ALIKE):
+            yield _unread(name, sorted(known))
+
+
 def unread_variables(setup: Setup) -> Iterator[Finding]:
     """Yield a finding for each variable that looks like a setting, and is none."""
     of_steps = [name for step in setup.steps for name in step.env_overrides]
