@@ -159,9 +159,9 @@ def _check_names(installation: Installation) -> None:
 
 def _number_of(project: str) -> str:
     """Look the number of a project up."""
+    clients = GoogleClients(project)  # it says what is not installed
     from google.api_core.exceptions import Forbidden, NotFound  # noqa: PLC0415 - lazy
 
-    clients = GoogleClients(project)
     try:
         found = Patience(tries=3).call(
             lambda: clients.projects.get_project({"name": f"projects/{project}"}, **ONE_TRY)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import click
 import pytest
 
+from infra import provision, write_settings
 from infra.functions import FUNCTIONS
 from infra.options import installation_of
 from leasehold.errors import InvalidEntryError
@@ -74,3 +77,19 @@ def test_no_name_of_the_table_makes_an_address_too_long() -> None:
     assert len(label) <= 63
     with pytest.raises(InvalidEntryError):
         replace(longest, name="a" * 21)
+
+
+@pytest.mark.parametrize("program", [provision.main, write_settings.main])
+def test_what_is_not_installed_is_told_with_what_to_type(
+    program: Callable[[Sequence[str]], int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, "google.api_core.exceptions", None)  # as without it
+    monkeypatch.setattr("leasehold.registry.extras._is_installed", lambda _: False)
+    words = ["--project=shop-prod", "--region=europe-west1"]
+    plan = ["plan"] if program is provision.main else []
+
+    assert program([*plan, *words]) == 2
+
+    assert "Type: pip install 'leasehold[google]'" in capsys.readouterr().err
