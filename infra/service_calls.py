@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import os
 import re
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
+from leasehold.domain.printable import one_line
+from leasehold.errors import MissingExtraError
+from leasehold.registry.extras import require_extra
+from leasehold.worker.threads import start_call
 
 #: `http://HOST:PORT`, a local server in place of all functions: `/SERVICE/…` is what one is called.
 EMULATOR: Final = "LEASEHOLD_FUNCTIONS_EMULATOR"
@@ -26,7 +32,9 @@ _TOKEN: Final = re.compile(r"[\w.~+/=-]+", re.ASCII)
 
 #: An instance may start cold.
 _TIMEOUT_S: Final = 60.0
+_LEAST_S: Final = 1.0
 _MOST_BYTES: Final = 16 * 2**20
+_LONGEST: Final = 200
 
 
 class NoTokenError(Exception):
@@ -54,10 +62,17 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 
 @dataclass
 class ServiceCalls:
-    """Calls the functions of an installation."""
+    """Calls the functions of an installation.
+
+    Args:
+        installation: which one.
+        environ: has a token, where a person gives one.
+        ends_at: of time.monotonic; no call is waited for much longer.
+    """
 
     installation: Installation
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    ends_at: float = math.inf
 
     def url_of(self, name: str) -> str:
         """Return the address of a function."""
@@ -96,6 +111,10 @@ class ServiceCalls:
                     f'{TOKEN} is not a token; set {TOKEN}="$(gcloud auth print-identity-token)"'
                 )
             return given
+        try:
+            require_extra("google", f"a call without {TOKEN}")
+        except MissingExtraError as error:
+            raise NoTokenError(error.message) from error
         import google.auth.transport.requests as transport  # noqa: PLC0415 - lazy: --help is quick
         from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415
         from google.oauth2.id_token import fetch_id_token  # noqa: PLC0415
@@ -112,16 +131,29 @@ class ServiceCalls:
         return str(token)
 
     def _call(self, request: urllib.request.Request) -> Answer:
-        opener = urllib.request.build_opener(_Stay)
+        """Call in a thread: an answer that trickles in has no end that a timeout knows."""
+        within_s = max(_LEAST_S, min(_TIMEOUT_S, self.ends_at - time.monotonic()))
+        asking = start_call(partial(_asked, request, within_s), "service-call")
+        if asking is None:
+            return _asked(request, within_s)
         try:
-            with opener.open(request, timeout=_TIMEOUT_S) as answer:
-                return Answer(answer.status, _json_of(answer.read(_MOST_BYTES)))
-        except urllib.error.HTTPError as refused:
-            with refused:
-                return Answer(refused.code, _json_of(refused.read(_MOST_BYTES)))
-        except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            raise NoAnswerError(f"{request.full_url} does not answer: {reason}") from error
+            return asking.result(within_s + _LEAST_S)
+        except TimeoutError:
+            raise NoAnswerError(f"{request.full_url} does not answer in time") from None
+
+
+def _asked(request: urllib.request.Request, within_s: float) -> Answer:
+    opener = urllib.request.build_opener(_Stay)
+    try:
+        with opener.open(request, timeout=within_s) as answer:
+            return Answer(answer.status, _json_of(answer.read(_MOST_BYTES)))
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return Answer(refused.code, _json_of(refused.read(_MOST_BYTES)))
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        why = one_line(str(reason), _LONGEST)
+        raise NoAnswerError(f"{request.full_url} does not answer: {why}") from error
 
 
 def _json_of(body: bytes) -> Any:

@@ -27,6 +27,7 @@ from infra.service_calls import Answer, NoAnswerError, NoTokenError, ServiceCall
 from leasehold.cli.exit_codes import DONE, FOUND
 from leasehold.domain.manifest import is_run_id
 from leasehold.domain.printable import one_line
+from leasehold.errors import MissingExtraError
 from leasehold.live.call_errors import explain
 from leasehold.registry.functions import FunctionEntry
 
@@ -73,7 +74,7 @@ class Smoke:
     pause: Callable[[float], object] = field(default_factory=lambda: threading.Event().wait)
 
     def __post_init__(self) -> None:
-        self._end = time.monotonic() + self.timeout_s
+        self._end = self.calls.ends_at = time.monotonic() + self.timeout_s
 
     def check_strangers(self, function: FunctionEntry) -> str:
         """Call a function without a token, and want an answer of Google's; return what was found.
@@ -147,7 +148,8 @@ class Smoke:
 
     def _run_id(self, answer: Answer) -> str:
         run_id = answer.body.get("runId") if isinstance(answer.body, dict) else None
-        if answer.status >= HTTPStatus.BAD_REQUEST or not is_run_id(str(run_id)):
+        is_one = isinstance(run_id, str) and is_run_id(run_id)
+        if answer.status >= HTTPStatus.BAD_REQUEST or not is_one:
             raise SmokeError(f"no run is started: {answer.status} {_short(answer.body)}")
         return str(run_id)
 
@@ -199,7 +201,11 @@ def check_sweep(installation: Installation) -> str:
 
     wanted = installation.url_of(FUNCTIONS["sweep_dead_letters"])
     try:
-        scheduler = GoogleClients(installation.project).scheduler
+        clients = GoogleClients(installation.project)
+    except MissingExtraError as error:
+        raise SmokeError(f"jobs: {error.message}") from error
+    try:
+        scheduler = clients.scheduler
         jobs = list(scheduler.list_jobs({"parent": installation.location}, **ONE_TRY))
     except Exception as error:
         raise SmokeError(f"jobs: {explain(error, installation.project)}") from error
@@ -243,7 +249,7 @@ def program(*, installation: Installation, pipeline: str, text: str, timeout: fl
             click.echo(f"ok      {check()}")
         except SmokeError as error:
             failed += 1
-            click.echo(f"failed  {error}.")
+            click.echo(f"failed  {str(error).rstrip('.')}.")
     if not pipeline:
         click.echo("skipped a run: --pipeline NAME --input JSON starts one.")
     return FOUND if failed else DONE

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import click
 import pytest
 
+from infra import provision, write_settings
 from infra.functions import FUNCTIONS
 from infra.options import installation_of
-from leasehold.errors import InvalidEntryError, MissingExtraError
+from leasehold.errors import InvalidEntryError
 
 GIVEN = {"project": "shop-prod", "project_number": "123456789012", "region": "europe-west1"}
 
@@ -80,10 +81,17 @@ def test_no_name_of_the_table_makes_an_address_too_long() -> None:
         replace(longest, name="a" * 21)
 
 
-def test_without_googles_packages_the_error_names_the_extra(monkeypatch: Any) -> None:
-    """Not even what tells their errors apart is installed then."""
-    monkeypatch.setitem(sys.modules, "google.api_core.exceptions", None)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+@pytest.mark.parametrize("program", [provision.main, write_settings.main])
+def test_what_is_not_installed_is_told_with_what_to_type(
+    program: Callable[[Sequence[str]], int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, "google.api_core.exceptions", None)  # as without it
+    monkeypatch.setattr("leasehold.registry.extras._is_installed", lambda _: False)
+    words = ["--project=shop-prod", "--region=europe-west1"]
+    plan = ["plan"] if program is provision.main else []
 
-    with pytest.raises(MissingExtraError):
-        installation_of(GIVEN | {"project_number": ""})
+    assert program([*plan, *words]) == 2
+
+    assert "Type: pip install 'leasehold[google]'" in capsys.readouterr().err

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import socket
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,7 @@ from google.cloud.scheduler_v1 import Job
 from infra import smoke
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
-from infra.service_calls import EMULATOR, ServiceCalls
+from infra.service_calls import EMULATOR, Answer, ServiceCalls
 from infra.smoke import Smoke
 from leasehold.live.clients import EMULATOR as GOOGLE
 from leasehold.testing import InProcessEngine
@@ -206,6 +210,42 @@ def test_something_else_at_the_address_is_found(run: CloudRun) -> None:
 
         with pytest.raises(smoke.SmokeError, match=r"answered by something else: \{\}"):
             found.check_api()
+
+
+@pytest.mark.parametrize("text", ["<html>", '{"runId": null}', '{"runId": 1}'])
+def test_an_answer_without_a_run_is_no_run(run: CloudRun, text: str) -> None:
+    testing = smoke_of(run, lambda _: None)
+    body = json.loads(text) if text.startswith("{") else None
+
+    with pytest.raises(smoke.SmokeError, match="no run is started: 200"):
+        testing._run_id(Answer(200, body))  # noqa: SLF001 - what a stranger answers
+
+
+@pytest.mark.parametrize("answers", [b"\x00\x1b[31m\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: "])
+def test_garbage_and_an_answer_that_never_ends_are_one_line_in_time(
+    answers: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte of it comes in time, so that no timeout of a socket ends it."""
+    monkeypatch.setattr("infra.service_calls._LEAST_S", 0.2)
+    is_over = threading.Event()
+
+    def drip() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(65_536)
+            connection.sendall(answers)
+            while answers.startswith(b"HTTP") and not is_over.wait(0.05):
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as threads:
+        threads.submit(drip)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        calls = ServiceCalls(PLACE, {EMULATOR: url, **BY_TOKEN})
+        with pytest.raises(smoke.SmokeError, match="does not answer") as failed:
+            Smoke(calls, "b-1", 0.1).check_api()
+        is_over.set()
+
+    assert str(failed.value).isprintable()
 
 
 @pytest.mark.parametrize("text", ["{", "a\x1b[31m"])
