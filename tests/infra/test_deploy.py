@@ -34,7 +34,7 @@ def test_the_page_is_followed_from_an_empty_project_to_its_first_run(tmp_path: P
             said += made.paste(block)
             for call in made.recorder.calls()[known:]:
                 assert list(problems_of(call.argv[1:])) == [] or call.argv[0] != "gcloud"
-                if call.argv[:4] == ("gcloud", "beta", "builds", "submit"):
+                if call.argv[:3] == ("gcloud", "builds", "submit"):
                     made.submit(call)
                     check_build(made)
                     check_second_build(made)
