@@ -194,7 +194,7 @@ def test_what_functions_framework_set_up_gives_way(monkeypatch: pytest.MonkeyPat
     """Cloud Functions sets LOG_EXECUTION_ID by default: no event would be logged, none counted."""
     asked: dict[str, Any] = {}
     monkeypatch.setattr(logging.config, "dictConfig", asked.update)
-    functions_framework._configure_app_execution_id_logging()  # noqa: SLF001 - what it asks for
+    functions_framework._configure_app_execution_id_logging()  # noqa: SLF001 - as it calls it itself
     (name,) = asked["root"]["handlers"]
     theirs = logging.NullHandler()
     theirs.set_name(name)
