@@ -39,7 +39,7 @@ DEPLOYER_ROLES: Final[tuple[tuple[str, str], ...]] = (
 BUILDER_ROLES: Final[tuple[tuple[str, str], ...]] = (
     ("roles/logging.logWriter", "the log of the build"),
     ("roles/artifactregistry.writer", "stores the image"),
-    ("roles/storage.objectViewer", "reads the bundle"),
+    ("roles/storage.objectViewer", "reads the bundle; a condition keeps it from the artifacts"),
 )
 
 #: Accounts that the deployer may let others run as, beside those of the functions.

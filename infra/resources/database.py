@@ -33,13 +33,19 @@ class Database:
         return self.installation.database
 
     def look(self) -> Look:
-        """Return whether it is there, and one that the engine can use."""
+        """Return whether it is there; one that the engine cannot use is not what the others need.
+
+        Old projects have one of App Engine's, in Datastore mode, under the name `(default)`.
+        """
         try:
             found = self.clients.firestore_admin.get_database(
                 name=self.installation.database_name, **ONE_TRY
             )
         except NotFound:
             return MISSING
+        if found.type_ != _NATIVE:
+            why = f"it is of the type {found.type_.name}, which the engine cannot use"
+            return Look(State.UNKNOWN, why=f"{why} (--database=NAME makes another one)")
         differences = tuple(self._differences(found))
         if not differences:
             return PRESENT
@@ -60,19 +66,13 @@ class Database:
         creating.result(timeout=_PATIENCE_S)  # type: ignore[no-untyped-call]
 
     def _differences(self, found: Found) -> Iterator[Difference]:
-        if found.type_ != _NATIVE:
-            yield Difference(
-                "type",
-                found=found.type_.name,
-                wanted="FIRESTORE_NATIVE (--database names another one)",
-            )
         if found.location_id != self.installation.region:
             yield Difference("location", found.location_id, wanted=self.installation.region)
         if found.delete_protection_state != _PROTECTED:
             yield Difference("delete protection", found="off", wanted="on")
 
     def _repair(self, found: Found) -> str:
-        """Return what helps: the type and the place of a database are for good."""
+        """Return what helps: the place of a database is for good."""
         if found.delete_protection_state == _PROTECTED:
             return ""
         of = f"--database='{self.name}' --project={self.installation.project}"

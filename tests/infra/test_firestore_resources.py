@@ -54,22 +54,36 @@ def test_the_database_is_native_regional_and_protected(world: GoogleWorld) -> No
     assert looked_at(Database(world.clients, INSTALLATION)).look.state is State.PRESENT
 
 
-def test_a_database_of_another_kind_is_left_alone(world: GoogleWorld, firestore: Any) -> None:
-    found = Kept(name=DATABASE, type_=Kept.DatabaseType.DATASTORE_MODE, location_id="eur3")
+def test_a_database_elsewhere_is_left_alone(world: GoogleWorld, firestore: Any) -> None:
+    found = Kept(name=DATABASE, type_=Kept.DatabaseType.FIRESTORE_NATIVE, location_id="eur3")
     firestore.databases[DATABASE] = found
 
     (step,) = applied(Database(world.clients, INSTALLATION))
 
     assert step.look.state is State.DIFFERENT
-    assert [each.field for each in step.look.differences] == [
-        "type",
-        "location",
-        "delete protection",
-    ]
+    assert [each.field for each in step.look.differences] == ["location", "delete protection"]
     assert step.repair == (
         "gcloud firestore databases update --database='(default)' --project=shop-prod "
         "--delete-protection"
     )
+    assert world.writes() == []
+
+
+def test_what_needs_a_database_does_not_take_one_in_datastore_mode(
+    world: GoogleWorld, firestore: Any
+) -> None:
+    """As `(default)` is where App Engine was used."""
+    found = Kept(name=DATABASE, type_=Kept.DatabaseType.DATASTORE_MODE, location_id="europe-west1")
+    firestore.databases[DATABASE] = found
+
+    step, *others = applied(Database(world.clients, INSTALLATION), *all_indexes(world))
+
+    assert step.look.state is State.UNKNOWN
+    assert step.look.why == (
+        "it is of the type DATASTORE_MODE, which the engine cannot use "
+        "(--database=NAME makes another one)"
+    )
+    assert {other.look.state for other in others} == {State.WAITING}
     assert world.writes() == []
 
 

@@ -166,11 +166,11 @@ class CloudStorageArtifacts:
                     upload.write(part)
                 if gains(packed, found.size):
                     upload.close()
-                else:
-                    upload.terminate()
             except storage_library().failures as error:
                 if _status_of(error) not in _CHANGED:
                     raise
+            finally:
+                _abandon(upload)
 
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted."""
@@ -253,6 +253,21 @@ class CloudStorageArtifacts:
                 if opened is None or opened[0] != os.getpid():
                     opened = self._bucket = (os.getpid(), storage_library().open_bucket(self._name))
         return opened[1]
+
+
+def _abandon(upload: Any) -> None:
+    """Have an upload that has not ended store nothing.
+
+    Python closes a writer that nobody has closed, and this one then stores what it has got so far,
+    in place of the whole object.
+    """
+    if not upload.closed:
+        try:
+            upload.terminate()
+        except storage_library().failures:
+            pass  # Cloud Storage forgets the session after a week
+        finally:
+            upload._buffer.close()  # noqa: SLF001 - `closed` is this, and nothing public sets it
 
 
 def _size_before(blob: Any) -> int | None:

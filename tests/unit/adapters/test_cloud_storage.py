@@ -15,6 +15,7 @@ import pytest
 from gcp_storage_emulator.handlers import objects
 from google.cloud import storage
 
+from leasehold.adapters import cloud_storage
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.cloud_storage import CloudStorageArtifacts
 from leasehold.devserver.function_processes import free_port
@@ -226,6 +227,33 @@ def test_an_object_that_is_put_while_it_is_compressed_is_not_overwritten(
     found = storage.Client().bucket(bucket).get_blob("runs/r-8/files/log.txt")
     assert found is not None
     assert (len(set(asked)), found.content_encoding) == (1, None)  # a client may ask twice
+
+
+def test_an_object_stays_whole_where_it_cannot_be_read_to_its_end(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upload that is only forgotten ends by itself: it would store what it has got so far."""
+    monkeypatch.setattr(cloud_storage, "_BLOCK_BYTES", 2**18)
+    artifacts = CloudStorageArtifacts(bucket)
+    text = b"A line that comes again and again.\n" * 20_000
+    artifacts.put("runs/r-7/files/log.txt", text)
+    download, reads = storage.Blob.download_as_bytes, iter([True, True])
+
+    def cut_off(blob: storage.Blob, **options: Any) -> bytes:
+        if next(reads, None):
+            return download(blob, **options)
+        raise ConnectionError("cut off")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(storage.Blob, "download_as_bytes", cut_off)
+        with pytest.raises(StoreUnavailableError):
+            artifacts.compress("runs/r-7/files")
+    gc.collect()
+
+    found = storage.Client().bucket(bucket).get_blob("runs/r-7/files/log.txt")
+    assert found is not None
+    assert (found.size, found.content_encoding) == (len(text), None)
+    assert artifacts.get("runs/r-7/files/log.txt") == text
 
 
 def test_what_cannot_be_compressed_now_is_an_outage() -> None:
