@@ -21,7 +21,7 @@ _ROOT: Final = Path(__file__).parents[2]
 _AT_MOST_S: Final = 120
 _NAME_IT: Final = "name the package in pipelines/requirements.txt, or an extra: --extra NAME"
 _PROGRAM: Final = """
-import contextlib, json, sys
+import contextlib, json, os, sys
 given = json.load(sys.stdin)
 sys.path.append(given["root"])
 from infra.bundle.modules import Modules
@@ -31,6 +31,8 @@ for name in ("infra", "infra.bundle", "infra.bundle.modules"):
 code = Modules.find_spec.__code__  # by this name it is not taken for the user's own code
 Modules.find_spec.__code__ = code.replace(co_filename="<bundle>")
 sys.meta_path.insert(0, Modules(given["files"]))
+answer = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # what the user's modules print, at whatever time, is no part of the answer
 with contextlib.redirect_stdout(sys.stderr):
     from leasehold.errors import LeaseholdError
     from leasehold.static_check import check_project
@@ -39,7 +41,7 @@ with contextlib.redirect_stdout(sys.stderr):
         lines = [f"{it.file}:{it.line}: {it.message}" if it.file else it.message for it in findings]
     except LeaseholdError as error:
         lines = [error.message]
-print(json.dumps(lines))
+print(json.dumps(lines), file=answer, flush=True)
 """
 
 
@@ -66,13 +68,14 @@ def check_imports(
             cwd=bundle,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_AT_MOST_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
         hangs = f"it takes longer than {_AT_MOST_S} s"
         raise BundleError(f"the catalog {catalog} cannot be imported: {hangs}") from None
-    if done.returncode:
+    if done.returncode or not done.stdout:  # a module can end the process with success, too
         last = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
         raise BundleError(f"the catalog {catalog} cannot be imported: {last}")
     lines: list[str] = json.loads(done.stdout)

@@ -77,10 +77,14 @@ def test_what_its_requirements_name_it_may_import_and_what_may_be_wrong_is_told(
     ]
 
 
-def test_a_catalog_whose_import_ends_the_process_is_refused(root: Path) -> None:
-    give(root, "import os\nos._exit(3)\n")
+@pytest.mark.parametrize(("code", "told"), [(0, r"\[\]"), (3, "x\ufffd")])
+def test_a_catalog_whose_import_ends_the_process_is_refused(
+    root: Path, code: int, told: str
+) -> None:
+    last = r"os.write(2, b'x\xff')" if code else ""
+    give(root, f"import os\nos.write(1, b'[]')\n{last}\nos._exit({code})\n")
 
-    with pytest.raises(BundleError, match=r"pipelines.catalog cannot be imported: exit 3"):
+    with pytest.raises(BundleError, match=f"pipelines.catalog cannot be imported: .*{told}"):
         assemble(root, ["greet"], "pipelines.catalog")
 
 
