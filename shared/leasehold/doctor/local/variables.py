@@ -19,6 +19,15 @@ from leasehold.registry.settings import SETTINGS
 _PREFIXES: Final = ("LEASEHOLD_", "PIPELINE_")
 #: Ours, and no settings of a bundle: of the command line, of processes that were started by ours.
 _OTHERS: Final = ("LEASEHOLD_DEBUG", "LEASEHOLD_HOLDER", "LEASEHOLD_FORK_SERVER", EMULATOR)
+#: Of the smoke test and of the gate.
+_OF_TESTS: Final = (
+    "LEASEHOLD_BUILD",
+    "LEASEHOLD_REQUIRE_AUDIT",
+    "LEASEHOLD_REQUIRE_EMULATORS",
+    "LEASEHOLD_SMOKE_INPUT",
+    "LEASEHOLD_SMOKE_PIPELINE",
+    "LEASEHOLD_TOKEN",
+)
 #: In place of options of `python -m infra.provision`.
 OF_PROVISIONING: Final = (
     "LEASEHOLD_ALERT_EMAIL",
@@ -42,7 +51,15 @@ def unread_variables(setup: Setup) -> Iterator[Finding]:
     of_steps = [name for step in setup.steps for name in step.env_overrides]
     of_channels = [name for channel in setup.channels for name in channel.variables]
     files = [f"{name}{FILE_SUFFIX}" for name in of_channels]
-    known = {*SETTINGS.keys(), *_OTHERS, *OF_PROVISIONING, *of_steps, *of_channels, *files}
+    known = {
+        *SETTINGS.keys(),
+        *_OTHERS,
+        *_OF_TESTS,
+        *OF_PROVISIONING,
+        *of_steps,
+        *of_channels,
+        *files,
+    }
     for name in sorted(set(setup.environ) - known):
         if name.startswith(_PREFIXES):
             yield _unread(name, sorted(known))
