@@ -37,6 +37,8 @@ for name in ("infra", "infra.bundle", "infra.bundle.modules"):
 code = Modules.find_spec.__code__  # by this name it is not taken for the user's own code
 Modules.find_spec.__code__ = code.replace(co_filename="<bundle>")
 sys.meta_path.insert(0, Modules(given["files"]))
+answer = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # what the user's modules print, at whatever time, is no part of the answer
 with contextlib.redirect_stdout(sys.stderr):
     from leasehold.errors import LeaseholdError
     from leasehold.static_check import check_project
