@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from tenacity import (
-    RetryCallState,
     Retrying,
     retry_if_exception,
     stop_after_attempt,
@@ -112,13 +111,13 @@ class Patience:
             finally:
                 lost += self._now() - began
 
-        def is_enough(_: RetryCallState) -> bool:
-            return lost >= self._left
+        def is_worth_it(error: BaseException) -> bool:
+            return may_pass(error) and lost < self._left
 
         retrying = Retrying(
-            stop=stop_after_attempt(self._tries) | is_enough,
+            stop=stop_after_attempt(self._tries),
             wait=wait_exponential(self._first, max=8.0) + wait_random(0, self._first),
-            retry=retry_if_exception(may_pass),
+            retry=retry_if_exception(is_worth_it),
             sleep=self._wait,
             reraise=True,
         )

@@ -54,6 +54,7 @@ def cold_starts(entry: Mapping[str, Any]) -> Iterator[ColdStart]:
         if not isinstance(step, Mapping) or step.get("coldStart") is not True:
             continue
         at, seconds = time_of(step.get("startedAt")), step.get("bootstrapSeconds")
-        is_number = isinstance(seconds, int | float) and math.isfinite(seconds)
-        if at is not None and is_number and 0 <= seconds <= _LONGEST_S:
+        if not isinstance(seconds, int | float) or not math.isfinite(seconds):
+            continue
+        if at is not None and 0 <= seconds <= _LONGEST_S:
             yield ColdStart(at, timedelta(seconds=seconds))
