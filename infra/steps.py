@@ -10,9 +10,9 @@ from functools import partial
 from typing import Final, TypeVar
 
 from tenacity import (
-    RetryCallState,
     Retrying,
     retry_if_exception,
+    stop_after_attempt,
     wait_exponential,
     wait_random,
 )
@@ -112,13 +112,13 @@ class Patience:
             finally:
                 lost += self._now() - began
 
-        def is_over(state: RetryCallState) -> bool:
-            return state.attempt_number >= self._tries or lost >= self._left
+        def is_worth_it(error: BaseException) -> bool:
+            return may_pass(error) and lost < self._left
 
         retrying = Retrying(
-            stop=is_over,
+            stop=stop_after_attempt(self._tries),
             wait=wait_exponential(self._first, max=8.0) + wait_random(0, self._first),
-            retry=retry_if_exception(may_pass),
+            retry=retry_if_exception(is_worth_it),
             sleep=self._wait,
             reraise=True,
         )
