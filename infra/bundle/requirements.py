@@ -180,6 +180,12 @@ def _installed(requirement: Requirement, source: str) -> Distribution:
             f"{source} needs {wanted}, and {found.version} is installed; type: "
             f"pip install '{wanted}'"
         )
+    if found.read_text("direct_url.json") is not None:  # of PEP 610: not from an index
+        raise BundleError(
+            f"{source} needs {wanted}, which is installed from a folder or a repository: a build "
+            "would take what an index has by that name; give it to an index, or put its code into "
+            "your pipelines"
+        )
     return found
 
 

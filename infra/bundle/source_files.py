@@ -15,7 +15,9 @@ _LEFT_OUT: Final = ("__pycache__", "*.pyc", "*.egg-info", "*~")
 #: Files of keys, and of passwords.
 _SECRET_NAMES: Final = (
     *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.env"),
-    *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "credentials.json"),
+    *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "credentials.json", "kubeconfig"),
+    *("service-account*.json", "service_account*.json", "client_secret*.json", "*.tfstate", "*.p8"),
+    *("*.gpg", "secrets.yaml", "secrets.yml", "secrets.json", "secrets.toml"),
 )
 #: With the key itself: a program may well look for the words before it.
 _PRIVATE_KEY: Final = re.compile(

@@ -98,6 +98,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "d.py": (lambda it: it.write_text("(" * 500), "pipelines/d.py:1: too many nested"),
     "signing.pem": (lambda it: it.write_text("x"), "is by its name a file of secrets"),
     "id_rsa": (lambda it: it.write_text("x"), "is by its name a file of secrets"),
+    "service-account-7.json": (lambda it: it.write_text("x"), "is by its name a file of secrets"),
     "prod.env": (lambda it: it.write_text("x"), "is by its name a file of secrets"),
     "account.json": (lambda it: it.write_text(KEY), "pipelines/account.json holds a private key"),
     "line\nbreak": (lambda it: it.write_text("x"), "a name that not every archive can hold"),

@@ -117,3 +117,18 @@ def test_another_version_than_was_constrained_is_refused(root: Path) -> None:
 def test_an_extra_that_is_not_there_is_refused(root: Path) -> None:
     with pytest.raises(BundleError, match=r"--extra gpu: there is none of that name; there are "):
         lines(root, "gpu")
+
+
+def test_a_package_that_comes_from_no_index_is_not_pinned(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The build would take a stranger's package of that name."""
+    metadata = tmp_path / "site" / "own_library-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: own-library\nVersion: 1.0\n")
+    (metadata / "direct_url.json").write_text('{"url": "file:///home/ann/own", "dir_info": {}}')
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    (root / "pipelines" / "requirements.txt").write_text("own-library\n")
+
+    with pytest.raises(BundleError, match="own-library, which is installed from a folder"):
+        lines(root)
