@@ -6,7 +6,9 @@ imports this module without asking for one (FUNCTION_TARGET is not read) imports
 
 from __future__ import annotations
 
+import gc
 from importlib import import_module
+from types import ModuleType
 
 from leasehold.registry.function_table import FUNCTIONS
 
@@ -16,9 +18,22 @@ def __getattr__(name: str) -> object:
     if name not in FUNCTIONS:
         raise AttributeError(name=name)
     try:
-        return getattr(import_module(f"functions.{name}"), name)
+        return getattr(_entry(name), name)
     except AttributeError as error:  # which would be taken for "there is no such function"
         raise ImportError(f"functions/{name}.py: {error!r}") from error
+
+
+def _entry(name: str) -> ModuleType:
+    """Import an entry without looking for garbage meanwhile, of which an import makes next to none.
+
+    What it made stays for as long as the process, so no later look goes through it either.
+    """
+    gc.disable()
+    try:
+        return import_module(f"functions.{name}")
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def __dir__() -> list[str]:
