@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -13,10 +13,11 @@ import pytest
 from leasehold.adapters.http_events import HttpEvents
 from leasehold.devserver.events import EventsDouble
 from tests.builders import message
+from tests.loopback_http import LoopbackHttp
 from tests.waiting import until
 
 
-class Subscriber:
+class Subscriber(LoopbackHttp):
     """Answers pushes with these statuses, one after the other, and then with 200."""
 
     def __init__(self) -> None:
@@ -24,29 +25,17 @@ class Subscriber:
         self.pushed: list[Any] = []
         self.go_on = threading.Event()
         self.go_on.set()
-        subscriber = self
+        super().__init__(self._push)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                subscriber.pushed.append(body)
-                subscriber.go_on.wait(30)
-                self.send_response(subscriber.statuses.pop(0) if subscriber.statuses else 200)
-                self.end_headers()
-
-            def log_message(self, *args: Any) -> None:
-                """Nobody reads it."""
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,))
-        self._thread.start()
+    def _push(self, request: BaseHTTPRequestHandler) -> None:
+        self.pushed.append(json.loads(request.rfile.read(int(request.headers["Content-Length"]))))
+        self.go_on.wait(30)
+        request.send_response(self.statuses.pop(0) if self.statuses else 200)
+        request.end_headers()
 
     def close(self) -> None:
         self.go_on.set()
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
+        super().close()
 
 
 @pytest.fixture

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,6 +19,7 @@ from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.testing import FrozenClock
 from tests.bundle.conftest import ROOT, settings
+from tests.loopback_http import LoopbackHttp
 from tests.waiting import until
 
 NEARLY_NOON = datetime(2026, 2, 27, 11, 59, 59, 990_000, tzinfo=UTC)
@@ -41,36 +40,23 @@ def _scheduled(schedule: str = "0 12 * * *") -> FunctionEntry:
     )
 
 
-class Called:
+class Called(LoopbackHttp):
     """Answers calls with these bodies, one after the other, and then with none; notes when."""
 
     def __init__(self, clock: FrozenClock) -> None:
         self.bodies: list[bytes] = []
         self.at: list[datetime] = []
         self.missing = 0  # so many bytes of each body
-        called = self
+        self._clock = clock
+        super().__init__(self._call)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                called.at.append(clock.now())
-                body = called.bodies.pop(0) if called.bodies else b""
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body) + called.missing))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *args: Any) -> None:
-                """Nobody reads it."""
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,))
-        self._thread.start()
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
+    def _call(self, request: BaseHTTPRequestHandler) -> None:
+        self.at.append(self._clock.now())
+        body = self.bodies.pop(0) if self.bodies else b""
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(body) + self.missing))
+        request.end_headers()
+        request.wfile.write(body)
 
 
 @pytest.fixture

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -15,35 +14,22 @@ from leasehold.adapters.http_events import HttpEvents
 from leasehold.devserver.function_processes import free_port
 from leasehold.errors import StoreUnavailableError
 from tests.builders import message
+from tests.loopback_http import LoopbackHttp
 
 
-class Server:
+class Server(LoopbackHttp):
     """Answers each request with one status, and keeps the bodies."""
 
     def __init__(self) -> None:
         self.status = 200
         self.bodies: list[Any] = []
-        server = self
+        super().__init__(self._keep)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                length = int(self.headers["Content-Length"])
-                server.bodies.append(json.loads(self.rfile.read(length)))
-                self.send_response(server.status)
-                self.end_headers()
-
-            def log_message(self, *args: Any) -> None:
-                """Nobody reads it."""
-
-        self._http = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,))
-        self._thread.start()
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
+    def _keep(self, request: BaseHTTPRequestHandler) -> None:
+        length = int(request.headers["Content-Length"])
+        self.bodies.append(json.loads(request.rfile.read(length)))
+        request.send_response(self.status)
+        request.end_headers()
 
 
 @pytest.fixture

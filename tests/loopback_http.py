@@ -1,0 +1,38 @@
+"""A plain HTTP server of a test, on loopback: the test says what a POST does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class LoopbackHttp:
+    """Serves until it is closed.
+
+    Args:
+        on_post: reads a request, and answers it.
+
+    Attributes:
+        url: where it listens.
+    """
+
+    def __init__(self, on_post: Callable[[BaseHTTPRequestHandler], None]) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                on_post(self)
+
+            def log_message(self, *args: Any) -> None:
+                """Nobody reads it."""
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,))
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving, and wait until it has."""
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
