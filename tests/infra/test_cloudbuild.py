@@ -161,7 +161,7 @@ MISTAKES: dict[str, tuple[Callable[[Build], None], str]] = {
     "a value too many": (_add("--clear-labels=yes"), "--clear-labels takes no value"),
     "two triggers": (_add("--trigger-bucket=b"), "it needs one trigger"),
     "gcloud in an image without it": (
-        lambda b: b["steps"][-3].update(name="python:3.13"),
+        lambda b: b["steps"][-3].update(name="python:3.12"),
         "calls gcloud, which its image does not have",
     ),
     "a mistake in a script": (
