@@ -37,9 +37,9 @@ from leasehold.devserver.function_processes import (
     START_S,
     Function,
     FunctionProcesses,
-    free_port,
 )
 from leasehold.devserver.server import DevOptions, DevServer
+from tests.ports import own_port
 
 AT_ONCE: Final = 16
 WORKERS: Final = 2
@@ -103,7 +103,7 @@ def _cpu_of(pid: int) -> float:
 
 def requests_of_the_floor(requests: int) -> float:
     """Return how many requests a second the no-op function answers to as many clients."""
-    function = Function("no_op", free_port(), workers=WORKERS)
+    function = Function("no_op", own_port(), workers=WORKERS)
     processes = FunctionProcesses(
         function, Path(__file__).parent / "functions", dict(os.environ), print
     )
@@ -151,7 +151,7 @@ def _run_all(url: str, runs: int) -> list[str]:
 def _bundle() -> Iterator[str]:
     with TemporaryDirectory() as name:
         environ = os.environ | {"LEASEHOLD_CATALOG": "bench.durable_steps"}
-        options = DevOptions(port=free_port(), workers=WORKERS, data=Path(name), environ=environ)
+        options = DevOptions(port=own_port(), workers=WORKERS, data=Path(name), environ=environ)
         fast = QueueSettings(rate=RateLimits(max_dispatches_per_second=10_000))
         server = DevServer(options, print, tasks=CloudTasksDouble(fast))
         server.start()

@@ -17,11 +17,11 @@ from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.adapters.clock import SystemClock
 from leasehold.client.patience import retry_unreachable
 from leasehold.client.server_source import ServerSource
-from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceType
 from leasehold.services.start_run import StartRequest
+from tests.ports import own_port
 from tests.waiting import until
 
 LOOK_S: Final = 0.005
@@ -131,7 +131,7 @@ def bundle(**settings: str) -> Iterator[Place]:
         environ = os.environ | settings | {"LEASEHOLD_CATALOG": "bench.crash_bundle"}
         environ["LEASEHOLD_STORE"] = f"sqlite:///{data / 'leasehold.db'}"
         environ["LEASEHOLD_ARTIFACTS"] = f"file://{data / 'artifacts'}"
-        options = DevOptions(port=free_port(), data=data, environ=environ)
+        options = DevOptions(port=own_port(), data=data, environ=environ)
         server = DevServer(options, lambda _: None)
         try:
             server.start()

@@ -17,9 +17,9 @@ from typing import Final
 
 from bench.durable_steps import PIPELINES, STEPS, STEPS_A_RUN
 from bench.measuring import Figure, figure, report
-from leasehold.devserver.function_processes import free_port
 from leasehold.in_process import InProcessEngine
 from leasehold.server.server import ServeOptions, Server
+from tests.ports import own_port
 
 WORKERS: Final = 32
 
@@ -32,7 +32,7 @@ def steps_of_the_engine(environ: dict[str, str], runs: int) -> float:
 
 def steps_of_the_server(environ: dict[str, str], runs: int) -> float:
     """Return the steps a second of a server that is started on the store."""
-    server = Server(ServeOptions(port=free_port(), workers=WORKERS), lambda _: None, environ)
+    server = Server(ServeOptions(port=own_port(), workers=WORKERS), lambda _: None, environ)
     try:
         return _steps_a_second(server.local, runs, server.start)
     finally:

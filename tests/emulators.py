@@ -26,7 +26,7 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
-from leasehold.devserver.function_processes import free_port
+from tests.ports import own_port
 from tests.waiting import until
 
 _JAR: Final = "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar"
@@ -87,7 +87,7 @@ def _start(
     java = shutil.which("java")
     if java is None:
         raise MissingEmulatorError(f"java is not on PATH; get it: {how}")
-    host = f"127.0.0.1:{free_port()}"
+    host = f"127.0.0.1:{own_port()}"
     log = tempfile.NamedTemporaryFile(  # noqa: SIM115 - the emulator writes to it
         prefix=f"{name}-emulator-", suffix=".log"
     )
@@ -202,7 +202,7 @@ def storage_bucket(port: int | None = None) -> Iterator[tuple[str, str]]:
     """Run a Cloud Storage emulator in this process; lend its address and a bucket in it."""
     from gcp_storage_emulator.server import create_server  # noqa: PLC0415 - with its tests alone
 
-    port = port or free_port()
+    port = port or own_port()
     server = create_server("127.0.0.1", port, in_memory=True, default_bucket="artifacts")
     server.start()
     try:

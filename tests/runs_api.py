@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from leasehold.domain.change import Change
 from leasehold.services.engine import Engine
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.web.serve_api import answer_api
+from tests.serving import while_serving
 
 
 class Quiet(WSGIRequestHandler):
@@ -55,10 +55,6 @@ def runs_api(engine: Engine, losing: list[str] | None = None, port: int = 0) -> 
             flask.request.environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
         return answer
 
-    serving = make_server("127.0.0.1", port, app, threaded=True, request_handler=Quiet)
-    threading.Thread(target=serving.serve_forever, args=(0.02,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{serving.server_port}"
-    finally:
-        serving.shutdown()
-        serving.server_close()
+    server = make_server("127.0.0.1", port, app, threaded=True, request_handler=Quiet)
+    with while_serving(server):
+        yield f"http://127.0.0.1:{server.server_port}"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
+from tests.ports import own_port
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(folder: Path) -> Iterator[DevServer]:
     """A bundle in this test's process, so that faults can be ordered."""
     options = DevOptions(
-        port=free_port(), data=folder / "data", environ=settings(folder), tick_s=0.5
+        port=own_port(), data=folder / "data", environ=settings(folder), tick_s=0.5
     )
     server = DevServer(options, print)
     try:
@@ -99,7 +99,7 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
     started: list[subprocess.Popen[str]] = []
 
     def begin(**environ: str) -> tuple[subprocess.Popen[str], Api]:
-        port = free_port()
+        port = own_port()
         words = ["dev", "--port", str(port), "--workers", "2", "--data", str(tmp_path / "data")]
         with (tmp_path / "log").open("a") as log:
             process = subprocess.Popen(

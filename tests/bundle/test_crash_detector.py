@@ -13,9 +13,9 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.devserver.cloud_tasks import HttpTask
-from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from tests.bundle.conftest import Api, calls, settings
+from tests.ports import own_port
 from tests.waiting import until
 
 SOON = 30.0  # far below the 600 s of a lease; in truth it takes some tenths
@@ -27,7 +27,7 @@ def server(folder: Path) -> Iterator[DevServer]:
         "LEASEHOLD_CATALOG": "tests.bundle.catalog_of_children",
         "PIPELINE_LEASE_TTL_S": "600",
     }
-    options = DevOptions(port=free_port(), data=folder / "data", environ=environ)
+    options = DevOptions(port=own_port(), data=folder / "data", environ=environ)
     server = DevServer(options, print)
     try:
         server.start()

@@ -18,12 +18,13 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.bootstrap import Bundle
-from leasehold.devserver.function_processes import Function, free_port
+from leasehold.devserver.function_processes import Function
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from tests.bundle.test_signals import AT_ONCE, STORY, Region, completed, parent_of, rows_of
+from tests.ports import own_port
 from tests.waiting import until
 
 MANY = 6
@@ -97,8 +98,8 @@ def add(region: Region, isolation: str, threads: int) -> Bundle:
     """Start an instance; one of many threads has no queue to release its runs to."""
     settings = {"LEASEHOLD_ISOLATION": "inline" if isolation == "inline" else ""}
     if threads > 1:
-        settings["CLOUD_TASKS_EMULATOR_URL"] = f"http://127.0.0.1:{free_port()}"
-    return region.add(Function("execute_step", free_port(), threads=threads), **settings)
+        settings["CLOUD_TASKS_EMULATOR_URL"] = f"http://127.0.0.1:{own_port()}"
+    return region.add(Function("execute_step", own_port(), threads=threads), **settings)
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from tests.bundle.conftest import Api, settings
+from tests.ports import own_port
 from tests.waiting import until
 
 RUNS = 5
@@ -64,8 +64,8 @@ def test_an_outage_of_the_artifacts_delays_runs_and_costs_none(tmp_path: Path) -
         "PIPELINE_MAX_BACKOFF_S": "0.5",
     }
     options = DevOptions(
-        port=free_port(),
-        lease_port=free_port(),
+        port=own_port(),
+        lease_port=own_port(),
         data=tmp_path / "data",
         environ=environ,
         tick_s=0.5,

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.devserver.function_processes import free_port
 from leasehold.worker.holder import host_name
 from tests.bundle.conftest import ROOT, Begin, calls, settings
+from tests.ports import own_port
 from tests.waiting import until
 
 
@@ -190,7 +190,7 @@ def test_what_cannot_be_served_is_said_in_one_line(
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         taken = str(somebody.getsockname()[1])
         given = [taken if word == "TAKEN" else word for word in words]
-        given = given or ["--port", str(free_port())]
+        given = given or ["--port", str(own_port())]
 
         done = subprocess.run(
             [sys.executable, "-m", "leasehold", "dev", *given, "--data", str(tmp_path / "data")],

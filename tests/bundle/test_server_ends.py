@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.worker.shutdown import ENDING
 from tests.bundle.conftest import Api, calls, settings
 from tests.bundle.test_signals import children_of
+from tests.ports import own_port
 from tests.waiting import until
 
 #: Far below the 30 s of a lease, and the 10 s that a server may drain.
@@ -32,7 +32,7 @@ def lines() -> list[str]:
 @pytest.fixture(scope="module")
 def server(folder: Path, lines: list[str]) -> Iterator[DevServer]:
     environ = settings(folder) | {"PIPELINE_LEASE_TTL_S": "30"}
-    options = DevOptions(port=free_port(), data=folder / "data", environ=environ)
+    options = DevOptions(port=own_port(), data=folder / "data", environ=environ)
     server = DevServer(options, lines.append)
     try:
         server.start()

@@ -25,7 +25,6 @@ from leasehold.devserver.function_processes import (
     Function,
     FunctionProcesses,
     entry_folder,
-    free_port,
 )
 from leasehold.devserver.server import DevOptions, DevServer, function_environ
 from leasehold.domain.manifest import Manifest
@@ -35,6 +34,7 @@ from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from tests.bundle.catalog import SIGNALLED
 from tests.bundle.conftest import Api, Begin, calls, settings
+from tests.ports import own_port
 from tests.waiting import until
 
 LISTENING = ("listens", "listens_later", "polls")
@@ -131,7 +131,7 @@ class Region:
         self.isolation = isolation
         self.tasks = CloudTasksDouble()
         self.tasks_url = self.tasks.start()
-        self.next_ = Function("execute_step", free_port())
+        self.next_ = Function("execute_step", own_port())
         self.processes: list[FunctionProcesses] = []
         self.bundles: list[Bundle] = []
         self._entries = entry_folder(["execute_step"])
@@ -177,7 +177,7 @@ def in_flight(region: Region) -> dict[tuple[str, str], Scene]:
     for kind, target in SCENES[region.isolation]:
         threads = {"gthread": 8, "sync": 1}[kind]
         workers = {"gthread": 1, "sync": len(SIGNALLED)}[kind]
-        function = Function("execute_step", free_port(), workers=workers, threads=threads)
+        function = Function("execute_step", own_port(), workers=workers, threads=threads)
         engines[kind, target] = region.add(function).engine
     region.wait_until_ready()
     warm_up(region)
@@ -422,7 +422,7 @@ def crowded(folder: Path) -> Iterator[DevServer]:
     """
     environ = settings(folder) | {"LEASEHOLD_ISOLATION": "inline", "PIPELINE_LEASE_TTL_S": "30"}
     options = DevOptions(
-        port=free_port(), workers=4, data=folder / "crowded", environ=environ, tick_s=0.5
+        port=own_port(), workers=4, data=folder / "crowded", environ=environ, tick_s=0.5
     )
     server = DevServer(options, print)
     try:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.devserver.function_processes import free_port
 from tests.cli.shell import Shell, only_line
+from tests.ports import own_port
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 ORDER_HERE = (*ORDER, "--in-process")
@@ -117,7 +117,7 @@ def test_a_bad_setting_is_refused(shell: Shell, setting: str, value: str, allowe
 def test_the_port_of_the_leases_api_is_its_own(shell: Shell) -> None:
     """Where the catalog has a step for workers elsewhere; else nothing listens there."""
     shell.importing(Path(__file__).parents[2])
-    port = str(free_port())
+    port = str(own_port())
 
     assert_refused(
         shell,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.shell import Shell
+from tests.serving import while_serving
 
 #: The title of a window, the 8-bit way to begin a sequence, text that runs backwards, markup.
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u2066\u200f[bold red]x[/]\x7f\r\n&"
@@ -146,10 +146,8 @@ class Hostile(BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     server = HTTPServer(("127.0.0.1", 0), Hostile)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with while_serving(server):
+        yield f"http://127.0.0.1:{server.server_port}"
 
 
 COMMANDS = [
@@ -250,15 +248,11 @@ def test_an_answer_that_cannot_be_shown_is_no_mistake_of_this_program(
             self.wfile.write(body.encode())
 
     server = HTTPServer(("127.0.0.1", 0), Odd)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with while_serving(server):
         for words in (("show", "r-1"), ("show", "r-1", "--json"), ("why", "r-1")):
             done = shell.run(*words, "--url", f"http://127.0.0.1:{server.server_port}")
             assert done.returncode in (0, 2), done.stderr
             assert "Traceback" not in done.stderr
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def test_an_answer_without_an_end_is_not_kept(shell: Shell) -> None:
@@ -279,13 +273,9 @@ def test_an_answer_without_an_end_is_not_kept(shell: Shell) -> None:
                     sent += 1
 
     server = HTTPServer(("127.0.0.1", 0), Endless)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with while_serving(server):
         endless, refused = (shell.run("show", it, "--url", url) for it in ("r-1", "r-refused"))
-    finally:
-        server.shutdown()
-        server.server_close()
 
     assert endless.returncode == 2
     assert "larger than" in endless.stderr

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from functools import partial
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -13,12 +12,13 @@ import pytest
 from leasehold.cli.saved_file import save
 from leasehold.client.server_source import ServerSource
 from leasehold.errors import ServerRefusedError, ServerUnreachableError
+from tests.serving import while_serving
 
 
 @pytest.fixture
 def sending() -> Iterator[Callable[..., str]]:
     """Starts a server that sends these headers and this body, and closes the connection."""
-    servers: list[HTTPServer] = []
+    servers = ExitStack()
 
     def start(body: bytes, **headers: str) -> str:
         class Handler(BaseHTTPRequestHandler):
@@ -33,15 +33,11 @@ def sending() -> Iterator[Callable[..., str]]:
                 """Say nothing."""
 
         server = HTTPServer(("127.0.0.1", 0), Handler)
-        servers.append(server)
-        serve = partial(server.serve_forever, poll_interval=0.02)
-        threading.Thread(target=serve, daemon=True).start()
+        servers.enter_context(while_serving(server))
         return f"http://127.0.0.1:{server.server_port}"
 
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with servers:
+        yield start
 
 
 @pytest.mark.parametrize(

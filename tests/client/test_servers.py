@@ -17,12 +17,13 @@ from leasehold.bootstrap import boot
 from leasehold.client.http_calls import RunsApi
 from leasehold.client.patience import retry_unreachable
 from leasehold.client.server_source import ServerSource
-from leasehold.devserver.function_processes import free_port
 from leasehold.domain.trace import TraceType
 from leasehold.errors import InvalidRequestError, ServerRefusedError, ServerUnreachableError
 from leasehold.services.read_runs import RunFilter
 from leasehold.testing import InProcessEngine
+from tests.ports import own_port
 from tests.runs_api import runs_api
+from tests.serving import while_serving
 
 Answering = Callable[..., str]
 Serving = Callable[[Callable[[Any], None]], str]
@@ -44,7 +45,7 @@ ODD_ANSWERS: list[tuple[int, dict[str, str], bytes, str]] = [
 @pytest.fixture
 def serving() -> Iterator[Serving]:
     """Starts a server that answers each request in the way it is given."""
-    servers: list[HTTPServer] = []
+    servers = contextlib.ExitStack()
 
     def start(answer: Callable[[Any], None]) -> str:
         class Handler(BaseHTTPRequestHandler):
@@ -57,14 +58,11 @@ def serving() -> Iterator[Serving]:
                 """Say nothing."""
 
         server = HTTPServer(("127.0.0.1", 0), Handler)
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        servers.enter_context(while_serving(server))
         return f"http://127.0.0.1:{server.server_port}"
 
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with servers:
+        yield start
 
 
 @pytest.fixture
@@ -246,7 +244,7 @@ def test_an_operation_whose_answer_is_lost_is_given_again_and_done_once(
 def test_a_wait_goes_on_when_the_server_comes_back(
     environ: dict[str, str], engine: InProcessEngine
 ) -> None:
-    with runs_api(engine.engine, port=free_port()) as url:
+    with runs_api(engine.engine, port=own_port()) as url:
         client = Client(url)
         run = client.start("refuses", {})
     looked = threading.Event()

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.delivery import Delivery
 from leasehold.ports.documents import Query
 from tests.bundle.conftest import ROOT, Api, settings
+from tests.ports import own_port
 from tests.waiting import until
 
 
@@ -25,7 +25,7 @@ from tests.waiting import until
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
     folder = tmp_path_factory.mktemp("announcing")
     environ = settings(folder) | {"LEASEHOLD_CATALOG": "tests.devserver.catalog_with_channel"}
-    options = DevOptions(port=free_port(), data=folder, environ=environ, tick_s=0.5)
+    options = DevOptions(port=own_port(), data=folder, environ=environ, tick_s=0.5)
     server = DevServer(options, print)
     try:
         server.start()

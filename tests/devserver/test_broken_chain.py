@@ -9,10 +9,10 @@ import pytest
 from pydantic import BaseModel
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
-from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.errors import ChainError
 from tests.bundle.conftest import settings
+from tests.ports import own_port
 
 
 class Size(BaseModel):
@@ -42,7 +42,7 @@ PIPELINES = Registry("pipelines", [PipelineEntry(name="twice", steps=("measure",
 
 def test_the_dev_server_refuses_it_with_both_names(tmp_path: Path) -> None:
     catalog = {"LEASEHOLD_CATALOG": "tests.devserver.test_broken_chain"}
-    options = DevOptions(port=free_port(), data=tmp_path, environ=settings(tmp_path) | catalog)
+    options = DevOptions(port=own_port(), data=tmp_path, environ=settings(tmp_path) | catalog)
 
     with pytest.raises(ChainError, match="gives Size, and step 'again' takes Name"):
         DevServer(options, print)

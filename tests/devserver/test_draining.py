@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.orphan_processes import running_processes
 from leasehold.devserver.server import DevOptions, DevServer
 from tests.bundle.conftest import ROOT, Api, settings
+from tests.ports import own_port
 from tests.waiting import until
 
 
@@ -45,7 +45,7 @@ def get(url: str) -> Any:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_kills_what_still_runs(tmp_path: Path, number: signal.Signals) -> None:
-    port = free_port()
+    port = own_port()
     log = tmp_path / "log"
     words = ["dev", "--port", str(port), "--data", str(tmp_path / "data")]
     with log.open("w") as errors:
@@ -87,7 +87,7 @@ def test_a_second_signal_kills_what_still_runs(tmp_path: Path, number: signal.Si
 def test_the_queue_takes_tasks_until_the_last_server_ended(tmp_path: Path) -> None:
     """An attempt that ends hands its step on, and the manifest says that its task is created."""
     options = DevOptions(
-        port=free_port(), data=tmp_path / "data", environ=environ_of(tmp_path), workers=1
+        port=own_port(), data=tmp_path / "data", environ=environ_of(tmp_path), workers=1
     )
     server, hurry = DevServer(options, print), threading.Event()
     stopping = threading.Thread(target=server.stop, args=(hurry.is_set,))

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.errors import SettingError
 from tests.bundle.conftest import ROOT, settings
+from tests.ports import own_port
 
 REMOTE = {"LEASEHOLD_CATALOG": "tests.devserver.catalog_of_remote"}
 
 
 def test_it_is_served_and_told_where_a_step_is_remote(tmp_path: Path) -> None:
     lines: list[str] = []
-    environ, port = settings(tmp_path) | REMOTE, free_port()
-    options = DevOptions(port=free_port(), data=tmp_path / "data", environ=environ, lease_port=port)
+    environ, port = settings(tmp_path) | REMOTE, own_port()
+    options = DevOptions(port=own_port(), data=tmp_path / "data", environ=environ, lease_port=port)
     server = DevServer(options, lines.append)
     try:
         server.start()
@@ -36,7 +36,7 @@ def test_it_is_served_and_told_where_a_step_is_remote(tmp_path: Path) -> None:
 
 
 def test_it_is_not_served_where_no_step_is_remote(tmp_path: Path) -> None:
-    server = DevServer(DevOptions(port=free_port(), environ=settings(tmp_path)), print)
+    server = DevServer(DevOptions(port=own_port(), environ=settings(tmp_path)), print)
 
     assert server.leases_url is None
 
@@ -48,14 +48,14 @@ def test_a_bundle_without_its_entry_file_is_refused(
     for name in ("execute_step", "serve_api", "sweep_dead_letters"):
         (tmp_path / f"functions/{name}.py").symlink_to(ROOT / f"functions/{name}.py")
     monkeypatch.chdir(tmp_path)
-    options = DevOptions(port=free_port(), environ=settings(tmp_path) | REMOTE)
+    options = DevOptions(port=own_port(), environ=settings(tmp_path) | REMOTE)
 
     with pytest.raises(SettingError, match=r"functions/manage_lease\.py"):
         DevServer(options, print)
 
 
 def test_its_port_is_its_own(tmp_path: Path) -> None:
-    port = free_port()
+    port = own_port()
     options = DevOptions(port=port, lease_port=port, environ=settings(tmp_path) | REMOTE)
 
     with pytest.raises(SettingError, match="--lease-port"):

@@ -18,11 +18,11 @@ from leasehold.devserver.function_processes import (
     Function,
     FunctionProcesses,
     entry_folder,
-    free_port,
 )
 from leasehold.testing import InProcessEngine
 from tests.bundle.conftest import Api, settings
 from tests.outages.test_threads import no_new_threads
+from tests.ports import own_port
 from tests.waiting import until
 
 
@@ -34,7 +34,7 @@ def lines() -> list[str]:
 
 @pytest.fixture
 def processes(tmp_path: Path, lines: list[str]) -> Iterator[FunctionProcesses]:
-    function, folder = Function("serve_api", free_port()), entry_folder(["serve_api"])
+    function, folder = Function("serve_api", own_port()), entry_folder(["serve_api"])
     environ = settings(tmp_path) | {"LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db"}
     processes = FunctionProcesses(function, folder, environ, lines.append)
     processes.start()

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.scheduler import Scheduler
 from leasehold.devserver.served_functions import served_functions
 from leasehold.devserver.server import DevOptions, DevServer
@@ -20,6 +19,7 @@ from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.testing import FrozenClock
 from tests.bundle.conftest import ROOT, settings
 from tests.loopback_http import LoopbackHttp
+from tests.ports import own_port
 from tests.waiting import until
 
 NEARLY_NOON = datetime(2026, 2, 27, 11, 59, 59, 990_000, tzinfo=UTC)
@@ -104,7 +104,7 @@ def test_a_function_that_says_that_more_is_due_is_called_at_once(
 
 def test_a_function_that_does_not_answer_is_told_and_called_again(clock: FrozenClock) -> None:
     lines: list[str] = []
-    url = f"http://127.0.0.1:{free_port()}"
+    url = f"http://127.0.0.1:{own_port()}"
     scheduler = Scheduler(_scheduled(), url, lines.append, every=0.01, clock=clock)
     scheduler.start()
     try:
@@ -149,7 +149,7 @@ def test_a_new_row_is_served_without_another_edit() -> None:
 def test_a_new_row_needs_its_entry_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "functions").symlink_to(ROOT / "functions")
     monkeypatch.chdir(tmp_path)
-    options = DevOptions(port=free_port(), environ=settings(tmp_path))
+    options = DevOptions(port=own_port(), environ=settings(tmp_path))
 
     with pytest.raises(SettingError, match=r"functions/send_digest\.py"):
         DevServer(options, print, table=FunctionTable([*FUNCTIONS, _scheduled()]))

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from tests.bundle.conftest import settings
+from tests.ports import own_port
 
 JSON = {"Content-Type": "application/json"}
 #: Far more than any server takes, and the size of the blocks that it is sent in.
@@ -42,7 +42,7 @@ class Place(NamedTuple):
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
     folder = tmp_path_factory.mktemp("strangers")
     environ = settings(folder) | {"LEASEHOLD_CATALOG": "tests.devserver.catalog_of_remote"}
-    server = DevServer(DevOptions(port=free_port(), data=folder, environ=environ), print)
+    server = DevServer(DevOptions(port=own_port(), data=folder, environ=environ), print)
     try:
         server.start()
         yield server

@@ -12,7 +12,7 @@ from pathlib import Path
 import mypy.api
 import pytest
 
-from leasehold.devserver.function_processes import free_port
+from tests.ports import own_port
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -69,7 +69,7 @@ def url(folder: Path) -> Iterator[str]:
     environ = {name: value for name, value in os.environ.items() if "LEASEHOLD" not in name}
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "leasehold", "dev", "--port", str(free_port())],
+            [sys.executable, "-m", "leasehold", "dev", "--port", str(own_port())],
             cwd=folder,
             env=environ | {"LEASEHOLD_CATALOG": "steps", "PYTHONPATH": str(folder)},
             stdout=subprocess.PIPE,

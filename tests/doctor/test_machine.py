@@ -33,6 +33,7 @@ from leasehold.registry.settings import SETTINGS
 from tests.cli.shell import LEASEHOLD, Shell, only_line
 from tests.doctor.letters import PIPELINES, STEPS
 from tests.emulators import firestore_host
+from tests.ports import own_port
 
 ROOT = Path(__file__).parents[2]
 STORE = ".leasehold/leasehold.db"
@@ -288,11 +289,11 @@ def test_emulators_that_do_not_answer_or_are_half_of_a_pair_are_found(
 ) -> None:
     queue = DEPLOYED | {"LEASEHOLD_FUNCTION_URL": "https://x.run.app", "LEASEHOLD_STORE": ""}
     del queue["LEASEHOLD_STORE"], queue["LEASEHOLD_ALLOW_LOCAL_CHANNELS"]
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        nobody = closed.getsockname()[1]
-
     half = {**queue, "CLOUD_TASKS_EMULATOR_URL": f"http://127.0.0.1:{port}"}
-    half |= {"LEASEHOLD_EVENTS": "pubsub://p/topic", "PUBSUB_EMULATOR_HOST": f"127.0.0.1:{nobody}"}
+    half |= {
+        "LEASEHOLD_EVENTS": "pubsub://p/topic",
+        "PUBSUB_EMULATOR_HOST": f"127.0.0.1:{own_port()}",
+    }
     left = codes(shell, **half)
 
     assert left == ["emulator_left_over", "emulator_left_over", "emulator_silent"]

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from examples.remote_worker.catalog import PIPELINES, STEPS
-from leasehold.devserver.function_processes import free_port
 from leasehold.domain.manifest import Manifest
 from leasehold.testing import InProcessEngine
 from tests.builders import environ_of
 from tests.bundle.conftest import ROOT
+from tests.ports import own_port
 from tests.waiting import until
 
 WORKER = ROOT / "examples" / "remote_worker" / "worker.py"
@@ -68,7 +68,7 @@ def ended(engine: InProcessEngine, run: Manifest) -> Manifest:
 @pytest.fixture
 def url(environ: dict[str, str], engine: InProcessEngine, tmp_path: Path) -> Iterator[str]:
     """manage_lease under the real framework's server, as a process."""
-    port = free_port()
+    port = own_port()
     server = "leasehold.devserver.server_main"
     source = str(ROOT / "functions" / "manage_lease.py")
     where = ["--source", source, "--host", "127.0.0.1", "--port", str(port)]

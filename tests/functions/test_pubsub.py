@@ -19,7 +19,6 @@ from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransp
 from werkzeug.serving import make_server
 
 from leasehold.adapters.pubsub import PubSubEvents
-from leasehold.devserver.function_processes import free_port
 from leasehold.domain.event_message import EventMessage
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query
@@ -28,6 +27,7 @@ from tests.builders import message
 from tests.emulators import need_pubsub, pubsub_host
 from tests.functions.announcing import CHANNELS, PIPELINES, STEPS
 from tests.functions.conftest import Function, delivery_of, told
+from tests.ports import own_port
 from tests.waiting import until
 
 
@@ -169,7 +169,7 @@ def test_all_messages_of_a_call_are_one_request_with_attributes(
 def test_a_service_that_is_away_is_waited_for_only_so_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", f"127.0.0.1:{free_port()}")
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", f"127.0.0.1:{own_port()}")
     bus = PubSubEvents("p", "runs", "", patience=timedelta(seconds=0.3))
 
     with pytest.raises(StoreUnavailableError, match="pubsub://p/runs"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +29,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import InProcessEngine
 from leasehold.web.serve_api import ROUTES, Route
 from tests.functions.conftest import Function
+from tests.serving import while_serving
 
 START = {"pipeline": "three", "input": {"n": 1}, "labels": {"team": "a"}}
 BATCH = {"action": "pause", "filter": {"label": "team:a"}, "limit": 10}
@@ -167,11 +167,9 @@ def test_the_lease_api_answers_as_its_models(leases: Function) -> None:
 @pytest.fixture
 def server(serve_api: Function) -> Iterator[ServerSource]:
     """The function behind a real socket, and the client that reads it."""
-    serving = make_server("127.0.0.1", 0, serve_api.client.application, threaded=True)
-    threading.Thread(target=serving.serve_forever, daemon=True).start()
-    yield ServerSource(f"http://127.0.0.1:{serving.server_port}")
-    serving.shutdown()
-    serving.server_close()
+    server = make_server("127.0.0.1", 0, serve_api.client.application, threaded=True)
+    with while_serving(server):
+        yield ServerSource(f"http://127.0.0.1:{server.server_port}")
 
 
 def test_the_client_reads_what_the_server_answers(server: ServerSource) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import flask
 from werkzeug.serving import make_server
 
 from tests.runs_api import Quiet
+from tests.serving import while_serving
 
 TOKEN = "a-token"  # noqa: S105 - of this test
 BY_TOKEN = {"LEASEHOLD_TOKEN": TOKEN}
@@ -78,11 +78,7 @@ def cloud_run(api: str = "") -> Iterator[CloudRun]:
     def answer(path: str) -> flask.Response:
         return run.answer(path)
 
-    serving = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
-    threading.Thread(target=serving.serve_forever, args=(0.02,), daemon=True).start()
-    run.url = f"http://127.0.0.1:{serving.server_port}"
-    try:
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
+    run.url = f"http://127.0.0.1:{server.server_port}"
+    with while_serving(server):
         yield run
-    finally:
-        serving.shutdown()
-        serving.server_close()

@@ -19,7 +19,6 @@ import yaml
 
 from infra import cloudbuild, provision, smoke, write_settings
 from infra.service_calls import EMULATOR
-from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.live.clients import ONE_TRY
 from tests.bundle.conftest import settings
@@ -30,6 +29,7 @@ from tests.infra.google_services.firestore import FirestoreAdmin
 from tests.infra.google_services.monitoring import Alerts
 from tests.infra.google_services.run import CloudRun as Services
 from tests.infra.recorder import RecordedCall, Recorder
+from tests.ports import own_port
 
 #: What is written down, in place of being done.
 RECORDED = ("gcloud", "make", "apt-get", "cp")
@@ -137,7 +137,7 @@ def deployment(folder: Path) -> Iterator[Deployment]:
     """Lend an empty project, and functions that run as soon as they are asked for."""
     recorder = Recorder(folder / "recorder", *RECORDED)
     options = DevOptions(
-        port=free_port(),
+        port=own_port(),
         workers=1,
         data=folder / "data",
         environ=settings(folder) | {"LEASEHOLD_CATALOG": "pipelines.catalog"},

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.devserver.function_processes import free_port
 from tests.package.clean_environment import ROOT, CleanEnvironment
+from tests.ports import own_port
 from tests.waiting import until
 
 GIVEN = '{"text": "One. Two."}'
@@ -129,7 +129,7 @@ def test_a_run_of_a_step_of_ones_own_outlives_kill_9(project: Project) -> None:
 
 
 def test_the_functions_come_with_the_wheel(project: Project) -> None:
-    with project.server("dev", free_port()) as (server, url):
+    with project.server("dev", own_port()) as (server, url):
         run = project.json("start", "summary", "--input", GIVEN, "--url", url, "--wait")
         server.send_signal(signal.SIGTERM)
         code = server.wait(timeout=60)
@@ -160,7 +160,7 @@ def _killed_in_process(project: Project) -> None:
 
 
 def _killed_server(project: Project) -> None:
-    port = free_port()
+    port = own_port()
     project.hold()
     with project.server("serve", port) as (server, url):
         run_id = project.json("start", "summary", "--input", GIVEN, "--url", url)["runId"]

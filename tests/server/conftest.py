@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from leasehold.devserver.function_processes import free_port
 from leasehold.server.server import ServeOptions, Server
 from tests.builders import environ_of
 from tests.in_process.sample import ENTERED, GO_ON
+from tests.ports import own_port
 
 JSON = {"Content-Type": "application/json"}
 
@@ -66,7 +66,7 @@ def serve(environ: dict[str, str]) -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
 
     def start(workers: int = 2, host: str = "127.0.0.1", **settings: str) -> Server:
-        options = ServeOptions(host, free_port(), workers)
+        options = ServeOptions(host, own_port(), workers)
         server = Server(options, lambda _: None, environ | settings)
         servers.append(server)
         server.start()

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from leasehold.devserver.function_processes import free_port
 from tests.bundle.conftest import ROOT, Api, settings
+from tests.ports import own_port
 
 Begun = tuple[subprocess.Popen[str], Api]
 
@@ -20,7 +20,7 @@ def servers(folder: Path) -> Iterator[Callable[..., Begun]]:
     started: list[subprocess.Popen[str]] = []
 
     def begin(**others: str) -> Begun:
-        port = free_port()
+        port = own_port()
         stores = {
             "LEASEHOLD_STORE": f"sqlite:///{folder / 'leasehold.db'}",
             "LEASEHOLD_ARTIFACTS": f"file://{folder / 'artifacts'}",

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.devserver.function_processes import free_port
 from tests.cli.shell import Shell, only_line
+from tests.ports import own_port
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_where_the_system_has_no_threads_it_says_so(
 
     monkeypatch.setattr(threading.Thread, "start", start_few)
 
-    done = shell.run("serve", "--port", str(free_port()), "--workers", "3")
+    done = shell.run("serve", "--port", str(own_port()), "--workers", "3")
 
     assert done.returncode == 2
     assert only_line(done.stderr) == (
@@ -89,6 +89,6 @@ def test_a_signal_that_a_start_makes_another_error_of_stops_it_in_order(
 
     monkeypatch.setattr(threading.Thread, "start", be_stopped)
 
-    done = shell.run("serve", "--port", str(free_port()), "--workers", "3")
+    done = shell.run("serve", "--port", str(own_port()), "--workers", "3")
 
     assert (done.returncode, only_line(done.stderr)) == (0, "stopped before it was ready")

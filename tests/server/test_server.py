@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from leasehold.devserver.function_processes import free_port
 from leasehold.domain.manifest import run_ref
 from leasehold.errors import SettingError, StoreUnavailableError
 from leasehold.server.server import ServeOptions, Server
 from leasehold.testing import InProcessEngine
 from tests.in_process.sample import ENTERED, GO_ON, PIPELINES, STEPS
+from tests.ports import own_port
 from tests.server.conftest import Api
 from tests.waiting import until
 
@@ -185,7 +185,7 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr("leasehold.server.server._RETRY_S", 0.05)
-    server = Server(ServeOptions(port=free_port()), said.append, environ)
+    server = Server(ServeOptions(port=own_port()), said.append, environ)
     local = server.local
     store: Any = Absent(local.engine.documents)
     local.engine = replace(local.engine, documents=store)
@@ -216,14 +216,14 @@ def test_what_cannot_be_served_is_refused_in_one_line(
         "--port": (ServeOptions(port=port), {}),
         "--host": (ServeOptions(host="no.such.host.invalid"), {}),
         "LEASEHOLD_TASKS": (
-            ServeOptions(port=free_port()),
+            ServeOptions(port=own_port()),
             {
                 "LEASEHOLD_TASKS": "cloud-tasks://p/l",
                 "LEASEHOLD_FUNCTION_URL": "https://execute.invalid",
             },
         ),
         "LEASEHOLD_STORE": (
-            ServeOptions(port=free_port()),
+            ServeOptions(port=own_port()),
             {"LEASEHOLD_STORE": "sqlite:////proc/none/leasehold.db"},
         ),
     }

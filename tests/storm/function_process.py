@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from leasehold.devserver.function_processes import free_port
+from tests.ports import own_port
 
 _ROOT: Final = Path(__file__).parents[2]
 _PATIENCE_S: Final = 30.0
@@ -20,7 +20,7 @@ def function_process(
     environ: Mapping[str, str], function: str = "deliver_notification"
 ) -> Iterator[str]:
     """Serve a function with these variables; give its address."""
-    port = str(free_port())
+    port = str(own_port())
     source = _ROOT / "functions" / f"{function}.py"
     words = ["--target", function, "--source", str(source)]
     command = [sys.executable, "-m", "functions_framework", *words]

@@ -15,12 +15,13 @@ import pytest
 
 import leasehold
 from leasehold.bootstrap import Hooks, boot
-from leasehold.devserver.function_processes import Function, FunctionProcesses, free_port
+from leasehold.devserver.function_processes import Function, FunctionProcesses
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.server.server import ServeOptions, Server
 from leasehold.testing import InProcessEngine
 from leasehold.web.engine_provider import EngineProvider
 from tests.builders import environ_of
+from tests.ports import own_port
 
 PLANTED = "planted-7f3a"
 
@@ -75,14 +76,14 @@ def made(environ: dict[str, str]) -> Iterator[Any]:
         bundle = boot(given)
         yield bundle
         bundle.close()
-        server = Server(ServeOptions(port=free_port()), lambda _: None, given)
+        server = Server(ServeOptions(port=own_port()), lambda _: None, given)
         yield server
         server.stop()
     provider = EngineProvider(environ)
     yield provider.engine and provider
     provider.close()
     yield Hooks()
-    yield (options := DevOptions(port=free_port(), environ=environ))
+    yield (options := DevOptions(port=own_port(), environ=environ))
     yield DevServer(options, lambda _: None)
     yield FunctionProcesses(Function("f", 1), Path(), environ, lambda _: None)
 

@@ -13,6 +13,7 @@ import pytest
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from tests.devserver.cloud_tasks.conftest import QUEUE, official_client
 from tests.devserver.cloud_tasks.target import Target
+from tests.ports import own_port
 from tests.waiting import until
 
 
@@ -118,7 +119,7 @@ def test_a_port_that_somebody_has_is_an_error_and_not_an_exit() -> None:
 def test_a_port_can_be_had_again_at_once(target: Target) -> None:
     """So that what was given its address finds it after a restart."""
     with CloudTasksDouble() as first:
-        url = first.start()
+        url = first.start(port=own_port())
         create(url, target)
         target.wait_for(1)
 

@@ -24,10 +24,10 @@ from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransp
 from infra.bundle.build_environment import BUILD_ENVIRONMENT
 from infra.functions import FUNCTIONS
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
-from leasehold.devserver.function_processes import free_port
 from leasehold.live.clients import ONE_TRY
 from tests.emulators import firestore_host, pubsub_host, storage_bucket
 from tests.package.clean_environment import ROOT, CleanEnvironment, install_requirements
+from tests.ports import own_port
 
 #: Files of an image have this time, whatever they had when they were compiled.
 TIME_IN_IMAGE = 315532801
@@ -86,7 +86,7 @@ class Deployed:
     logs: Path
     settings: dict[str, str]
     ports: dict[str, int] = field(
-        default_factory=lambda: {name: free_port() for name in FUNCTIONS.keys()}  # noqa: SIM118 - a registry
+        default_factory=lambda: {name: own_port() for name in FUNCTIONS.keys()}  # noqa: SIM118 - a registry
     )
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
 

@@ -18,9 +18,9 @@ from google.cloud import storage
 from leasehold.adapters import cloud_storage
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.cloud_storage import CloudStorageArtifacts
-from leasehold.devserver.function_processes import free_port
 from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
 from tests.emulators import environment, storage_bucket
+from tests.ports import own_port
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_a_bucket_that_is_not_there_is_a_store_that_is_not_there(call: str) -> N
 def test_an_address_that_does_not_answer_is_told_in_time(call: str) -> None:
     clock = SystemClock()
     arguments = {"put": ("a", b""), "list": ("",)}.get(call, ("a",))
-    with environment(STORAGE_EMULATOR_HOST=f"http://127.0.0.1:{free_port()}"):
+    with environment(STORAGE_EMULATOR_HOST=f"http://127.0.0.1:{own_port()}"):
         artifacts = CloudStorageArtifacts("artifacts", deadline_s=0.5)
         begun = clock.monotonic()
 
@@ -95,7 +95,7 @@ def test_in_a_bucket_that_is_not_there_nothing_is_said_not_to_exist() -> None:
 
 def test_an_outage_of_the_store_passes() -> None:
     """The same client goes on once it is back."""
-    port = free_port()
+    port = own_port()
     with environment(STORAGE_EMULATOR_HOST=f"http://127.0.0.1:{port}"):
         artifacts = CloudStorageArtifacts("artifacts", deadline_s=0.5)
         with storage_bucket(port):
@@ -257,7 +257,7 @@ def test_an_object_stays_whole_where_it_cannot_be_read_to_its_end(
 
 
 def test_what_cannot_be_compressed_now_is_an_outage() -> None:
-    with environment(STORAGE_EMULATOR_HOST=f"http://127.0.0.1:{free_port()}"):
+    with environment(STORAGE_EMULATOR_HOST=f"http://127.0.0.1:{own_port()}"):
         artifacts = CloudStorageArtifacts("artifacts", deadline_s=0.5)
 
         with pytest.raises(StoreUnavailableError):

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from leasehold.adapters.http_events import HttpEvents
-from leasehold.devserver.function_processes import free_port
 from leasehold.errors import StoreUnavailableError
 from tests.builders import message
 from tests.loopback_http import LoopbackHttp
+from tests.ports import own_port
 
 
 class Server(LoopbackHttp):
@@ -67,7 +67,7 @@ def test_a_server_that_refuses_them_is_away(server: Server) -> None:
 
 
 def test_a_server_that_is_gone_is_away() -> None:
-    bus = HttpEvents(f"http://127.0.0.1:{free_port()}", "")
+    bus = HttpEvents(f"http://127.0.0.1:{own_port()}", "")
 
     with pytest.raises(StoreUnavailableError, match="ConnectionRefusedError"):
         bus.publish([message("r-1")])

@@ -10,11 +10,11 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.firestore import FirestoreDocuments
-from leasehold.devserver.function_processes import free_port
 from leasehold.domain.document import Ref
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query
 from tests.conformance.stores import one_more
+from tests.ports import own_port
 from tests.unit.adapters.firestore.wire import Wire
 
 REF = Ref("runs", "r-1")
@@ -40,7 +40,7 @@ def test_a_store_that_does_not_answer_is_told_in_time(
         mute.bind(("127.0.0.1", 0))
         if listens:
             mute.listen()
-        port = mute.getsockname()[1] if listens else free_port()
+        port = mute.getsockname()[1] if listens else own_port()
         wire = Wire(f"127.0.0.1:{port}")
         documents = FirestoreDocuments(
             "p-1", "(default)", clock, deadline_s=0.5, connect=wire.connect
