@@ -15,7 +15,8 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -105,16 +106,15 @@ def steps_of_the_engine(
     meter: Meter, project: str, threads: int, runs: int
 ) -> tuple[float, Mapping[str, float], Mapping[str, Any]]:
     """Return steps a second, what one costs, and a manifest; the start of runs is left out."""
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, ExitStack() as opened:
         documents = FirestoreDocuments(project, DATABASE, SystemClock(), connect=meter.connect)
-        ready = [_engine(folder, documents) for _ in range(threads)]
+        ready = [opened.enter_context(_engine(folder, documents)) for _ in range(threads)]
         for (engine, _), number in itertools.product(ready, range(runs // threads)):
             run = start_run(engine, StartRequest("no-op", {"number": number})).manifest
         meter.taken()
         seconds = _in_threads([_working(engine, tasks) for engine, tasks in ready])
         counts = meter.taken()
         found = documents.get(run_ref(run.run_id))
-        documents.close()
     ended = runs // threads * threads
     steps = ended * STEPS_A_RUN
     looks_due = threads * (1 + seconds / MAX_AGE_S)  # as many at most
@@ -164,24 +164,31 @@ def writes_a_channel(meter: Meter, project: str, channels: int = 3) -> float:
     for count in (0, channels):
         with TemporaryDirectory() as folder:
             documents = FirestoreDocuments(project, DATABASE, SystemClock(), connect=meter.connect)
-            engine, tasks = _engine(folder, documents, count)
-            start_run(engine, StartRequest("no-op", {"number": count}))
-            meter.taken()
-            _working(engine, tasks)()
-            writes.append(meter.taken()["writes"])
-            documents.close()
+            with _engine(folder, documents, count) as (engine, tasks):
+                start_run(engine, StartRequest("no-op", {"number": count}))
+                meter.taken()
+                _working(engine, tasks)()
+                writes.append(meter.taken()["writes"])
     without, with_ = writes
     return (with_ - without) / channels
 
 
+@contextmanager
 def _engine(
     folder: str, documents: FirestoreDocuments, channels: int = 0
-) -> tuple[Engine, OwnTasks]:
+) -> Iterator[tuple[Engine, OwnTasks]]:
+    """Lend an engine that announces nothing, so that what is counted are the writes of its runs."""
     tasks = OwnTasks()
     environ = {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"}
     told = [LogChannel(name=f"channel-{number}") for number in range(channels)]
     catalog = replace(load_catalog("bench.durable_steps"), channels=Registry("channels", told))
-    return boot(environ, catalog=catalog, documents=documents, tasks=tasks).engine, tasks
+    bundle = boot(
+        environ, catalog=catalog, documents=documents, tasks=tasks, announces_by_hand=True
+    )
+    try:
+        yield bundle.engine, tasks
+    finally:
+        bundle.close()
 
 
 def _working(engine: Engine, tasks: OwnTasks) -> Callable[[], None]:
