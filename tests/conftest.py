@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Final
@@ -31,6 +32,31 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         patch.setenv("LEASEHOLD_ISOLATION", "" if is_sandboxed else "inline")
         patch.setenv(_NO_LATE_THREADS, "true")
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Fail the file whose tests leave something unclosed, in each run.
+
+    Else the test fails that happens to run when it is collected, on another machine, some day.
+    """
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        getattr(item, "funcargs", {}).clear()  # nobody needs them any more
+        left = unclosed()
+        assert not left, f"left unclosed by a test of this file: {left}"
+    return result
+
+
+def unclosed() -> list[str]:
+    """Collect garbage; return what it complains of."""
+    left: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "unraisablehook", lambda it: left.append(f"{it.exc_value!r}"))
+        gc.collect()
+    return left
 
 
 def pytest_collection_finish() -> None:

@@ -60,13 +60,24 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def make(store: Store, environ: dict[str, str]) -> Make:
-    """Makes engines with threads and the machine's clock; the test closes them."""
+def make(store: Store, environ: dict[str, str]) -> Iterator[Make]:
+    """Makes engines with threads and the machine's clock; the test closes them.
+
+    They are closed once more when their handlers may end: what a handler works with stays open
+    while one is left behind.
+    """
+    made: list[InProcessEngine] = []
 
     def make(workers: int = 2, **settings: str) -> InProcessEngine:
-        return InProcessEngine(STEPS, PIPELINES, GATES, environ=environ | settings, workers=workers)
+        given = environ | settings
+        made.append(InProcessEngine(STEPS, PIPELINES, GATES, environ=given, workers=workers))
+        return made[-1]
 
-    return make
+    yield make
+    for event in GO_ON.values():
+        event.set()
+    for engine in made:
+        engine.close()
 
 
 @pytest.fixture(autouse=True)
