@@ -43,7 +43,7 @@ def held(engine: InProcessEngine) -> str:
 
 def test_leases_are_renewed_while_no_thread_can_be_had(make: Make) -> None:
     """The thread that watches renews them itself, several in turn; and then all goes on."""
-    with make(workers=3) as engine:
+    with make(workers=3, PIPELINE_LEASE_TTL_S="2") as engine:
         runs = [held(engine) for _ in range(3)]
         with no_new_threads():
             leases = {run_id: engine.show(run_id).lease for run_id in runs}
