@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -248,16 +249,15 @@ def test_a_wait_goes_on_when_the_server_comes_back(
         client = Client(url)
         run = client.start("refuses", {})
     looked = threading.Event()
-    ended: list[Manifest] = []
 
-    def wait() -> None:
+    def wait() -> Manifest:
         looked.set()
-        ended.append(client.wait(run))
+        return client.wait(run)
 
-    waiting = threading.Thread(target=wait)
-    waiting.start()
-    assert looked.wait(30)
-    with runs_api(engine.engine, port=int(url.rpartition(":")[2])):
-        waiting.join(30)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(wait)
+        assert looked.wait(30)
+        with runs_api(engine.engine, port=int(url.rpartition(":")[2])):
+            ended = waiting.result(30)
 
-    assert ended[0].dead_lettered
+    assert ended.dead_lettered

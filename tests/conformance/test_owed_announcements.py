@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,15 +88,17 @@ def logged() -> list[str]:
 
 
 @pytest.fixture
-def engine(documents: Documents, tmp_path: Path, bus: Bus, logged: list[str]) -> Engine:
+def engine(documents: Documents, tmp_path: Path, bus: Bus, logged: list[str]) -> Iterator[Engine]:
     """One whose channel `log` is told of everything, and `ops` of what is urgent."""
     urgent = (AnnouncedEvent.RUN_BLOCKED, AnnouncedEvent.RUN_DEAD_LETTERED)
     channels = [LogChannel(name="log"), LogChannel(name="ops", events=urgent)]
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES, channels=Registry("channels", channels))
     environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
     queue: Any = Queue()
-    booted = boot(environ, catalog=catalog, documents=documents, tasks=queue).engine
-    return replace(booted, events=bus, log=logged.append)
+    bundle = boot(environ, catalog=catalog, documents=documents, tasks=queue)
+    yield replace(bundle.engine, events=bus, log=logged.append)
+    bundle.processes.close()
+    bundle.engine.leases.close()
 
 
 def start(engine: Engine, pipeline: str, label: str = "any") -> str:

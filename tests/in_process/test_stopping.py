@@ -107,6 +107,7 @@ def test_an_engine_does_not_wait_for_a_handler_that_hears_nobody(
         done = after.wait(run.run_id, 30)
         until(lambda: not engine.held_runs())
         story = types_of(after, run.run_id)
+    engine.close()
 
     assert 0.3 <= took < 2.3
     assert (left.status, left.lease) == ("PENDING", None)

@@ -84,7 +84,11 @@ def opened(kind: str, folder: Path, around: Around = NOTHING) -> Iterator[tuple[
             around=around,
         )
         told.engine = replace(bundle.engine, events=told, open_channel=open_channel)
-        yield told.engine, told
+        try:
+            yield told.engine, told
+        finally:
+            bundle.processes.close()
+            bundle.engine.leases.close()
 
 
 def started(kind: str, folder: Path, ends: str) -> str:

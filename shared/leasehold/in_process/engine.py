@@ -269,7 +269,8 @@ class InProcessEngine:
 
         A handler that does not end within `grace` seconds is left behind: its lease is given
         back, and its thread ends with the process. The next engine takes its run up. What is to
-        be announced is tried once more; what is not announced then stays due.
+        be announced is tried once more; what is not announced then stays due. The store stays
+        open for what is left behind: called again once that has ended, this closes it.
         """
         is_announced = self.drain(grace)
         if not any(thread.is_alive() for thread in self._threads):
