@@ -81,6 +81,7 @@ class Connection:
         self._clock = clock
         self._api: tuple[int, Any] | None = None
         self._opening = threading.Lock()
+        self._closings = 0
 
     def path(self, ref: Ref) -> str:
         """Return the full name of a document."""
@@ -146,7 +147,8 @@ class Connection:
             ]
 
     def close(self) -> None:
-        """Close the connection of this process."""
+        """Close the connection of this process; a call that it cuts off fails as an outage."""
+        self._closings += 1
         if self._api is not None and self._api[0] == os.getpid():
             self._api[1].transport.close()
         self._api = None
@@ -185,6 +187,7 @@ class Connection:
     @contextlib.contextmanager
     def _translated(self, refused: tuple[type[Exception], ...] = ()) -> Iterator[None]:
         """Translate Google's errors: those that another try may cure, and those that none will."""
+        closings = self._closings
         try:
             yield
         except refused as error:
@@ -195,6 +198,10 @@ class Connection:
             raise LostAnswerError(_words(error)) from error
         except (exceptions.GoogleAPIError, google.auth.exceptions.GoogleAuthError) as error:
             raise StoreUnavailableError(store=self.name, problem=_words(error)) from error
+        except ValueError as error:  # as the library has it, where another thread closed it
+            if self._closings == closings:
+                raise
+            raise StoreUnavailableError(store=self.name, problem="it was closed") from error
 
 
 def official_client(project: str, database: str) -> Any:

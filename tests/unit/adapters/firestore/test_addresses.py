@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,25 @@ def test_a_store_that_does_not_answer_is_told_in_time(
         assert raised.value.retryable
         assert "projects/p-1/databases/(default)" in str(raised.value)
         documents.close()
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_store_that_is_closed_under_a_call_is_an_outage(
+    call: Callable[[FirestoreDocuments], object],
+) -> None:
+    """Of whoever is left behind at the end, such as a thread that announces."""
+    wire = Wire(f"127.0.0.1:{own_port()}")
+
+    def connect(project: str, database: str) -> Any:
+        client = wire.connect(project, database)
+        documents.close()
+        client.transport.close()  # as `close` does once the call before has the client
+        return client
+
+    documents = FirestoreDocuments("p-1", "(default)", SystemClock(), connect=connect)
+
+    with pytest.raises(StoreUnavailableError, match="it was closed"):
+        call(documents)
 
 
 def test_google_is_imported_when_a_store_is_opened(root: Path) -> None:
