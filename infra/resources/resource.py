@@ -100,3 +100,16 @@ class Dependent(Resource, Protocol):
     def needs(self) -> Sequence[Resource]:
         """What has to be there, and stands before it in the order; known by kind and name."""
         ...
+
+
+@runtime_checkable
+class NamedByGoogle(Resource, Protocol):
+    """A resource that Google names, so that two applies at once may create it twice.
+
+    No create can be refused then. It is looked at again after it, and what is there twice is told:
+    the later apply sees both.
+    """
+
+    def look_again(self) -> Look:
+        """Return what is there now, whatever was found before."""
+        ...
