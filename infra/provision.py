@@ -32,6 +32,7 @@ from leasehold.cli.exit_codes import (
 from leasehold.cli.options import json_option
 from leasehold.cli.stderr import note, print_error
 from leasehold.cli.stdout import print_json, print_line
+from leasehold.cli.streams import forget_stdout
 from leasehold.live.call_errors import explain
 from leasehold.live.clients import ONE_TRY, GoogleClients
 
@@ -72,18 +73,33 @@ def apply_command(*, installation: Installation, update: bool, as_json: bool) ->
     """Create what is missing, in order; a second apply goes on where this one ended."""
     resources = _resources(installation)
     steps: list[Step] = []
+    unread: OSError | None = None
     code = DONE
     try:
         for step in apply(resources, installation.project, update=update):
             steps.append(step)
-            if not as_json and _is_worth_a_line(step):
-                print_done(step)
-                sys.stdout.flush()
+            if not as_json and unread is None and _is_worth_a_line(step):
+                unread = _unread(step)
     except KeyboardInterrupt as interrupt:
         code = TERMINATED if isinstance(interrupt, TerminatedError) else INTERRUPTED
     left = resources[len(steps) :]
     _conclude(installation, steps, left, as_json=as_json)
-    return code or (NOT_COMPLETED if _failed(steps) else DONE)
+    code = code or (NOT_COMPLETED if _failed(steps) else DONE)
+    if code == DONE and unread is not None:
+        raise unread
+    return code
+
+
+def _unread(step: Step) -> OSError | None:
+    """Print what was done; return why nobody reads it, for which no work is left half done."""
+    try:
+        print_done(step)
+        sys.stdout.flush()
+    except OSError as error:
+        forget_stdout()
+        note("what is done is not read any more; it goes on.")
+        return error
+    return None
 
 
 def _conclude(
