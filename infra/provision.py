@@ -17,7 +17,14 @@ from infra.command import CONTEXT_SETTINGS, run
 from infra.environment import catalog_of
 from infra.installation import Installation
 from infra.options import installation_options
-from infra.report import counts_of, print_done, print_repairs, print_steps, steps_json
+from infra.report import (
+    counts_of,
+    print_done,
+    print_repairs,
+    print_steps,
+    print_warnings,
+    steps_json,
+)
 from infra.resources.resource import Resource, State
 from infra.steps import Action, Step, apply, survey
 from leasehold.cli.exit_codes import (
@@ -111,6 +118,7 @@ def _conclude(
     else:
         print_repairs(steps)
         print_line(counts_of(steps))
+    print_warnings(steps)
     if left:
         first = f"{left[0].kind} {left[0].name}"
         print_error(f"interrupted at {first}: {len(left)} resources were not done.")
@@ -124,6 +132,7 @@ def _survey(installation: Installation, *, as_json: bool) -> list[Step]:
         print_json(steps_json(installation, steps))
     else:
         print_steps(steps)
+    print_warnings(steps)
     return steps
 
 

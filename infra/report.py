@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from infra.capacity import capacity_warnings
 from infra.installation import Installation
 from infra.resources.resource import Resource, State
 from infra.steps import Action, Step
+from leasehold.cli.stderr import warn
 from leasehold.cli.stdout import print_line, print_table
 from leasehold.presentation.formatting import StyledText
 
@@ -61,6 +63,12 @@ def print_repairs(steps: Sequence[Step]) -> None:
         print_line(f"to repair it: {command}")
 
 
+def print_warnings(steps: Sequence[Step]) -> None:
+    """Print, beside the answer, what the resources come to together."""
+    for line in capacity_warnings(steps):
+        warn(line)
+
+
 def print_done(step: Step) -> None:
     """Print one line about what was done, or was to be done."""
     words = f"{step.resource.kind} {step.resource.name}"
@@ -96,6 +104,7 @@ def steps_json(
         "resources": [_row(step) for step in steps],
         "notLookedAt": [{"kind": it.kind, "name": it.name} for it in left],
         "counts": dict(counts),
+        "warnings": [*capacity_warnings(steps)],
     }
 
 
