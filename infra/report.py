@@ -12,6 +12,7 @@ from infra.resources.resource import Resource, State
 from infra.steps import Action, Step
 from leasehold.cli.stderr import warn
 from leasehold.cli.stdout import print_line, print_table
+from leasehold.domain.moment import stamp
 from leasehold.presentation.formatting import StyledText
 
 #: What a plan says of a state, in the order of its counts.
@@ -89,8 +90,11 @@ def details_of(step: Step) -> Iterator[str]:
         return
     for it in step.look.differences:
         yield f"{it.field}: {it.found} → {it.wanted}"
-    if step.look.why:
-        yield f"for {step.look.why}" if step.look.state is State.WAITING else step.look.why
+    if step.look.state is State.WAITING:
+        since = f", since {stamp(step.look.since)}" if step.look.since else ""
+        yield f"for {step.look.why}{since}"
+    elif step.look.why:
+        yield step.look.why
 
 
 def steps_json(
@@ -119,6 +123,7 @@ def _row(step: Step) -> dict[str, Any]:
         "action": step.action,
         "differences": differences,
         "why": step.problem or step.look.why,
+        "since": None if step.look.since is None else stamp(step.look.since),
         "repair": step.repair,
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -36,6 +37,7 @@ class Look:
         differences: for `State.DIFFERENT`, what differs.
         why: for `State.WAITING`, for what; for `State.UNKNOWN`, what went wrong; in one line.
         repair: a command that a person may type about it; empty: there is none.
+        since: for `State.WAITING`, since when, where Google says so.
         by_hand: whether a person alone changes it, even where an update is asked for.
     """
 
@@ -43,6 +45,7 @@ class Look:
     differences: tuple[Difference, ...] = ()
     why: str = ""
     repair: str = ""
+    since: datetime | None = None
     by_hand: bool = False
 
 
