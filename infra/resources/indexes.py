@@ -196,7 +196,7 @@ class FieldIndexes:
 
     def _look_at_builds(self, found: Iterable[Field]) -> Look:
         """Return whether Firestore still builds an index of a field."""
-        building = [one.name for one in found if _has_index(one, Index.State.CREATING)]
+        building = [one.name for one in found if _is_building(one)]
         if not building:
             return PRESENT
         since = min(filter(None, map(self.existing.begun.get, building)), default=None)
@@ -253,8 +253,8 @@ def _indexes_of(field: Field) -> Sequence[Single]:
     )
 
 
-def _has_index(field: Field, state: Index.State) -> bool:
-    return any(index.state is state for index in field.index_config.indexes)
+def _is_building(field: Field) -> bool:
+    return any(index.state is Index.State.CREATING for index in field.index_config.indexes)
 
 
 def _wanted(declared: Mapping[str, Any]) -> Sequence[Single]:
