@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from leasehold.cli.exit_codes import DONE, exit_code_of
+from leasehold.cli.streams import check_arguments, open_streams
 
 CONTEXT_SETTINGS: Final[Mapping[str, Any]] = {
     "help_option_names": ["-h", "--help"],
@@ -22,11 +23,15 @@ def run(command: click.Command, module: str, words: Sequence[str] | None = None)
     Args:
         command: what is run.
         module: what it is called by.
-        words: what follows that; None: what this process was called with.
+        words: what follows that; None: what this process was called with, whose streams may be
+            closed.
     """
     given = list(sys.argv[1:] if words is None else words)
 
     def run_it() -> int:
+        if words is None:
+            open_streams()
+            check_arguments(given)
         with command.make_context(f"python -m {module}", given) as context:
             code: int | None = command.invoke(context)
         return code or DONE

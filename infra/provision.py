@@ -17,7 +17,14 @@ from infra.command import CONTEXT_SETTINGS, run
 from infra.environment import catalog_of
 from infra.installation import Installation
 from infra.options import installation_options
-from infra.report import counts_of, print_done, print_repairs, print_steps, steps_json
+from infra.report import (
+    counts_of,
+    print_done,
+    print_repairs,
+    print_steps,
+    print_warnings,
+    steps_json,
+)
 from infra.resources.resource import Resource, State
 from infra.steps import Action, Step, apply, survey
 from leasehold.cli.exit_codes import (
@@ -32,6 +39,7 @@ from leasehold.cli.exit_codes import (
 from leasehold.cli.options import json_option
 from leasehold.cli.stderr import note, print_error
 from leasehold.cli.stdout import print_json, print_line
+from leasehold.cli.streams import forget_stdout
 from leasehold.live.call_errors import explain
 from leasehold.live.clients import ONE_TRY, GoogleClients
 
@@ -72,18 +80,33 @@ def apply_command(*, installation: Installation, update: bool, as_json: bool) ->
     """Create what is missing, in order; a second apply goes on where this one ended."""
     resources = _resources(installation)
     steps: list[Step] = []
+    unread: OSError | None = None
     code = DONE
     try:
         for step in apply(resources, installation.project, update=update):
             steps.append(step)
-            if not as_json and _is_worth_a_line(step):
-                print_done(step)
-                sys.stdout.flush()
+            if not as_json and unread is None and _is_worth_a_line(step):
+                unread = _unread(step)
     except KeyboardInterrupt as interrupt:
         code = TERMINATED if isinstance(interrupt, TerminatedError) else INTERRUPTED
     left = resources[len(steps) :]
     _conclude(installation, steps, left, as_json=as_json)
-    return code or (NOT_COMPLETED if _failed(steps) else DONE)
+    code = code or (NOT_COMPLETED if _failed(steps) else DONE)
+    if code == DONE and unread is not None:
+        raise unread
+    return code
+
+
+def _unread(step: Step) -> OSError | None:
+    """Print what was done; return why nobody reads it, for which no work is left half done."""
+    try:
+        print_done(step)
+        sys.stdout.flush()
+    except OSError as error:
+        forget_stdout()
+        note("what is done is not read any more; it goes on.")
+        return error
+    return None
 
 
 def _conclude(
@@ -95,6 +118,7 @@ def _conclude(
     else:
         print_repairs(steps)
         print_line(counts_of(steps))
+    print_warnings(steps)
     if left:
         first = f"{left[0].kind} {left[0].name}"
         print_error(f"interrupted at {first}: {len(left)} resources were not done.")
@@ -108,6 +132,7 @@ def _survey(installation: Installation, *, as_json: bool) -> list[Step]:
         print_json(steps_json(installation, steps))
     else:
         print_steps(steps)
+    print_warnings(steps)
     return steps
 
 

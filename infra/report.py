@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from infra.capacity import capacity_warnings
 from infra.installation import Installation
 from infra.resources.resource import Resource, State
 from infra.steps import Action, Step
+from leasehold.cli.stderr import warn
 from leasehold.cli.stdout import print_line, print_table
+from leasehold.domain.moment import stamp
 from leasehold.presentation.formatting import StyledText
 
 #: What a plan says of a state, in the order of its counts.
@@ -61,6 +64,12 @@ def print_repairs(steps: Sequence[Step]) -> None:
         print_line(f"to repair it: {command}")
 
 
+def print_warnings(steps: Sequence[Step]) -> None:
+    """Print, beside the answer, what the resources come to together."""
+    for line in capacity_warnings(steps):
+        warn(line)
+
+
 def print_done(step: Step) -> None:
     """Print one line about what was done, or was to be done."""
     words = f"{step.resource.kind} {step.resource.name}"
@@ -81,8 +90,11 @@ def details_of(step: Step) -> Iterator[str]:
         return
     for it in step.look.differences:
         yield f"{it.field}: {it.found} → {it.wanted}"
-    if step.look.why:
-        yield f"for {step.look.why}" if step.look.state is State.WAITING else step.look.why
+    if step.look.state is State.WAITING:
+        since = f", since {stamp(step.look.since)}" if step.look.since else ""
+        yield f"for {step.look.why}{since}"
+    elif step.look.why:
+        yield step.look.why
 
 
 def steps_json(
@@ -96,6 +108,7 @@ def steps_json(
         "resources": [_row(step) for step in steps],
         "notLookedAt": [{"kind": it.kind, "name": it.name} for it in left],
         "counts": dict(counts),
+        "warnings": [*capacity_warnings(steps)],
     }
 
 
@@ -110,6 +123,7 @@ def _row(step: Step) -> dict[str, Any]:
         "action": step.action,
         "differences": differences,
         "why": step.problem or step.look.why,
+        "since": None if step.look.since is None else stamp(step.look.since),
         "repair": step.repair,
     }
 

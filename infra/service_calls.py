@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Final
 
+import pydantic_core
+
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from leasehold.domain.printable import one_line
@@ -158,6 +160,6 @@ def _asked(request: urllib.request.Request, within_s: float) -> Answer:
 
 def _json_of(body: bytes) -> Any:
     try:
-        return json.loads(body)
-    except ValueError:
+        return pydantic_core.from_json(body)
+    except ValueError:  # or it is nested so deep that nobody could read it
         return None

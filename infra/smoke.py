@@ -25,6 +25,7 @@ from infra.installation import Installation
 from infra.options import installation_options
 from infra.service_calls import Answer, NoAnswerError, NoTokenError, ServiceCalls
 from leasehold.cli.exit_codes import DONE, FOUND
+from leasehold.domain.json_text import check_json
 from leasehold.domain.manifest import is_run_id
 from leasehold.domain.printable import one_line
 from leasehold.errors import MissingExtraError
@@ -238,9 +239,10 @@ def check_sweep(installation: Installation) -> str:
 def program(*, installation: Installation, pipeline: str, text: str, timeout: float) -> int:
     """Test what was deployed: a line for each thing that works or does not; 1 if one does not."""
     try:
-        given = json.loads(text or "{}")
+        check_json(text or "{}")
     except ValueError:
-        raise click.UsageError(f"--input is {text!r}; allowed: JSON.") from None
+        raise click.UsageError(f"--input is {text[:_LONGEST]!r}; allowed: JSON.") from None
+    given = json.loads(text or "{}")
     label = os.environ.get("LEASEHOLD_BUILD") or secrets.token_hex(4)
     smoke = Smoke(ServiceCalls(installation), label, timeout)
     failed = 0

@@ -17,7 +17,15 @@ from tenacity import (
     wait_random,
 )
 
-from infra.resources.resource import Dependent, Look, NotYetError, Resource, State, Updatable
+from infra.resources.resource import (
+    Dependent,
+    Look,
+    NamedByGoogle,
+    NotYetError,
+    Resource,
+    State,
+    Updatable,
+)
 from leasehold.live.call_errors import exists_already, explain, may_pass
 from leasehold.worker.threads import start_call
 
@@ -238,7 +246,19 @@ def _created(step: Step, project: str, patience: Patience) -> Step:
             is_ours = tries > 1 and again.is_there
             return replace(again, action=Action.CREATED) if is_ours else again
         return _failed(step, error, project)
-    return replace(step, action=Action.CREATED)
+    return _with_copies(replace(step, action=Action.CREATED))
+
+
+def _with_copies(step: Step) -> Step:
+    """Return what was created, with what another apply has created as well."""
+    if not isinstance(step.resource, NamedByGoogle):
+        return step
+    try:
+        look = step.resource.look_again()
+    except Exception:  # noqa: BLE001 - it is created, and the next look at it says the same
+        return step
+    is_copied = look.state is State.DIFFERENT
+    return replace(step, look=look, repair=look.repair) if is_copied else step
 
 
 def _updated(step: Step, resource: Updatable, project: str, patience: Patience) -> Step:

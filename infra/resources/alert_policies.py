@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from google.api_core.exceptions import NotFound
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
     from google.cloud.monitoring_v3 import AlertPolicy as Found
     from google.cloud.monitoring_v3 import NotificationChannel
 
-#: Google names policies by numbers; this label says which of ours one is.
+#: Google names policies and channels by numbers, and takes the same one twice; this label says
+#: which of ours one is.
 _LABEL: Final = "leasehold"
 #: After such a time without further lines an incident is over.
 _OVER_AFTER: Final = timedelta(hours=1)
@@ -63,16 +63,16 @@ class Alerting:
 
     @cached_property
     def policies(self) -> Mapping[str, Sequence[Found]]:
-        """Our policies, by the name of the alert, in the order of their own names."""
+        """Our policies, by the name of the alert, the oldest first."""
         found: dict[str, list[Found]] = {}
         listed = self.clients.alerts.list_alert_policies(name=self.project, **ONE_TRY)
-        for policy in sorted(listed, key=attrgetter("name")):
+        for policy in sorted(listed, key=_age):
             found.setdefault(policy.user_labels.get(_LABEL, ""), []).append(policy)
         return found
 
     @cached_property
     def channels(self) -> Sequence[NotificationChannel]:
-        """Those that send to the address, whoever made them: two applies at once may make two."""
+        """Those that send to the address, whoever made them, the oldest first."""
         email = self.installation.alert_email
         if not email:
             return ()
@@ -80,12 +80,20 @@ class Alerting:
             name=self.project, **ONE_TRY
         )
         of_email = (one for one in listed if one.type_ == "email")
-        return [one for one in of_email if one.labels.get("email_address") == email]
+        found = [one for one in of_email if one.labels.get("email_address") == email]
+        return sorted(found, key=_age)
 
     @property
     def addressed(self) -> NotificationChannel | None:
-        """The channel that policies are sent to; None: there is none."""
+        """The channel that policies are sent to; None: there is none.
+
+        It is the oldest one, so that of two applies at once both take the same.
+        """
         return next(iter(self.channels), None)
+
+    def forget(self, what: str) -> None:
+        """Have one of the lists asked for anew: another apply may have created something."""
+        self.__dict__.pop(what, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +113,23 @@ class EmailAddress:
         found = self.existing.addressed
         if found is None:
             return MISSING
+        differences, repairs = _of_copies("channels", self._copies())
         if not found.enabled:
-            difference = Difference("enabled", found="no", wanted="yes")
-            repair = f"gcloud alpha monitoring channels update {found.name} --enabled"
-            return Look(State.DIFFERENT, (difference,), repair=repair)
-        return PRESENT
+            differences = (Difference("enabled", found="no", wanted="yes"), *differences)
+            repairs = (
+                f"gcloud alpha monitoring channels update {found.name} --enabled",
+                *repairs,
+            )
+        return _look_of(differences, repairs)
+
+    def look_again(self) -> Look:
+        """Look for what another apply has created as well."""
+        self.existing.forget("channels")
+        return self.look()
 
     def create(self) -> None:
         """Create a channel of Cloud Monitoring for it, if an earlier try has not."""
-        self.existing.__dict__.pop("channels", None)
+        self.existing.forget("channels")
         if self.existing.addressed is not None:
             return
         channel = {
@@ -126,7 +142,12 @@ class EmailAddress:
         asked = {"name": self.existing.project, "notification_channel": channel}
         client = self.existing.clients.notification_channels
         client.create_notification_channel(request=asked, **ONE_TRY)
-        self.existing.__dict__.pop("channels", None)
+        self.existing.forget("channels")
+
+    def _copies(self) -> Sequence[NotificationChannel]:
+        """Return those that applies made beside the oldest; a person's own are left alone."""
+        _, *others = self.existing.channels
+        return [one for one in others if _LABEL in one.user_labels]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +170,20 @@ class AlertPolicy:
         return (EmailAddress(self.existing),) if given else ()
 
     def look(self) -> Look:
-        """Return whether it is there, and is raised when it should be; a person's is left alone."""
+        """Return whether it is there once, and is raised when it should be."""
         policies = self.existing.policies.get(self.name)
         if not policies:
             return MISSING
         found, *copies = policies
-        if differences := tuple(self._differences(found)):
-            return Look(State.DIFFERENT, differences, repair=self._repair(found, differences))
-        return self._with_copies(copies) if copies else PRESENT
+        differences, deletions = _of_copies("policies", copies)
+        differing = tuple(self._differences(found))
+        update = self._update(found, differing)
+        return _look_of((*differing, *differences), (*update, *deletions))
+
+    def look_again(self) -> Look:
+        """Look for what another apply has created as well."""
+        self.existing.forget("policies")
+        return self.look()
 
     def create(self) -> None:
         """Create it, if an earlier try has not.
@@ -164,7 +191,7 @@ class AlertPolicy:
         Raises:
             NotYetError: Cloud Monitoring does not know the metric yet.
         """
-        self.existing.__dict__.pop("policies", None)
+        self.existing.forget("policies")
         if self.name in self.existing.policies:
             return
         asked = {"name": self.existing.project, "alert_policy": self._policy()}
@@ -176,12 +203,6 @@ class AlertPolicy:
                 raise
             why = "Cloud Monitoring to know its new metric: apply again in 10 minutes"
             raise NotYetError(why) from error
-
-    def _with_copies(self, copies: Sequence[Found]) -> Look:
-        """Return that there are several: Google names them, and takes the same one again."""
-        why = f"there are {len(copies) + 1}, as two applies at once may make"
-        deletions = (f"gcloud alpha monitoring policies delete {copy.name}" for copy in copies)
-        return Look(State.PRESENT, why=why, repair="; ".join(deletions))
 
     def _policy(self) -> Mapping[str, Any]:
         channel = self.existing.addressed
@@ -227,11 +248,33 @@ class AlertPolicy:
             email = self.existing.installation.alert_email
             yield Difference("told", ", ".join(found.notification_channels) or "nobody", email)
 
-    def _repair(self, found: Found, differences: tuple[Difference, ...]) -> str:
+    def _update(self, found: Found, differences: tuple[Difference, ...]) -> Sequence[str]:
         fields = [difference.field for difference in differences]
         options = ["--enabled"] if "enabled" in fields else []
         if "told" in fields and (channel := self.existing.addressed) is not None:
             options.append(f"--add-notification-channels={channel.name}")
         if not options:
-            return ""
-        return f"gcloud alpha monitoring policies update {found.name} {' '.join(options)}"
+            return ()
+        return (f"gcloud alpha monitoring policies update {found.name} {' '.join(options)}",)
+
+
+def _age(one: Found | NotificationChannel) -> tuple[float, str]:
+    """Return what puts the oldest first: the others are copies that two applies at once made."""
+    created = one.creation_record.mutate_time
+    return (created.timestamp() if created else 0.0, one.name)
+
+
+def _of_copies(
+    what: str, copies: Sequence[Found | NotificationChannel]
+) -> tuple[tuple[Difference, ...], Sequence[str]]:
+    """Return that there are copies, and what deletes each: Google takes the same one again."""
+    if not copies:
+        return (), ()
+    deletions = [f"gcloud alpha monitoring {what} delete {copy.name}" for copy in copies]
+    return (Difference("how many", str(len(copies) + 1), wanted="1"),), deletions
+
+
+def _look_of(differences: tuple[Difference, ...], repairs: Sequence[str]) -> Look:
+    if not differences:
+        return PRESENT
+    return Look(State.DIFFERENT, differences, repair="; ".join(repairs))

@@ -18,6 +18,7 @@ from infra.installation import Installation
 from infra.resources.database import Database
 from infra.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
 from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.live.firestore_builds import begun_at
 
 #: A time that never changes once the entry is written; see docs/ledger.md.
 _COLLECTION: Final = "ledger"
@@ -61,7 +62,7 @@ class Expiry:
         if offset != self.kept:
             difference = Difference("kept", found=_days(offset), wanted=_days(self.kept))
             return Look(State.DIFFERENT, (difference,), repair=self._repair())
-        return _of_state(found.ttl_config.state)
+        return self._look_at(found.ttl_config.state)
 
     def create(self) -> None:
         """Set it; Firestore then goes through all entries, for which nobody waits."""
@@ -73,22 +74,25 @@ class Expiry:
         group = f"{self.installation.database_name}/collectionGroups/{_COLLECTION}"
         return f"{group}/fields/{_FIELD}"
 
+    def _look_at(self, state: Field.TtlConfig.State) -> Look:
+        match state:
+            case Field.TtlConfig.State.CREATING:
+                database = self.installation.database_name
+                begun = begun_at(self.clients.firestore_admin, database)
+                why = "Firestore to take it up, which may take some hours"
+                return Look(State.WAITING, why=why, since=begun.get(self._full_name()))
+            case Field.TtlConfig.State.NEEDS_REPAIR:
+                difference = Difference("state", found="NEEDS_REPAIR", wanted="ACTIVE")
+                return Look(State.DIFFERENT, (difference,), repair=self._repair())
+            case _:
+                return PRESENT
+
     def _repair(self) -> str:
+        """Return how it is taken away, so that the next `apply` sets it anew."""
         of = f"--collection-group={_COLLECTION} --project={self.installation.project}"
         base = f"gcloud firestore fields ttls update {_FIELD} {of}"
         of_database = f"--database='{self.installation.database}'"
         return f"{base} {of_database} --disable-ttl"
-
-
-def _of_state(state: Field.TtlConfig.State) -> Look:
-    match state:
-        case Field.TtlConfig.State.CREATING:
-            return Look(State.WAITING, why="Firestore to take it up, which may take some hours")
-        case Field.TtlConfig.State.NEEDS_REPAIR:
-            difference = Difference("state", found="NEEDS_REPAIR", wanted="ACTIVE")
-            return Look(State.DIFFERENT, (difference,))
-        case _:
-            return PRESENT
 
 
 def _days(time: timedelta) -> str:

@@ -7,9 +7,10 @@ queries that need it fail, and a look says that it is being built.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -21,8 +22,12 @@ from infra.installation import Installation
 from infra.resources.database import Database
 from infra.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
 from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.live.firestore_builds import begun_at
 
 DECLARED: Final = Path(__file__).parents[1] / "firestore.indexes.json"
+
+_BUILDING: Final = "Firestore, which is building it: some minutes"
+_BROKEN: Final = Difference("state", found="NEEDS_REPAIR", wanted="READY")
 
 #: A field of an index as text: `createdAt DESCENDING`.
 Part = str
@@ -72,6 +77,11 @@ class Existing:
             for index in found
         }
 
+    @cached_property
+    def begun(self) -> Mapping[str, datetime]:
+        """Since when Firestore builds an index or changes a field, by their full names."""
+        return begun_at(self.client, self._database_name)
+
     def overrides(self, group: str) -> Mapping[str, Field]:
         """Return the fields of a collection that have not the indexes of all others."""
         asked = {"parent": self.group(group), "filter": "indexConfig.usesAncestorConfig:false"}
@@ -112,10 +122,10 @@ class CompositeIndex:
             return MISSING
         match found.state:
             case Index.State.CREATING:
-                return Look(State.WAITING, why="Firestore, which is building it: some minutes")
+                since = self.existing.begun.get(found.name)
+                return Look(State.WAITING, why=_BUILDING, since=since)
             case Index.State.NEEDS_REPAIR:
-                difference = Difference("state", found="NEEDS_REPAIR", wanted="READY")
-                return Look(State.DIFFERENT, (difference,), repair=self._removal(found.name))
+                return Look(State.DIFFERENT, (_BROKEN,), repair=self._removal(found.name))
             case _:
                 return PRESENT
 
@@ -170,17 +180,27 @@ class FieldIndexes:
         changed = [
             (field, kept)
             for field in self.declared
-            if (kept := found.get(field["fieldPath"])) and _singles(kept) != _wanted(field)
+            if (kept := found.get(field["fieldPath"])) and _indexes_of(kept) != _wanted(field)
         ]
         differences = tuple(
-            Difference(field["fieldPath"], _listed(_singles(kept)), wanted=_listed(_wanted(field)))
+            Difference(field["fieldPath"], _listed(_indexes_of(kept)), _listed(_wanted(field)))
             for field, kept in changed
         )
         repair = "; ".join(self._repair(field) for field, _ in changed)
         if missing:
             why = f"{len(missing)} of {len(self.declared)} fields"
             return Look(State.MISSING, differences, why=why, repair=repair)
-        return Look(State.DIFFERENT, differences, repair=repair) if differences else PRESENT
+        if differences:
+            return Look(State.DIFFERENT, differences, repair=repair)
+        return self._look_at_builds(found.values())
+
+    def _look_at_builds(self, found: Iterable[Field]) -> Look:
+        """Return whether Firestore still builds an index of a field."""
+        building = [one.name for one in found if _is_building(one)]
+        if not building:
+            return PRESENT
+        since = min(filter(None, map(self.existing.begun.get, building)), default=None)
+        return Look(State.WAITING, why=_BUILDING, since=since)
 
     def create(self) -> None:
         """Set those that are not set; do not wait until Firestore has changed them."""
@@ -224,11 +244,17 @@ def _parts_of(index: Index) -> tuple[Part, ...]:
     return tuple(f"{field.field_path} {_how(field)}" for field in fields)
 
 
-def _singles(field: Field) -> Sequence[Single]:
-    """Return the indexes that a field has."""
+def _indexes_of(field: Field) -> Sequence[Single]:
+    """Return the indexes that a field has, and which of them could not be built."""
     return sorted(
-        f"{index.query_scope.name} {_how(index.fields[0])}" for index in field.index_config.indexes
+        f"{index.query_scope.name} {_how(index.fields[0])}"
+        f"{' NEEDS_REPAIR' if index.state is Index.State.NEEDS_REPAIR else ''}"
+        for index in field.index_config.indexes
     )
+
+
+def _is_building(field: Field) -> bool:
+    return any(index.state is Index.State.CREATING for index in field.index_config.indexes)
 
 
 def _wanted(declared: Mapping[str, Any]) -> Sequence[Single]:

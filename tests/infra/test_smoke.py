@@ -14,7 +14,7 @@ import pytest
 from google.cloud import scheduler_v1
 from google.cloud.scheduler_v1 import Job
 
-from infra import smoke
+from infra import service_calls, smoke
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from infra.service_calls import EMULATOR, Answer, ServiceCalls
@@ -221,6 +221,11 @@ def test_an_answer_without_a_run_is_no_run(run: CloudRun, text: str) -> None:
         testing._run_id(Answer(200, body))  # noqa: SLF001 - what a stranger answers
 
 
+@pytest.mark.parametrize("body", [b"<html>", b"[" * 100_000, b"\xff"])
+def test_an_answer_that_cannot_be_read_is_none(body: bytes) -> None:
+    assert service_calls._json_of(body) is None  # noqa: SLF001 - what a stranger answers
+
+
 @pytest.mark.parametrize("answers", [b"\x00\x1b[31m\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: "])
 def test_garbage_and_an_answer_that_never_ends_are_one_line_in_time(
     answers: bytes, monkeypatch: pytest.MonkeyPatch
@@ -248,7 +253,7 @@ def test_garbage_and_an_answer_that_never_ends_are_one_line_in_time(
     assert str(failed.value).isprintable()
 
 
-@pytest.mark.parametrize("text", ["{", "a\x1b[31m"])
+@pytest.mark.parametrize("text", ["{", "a\x1b[31m", "[" * 100_000, '{"n": NaN}'])
 def test_input_that_is_no_json_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     code = smoke.main([*OPTIONS, "--pipeline=add", f"--input={text}"])
 
@@ -256,6 +261,7 @@ def test_input_that_is_no_json_is_one_line(text: str, capsys: pytest.CaptureFixt
     assert code == 2
     assert said.err.startswith("error: --input is")
     assert said.err.count("\n") == 1
+    assert len(said.err) < 500
 
 
 def test_what_is_no_token_is_told_and_not_repeated(run: CloudRun) -> None:

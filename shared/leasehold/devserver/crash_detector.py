@@ -5,10 +5,11 @@ Without it the step would wait until its lease expires.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable
 from typing import Final
+
+import pydantic_core
 
 from leasehold.devserver.cloud_tasks import HttpTask
 from leasehold.errors import UnknownRunError
@@ -94,7 +95,7 @@ class CrashDetector:
 def _run_id_of(task: HttpTask) -> str | None:
     """Return the run that a task is for; None: it is not a task of an engine."""
     try:
-        run_id = json.loads(task.body)["runId"]
+        run_id = pydantic_core.from_json(task.body)["runId"]
     except (ValueError, KeyError, TypeError):
         return None
     return run_id if isinstance(run_id, str) else None

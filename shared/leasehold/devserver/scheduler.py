@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import urllib.request
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from datetime import datetime
 from http.client import HTTPException
 from typing import Final
 
+import pydantic_core
 from cronsim import CronSim, CronSimError
 
 from leasehold.bootstrap import system_clock
@@ -114,7 +114,7 @@ class Scheduler:
         with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310 - as above
             said = answer.read()
         try:
-            body = json.loads(said)
+            body = pydantic_core.from_json(said)
         except ValueError:
             return False
         return isinstance(body, dict) and body.get("more") is True

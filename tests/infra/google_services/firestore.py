@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from google.cloud import firestore_admin_v1 as firestore
@@ -14,6 +15,8 @@ from tests.infra.google_services.refusals import already_exists, invalid, not_fo
 from tests.infra.google_services.service import Service, copy_of
 from tests.infra.google_services.world import World
 
+#: Since when all that is built is being built.
+BEGUN: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _OVERRIDDEN: Final = "indexConfig.usesAncestorConfig:false"
 
 
@@ -75,7 +78,8 @@ class FirestoreAdmin(Service):
         index.name = f"{request.parent}/indexes/CICA{len(self.indexes)}"
         index.state = firestore.Index.State.CREATING
         self.indexes[index.name] = index
-        return begun(self.world, request.parent, index, done=False)
+        metadata = firestore.IndexOperationMetadata(start_time=BEGUN, index=index.name)
+        return begun(self.world, request.parent, index, done=False, metadata=metadata)
 
     def get_field(self, request: Any) -> firestore.Field:
         """Return a field; one that nobody has changed is as all others are."""
@@ -103,7 +107,8 @@ class FirestoreAdmin(Service):
         for index in field.index_config.indexes:
             index.state = firestore.Index.State.READY
         self.fields[field.name] = field
-        return begun(self.world, field.name, field, done=False)
+        metadata = firestore.FieldOperationMetadata(start_time=BEGUN, field=field.name)
+        return begun(self.world, field.name, field, done=False, metadata=metadata)
 
     def _check(self, database: str) -> None:
         if database not in self.databases:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from google.api.metric_pb2 import MetricDescriptor
@@ -22,6 +23,7 @@ from tests.infra.google_services.refusals import already_exists, invalid, not_fo
 from tests.infra.google_services.service import Service, copy_of
 from tests.infra.google_services.world import World
 
+_FIRST = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _OF_LOGS = re.compile(r'metric\.type = "logging\.googleapis\.com/user/([^"]+)"')
 
 
@@ -87,6 +89,7 @@ class Alerts(Service):
             raise invalid("Field alert_policy.conditions[0] had an invalid value.")
         number = 1000 + len(self.policies)
         policy.name = f"{request.name}/alertPolicies/{number}"
+        policy.creation_record.mutate_time = created(len(self.policies))
         self.policies[policy.name] = policy
         return copy_of(policy)
 
@@ -112,5 +115,11 @@ class NotificationChannels(Service):
         if channel.type_ == "email" and "email_address" not in channel.labels:
             raise invalid("An e-mail channel needs the label email_address.")
         channel.name = f"{request.name}/notificationChannels/{len(self.channels) + 1}"
+        channel.creation_record.mutate_time = created(len(self.channels))
         self.channels[channel.name] = channel
         return copy_of(channel)
+
+
+def created(others: int) -> datetime:
+    """Return when it was created that had so many others before it."""
+    return _FIRST + timedelta(seconds=others)

@@ -27,13 +27,22 @@ class Operations(Service):
             raise not_found(f"Operation {request.name}")
         return self.world.operations[request.name]
 
+    def list_operations(self, request: Any) -> operations_pb2.ListOperationsResponse:
+        """Return those of a database, also of what is in it."""
+        of = [one for name, one in self.world.operations.items() if name.startswith(request.name)]
+        return operations_pb2.ListOperationsResponse(operations=of)
 
-def begun(world: World, parent: str, response: Any, *, done: bool = True) -> Any:
+
+def begun(
+    world: World, parent: str, response: Any, *, done: bool = True, metadata: Any = None
+) -> Any:
     """Return an operation that has this result once it is done; `finish` makes it so."""
     name = f"{parent}/operations/{len(world.operations) + 1}"
     packed = AnyMessage()
     packed.Pack(type(response).pb(response) if hasattr(type(response), "pb") else response)
     operation = operations_pb2.Operation(name=name, done=done)
+    if metadata is not None:
+        operation.metadata.Pack(type(metadata).pb(metadata))
     if done:
         operation.response.CopyFrom(packed)
     world.operations[name] = operation

@@ -211,6 +211,12 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
     ),
     CodeEntry("index_broken", _LIVE, "An index could not be built.", "Delete it, and apply."),
     CodeEntry(
+        "expiry_broken",
+        _LIVE,
+        "Firestore could not have the entries of the ledger expire.",
+        "Take the expiry away, and apply.",
+    ),
+    CodeEntry(
         "exemption_missing",
         _LIVE,
         "Fields are indexed that nobody asks for: each write costs more, and slows down "

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import leasehold.live
 from leasehold.doctor.deployed.deployment import Deployment
 from leasehold.doctor.finding import Finding
+from leasehold.domain.moment import stamp
 from leasehold.live.clients import ONE_TRY
+from leasehold.live.firestore_builds import begun_at
 
 if TYPE_CHECKING:
-    from google.cloud.firestore_admin_v1 import Index
+    from google.cloud.firestore_admin_v1 import Field, Index
 
 #: A link to `infra/firestore.indexes.json`, so that it is known where only the package is.
 DECLARED: Final = Path(leasehold.live.__file__).with_name("firestore.indexes.json")
@@ -43,20 +45,32 @@ def indexes(deployment: Deployment) -> Iterator[Finding]:
         message = f"{_counted(missing, 'missing')}: queries that need one fail."
         yield Finding("index_missing", message, deployment.apply)
     of = f"--project={shlex.quote(project)} --database={shlex.quote(database)}"
-    building = [index for index in wanted if found.get(index) == "CREATING"]
+    building = [index for index in wanted if _is(found.get(index), "CREATING")]
     if building:
-        message = f"{_counted(building, 'being built')}: queries that need one fail until then."
+        begun = begun_at(deployment.clients.firestore_admin, name)
+        since = [begun[found[index].name] for index in building if found[index].name in begun]
+        for_how_long = f", since {stamp(min(since))}" if since else ""
+        message = (
+            f"{_counted(building, 'being built')}{for_how_long}: queries that need one fail until "
+            "then."
+        )
         yield Finding("index_building", message, f"gcloud firestore operations list {of}")
-    broken = [index for index in wanted if found.get(index) == "NEEDS_REPAIR"]
+    broken = [index for index in wanted if _is(found.get(index), "NEEDS_REPAIR")]
     if broken:
         message = f"{_counted(broken, 'broken')}: delete each, and apply."
-        repair = f"gcloud firestore indexes composite list {of}"
-        yield Finding("index_broken", message, repair)
-    yield from _exemptions(deployment, name, declared["fieldOverrides"])
+        ids = (shlex.quote(found[index].name.rpartition("/")[2]) for index in broken)
+        deletions = (f"gcloud firestore indexes composite delete {one} {of}" for one in ids)
+        yield Finding("index_broken", message, " && ".join([*deletions, deployment.apply]))
+    yield from _fields(deployment, name, declared["fieldOverrides"])
+    yield from _expiry(deployment, name, of)
 
 
-def _found(deployment: Deployment, database: str) -> Mapping[_Index, str] | None:
-    """Return the state of each index of several fields; None: there is no such database."""
+def _is(index: Index | None, state: str) -> bool:
+    return index is not None and index.state.name == state
+
+
+def _found(deployment: Deployment, database: str) -> Mapping[_Index, Index] | None:
+    """Return each index of several fields; None: there is no such database."""
     from google.api_core.exceptions import NotFound  # noqa: PLC0415 - with the client
 
     client = deployment.clients.firestore_admin
@@ -64,17 +78,17 @@ def _found(deployment: Deployment, database: str) -> Mapping[_Index, str] | None
     try:
         client.get_database({"name": database}, **ONE_TRY)
         return {
-            (one.name.split("/")[5], _parts(one)): one.state.name
+            (one.name.split("/")[5], _parts(one)): one
             for one in client.list_indexes({"parent": parent}, **ONE_TRY)
         }
     except NotFound:
         return None
 
 
-def _exemptions(
+def _fields(
     deployment: Deployment, database: str, overrides: list[dict[str, Any]]
 ) -> Iterator[Finding]:
-    """Yield a finding for each collection whose fields are indexed that nobody asks for."""
+    """Yield a finding for each collection whose fields are not indexed as they should be."""
     client = deployment.clients.firestore_admin
     groups = dict.fromkeys(override["collectionGroup"] for override in overrides)
     for group in groups:
@@ -82,17 +96,37 @@ def _exemptions(
             "parent": f"{database}/collectionGroups/{group}",
             "filter": "indexConfig.usesAncestorConfig:false",
         }
-        set_ = {
-            one.name.rpartition("/")[2].strip("`") for one in client.list_fields(asked, **ONE_TRY)
+        found = {
+            one.name.rpartition("/")[2].strip("`"): one
+            for one in client.list_fields(asked, **ONE_TRY)
         }
         wanted = [one["fieldPath"] for one in overrides if one["collectionGroup"] == group]
-        missing = [path for path in wanted if path not in set_]
+        missing = [path for path in wanted if path not in found]
         if missing:
             message = (
                 f"{len(missing)} fields of {group} are indexed as Firestore does it unasked "
                 f"({_some(missing)}): each write costs more, and a time that grows caps the writes."
             )
             yield Finding("exemption_missing", message, deployment.apply)
+        broken = [path for path in wanted if path in found and _has_broken(found[path])]
+        if broken:
+            message = f"Fields of {group} could not be indexed ({_some(broken)})."
+            yield Finding("index_broken", message, deployment.drift)
+
+
+def _has_broken(field: Field) -> bool:
+    return any(_is(index, "NEEDS_REPAIR") for index in field.index_config.indexes)
+
+
+def _expiry(deployment: Deployment, database: str, of: str) -> Iterator[Finding]:
+    """Yield a finding where entries of the ledger should expire, and do not."""
+    name = f"{database}/collectionGroups/ledger/fields/endedAt"
+    field = deployment.clients.firestore_admin.get_field({"name": name}, **ONE_TRY)
+    if field.ttl_config.state.name == "NEEDS_REPAIR":
+        message = "Entries of the ledger do not expire: Firestore could not set that for all."
+        disable = "gcloud firestore fields ttls update endedAt --collection-group=ledger"
+        repair = f"{disable} {of} --disable-ttl && {deployment.apply}"
+        yield Finding("expiry_broken", message, repair)
 
 
 def _declared(index: Mapping[str, Any]) -> _Index:

@@ -86,12 +86,12 @@ def _concurrency(deployment: Deployment, found: dict[str, Queue]) -> Iterator[Fi
         at_once = template.max_instance_request_concurrency or at_once
     given = {queue_id: one.rate_limits.max_concurrent_dispatches for queue_id, one in found.items()}
     if sum(given.values()) > instances * at_once:
-        largest = max(given, key=lambda queue_id: given[queue_id])
         share = max(1, instances * at_once // len(given))
+        flag = f"--max-concurrent-dispatches={share}"
+        too_many = (queue_id for queue_id, number in given.items() if number > share)
+        commands = [deployment.at(f"tasks queues update {one}", flag) for one in too_many]
         message = (
             f"The queues deliver {sum(given.values())} tasks at once, and {entry.service} takes "
             f"{instances * at_once}: the others are answered 429, which slows each queue down."
         )
-        update = f"tasks queues update {largest}"
-        repair = deployment.at(update, f"--max-concurrent-dispatches={share}")
-        yield Finding("queue_concurrency", message, repair)
+        yield Finding("queue_concurrency", message, " && ".join(commands))
