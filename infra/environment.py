@@ -22,8 +22,10 @@ from leasehold.registry.setting_texts import IAM
 #: `"PIPELINE_MAX_RETRIES": "3"` (docs/settings.md), and what your own code reads. No secrets.
 FURTHER: Final[Mapping[str, str]] = {}
 
-#: https://cloud.google.com/run/docs/container-contract#env-vars
-_OF_CLOUD_RUN: Final = frozenset({"PORT", "K_SERVICE", "K_REVISION", "K_CONFIGURATION"})
+#: And what the image of a function has. https://cloud.google.com/run/docs/container-contract#env-vars
+_OF_CLOUD_RUN: Final = re.compile(
+    "PORT|K_SERVICE|K_REVISION|K_CONFIGURATION|FUNCTION_(TARGET|SOURCE|SIGNATURE_TYPE)|X_GOOGLE_.*"
+)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEXT: Final = re.compile("[^\0\ud800-\udfff]*")
 _PLACE: Final = "FURTHER of infra/environment.py"
@@ -114,7 +116,7 @@ def _check(name: str, value: str, own: Mapping[str, str], catalog: Catalog) -> N
     if name in own or name == "LEASEHOLD_RETENTION_DAYS":
         allowed = "another variable: this one follows from the options of the deployment"
         raise SettingError(name=f"a variable in {_PLACE}", value=name, allowed=allowed)
-    if name in _OF_CLOUD_RUN:
+    if _OF_CLOUD_RUN.fullmatch(name):
         raise SettingError(
             name=f"a variable in {_PLACE}", value=name, allowed="another: Cloud Run sets it"
         )

@@ -21,7 +21,7 @@ FUNCTIONS: Final = FunctionTable(
             timeout=timedelta(seconds=1860),  # a minute more than the longest dispatch deadline
             memory_mib=2048,
             concurrency=1,  # an instance that runs out of memory takes no other step with it
-            max_instances=40,
+            max_instances=20,  # of 1 CPU and 2 GiB: what a new project may have in a region
         ),
         FunctionEntry(
             "serve_api",

@@ -22,7 +22,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 #: What an installation may be called, by the field: the rule, and the rule in words.
 _RULES: Final[Mapping[str, tuple[str, str]]] = {
     "project": (
-        r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]",
+        r"[a-z][a-z0-9-]{4,28}[a-z0-9]",  # accounts of DOMAIN:PROJECT have emails of another form
         "the id of a project: 6 to 30 of a-z 0-9 -, a letter first",
     ),
     "project_number": (r"[1-9][0-9]{5,18}", "a number of 6 to 19 digits"),
@@ -41,6 +41,8 @@ _RULES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "alert_email": (r"[^@\s]{1,64}@[A-Za-z0-9.-]{1,253}", "an address, as ops@example.com"),
 }
+#: Firestore counts the seconds until an entry expires, up to 2,147,483,647 of them.
+_MOST_LEDGER_DAYS: Final = 24_855
 _MEMBER: Final = re.compile(  # none has a comma, with which people separate several
     r"(user|group|serviceAccount|domain|principal|principalSet):[\x21-\x2b\x2d-\x7e]{3,}"
 )
@@ -106,7 +108,7 @@ _OPTIONS: Final[Sequence[Callable[[Any], Any]]] = (
         "--ledger-days",
         envvar="LEASEHOLD_LEDGER_DAYS",
         show_envvar=True,
-        type=click.IntRange(1),
+        type=click.IntRange(1, _MOST_LEDGER_DAYS),
         help="How long the ledger keeps its figures; by default for ever.",
     ),
     click.option(
@@ -178,7 +180,7 @@ def _check(name: str, value: Any) -> None:
 
 
 def _check_names(installation: Installation) -> None:
-    """Refuse what makes a name that is too long."""
+    """Refuse what makes a name that cannot be."""
     if not re.fullmatch(_RULES["bucket"][0], installation.bucket_name):
         _refuse("the bucket", installation.bucket_name, f"{_RULES['bucket'][1]}; give --bucket")
 

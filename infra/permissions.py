@@ -94,8 +94,8 @@ def callers_of(function: FunctionEntry, installation: Installation) -> Sequence[
     """Return the members that may call a function.
 
     Pub/Sub calls as the account of Eventarc's trigger, which needs nothing else: the role of an
-    event receiver is for events that do not come from Pub/Sub, and only projects whose Pub/Sub
-    agent is older than 8 April 2021 have to allow that agent to make tokens.
+    event receiver is for events that do not come from Pub/Sub, and the tokens are made by Pub/Sub's
+    own account (`infra/resources/service_agents.py`).
     https://cloud.google.com/eventarc/docs/roles-permissions
     """
     match function.trigger:

@@ -17,6 +17,7 @@ from infra.resources.queue import queues
 from infra.resources.resource import Resource
 from infra.resources.scheduler_job import scheduler_jobs
 from infra.resources.secrets import secrets
+from infra.resources.service_agents import service_agents
 from infra.resources.topic import topics
 from leasehold.live.clients import GoogleClients
 from leasehold.registry.pipelines import Catalog
@@ -28,6 +29,7 @@ def all_resources(
     """Return each resource; what another one needs stands before it."""
     return [
         *accounts(clients, installation),
+        *service_agents(clients, installation),
         Database(clients, installation),
         Bucket(clients, installation),
         *secrets(clients, installation, catalog),

@@ -26,6 +26,9 @@ MAX_RETRY: Final = timedelta(seconds=600)
 #: After so many deliveries, over two hours, a message is given up. It was a hint: what it is about
 #: stands in the store, and the sweep publishes again what is due.
 ATTEMPTS: Final = 20
+#: What Pub/Sub waits for an answer where nobody has said how long; Eventarc may leave it at that.
+#: https://github.com/hashicorp/terraform-provider-google/issues/17701
+_UNSAID_ACK_S: Final = 10
 _BY_EVENTARC: Final = "eventarc-"
 
 
@@ -107,7 +110,14 @@ class EventSubscription:
             }
         if "retry_policy" not in found:
             lacking["retry_policy"] = {"minimum_backoff": MIN_RETRY, "maximum_backoff": MAX_RETRY}
+        if found.ack_deadline_seconds <= _UNSAID_ACK_S < self._answers_within:
+            lacking["ack_deadline_seconds"] = self._answers_within
         return lacking
+
+    @property
+    def _answers_within(self) -> int:
+        """The seconds that the function may take; one that takes longer is called once more."""
+        return int(self._function.timeout.total_seconds())
 
     def _differing(self, found: Any) -> list[Difference]:
         words = {
@@ -123,10 +133,9 @@ class EventSubscription:
             "max-retry-delay": seconds(MAX_RETRY),
         }
         differing = list(differences(words, wanted))
-        needed = int(self._function.timeout.total_seconds())
-        if found.ack_deadline_seconds < needed:  # else it is pushed again while it is answered
-            given = str(found.ack_deadline_seconds)
-            differing.append(Difference("ack-deadline", given, str(needed)))
+        if found.ack_deadline_seconds < self._answers_within:
+            given, needed = str(found.ack_deadline_seconds), str(self._answers_within)
+            differing.append(Difference("ack-deadline", given, needed))
         return differing
 
     def _repair(self, found: Any, differing: tuple[Difference, ...]) -> str:

@@ -15,12 +15,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from google.api_core.exceptions import AlreadyExists, NotFound
+from google.api_core.exceptions import AlreadyExists, NotFound, ResourceExhausted
 from google.cloud.firestore_admin_v1.types import Field, Index
 
 from infra.installation import Installation
 from infra.resources.database import Database
-from infra.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
+from infra.resources.resource import (
+    MISSING,
+    PRESENT,
+    Difference,
+    Look,
+    NotYetError,
+    Resource,
+    State,
+)
 from leasehold.live.clients import ONE_TRY, GoogleClients
 from leasehold.live.firestore_builds import begun_at
 
@@ -91,6 +99,18 @@ class Existing:
             return {}  # there is no database yet
         return {_field_of(field.name): field for field in found}
 
+    def change(self, method: str, asked: Mapping[str, Any]) -> None:
+        """Have Firestore change what it has; do not wait until it is done.
+
+        Raises:
+            NotYetError: the quota of such calls is used up for this minute.
+        """
+        try:
+            getattr(self.client, method)(request=asked, **ONE_TRY)
+        except ResourceExhausted as error:
+            why = "Firestore, which takes so many changes of indexes a minute"
+            raise NotYetError(f"{why}: apply again in a minute") from error
+
     def group(self, name: str) -> str:
         """Return the full name of a collection."""
         return f"{self._database_name}/collectionGroups/{name}"
@@ -134,7 +154,7 @@ class CompositeIndex:
         index = _index(self.declared["queryScope"], self.declared["fields"])
         asked = {"parent": self.existing.group(self._group), "index": index}
         with suppress(AlreadyExists):
-            self.existing.client.create_index(request=asked, **ONE_TRY)
+            self.existing.change("create_index", asked)
 
     @property
     def _group(self) -> str:
@@ -218,7 +238,7 @@ class FieldIndexes:
         name = f"{self.existing.group(self.group)}/fields/{_quoted(path)}"
         field = {"name": name, "index_config": {"indexes": of_field}}
         asked = {"field": field, "update_mask": {"paths": ["index_config"]}}
-        self.existing.client.update_field(request=asked, **ONE_TRY)
+        self.existing.change("update_field", asked)
 
     def _repair(self, declared: Mapping[str, Any]) -> str:
         installation = self.existing.database.installation

@@ -102,14 +102,13 @@ class Permissions:
         """
         try:
             policy = self.policy.read()
-        except NotFound as error:
-            raise NotYetError(f"{self.name}, which is not there") from error
-        missing = missing_from(policy, self.wanted)
-        for permission in missing:
-            add_to(policy, permission)
-        try:
+            missing = missing_from(policy, self.wanted)
+            for permission in missing:
+                add_to(policy, permission)
             if missing:
                 self.policy.write(policy)
+        except NotFound as error:  # some services tell it of a write alone
+            raise NotYetError(f"{self.name}, which is not there") from error
         except Forbidden as error:
             raise (NotYetError(self._others()) if self._is_foreign else error) from error
 

@@ -41,6 +41,11 @@ def test_an_api_that_is_disabled_is_known_by_its_sentence_too() -> None:
             "storage.buckets.create",
             "roles/storage.admin",
         ),
+        (
+            "Missing or insufficient permission 'datastore.schemas.create'.",
+            "datastore.schemas.create",
+            "roles/datastore.indexAdmin",
+        ),
         (  # an editor may create a topic, and not say who may publish to it
             "User not authorized: permission 'pubsub.topics.setIamPolicy' denied.",
             "pubsub.topics.setIamPolicy",

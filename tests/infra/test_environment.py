@@ -97,6 +97,8 @@ def test_further_variables_are_for_every_function(catalog: Catalog) -> None:
         ("LEASEHOLD_RETENTION_DAYS", "3", "follows from the options"),
         ("K_SERVICE", "mine", "Cloud Run sets it"),
         ("PORT", "1", "Cloud Run sets it"),
+        ("FUNCTION_TARGET", "serve_api", "Cloud Run sets it"),  # all functions would be that one
+        ("X_GOOGLE_ONE", "1", "Cloud Run sets it"),  # gcloud refuses it
         ("HOOK_SECRET", "whsec_abc", "gcloud secrets versions add HOOK_SECRET"),
         ("A B", "1", "A-Z a-z 0-9 _"),
         ("RETRIES", 3, "a text, in quotes"),

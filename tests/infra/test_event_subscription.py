@@ -138,6 +138,23 @@ def test_a_policy_that_somebody_gave_it_is_left_alone(cloud: Cloud) -> None:
     assert look.repair.endswith("--min-retry-delay=10s --max-retry-delay=600s")
 
 
+@pytest.mark.parametrize(("given", "kept"), [(10, 120), (30, 30), (600, 600)])
+def test_a_delivery_is_waited_for_as_long_as_the_function_may_take_unless_somebody_said_otherwise(
+    cloud: Cloud, given: int, kept: int
+) -> None:
+    """With the 10 seconds of Pub/Sub, what takes longer is delivered again while it is answered."""
+    create_topics(cloud)
+    name = deploy(cloud, ack_deadline_seconds=given)
+    subscription = EventSubscription(cloud.clients, cloud.installation)
+
+    subscription.create()
+
+    made = cloud.clients.subscriber.get_subscription({"subscription": name}, **ONE_TRY)
+    assert made.ack_deadline_seconds == kept
+    look = subscription.look()
+    assert [it.field for it in look.differences] == (["ack-deadline"] if kept < 120 else [])
+
+
 def test_the_subscription_of_another_function_is_not_touched(cloud: Cloud) -> None:
     create_topics(cloud)
     theirs = f"projects/{cloud.project}/subscriptions/eventarc-{REGION}-audit-log-1-sub-2"

@@ -22,6 +22,7 @@ from leasehold.domain.ledger import LedgerEntry
 from tests.infra.google_services.firestore import BEGUN, FirestoreAdmin
 from tests.infra.google_services.refusals import (
     already_exists,
+    exhausted,
     permission_denied,
     unavailable,
 )
@@ -247,6 +248,27 @@ def test_fields_go_on_where_an_outage_cut_them_off(world: GoogleWorld, firestore
 
     assert step.action is Action.CREATED
     assert len(firestore.fields) == firestore_fields
+
+
+@pytest.mark.parametrize("method", ["CreateIndex", "UpdateField"])
+def test_what_firestore_does_not_take_in_one_minute_is_left_for_the_next_apply(
+    world: GoogleWorld, firestore: Any, method: str
+) -> None:
+    """A new database gets a hundred indexes and exemptions, and has a quota of such calls."""
+    world.server.refuse(f"FirestoreAdmin/{method}", exhausted("Create or Delete Index Requests"))
+
+    first = {step.action: step.look for step in applied(*all_indexes(world))}
+    tried = len(world.server.calls)
+    world.forget()
+    applied(*all_indexes(world))
+
+    assert set(first) == {Action.NONE, Action.CREATED}
+    assert first[Action.NONE].state is State.WAITING
+    assert first[Action.NONE].why == (
+        "Firestore, which takes so many changes of indexes a minute: apply again in a minute"
+    )
+    assert tried < 150  # what waits for a minute is not tried again within it
+    assert len(firestore.indexes) + len(firestore.fields) == 107
 
 
 def test_the_ledger_expires_only_where_that_is_asked_for(

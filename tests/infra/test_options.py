@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import click
@@ -34,6 +35,7 @@ def test_what_is_not_given_has_its_default() -> None:
         ("project", "shop-prod; rm -rf /"),
         ("project", "x" * 31),
         ("project", "shop-prød"),
+        ("project", "example.com:shop-prod"),  # its accounts are …@shop-prod.example.com.iam…
         ("project_number", "12e3"),
         ("region", "europe"),
         ("region", "europe-west1-b"),
@@ -62,11 +64,20 @@ def test_a_value_that_can_never_be_right_is_refused_with_what_is_allowed(
         installation_of(GIVEN | {name: value})
 
 
-def test_a_bucket_that_is_named_after_too_long_a_project_is_refused() -> None:
-    long = "example.com:shop-prod"  # a project of a domain: no bucket is named so
-
+def test_a_project_that_no_bucket_may_be_named_after_is_told_what_to_give() -> None:
     with pytest.raises(click.UsageError, match="give --bucket"):
-        installation_of(GIVEN | {"project": long})
+        installation_of(GIVEN | {"project": "goog-shop"})
+
+
+def test_the_ledger_is_kept_no_longer_than_firestore_can_count(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of `Field.TtlConfig.expiration_offset`: at most 2,147,483,647 seconds."""
+    assert provision.main(["plan", "--ledger-days=24856"]) == 2
+    assert "24856 is not in the range 1<=x<=24855" in capsys.readouterr().err
+    assert (
+        timedelta(days=24_855).total_seconds() <= 2**31 - 1 < timedelta(days=24_856).total_seconds()
+    )
 
 
 def test_no_name_of_the_table_makes_an_address_too_long() -> None:

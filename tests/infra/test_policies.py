@@ -20,7 +20,7 @@ from leasehold.registry.channels import TopicChannel
 from leasehold.registry.functions import Use
 from tests.infra.google_server import GoogleServer
 from tests.infra.google_services.projects import Projects
-from tests.infra.google_services.refusals import Refusal, invalid, permission_denied
+from tests.infra.google_services.refusals import Refusal, invalid, not_found, permission_denied
 from tests.infra.google_services.run import CloudRun
 from tests.infra.google_world import (
     CATALOG,
@@ -252,6 +252,16 @@ def test_a_place_that_is_not_there_is_waited_for_and_delays_no_other(world: Goog
 
     assert (account.look.state, project.action) == (State.WAITING, Action.CREATED)
     assert account.look.why == "service account leasehold-tasks, which is not there"
+
+
+def test_a_service_that_only_a_write_knows_to_be_missing_is_waited_for(world: GoogleWorld) -> None:
+    """Some services have an empty policy for what is not there."""
+    world.service(CloudRun).deploy("europe-west1", "serve-api")
+    world.server.refuse("Services/SetIamPolicy", not_found("Service"))
+
+    (step,) = applied(permissions(world, Kind.SERVICE, "serve-api"))
+
+    assert (step.look.state, step.action) == (State.WAITING, Action.NONE)
 
 
 def test_a_missing_permission_is_told_in_one_line(world: GoogleWorld) -> None:

@@ -52,6 +52,18 @@ def test_an_entry_file_says_what_its_row_says(entry: FunctionEntry) -> None:
     assert entry.name in [it.name for it in source.body if isinstance(it, ast.FunctionDef)]
 
 
+@pytest.mark.parametrize("entry", FUNCTIONS, ids=lambda entry: entry.name)
+def test_a_new_project_may_have_all_the_instances_of_a_function(entry: FunctionEntry) -> None:
+    """Cloud Run deploys nothing that might grow beyond the quota of its project and region."""
+    cpus, memory_gib = (
+        20,
+        40,
+    )  # "CpuAllocPerProjectRegion … allowed: 20000", "MemAlloc… 42949672960"
+
+    assert entry.max_instances * entry.cpu <= cpus
+    assert entry.max_instances * entry.memory_mib <= memory_gib * 1024
+
+
 def test_the_docs_have_a_row_for_each_function() -> None:
     lines = functions().splitlines()[2:]
 

@@ -21,6 +21,7 @@ _ROLES: Final = (
     ("pubsub.", "roles/pubsub.editor"),
     ("cloudscheduler.", "roles/cloudscheduler.admin"),
     ("datastore.indexes.", "roles/datastore.indexAdmin"),
+    ("datastore.schemas.", "roles/datastore.indexAdmin"),  # as they are called now
     ("datastore.", "roles/datastore.owner"),
     ("storage.", "roles/storage.admin"),
     ("iam.serviceAccounts.actAs", "roles/iam.serviceAccountUser"),

@@ -58,6 +58,15 @@ def aborted(message: str) -> Refusal:
     return Refusal(grpc.StatusCode.ABORTED, message)
 
 
+def exhausted(limit: str) -> Refusal:
+    """A quota a minute that is used up."""
+    return Refusal(
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        f"Quota exceeded for quota metric '{limit}' and limit '{limit} Per Minute'.",
+        "RATE_LIMIT_EXCEEDED",
+    )
+
+
 def unavailable(message: str = "The service is currently unavailable.") -> Refusal:
     return Refusal(grpc.StatusCode.UNAVAILABLE, message)
 
