@@ -173,7 +173,8 @@ def _trigger(function: FunctionEntry) -> Iterator[str]:
         account = _email(function.trigger.account)
         yield from ("--trigger-topic=${_TOPIC}", "--retry", f"--trigger-service-account={account}")
     else:
-        yield from ("--trigger-http", "--no-allow-unauthenticated")
+        yield "--trigger-http"
+    yield "--no-allow-unauthenticated"  # takes away what somebody gave the public
     yield f"--ingress-settings={'all' if function.trigger.is_by_users else 'internal-only'}"
 
 

@@ -177,7 +177,7 @@ def apply(
         patience: repeats what may pass.
     """
     patience = patience or Patience()
-    gone: dict[tuple[str, str], Resource] = {}
+    gone: dict[tuple[str, str], Step] = {}
     for resource in resources:
         step = _without_need(resource, gone) or _looked_at(resource, project, patience)
         if step.look.state is State.MISSING and step.action is Action.NONE:
@@ -185,7 +185,7 @@ def apply(
         elif update and _differs(step.look) and isinstance(resource, Updatable):
             step = _updated(step, resource, project, patience)
         if not step.is_there:
-            gone[resource.kind, resource.name] = resource
+            gone[resource.kind, resource.name] = step
         yield step
 
 
@@ -193,11 +193,13 @@ def _differs(look: Look) -> bool:
     return look.state is State.DIFFERENT and not look.by_hand
 
 
-def _without_need(resource: Resource, gone: dict[tuple[str, str], Resource]) -> Step | None:
+def _without_need(resource: Resource, gone: dict[tuple[str, str], Step]) -> Step | None:
     """Return the step of a resource that another one would have to be there for, or None."""
     for need in resource.needs if isinstance(resource, Dependent) else ():
-        if (need.kind, need.name) in gone:
-            why = f"{need.kind} {need.name}, which is not there"
+        if found := gone.get((need.kind, need.name)):
+            is_known = found.look.state is not State.UNKNOWN
+            why = "which is not there" if is_known else "which could not be looked at"
+            why = f"{need.kind} {need.name}, {why}"
             return Step(resource, Look(State.WAITING, why=why))
     return None
 

@@ -79,7 +79,7 @@ def test_only_what_people_call_is_reached_from_outside_and_nobody_without_a_toke
         is_called_by_people = function.name in {"serve_api", "manage_lease"}
         assert given["--ingress-settings"] == ("all" if is_called_by_people else "internal-only")
         assert "--allow-unauthenticated" not in given
-        assert ("--no-allow-unauthenticated" in given) == ("--trigger-http" in given)
+        assert "--no-allow-unauthenticated" in given
 
 
 def test_events_are_repeated_and_their_function_alone_has_secrets(build: Build) -> None:

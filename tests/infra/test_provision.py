@@ -16,6 +16,7 @@ from infra.steps import Action, apply
 from leasehold.bootstrap import load_catalog
 from leasehold.devserver.cloud_tasks.api_errors import ApiError
 from leasehold.live.clients import ONE_TRY
+from tests.emulators import pubsub_host
 from tests.infra.cloud import REGION, Cloud
 from tests.infra.google_services.refusals import api_disabled, permission_denied, unavailable
 
@@ -278,6 +279,31 @@ def test_without_credentials_one_line_says_how_to_get_some(
     assert "there are no credentials of Google Cloud here" in done.stderr
     assert "Type: gcloud auth application-default login" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_what_is_played_on_this_machine_is_made_there_without_credentials(
+    cloud: Cloud, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    nowhere = str(tmp_path_factory.mktemp("home"))
+    settings = {"HOME": nowhere, "CLOUDSDK_CONFIG": nowhere, "NO_GCE_CHECK": "true"}
+    settings |= {"LEASEHOLD_GOOGLE_EMULATOR": "", "PUBSUB_EMULATOR_HOST": pubsub_host()}
+    words = ("--project-number", "123456789012", "--json")
+
+    done = [cloud.provision("apply", *words, **settings).states(*OURS) for _ in range(2)]
+
+    made = ("queue pick-up", "topic leasehold-announcements", "topic leasehold-announcements-dead")
+    assert [done[0][name] for name in made] == ["created"] * 3
+    assert [done[1][name] for name in made] == ["present"] * 3
+    assert done[1]["scheduler job sweep-dead-letters"] == "unknown"
+    assert cloud.server.calls == []
+
+
+def test_without_a_command_one_line_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    code = provision.main([])
+
+    said = capsys.readouterr().err
+    assert code == 2
+    assert said == "error: Missing command. See `python -m infra.provision --help`.\n"
 
 
 def test_what_is_not_given_is_one_line_with_the_variable_that_gives_it(

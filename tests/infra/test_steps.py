@@ -96,6 +96,14 @@ def test_a_failure_stops_what_needs_it_and_nothing_else() -> None:
     assert steps[2].look == Look(State.WAITING, why="thing b, which is not there")
 
 
+def test_what_could_not_be_looked_at_is_not_said_to_be_missing() -> None:
+    refused = Thing("a", [PermissionDenied("no")])
+
+    _, step = apply([refused, Thing("b", needs=(refused,))], "p", patience=patience()[0])
+
+    assert step.look == Look(State.WAITING, why="thing a, which could not be looked at")
+
+
 @pytest.mark.parametrize(
     ("looks", "creates", "expected"),
     [

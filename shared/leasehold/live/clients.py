@@ -1,8 +1,8 @@
 """The official clients of Google's APIs, each made when it is first used.
 
 `LEASEHOLD_GOOGLE_EMULATOR=HOST:PORT` is a local gRPC server in place of all of them; nothing is
-authenticated there. Cloud Tasks has `CLOUD_TASKS_EMULATOR_URL`, and Cloud Storage, which speaks
-HTTP, `STORAGE_EMULATOR_HOST`, as everywhere.
+authenticated there. Cloud Tasks has `CLOUD_TASKS_EMULATOR_URL`, Cloud Storage, which speaks HTTP,
+`STORAGE_EMULATOR_HOST`, and Pub/Sub `PUBSUB_EMULATOR_HOST`, as everywhere; each counts before it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from leasehold.adapters.pubsub_client import EMULATOR as PUBSUB_EMULATOR
 from leasehold.registry.extras import require_extra
 
 if TYPE_CHECKING:  # each takes a while to import, and few calls need them all
@@ -35,6 +36,8 @@ _Client = TypeVar("_Client")
 
 #: A gRPC server in place of Google's.
 EMULATOR: Final = "LEASEHOLD_GOOGLE_EMULATOR"
+_TASKS_EMULATOR: Final = "CLOUD_TASKS_EMULATOR_URL"
+_STORAGE_EMULATOR: Final = "STORAGE_EMULATOR_HOST"
 
 #: Keywords of each call: tried once, for so many seconds. Who calls repeats what may pass.
 ONE_TRY: Final[Mapping[str, Any]] = {"retry": None, "timeout": 20.0}
@@ -59,12 +62,18 @@ class GoogleClients:
         require_extra("google", "what is deployed")
         require_extra("deploy", "what is deployed")
 
+    @property
+    def has_emulator(self) -> bool:
+        """Whether a service is played on this machine: then the others may be out of reach."""
+        names = (EMULATOR, PUBSUB_EMULATOR, _TASKS_EMULATOR, _STORAGE_EMULATOR)
+        return any(self.environ.get(name) for name in names)
+
     @cached_property
     def tasks(self) -> CloudTasksClient:
         """Of Cloud Tasks, over REST where CLOUD_TASKS_EMULATOR_URL is set."""
         from leasehold.adapters.cloud_tasks import make_client  # noqa: PLC0415 - lazy, see above
 
-        return make_client(self.environ.get("CLOUD_TASKS_EMULATOR_URL") or None)
+        return make_client(self.environ.get(_TASKS_EMULATOR) or None)
 
     @cached_property
     def scheduler(self) -> CloudSchedulerClient:
@@ -78,14 +87,14 @@ class GoogleClients:
         """Of the topics of Pub/Sub."""
         from google.pubsub_v1 import PublisherClient  # noqa: PLC0415
 
-        return self._made(PublisherClient)
+        return self._made(PublisherClient, PUBSUB_EMULATOR)
 
     @cached_property
     def subscriber(self) -> SubscriberClient:
         """Of the subscriptions of Pub/Sub."""
         from google.pubsub_v1 import SubscriberClient  # noqa: PLC0415
 
-        return self._made(SubscriberClient)
+        return self._made(SubscriberClient, PUBSUB_EMULATOR)
 
     @cached_property
     def firestore_admin(self) -> FirestoreAdminClient:
@@ -151,15 +160,15 @@ class GoogleClients:
         from google.auth.credentials import AnonymousCredentials  # noqa: PLC0415
         from google.cloud.storage import Client  # noqa: PLC0415
 
-        if address := self.environ.get("STORAGE_EMULATOR_HOST"):
+        if address := self.environ.get(_STORAGE_EMULATOR):
             anonymous: Any = AnonymousCredentials()  # type: ignore[no-untyped-call]
             options = {"api_endpoint": address}
             return Client(project=self.project, credentials=anonymous, client_options=options)
         return Client(project=self.project)
 
-    def _made(self, client: type[_Client]) -> _Client:
+    def _made(self, client: type[_Client], emulator: str = EMULATOR) -> _Client:
         """Make a client; where there is an emulator, of a plain connection to it."""
-        address = self.environ.get(EMULATOR)
+        address = self.environ.get(emulator) or self.environ.get(EMULATOR)
         if not address:
             return client()
         import grpc  # noqa: PLC0415 - lazy, see above
