@@ -107,15 +107,24 @@ REQUIREMENTS := $(wildcard */requirements.txt)
 
 # --no-compile: what is imported is compiled then, which is a third of what is installed.
 # What users run needs the run-time dependencies alone; the gate needs the development ones as well.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+
 .venv/.runtime: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
 	@echo "installing Leasehold into .venv (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[functions,serve,google,channels,review]' $(addprefix -r ,$(REQUIREMENTS))
+	@$(INSTALL) -c constraints.txt -e '.[functions,serve,google,channels,review]' $(addprefix -r ,$(REQUIREMENTS))
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
 	@echo "installing Leasehold and its development tools into .venv (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]' $(addprefix -r ,$(REQUIREMENTS))
+	@$(MAKE) --no-print-directory -j 2 .venv/pinned-0 .venv/pinned-1
+	@$(INSTALL) --no-build-isolation -c constraints.txt -e '.[dev]' $(addprefix -r ,$(REQUIREMENTS))
 	@touch $@ .venv/.runtime
+
+# The gate needs all that is pinned. pip uses one core, so two of them install half of it each, and
+# the one that comes after them, which finds out what is needed, finds it there.
+.PHONY: .venv/pinned-0 .venv/pinned-1
+.venv/pinned-0 .venv/pinned-1: | .venv/bin/python
+	@awk '/^[^#]/ && NR % 2 == $(subst .venv/pinned-,,$@)' constraints.txt | xargs $(INSTALL) --no-deps
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
