@@ -21,7 +21,8 @@ from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.status import Outcome
 from leasehold.domain.task import Task
-from leasehold.services.sweep import LOOK_AGAIN_S, sweep
+from leasehold.services.sweep import sweep
+from leasehold.services.sweep_times import LOOK_AGAIN_S
 
 WAITING: Final = 2000
 HELD: Final = 40

@@ -16,6 +16,7 @@ from types import FunctionType, ModuleType
 from typing import Any, Final
 
 from leasehold.bootstrap import load_catalog
+from leasehold.bootstrap.import_exit import exits_are_errors
 from leasehold.errors import (
     CatalogError,
     EntryActionNotFoundError,
@@ -100,7 +101,8 @@ def check_project(environ: Mapping[str, str]) -> CheckResult:
     try:
         findings = [*_settings(environ)]
         name = environ.get("LEASEHOLD_CATALOG", SETTINGS["LEASEHOLD_CATALOG"].default)
-        return _checked(name, environ, findings)
+        with exits_are_errors():
+            return _checked(name, environ, findings)
     finally:
         sys.dont_write_bytecode = writes
 

@@ -156,6 +156,8 @@ def test_each_entry_action_that_does_not_resolve_is_found_and_no_run_is_started(
     [
         ("def (:\n", "bad.py:1: "),
         ("x = 1\nraise SystemExit(3)\n", "bad.py:2: "),
+        ("import sys\nsys.exit(0)\n", "bad.py:2: "),
+        ("import os\nos._exit(0)\n", "bad.py:2: "),
         ("import leasehold\nleasehold.PipelineEntry(name='a b', steps=())\n", "bad.py:2: "),
         ("import no_such_library\n", "bad.py:1: "),
     ],

@@ -388,6 +388,17 @@ while True:
 """
 
 
+@pytest.mark.parametrize("end", ["import sys\nsys.exit(0)\n", "import os\nos._exit(0)\n"])
+def test_a_catalog_that_ends_the_process_ends_no_look(shell: Shell, end: str) -> None:
+    """With exit 0 and no words it would count as all in order."""
+    (shell.folder / "script.py").write_text(end)
+
+    done = shell.run("doctor", LEASEHOLD_CATALOG="script")
+
+    assert done.returncode == 1
+    assert done.stdout.startswith("script.py:2: LEASEHOLD_CATALOG 'script' cannot be used: ")
+
+
 @pytest.mark.parametrize("text", [HANGS, TRIES_FOR_EVER])
 def test_a_catalog_that_hangs_is_left(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

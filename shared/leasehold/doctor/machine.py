@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.bootstrap import load_catalog, system_clock
+from leasehold.bootstrap.import_exit import exits_are_errors
 from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.local.data_folder import folders, store_damages, store_on_network
 from leasehold.doctor.local.emulators import emulators
@@ -86,7 +87,7 @@ def _checked(setup: Setup, within_s: float) -> tuple[Catalog | None, list[Findin
     try:
         with interrupted_after(within_s):
             result = check_project(setup.environ)
-            with contextlib.suppress(LeaseholdError):  # the check has said so
+            with contextlib.suppress(LeaseholdError), exits_are_errors():  # the check has said so
                 catalog = load_catalog(setup.settings["LEASEHOLD_CATALOG"])
     except TooLongError:
         why = f"to import its modules takes longer than {within_s:g} s"

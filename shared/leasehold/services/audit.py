@@ -17,7 +17,7 @@ from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.adopt_runs import alarmed
 from leasehold.services.engine import Engine, change_run, dispatch_rules
 from leasehold.services.paging import SCAN_PAGE, scan
-from leasehold.services.sweep import task_presence
+from leasehold.services.task_presence import task_presence
 
 _UNREADABLE: Final = "unreadable"
 

@@ -8,17 +8,15 @@ from collections.abc import Callable, Container, Iterator
 from datetime import timedelta
 from functools import partial
 from itertools import chain
-from typing import Any, Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.effect import Archive, Effect
 from leasehold.domain.manifest import Manifest, manifest_of
-from leasehold.domain.status import Outcome, RunStatus
-from leasehold.domain.task import Task, dispatch_task
+from leasehold.domain.status import Outcome
+from leasehold.domain.task import Task
 from leasehold.errors import LeaseholdError, StoreUnavailableError, VersionConflictError
 from leasehold.ports.documents import Snapshot
-from leasehold.registry.function_table import FUNCTIONS
 from leasehold.services.due_deliveries import DueDeliveries
 from leasehold.services.due_runs import DueRuns
 from leasehold.services.engine import (
@@ -32,33 +30,10 @@ from leasehold.services.engine import (
 )
 from leasehold.services.retention import forget_old_runs
 from leasehold.services.sweep_result import Report, RunEnd, SweepResult, line_of
-
-#: How long Cloud Scheduler waits for the answer of a call: as long as the function may take.
-ATTEMPT_DEADLINE: Final = FUNCTIONS["sweep_dead_letters"].timeout
-
-
-def sweep_time(function: str) -> timedelta:
-    """Return how long one sweep within this function begins to attend to runs.
-
-    What it has begun, and a queue or a store that takes all of its patience, fit into the other
-    half of the function's time.
-    """
-    return FUNCTIONS[function].timeout / 2
-
-
-SWEEP_TIME: Final = sweep_time("sweep_dead_letters")
-
-#: How many runs are attended at once, and for how long each may be tried: one that cannot be
-#: written takes one of these places for that long, and holds up nobody.
-WIDTH: Final = 8
-ATTEND_WITHIN_S: Final = 3.0
-
-#: How often a sweep looks for leases that are over while it attends to everything else: the next
-#: one does not begin before this one is done.
-LOOK_AGAIN_S: Final = 20.0
+from leasehold.services.sweep_times import ATTEND_WITHIN_S, LOOK_AGAIN_S, SWEEP_TIME, WIDTH
+from leasehold.services.task_presence import TaskPresence, has_task, task_presence
 
 Call = Callable[[], None]
-Look = dict[str, Any]
 
 
 def sweep(
@@ -102,21 +77,6 @@ def sweep(
     if failure := work.failure:
         raise failure
     return result
-
-
-def task_presence(engine: Engine, manifest: Manifest) -> Look:
-    """Return whether the task of the run's dispatch is in its queue, and which dispatch it is.
-
-    Raises:
-        StoreUnavailableError: the queue did not answer.
-    """
-    in_queue = _has_task(manifest) and engine.tasks.exists(dispatch_task(manifest))
-    return {"generation": manifest.dispatch.generation, "in_queue": in_queue}
-
-
-def _has_task(manifest: Manifest) -> bool:
-    waits = manifest.status is not RunStatus.IN_PROGRESS and not manifest.is_terminal
-    return waits and not manifest.dispatch.remote
 
 
 def _without_archives(change: Change) -> list[Effect]:
@@ -224,7 +184,7 @@ class _Sweep:
                 self._unattended.append(manifest.run_id)
                 continue
             look = None
-            if _has_task(manifest) and self._is_first("look", manifest.dispatch.queue):
+            if has_task(manifest) and self._is_first("look", manifest.dispatch.queue):
                 look = self._look(manifest)
             known = KnownRun(manifest, found)
             if manifest.dispatch.queue in self._failed:
@@ -260,7 +220,7 @@ class _Sweep:
         self._asked.add((kind, queue))
         return is_first
 
-    def _on_alarm(self, known: KnownRun, look: Look | None) -> None:
+    def _on_alarm(self, known: KnownRun, look: TaskPresence | None) -> None:
         """Do what the alarm of a run calls for, on what was found: it is not read again."""
         run_id = known.manifest.run_id
         look = look or self._look(known.manifest)
@@ -296,7 +256,7 @@ class _Sweep:
             after = KnownRun(change.manifest, committed.snapshot)
             self._archives.extend((each, after, change.outcome) for each in archives)
 
-    def _look(self, manifest: Manifest) -> Look | None:
+    def _look(self, manifest: Manifest) -> TaskPresence | None:
         """Look for the task of a run; None: its queue does not answer."""
         try:
             return task_presence(self._engine, manifest)
@@ -304,7 +264,7 @@ class _Sweep:
             self._fail(manifest, error)
             return None
 
-    def _note_wait(self, known: KnownRun, look: Look | None) -> None:
+    def _note_wait(self, known: KnownRun, look: TaskPresence | None) -> None:
         """Note how long a run waits in a queue that has its task, or does not answer."""
         run = known.manifest
         is_queued = look is None or look["in_queue"] is not False

@@ -42,8 +42,8 @@ from leasehold.services.overrides import clear_override, list_overrides, set_ove
 from leasehold.services.read_runs import list_runs, read_run, read_timeline
 from leasehold.services.registry_report import registry_report
 from leasehold.services.sweep import sweep as sweep_runs
-from leasehold.services.sweep import sweep_time
 from leasehold.services.sweep_result import Report
+from leasehold.services.sweep_times import sweep_time
 from leasehold.web.callers import caller_of, checks_caller
 from leasehold.web.engine_provider import EngineSource
 from leasehold.web.request_body import drops_rest

@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -25,6 +26,22 @@ _BUSY_TIMEOUT_S: Final = 3.0
 _MOST: Final = 3
 #: After so many steps of SQLite's machine it is looked at the time.
 _STEPS: Final = 10_000
+
+
+class _Way(StrEnum):
+    """How a file is read, as SQLite has it in addresses, so that nothing beside it is made.
+
+    Who has a store open has its log's index, `-shm`, too: without one, nobody has.
+    """
+
+    #: As a file that does not change: else SQLite would make a log.
+    ALONE = "mode=ro&immutable=1"
+    #: With a log, as of a backup: no lock is needed, and the index of the log is in memory alone.
+    ALONE_WITH_LOG = "mode=ro&vfs=unix-none"
+    #: With what is in the log, by the locks that all have; its index is not written.
+    AMONG_OTHERS = "mode=ro&readonly_shm=1"
+    #: The same, where the index has to be written first.
+    AS_OTHERS = "mode=ro"
 
 
 class SqliteReader:
@@ -99,34 +116,41 @@ class SqliteReader:
         """Do nothing: no connection is kept."""
 
     def _read(self, call: Callable[[sqlite3.Connection], T]) -> T:
-        """Read once more what another process began to write meanwhile."""
+        """Read once more what another process began, or ceased, to write meanwhile."""
         with self._reading:
-            is_alone = not self._log.exists()
+            way = self._way()
             try:
-                result = self._read_as(call, is_alone=is_alone)
+                result = self._read_so(way, call)
             except StoreUnavailableError:
-                if not (is_alone and self._log.exists()):
+                if self._way() is way and way is not _Way.AMONG_OTHERS:
                     raise
             else:
-                if not (is_alone and self._log.exists()):
+                if self._way() is way:
                     return result
-            return self._read_as(call, is_alone=False)
+            is_used = self._way() is _Way.AMONG_OTHERS
+            return self._read_so(_Way.AS_OTHERS if is_used else self._way(), call)
 
-    @property
-    def _log(self) -> Path:
-        return self._file.with_name(f"{self._file.name}-wal")
+    def _way(self) -> _Way:
+        """Return how the file is read, by what lies beside it."""
+        try:
+            log_bytes = self._beside("-wal").stat().st_size
+        except OSError:
+            return _Way.ALONE
+        if self._beside("-shm").exists():
+            return _Way.AMONG_OTHERS
+        return _Way.ALONE_WITH_LOG if log_bytes else _Way.ALONE
 
-    def _read_as(self, call: Callable[[sqlite3.Connection], T], *, is_alone: bool) -> T:
-        """Read; where nobody has it open, as a file that does not change: else SQLite makes a log.
+    def _beside(self, end: str) -> Path:
+        return self._file.with_name(f"{self._file.name}{end}")
 
-        With a log, it reads what is in that too, by the locks that all have.
-        """
-        mode = "mode=ro&immutable=1" if is_alone else "mode=ro"
+    def _read_so(self, way: _Way, call: Callable[[sqlite3.Connection], T]) -> T:
         try:
             with contextlib.closing(
-                sqlite3.connect(f"{self._file.as_uri()}?{mode}", uri=True, timeout=_BUSY_TIMEOUT_S)
+                sqlite3.connect(f"{self._file.as_uri()}?{way}", uri=True, timeout=_BUSY_TIMEOUT_S)
             ) as connection:
                 connection.text_factory = read_text
+                if way is _Way.ALONE_WITH_LOG:
+                    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
                 return call(connection)
         except sqlite3.Error as error:
             raise StoreUnavailableError(store=str(self._path), problem=str(error)) from error

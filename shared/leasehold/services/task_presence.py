@@ -1,0 +1,33 @@
+"""Whether the task that a run waits for is in its queue."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import RunStatus
+from leasehold.domain.task import dispatch_task
+from leasehold.services.engine import Engine
+
+
+class TaskPresence(TypedDict):
+    """What was found, as `lifecycle.on_alarm` takes it; `in_queue` is None: there is no telling."""
+
+    generation: int
+    in_queue: bool | None
+
+
+def task_presence(engine: Engine, manifest: Manifest) -> TaskPresence:
+    """Return whether the task of the run's dispatch is in its queue, and which dispatch it is.
+
+    Raises:
+        StoreUnavailableError: the queue did not answer.
+    """
+    in_queue = has_task(manifest) and engine.tasks.exists(dispatch_task(manifest))
+    return {"generation": manifest.dispatch.generation, "in_queue": in_queue}
+
+
+def has_task(manifest: Manifest) -> bool:
+    """Return whether a queue should have a task of the run."""
+    waits = manifest.status is not RunStatus.IN_PROGRESS and not manifest.is_terminal
+    return waits and not manifest.dispatch.remote
