@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from google.api_core.exceptions import BadRequest
-
 from infra.installation import Installation
 from infra.permissions import Kind, Permission, Place
 from infra.resources.policy_access import PolicyAccess, add_to, missing_from
-from infra.resources.resource import PRESENT, Look, NotYetError, Resource, State
+from infra.resources.resource import PRESENT, Look, Resource, State
 from leasehold.live.clients import GoogleClients
 
 SERVICES: Final = ("pubsub", "eventarc")
@@ -45,24 +43,11 @@ class ServiceAgent:
         return Look(State.MISSING, why=f"{self._wanted.role} for {self._wanted.member}")
 
     def create(self) -> None:
-        """Give it the role.
-
-        Raises:
-            Aborted: somebody changes the policy just now.
-            NotYetError: there is no such account yet.
-        """
+        """Give it the role; Aborted: somebody changes the policy just now."""
         policy = self._access.read()
         for permission in missing_from(policy, [self._wanted]):
             add_to(policy, permission)
-            try:
-                self._access.write(policy)
-            except BadRequest as error:
-                if "does not exist" not in str(error):
-                    raise
-                command = f"gcloud beta services identity create --service={self.name}"
-                where = f"--project={self.installation.project}"
-                why = f"its account, which this makes: {command}.googleapis.com {where}"
-                raise NotYetError(why) from error
+            self._access.write(policy)
 
     @property
     def _wanted(self) -> Permission:

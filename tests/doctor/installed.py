@@ -129,7 +129,7 @@ class Installed:
                 "min_backoff": timedelta(seconds=10),
                 "max_backoff": timedelta(seconds=300),
             },
-            "rate_limits": {"max_concurrent_dispatches": 20},
+            "rate_limits": {"max_concurrent_dispatches": FUNCTIONS.of_tasks.requests_at_once // 2},
         }
         self.clients.tasks.create_queue({"parent": LOCATION, "queue": settings | fields}, **ONE_TRY)
 

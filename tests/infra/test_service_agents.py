@@ -49,17 +49,23 @@ def test_each_is_given_its_role_once_and_what_is_there_stays(world: GoogleWorld)
     assert world.writes() == []
 
 
-def test_an_account_that_google_has_not_made_yet_is_waited_for(world: GoogleWorld) -> None:
-    unknown = invalid("Service account service-1@gcp-sa-eventarc… does not exist.")
-    world.server.refuse("Projects/SetIamPolicy", unknown)
+@pytest.mark.parametrize(("times", "action"), [(2, Action.CREATED), (None, Action.FAILED)])
+def test_an_account_that_google_has_not_made_is_waited_for_a_moment_and_told(
+    world: GoogleWorld, times: int | None, action: Action
+) -> None:
+    email = "service-123456789012@gcp-sa-eventarc.iam.gserviceaccount.com"
+    unknown = invalid(f"Service account {email} does not exist.")
+    world.server.refuse("Projects/SetIamPolicy", unknown, times=times)
 
     *_, step = applied(*service_agents(world.clients, world.installation))
 
-    assert (step.look.state, step.action) == (State.WAITING, Action.NONE)
-    assert step.look.why == (
-        "its account, which this makes: gcloud beta services identity create "
-        "--service=eventarc.googleapis.com --project=shop-prod"
-    )
+    assert step.action is action
+    if action is Action.FAILED:
+        assert step.problem.startswith("Google has no account of its own for eventarc")
+        assert step.repair == (
+            "gcloud beta services identity create --project=shop-prod "
+            "--service=eventarc.googleapis.com"
+        )
 
 
 def test_the_page_has_google_make_each_before_it_is_given_its_role() -> None:

@@ -40,6 +40,8 @@ _ROLES: Final = (
 _PERMISSION: Final = re.compile(r"[\"'`]?\b([a-z]+\.[a-zA-Z]+\.[a-zA-Z]+)[\"'`]? (?:denied|access)")
 _LACKS: Final = re.compile(r"permission[^\"'`]{0,20}[\"'`]([a-z]+\.[a-zA-Z]+\.[a-zA-Z]+)[\"'`]")
 _REQUEST: Final = re.compile(r"^[A-Z]+ https?://\S+: ")  # before each message over REST
+#: An account of Google's own, of a service that was not used yet.
+_AGENT: Final = re.compile(r"service-\d+@gcp-sa-([a-z]+)\.iam\.gserviceaccount\.com does not exist")
 _API: Final = re.compile(r"apis/(?:api|library)/([a-z0-9.-]+\.googleapis\.com)")
 
 
@@ -118,6 +120,10 @@ def _known(error: BaseException, project: str) -> Iterator[Explanation]:
         yield Explanation(f"project {project} has no billing account", command)
     if permission := _permission(error, facts, message):
         yield _missing_permission(permission, project)
+    if agent := _AGENT.search(message):
+        command = "gcloud beta services identity create --project={} --service={}.googleapis.com"
+        problem = f"Google has no account of its own for {agent[1]} in project {project} yet"
+        yield Explanation(problem, command.format(project, agent[1]))
     if "is not a valid location" in message:
         yield Explanation(f"the region does not have it: {one_line(message, _LONGEST)}")
     if "existed too recently" in message:
