@@ -209,12 +209,14 @@ def test_each_queue_that_delivers_more_than_its_share_has_a_command(
     letters = (shell.folder / "letters.py").read_text()
     renamed = letters.replace('"send"', '"send-3"').replace('"write_letter"', '"write-3"')
     (shell.folder / "letters.py").write_text(renamed)
+    answered = FUNCTIONS.of_tasks.requests_at_once
     for queue in ("write-3", "send-3"):
-        installed.queue(queue, rate_limits={"max_concurrent_dispatches": 30})
+        installed.queue(queue, rate_limits={"max_concurrent_dispatches": answered})
 
     (found,) = look(shell, installed)
 
-    where = f"--location={REGION} --project={PROJECT} --max-concurrent-dispatches=20"
+    share = f"--max-concurrent-dispatches={answered // 2}"
+    where = f"--location={REGION} --project={PROJECT} {share}"
     assert found["repair"].split(" && ") == [
         f"gcloud tasks queues update {queue} {where}" for queue in ("write-3", "send-3")
     ]

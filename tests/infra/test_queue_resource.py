@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from google.api_core.exceptions import ClientError
 
+from infra.functions import FUNCTIONS
 from infra.resources.queue import QueueResource, queues
 from infra.resources.resource import MISSING, PRESENT, Difference, State
 from infra.steps import Action, Patience, apply
@@ -18,6 +19,7 @@ from leasehold.live.clients import ONE_TRY, GoogleClients
 from tests.infra.cloud import REGION, Cloud
 
 AT_ONCE = Patience(tries=3, sleep=lambda _: None)
+ANSWERED = FUNCTIONS.of_tasks.requests_at_once
 
 
 def resources(cloud: Cloud, **settings: str) -> list[QueueResource]:
@@ -109,7 +111,7 @@ def test_queues_that_deliver_more_than_is_answered_are_warned_of_with_the_comman
     cloud: Cloud,
 ) -> None:
     """The queue of a further step type gets its share, and an older one keeps what it had."""
-    older = {"name": full_name(cloud), "rate_limits": {"max_concurrent_dispatches": 40}}
+    older = {"name": full_name(cloud), "rate_limits": {"max_concurrent_dispatches": ANSWERED}}
     parent = f"projects/{cloud.project}/locations/{REGION}"
     cloud.clients.tasks.create_queue({"parent": parent, "queue": older}, **ONE_TRY)
     cloud.forget()
@@ -119,9 +121,10 @@ def test_queues_that_deliver_more_than_is_answered_are_warned_of_with_the_comman
     drift = cloud.provision("drift", "--json")
 
     warning = (
-        "warning: the queues deliver 60 tasks at once, and execute-step takes 40: the others are "
-        "answered 429, which slows each queue down. Type: gcloud tasks queues update pick-up "
-        f"--location={REGION} --project={cloud.project} --max-concurrent-dispatches=20\n"
+        f"warning: the queues deliver {ANSWERED + ANSWERED // 2} tasks at once, and execute-step "
+        f"takes {ANSWERED}: the others are answered 429, which slows each queue down. Type: gcloud "
+        f"tasks queues update pick-up --location={REGION} --project={cloud.project} "
+        f"--max-concurrent-dispatches={ANSWERED // 2}\n"
     )
     assert (plan.code, plan.stderr) == (0, warning)
     assert (apply_.code, apply_.stderr) == (0, warning)
@@ -131,7 +134,7 @@ def test_queues_that_deliver_more_than_is_answered_are_warned_of_with_the_comman
 
 def test_queues_that_deliver_no_more_than_is_answered_are_not_warned_of(cloud: Cloud) -> None:
     """That their shares are other ones is a person's to choose."""
-    for queue, at_once in {"pick-up": 39, "pack": 1}.items():
+    for queue, at_once in {"pick-up": ANSWERED - 1, "pack": 1}.items():
         made = {
             "name": full_name(cloud, queue),
             "rate_limits": {"max_concurrent_dispatches": at_once},
