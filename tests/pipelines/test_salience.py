@@ -9,12 +9,12 @@ from pipelines.review.vocabulary import numbers, terms
 def compared_with_each(texts: list[str]) -> list[list[int]]:
     """Return what `fold` should, by comparing each text with each group."""
     groups: list[list[int]] = []
-    for index, text in enumerate(texts):
-        words = set(terms(text))
+    all_words, all_numbers = [set(terms(text)) for text in texts], [*map(numbers, texts)]
+    for index, words in enumerate(all_words):
         for group in groups:
-            other = set(terms(texts[group[0]]))
+            other = all_words[group[0]]
             same = len(words & other) >= NEAR * len(words | other)
-            if words and same and numbers(text) == numbers(texts[group[0]]):
+            if words and same and all_numbers[index] == all_numbers[group[0]]:
                 group.append(index)
                 break
         else:
