@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,14 @@ SOON = 30.0
 
 
 @pytest.fixture
-def charging(shell: Shell) -> subprocess.Popen[str]:
+def charging(shell: Shell) -> Iterator[subprocess.Popen[str]]:
     """A command in the middle of step 2."""
     (shell.folder / "hold").touch()
     process = shell.begin(*ORDER, **LEASE)
     until((shell.folder / "charging").exists)
-    return process
+    yield process
+    process.kill()  # where the test did not come so far
+    process.communicate()
 
 
 def test_a_killed_run_is_completed_by_the_same_command_at_once(
