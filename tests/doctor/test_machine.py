@@ -355,6 +355,7 @@ def test_a_store_that_hangs_keeps_nothing_else_from_being_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pipe hangs when it is opened, as a file on a mount that is dead does."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))  # the catalog names `letters`
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".leasehold").mkdir()
     os.mkfifo(tmp_path / STORE)

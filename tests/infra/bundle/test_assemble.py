@@ -77,11 +77,20 @@ def test_what_its_requirements_name_it_may_import_and_what_may_be_wrong_is_told(
     ]
 
 
-@pytest.mark.parametrize("code", [0, 3])
-def test_a_catalog_whose_import_ends_the_process_is_refused(root: Path, code: int) -> None:
-    give(root, f"import os\nos._exit({code})\n")
+@pytest.mark.parametrize(
+    ("end", "problem"),
+    [
+        ("os.execvp('true', ['true'])", "pipelines.catalog cannot be imported: exit 0"),
+        ("os.execvp('false', ['false'])", "pipelines.catalog cannot be imported: exit 1"),
+        ("os._exit(0)", r"pipelines/steps.py:2: .* raised SystemExit: os._exit\(0\)"),
+    ],
+)
+def test_a_catalog_whose_import_ends_the_process_is_refused(
+    root: Path, end: str, problem: str
+) -> None:
+    give(root, f"import os\n{end}\n")
 
-    with pytest.raises(BundleError, match=rf"pipelines.catalog cannot be imported: exit {code}"):
+    with pytest.raises(BundleError, match=problem):
         assemble(root, ["greet"], "pipelines.catalog")
 
 
