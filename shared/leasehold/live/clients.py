@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from leasehold.adapters.pubsub_client import EMULATOR as PUBSUB_EMULATOR
 from leasehold.registry.extras import require_extra
 
 if TYPE_CHECKING:  # each takes a while to import, and few calls need them all
@@ -36,6 +35,7 @@ _Client = TypeVar("_Client")
 
 #: A gRPC server in place of Google's.
 EMULATOR: Final = "LEASEHOLD_GOOGLE_EMULATOR"
+_PUBSUB_EMULATOR: Final = "PUBSUB_EMULATOR_HOST"
 _TASKS_EMULATOR: Final = "CLOUD_TASKS_EMULATOR_URL"
 _STORAGE_EMULATOR: Final = "STORAGE_EMULATOR_HOST"
 
@@ -65,7 +65,7 @@ class GoogleClients:
     @property
     def has_emulator(self) -> bool:
         """Whether a service is played on this machine: then the others may be out of reach."""
-        names = (EMULATOR, PUBSUB_EMULATOR, _TASKS_EMULATOR, _STORAGE_EMULATOR)
+        names = (EMULATOR, _PUBSUB_EMULATOR, _TASKS_EMULATOR, _STORAGE_EMULATOR)
         return any(self.environ.get(name) for name in names)
 
     @cached_property
@@ -87,14 +87,14 @@ class GoogleClients:
         """Of the topics of Pub/Sub."""
         from google.pubsub_v1 import PublisherClient  # noqa: PLC0415
 
-        return self._made(PublisherClient, PUBSUB_EMULATOR)
+        return self._made(PublisherClient, _PUBSUB_EMULATOR)
 
     @cached_property
     def subscriber(self) -> SubscriberClient:
         """Of the subscriptions of Pub/Sub."""
         from google.pubsub_v1 import SubscriberClient  # noqa: PLC0415
 
-        return self._made(SubscriberClient, PUBSUB_EMULATOR)
+        return self._made(SubscriberClient, _PUBSUB_EMULATOR)
 
     @cached_property
     def firestore_admin(self) -> FirestoreAdminClient:
