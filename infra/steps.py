@@ -198,7 +198,7 @@ def _without_need(resource: Resource, gone: dict[tuple[str, str], Step]) -> Step
     for need in resource.needs if isinstance(resource, Dependent) else ():
         if found := gone.get((need.kind, need.name)):
             is_known = found.look.state is not State.UNKNOWN
-            why = "which is not there" if is_known else "which could not be looked at"
+            why = "which is not there" if is_known else "which is not in order"
             why = f"{need.kind} {need.name}, {why}"
             return Step(resource, Look(State.WAITING, why=why))
     return None

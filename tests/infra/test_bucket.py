@@ -98,7 +98,7 @@ def test_a_bucket_that_others_made_of_our_name_gets_no_file_and_no_permission(
 
     assert bucket.look.state is State.UNKNOWN
     assert bucket.look.why.startswith("project 42 has it: no file is to go there; --bucket=NAME")
-    assert permissions.look == Look(State.WAITING, why=f"bucket {NAME}, which is not there")
+    assert permissions.look == Look(State.WAITING, why=f"bucket {NAME}, which is not in order")
     assert world.writes() == []
 
 

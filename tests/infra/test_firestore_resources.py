@@ -99,7 +99,7 @@ def test_indexes_wait_for_a_database_that_could_not_be_created(world: GoogleWorl
     steps = applied(Database(world.clients, INSTALLATION), *all_indexes(world))
 
     assert {step.look.state for step in steps[1:]} == {State.WAITING}
-    assert steps[1].look.why == "database (default), which is not there"
+    assert steps[1].look.why == "database (default), which is not in order"
 
 
 def test_all_that_is_declared_is_created_and_not_twice(world: GoogleWorld, firestore: Any) -> None:

@@ -101,7 +101,7 @@ def test_what_could_not_be_looked_at_is_not_said_to_be_missing() -> None:
 
     _, step = apply([refused, Thing("b", needs=(refused,))], "p", patience=patience()[0])
 
-    assert step.look == Look(State.WAITING, why="thing a, which could not be looked at")
+    assert step.look == Look(State.WAITING, why="thing a, which is not in order")
 
 
 @pytest.mark.parametrize(
