@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import sys
 from typing import Final
 
 from leasehold.devserver.function_processes import free_port
@@ -15,8 +16,11 @@ def own_port() -> int:
     """Return a port that is given to nobody else until this process ends.
 
     A socket of this process has it and never listens: whoever connects is refused until a server
-    listens there, as any may that sets SO_REUSEADDR (on Linux). So it may end, and come back.
+    listens there, as any may that sets SO_REUSEADDR. So it may end, and come back. Only Linux lets
+    two have it so; elsewhere it is a free port, as it was found.
     """
+    if sys.platform != "linux":
+        return free_port()
     keeper = socket.socket()
     while True:
         with contextlib.suppress(OSError):  # somebody was given the same one meanwhile
