@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,56 @@ def test_an_empty_log_is_left_where_it_is(
 
     assert runs_in(left) == ["r-1"]
     assert content(left) == before
+
+
+@pytest.mark.parametrize("log", [b"cut off", bytes(5000)])
+def test_a_log_with_nothing_in_it_is_left_where_it_is(
+    live: tuple[SqliteDocuments, Path], tmp_path: Path, log: bytes
+) -> None:
+    """Else that of a writer who has begun one meanwhile would be deleted under it."""
+    store, folder = live
+    store.close()
+    left = copied(folder, tmp_path / "left", "")
+    (left / f"{NAME}-wal").write_bytes(log)
+    before = content(left)
+
+    assert runs_in(left) == ["r-1"]
+    assert content(left) == before
+
+
+def test_the_log_is_found_beside_the_file_that_a_link_leads_to(
+    live: tuple[SqliteDocuments, Path], tmp_path: Path
+) -> None:
+    link = tmp_path / NAME
+    link.symlink_to(live[1] / NAME)
+
+    assert runs_in(tmp_path) == ["r-1"]
+
+
+def test_what_is_opened_written_and_closed_while_it_is_read_is_read_anew(
+    live: tuple[SqliteDocuments, Path],
+) -> None:
+    """Before and after the look nobody has it open, and half of it may be of either time."""
+    store, folder = live
+    store.close()
+
+    class BusyClock(SystemClock):
+        is_busy = False
+
+        def now(self) -> datetime:
+            if self.is_busy:
+                self.is_busy = False
+                with closing(SqliteDocuments(folder / NAME, SystemClock())) as other:
+                    for number in range(2, 20):
+                        other.transact(Ref("runs", f"r-{number}"), put({"count": number}))
+            return super().now()
+
+    clock = BusyClock()
+    reader = SqliteReader(folder / NAME, clock)
+    clock.is_busy = True
+
+    assert len(reader.query(Query("runs"))) == 19
+    assert sorted(content(folder)) == [NAME]
 
 
 def test_what_is_written_meanwhile_is_seen(live: tuple[SqliteDocuments, Path]) -> None:

@@ -147,11 +147,16 @@ class Connection:
             ]
 
     def close(self) -> None:
-        """Close the connection of this process; a call that it cuts off fails as an outage."""
+        """Close the connection of this process; the next call opens it again.
+
+        A call that is cut off is tried again, as one whose answer was lost; one that comes to a
+        closed connection fails as an outage. From the first line on nobody gets the client that
+        is closed, and who has it finds that it was closed since.
+        """
+        api, self._api = self._api, None
         self._closings += 1
-        if self._api is not None and self._api[0] == os.getpid():
-            self._api[1].transport.close()
-        self._api = None
+        if api is not None and api[0] == os.getpid():
+            api[1].transport.close()
 
     def _result(self, answer: Any, by_path: dict[str, Ref]) -> ReadResult:
         read_at = to_datetime(answer.read_time)

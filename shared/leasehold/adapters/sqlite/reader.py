@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import sqlite3
+import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
@@ -28,6 +32,10 @@ _MOST: Final = 3
 _STEPS: Final = 10_000
 
 
+#: How often what changes while it is read is read anew, before that is left to SQLite's locks.
+_TRIES: Final = 3
+
+
 class _Way(StrEnum):
     """How a file is read, as SQLite has it in addresses, so that nothing beside it is made.
 
@@ -36,12 +44,21 @@ class _Way(StrEnum):
 
     #: As a file that does not change: else SQLite would make a log.
     ALONE = "mode=ro&immutable=1"
-    #: With a log, as of a backup: no lock is needed, and the index of the log is in memory alone.
-    ALONE_WITH_LOG = "mode=ro&vfs=unix-none"
+    #: With a log, as of a backup: in a copy, as SQLite would make the index, or delete the log.
+    ALONE_WITH_LOG = "mode=rw"
     #: With what is in the log, by the locks that all have; its index is not written.
     AMONG_OTHERS = "mode=ro&readonly_shm=1"
     #: The same, where the index has to be written first.
     AS_OTHERS = "mode=ro"
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a file was before it was read; what is read without locks holds if it still is so."""
+
+    way: _Way
+    #: Of the file and its log: inode, size and time; nothing where locks are held.
+    versions: tuple[tuple[int, int, int] | None, ...] = ()
 
 
 class SqliteReader:
@@ -61,7 +78,8 @@ class SqliteReader:
         self, path: Path, clock: Clock, collections: Mapping[str, Collection] = COLLECTIONS
     ) -> None:
         self._path = path
-        self._file = path.absolute()
+        #: SQLite has the log beside the file, not beside a link to it.
+        self._file = Path(os.path.realpath(path))
         self._clock = clock
         self._collections = collections
         self._reading = threading.Lock()
@@ -116,44 +134,68 @@ class SqliteReader:
         """Do nothing: no connection is kept."""
 
     def _read(self, call: Callable[[sqlite3.Connection], T]) -> T:
-        """Read once more what another process began, or ceased, to write meanwhile."""
+        """Read anew what another process began, or ceased, to write meanwhile."""
         with self._reading:
-            way = self._way()
-            try:
-                result = self._read_so(way, call)
-            except StoreUnavailableError:
-                if self._way() is way and way is not _Way.AMONG_OTHERS:
-                    raise
-            else:
-                if self._way() is way:
-                    return result
-            is_used = self._way() is _Way.AMONG_OTHERS
-            return self._read_so(_Way.AS_OTHERS if is_used else self._way(), call)
+            for _ in range(_TRIES):
+                seen = self._seen()
+                try:
+                    result = self._read_so(seen.way, call)
+                except StoreUnavailableError:
+                    if self._seen() == seen:
+                        if seen.way is not _Way.AMONG_OTHERS:
+                            raise
+                        break
+                else:
+                    if self._seen() == seen:
+                        return result
+            return self._read_so(_Way.AS_OTHERS, call)
 
-    def _way(self) -> _Way:
-        """Return how the file is read, by what lies beside it."""
-        try:
-            log_bytes = self._beside("-wal").stat().st_size
-        except OSError:
-            return _Way.ALONE
-        if self._beside("-shm").exists():
-            return _Way.AMONG_OTHERS
-        return _Way.ALONE_WITH_LOG if log_bytes else _Way.ALONE
+    def _seen(self) -> _Seen:
+        """Return how the file is read, by what lies beside it, and what it is now."""
+        file, log = _version(self._file), _version(self._beside("-wal"))
+        if log is not None and self._beside("-shm").exists():
+            return _Seen(_Way.AMONG_OTHERS)
+        has_log = log is not None and log[1] > 0
+        return _Seen(_Way.ALONE_WITH_LOG if has_log else _Way.ALONE, (file, log))
 
     def _beside(self, end: str) -> Path:
         return self._file.with_name(f"{self._file.name}{end}")
 
     def _read_so(self, way: _Way, call: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            with contextlib.closing(
-                sqlite3.connect(f"{self._file.as_uri()}?{way}", uri=True, timeout=_BUSY_TIMEOUT_S)
-            ) as connection:
+            with (
+                self._copied()
+                if way is _Way.ALONE_WITH_LOG
+                else contextlib.nullcontext(self._file) as file,
+                contextlib.closing(
+                    sqlite3.connect(f"{file.as_uri()}?{way}", uri=True, timeout=_BUSY_TIMEOUT_S)
+                ) as connection,
+            ):
                 connection.text_factory = read_text
-                if way is _Way.ALONE_WITH_LOG:
-                    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
                 return call(connection)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise StoreUnavailableError(store=str(self._path), problem=str(error)) from error
+
+    @contextlib.contextmanager
+    def _copied(self) -> Iterator[Path]:
+        """Lend a copy of the file and its log, for this user alone.
+
+        Without locks SQLite deletes a log in which it finds nothing when it closes it, whoever
+        has begun one meanwhile; and with them it makes an index beside it.
+        """
+        with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
+            for file in (self._file, self._beside("-wal")):
+                shutil.copyfile(file, Path(folder, file.name))
+            yield Path(folder, self._file.name)
+
+
+def _version(file: Path) -> tuple[int, int, int] | None:
+    """Return what is another one after each write; None: it is not there."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _has_table(connection: sqlite3.Connection, name: str) -> bool:

@@ -76,6 +76,35 @@ def test_a_store_that_is_closed_under_a_call_is_an_outage(
         call(documents)
 
 
+def test_a_call_that_begins_while_the_store_is_closed_is_an_outage_at_worst() -> None:
+    """A close waits for the calls that it cuts off: others begin meanwhile."""
+    wire = Wire(f"127.0.0.1:{own_port()}")
+    told: list[str] = []
+
+    def connect(project: str, database: str) -> Any:
+        client = wire.connect(project, database)
+        close = client.transport.close
+
+        def close_slowly() -> None:
+            close()
+            with pytest.raises(StoreUnavailableError) as raised:
+                documents.get(REF)
+            told.append(str(raised.value))
+
+        client.transport.close = close_slowly if not told else close
+        return client
+
+    documents = FirestoreDocuments(
+        "p-1", "(default)", SystemClock(), deadline_s=0.2, connect=connect
+    )
+    with pytest.raises(StoreUnavailableError):
+        documents.get(REF)
+
+    documents.close()
+
+    assert len(told) == 1
+
+
 def test_google_is_imported_when_a_store_is_opened(root: Path) -> None:
     """A function that needs no store starts without its half second."""
     program = (
