@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,6 +35,10 @@ _STEPS: Final = 10_000
 
 #: How often what changes while it is read is read anew, before that is left to SQLite's locks.
 _TRIES: Final = 3
+#: No two writes that are further apart have the same time in a file system.
+_TICK_S: Final = 0.02
+#: What SQLite says of a file that is damaged; anything else, it says of the machine.
+_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class _Way(StrEnum):
@@ -59,6 +64,12 @@ class _Seen:
     way: _Way
     #: Of the file and its log: inode, size and time; nothing where locks are held.
     versions: tuple[tuple[int, int, int] | None, ...] = ()
+
+    def wait(self) -> None:
+        """Wait until a further write has another time than the last one."""
+        newest = max((version[2] for version in self.versions if version), default=0)
+        if 0 <= time.time_ns() - newest < _TICK_S * 1e9:
+            time.sleep(_TICK_S)
 
 
 class SqliteReader:
@@ -125,6 +136,8 @@ class SqliteReader:
             except sqlite3.DatabaseError as error:
                 if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
                     return [], False
+                if error.sqlite_errorcode & 0xFF not in _DAMAGE:
+                    raise
                 return [str(error)], True
             return [str(row[0]) for row in rows if row[0] != "ok"], True
 
@@ -138,6 +151,7 @@ class SqliteReader:
         with self._reading:
             for _ in range(_TRIES):
                 seen = self._seen()
+                seen.wait()
                 try:
                     result = self._read_so(seen.way, call)
                 except StoreUnavailableError:
