@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import click
 
@@ -86,38 +87,44 @@ def apply_command(*, installation: Installation, update: bool, as_json: bool) ->
         for step in apply(resources, installation.project, update=update):
             steps.append(step)
             if not as_json and unread is None and _is_worth_a_line(step):
-                unread = _unread(step)
+                unread = _unread(partial(print_done, step))
+                if unread is not None:
+                    note("what is done is not read any more; it goes on.")
     except KeyboardInterrupt as interrupt:
         code = TERMINATED if isinstance(interrupt, TerminatedError) else INTERRUPTED
     left = resources[len(steps) :]
-    _conclude(installation, steps, left, as_json=as_json)
+    answer = partial(_print_answer, installation, steps, left, as_json=as_json)
+    unread = _unread(answer) or unread
+    _conclude(steps, left)
     code = code or (NOT_COMPLETED if _failed(steps) else DONE)
     if code == DONE and unread is not None:
         raise unread
     return code
 
 
-def _unread(step: Step) -> OSError | None:
+def _unread(print_it: Callable[[], None]) -> OSError | None:
     """Print what was done; return why nobody reads it, for which no work is left half done."""
     try:
-        print_done(step)
+        print_it()
         sys.stdout.flush()
     except OSError as error:
         forget_stdout()
-        note("what is done is not read any more; it goes on.")
         return error
     return None
 
 
-def _conclude(
+def _print_answer(
     installation: Installation, steps: Sequence[Step], left: Sequence[Resource], *, as_json: bool
 ) -> None:
-    """Say what was done, and what was not."""
     if as_json:
         print_json(steps_json(installation, steps, left))
     else:
         print_repairs(steps)
         print_line(counts_of(steps))
+
+
+def _conclude(steps: Sequence[Step], left: Sequence[Resource]) -> None:
+    """Say, beside the answer, what was not done."""
     print_warnings(steps)
     if left:
         first = f"{left[0].kind} {left[0].name}"

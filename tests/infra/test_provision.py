@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import sys
@@ -218,6 +219,24 @@ def test_an_apply_goes_on_when_nobody_reads_what_it_does(cloud: Cloud) -> None:
     assert code == 141
     assert said == "what is done is not read any more; it goes on.\n"
     assert cloud.provision("drift").code == 0
+
+
+def test_what_failed_is_not_told_as_done_where_the_answer_cannot_be_written(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud.server.refuse("Publisher/CreateTopic", permission_denied("pubsub.topics.create"))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(provision, "print_json", refuse)
+    monkeypatch.setattr(provision, "forget_stdout", lambda: None)  # of pytest, here
+
+    failed = cloud.provision("apply", "--json")
+
+    assert failed.code == 1
+    assert "it is done" not in failed.stderr
+    assert "apply again" in failed.stderr
 
 
 def test_without_a_stdout_nothing_is_done(
