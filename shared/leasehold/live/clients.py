@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from leasehold.domain.printable import one_line
 from leasehold.errors import SettingError
 from leasehold.registry.extras import require_extra
 
@@ -193,4 +192,4 @@ def _check_address(name: str, value: str, begins: str) -> None:
     """Refuse what is set and is no address."""
     is_address = _HOST_AND_PORT.fullmatch(value.removeprefix(begins))
     if value and not (value.startswith(begins) and is_address):
-        raise SettingError(name=name, value=one_line(value, 80), allowed=f"{begins}HOST:PORT")
+        raise SettingError(name=name, value=value[:80], allowed=f"{begins}HOST:PORT")
