@@ -27,6 +27,11 @@ _MOST: Final = 3
 #: After so many steps of SQLite's machine it is looked at the time.
 _STEPS: Final = 10_000
 
+#: How a log begins, and the bytes before its first page.
+_LOG_MAGIC: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
+_LOG_HEADER: Final = 32
+_PAGE_HEADER: Final = 24
+
 
 class _Way(StrEnum):
     """How a file is read, as SQLite has it in addresses, so that nothing beside it is made.
@@ -132,13 +137,12 @@ class SqliteReader:
 
     def _way(self) -> _Way:
         """Return how the file is read, by what lies beside it."""
-        try:
-            log_bytes = self._beside("-wal").stat().st_size
-        except OSError:
+        log = self._beside("-wal")
+        if not log.exists():
             return _Way.ALONE
         if self._beside("-shm").exists():
             return _Way.AMONG_OTHERS
-        return _Way.ALONE_WITH_LOG if log_bytes else _Way.ALONE
+        return _Way.ALONE_WITH_LOG if _has_pages(log) else _Way.ALONE
 
     def _beside(self, end: str) -> Path:
         return self._file.with_name(f"{self._file.name}{end}")
@@ -160,3 +164,20 @@ def _has_table(connection: sqlite3.Connection, name: str) -> bool:
     """Return whether there is a table: a file of an earlier version has fewer."""
     sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
     return connection.execute(sql, (name,)).fetchone() is not None
+
+
+def _has_pages(log: Path) -> bool:
+    """Return whether a log has a page that belongs to it: one without any is of no use to SQLite.
+
+    It would delete such a file when the connection is closed, even one that only reads.
+    https://www.sqlite.org/fileformat2.html#walformat
+    """
+    if not log.is_file():
+        return False
+    try:
+        with log.open("rb") as file:
+            begin = file.read(_LOG_HEADER + _PAGE_HEADER)
+    except OSError:
+        return True  # SQLite says why it cannot be read
+    salts = begin[16:24]
+    return begin[:4] in _LOG_MAGIC and salts == begin[_LOG_HEADER + 8 : _LOG_HEADER + 16]
