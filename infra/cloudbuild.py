@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -248,10 +249,14 @@ def text() -> str:
     return _HEADER + yaml.dump(build(), Dumper=Dumper, sort_keys=False, width=1000)
 
 
-def main() -> int:
+def main(given: Sequence[str] | None = None) -> int:
     """Write the file, or compare it; return the exit code."""
+    words = argparse.ArgumentParser(prog="python -m infra.cloudbuild", allow_abbrev=False)
+    words.description = "Write cloudbuild.yaml, which follows from the table infra/functions.py."
+    words.add_argument("--check", action="store_true", help="write nothing; exit 1 if it is stale")
+    options = words.parse_args(given)
     wanted = text()
-    if sys.argv[1:] == ["--check"]:
+    if options.check:
         if FILE.read_text(encoding="utf-8") == wanted:
             return 0
         sys.stderr.write("cloudbuild.yaml is stale; write it: python -m infra.cloudbuild\n")

@@ -13,6 +13,7 @@ from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from infra.permissions import callers_of
 from leasehold.bootstrap import load_catalog
+from leasehold.bootstrap.import_exit import exits_are_errors
 from leasehold.errors import SettingError
 from leasehold.registry.functions import FunctionEntry, Use
 from leasehold.registry.pipelines import Catalog
@@ -74,7 +75,8 @@ def catalog_of(installation: Installation) -> Catalog:
     for name, value in FURTHER.items():
         _check_text(name, value)
     os.environ.update(FURTHER)
-    with contextlib.redirect_stdout(sys.stderr):  # what a catalog prints while it is imported
+    printed = contextlib.redirect_stdout(sys.stderr)  # what a catalog prints while it is imported
+    with printed, exits_are_errors():
         return load_catalog(installation.catalog)
 
 

@@ -14,6 +14,7 @@ import click
 
 from infra.installation import Installation
 from infra.steps import Patience
+from leasehold.domain.printable import one_line
 from leasehold.live.call_errors import explain
 from leasehold.live.clients import ONE_TRY, GoogleClients
 
@@ -26,7 +27,7 @@ _RULES: Final[Mapping[str, tuple[str, str]]] = {
         "the id of a project: 6 to 30 of a-z 0-9 -, a letter first",
     ),
     "project_number": (r"[1-9][0-9]{5,18}", "a number of 6 to 19 digits"),
-    "region": (r"[a-z]+-[a-z]+[0-9]{1,2}", "the name of a region, as europe-west1"),
+    "region": (r"[a-z]{1,30}-[a-z]{1,30}[0-9]{1,2}", "the name of a region, as europe-west1"),
     "database": (
         r"\(default\)|[a-z][a-z0-9-]{2,61}[a-z0-9]",
         "(default), or 4 to 63 of a-z 0-9 -, a letter first",
@@ -41,10 +42,12 @@ _RULES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "alert_email": (r"[^@\s]{1,64}@[A-Za-z0-9.-]{1,253}", "an address, as ops@example.com"),
 }
+#: No more is shown of a value that is refused.
+_LONGEST: Final = 120
 #: Firestore counts the seconds until an entry expires, up to 2,147,483,647 of them.
 _MOST_LEDGER_DAYS: Final = 24_855
 _MEMBER: Final = re.compile(  # none has a comma, with which people separate several
-    r"(user|group|serviceAccount|domain|principal|principalSet):[\x21-\x2b\x2d-\x7e]{3,}"
+    r"(user|group|serviceAccount|domain|principal|principalSet):[\x21-\x2b\x2d-\x7e]{3,1000}"
 )
 _MEMBER_WORDS: Final = "user:EMAIL, group:EMAIL, serviceAccount:EMAIL or domain:DOMAIN"
 
@@ -210,4 +213,4 @@ def _number_of(project: str) -> str:
 
 
 def _refuse(name: str, value: object, allowed: str) -> None:
-    raise click.UsageError(f"{name} is {value!r}; allowed: {allowed}.")
+    raise click.UsageError(f"{name} is {one_line(repr(value), _LONGEST)}; allowed: {allowed}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -117,7 +118,7 @@ class EmailAddress:
         if not found.enabled:
             differences = (Difference("enabled", found="no", wanted="yes"), *differences)
             repairs = (
-                f"gcloud alpha monitoring channels update {found.name} --enabled",
+                f"gcloud alpha monitoring channels update {shlex.quote(found.name)} --enabled",
                 *repairs,
             )
         return _look_of(differences, repairs)
@@ -252,10 +253,11 @@ class AlertPolicy:
         fields = [difference.field for difference in differences]
         options = ["--enabled"] if "enabled" in fields else []
         if "told" in fields and (channel := self.existing.addressed) is not None:
-            options.append(f"--add-notification-channels={channel.name}")
+            options.append(f"--add-notification-channels={shlex.quote(channel.name)}")
         if not options:
             return ()
-        return (f"gcloud alpha monitoring policies update {found.name} {' '.join(options)}",)
+        policy = shlex.quote(found.name)
+        return (f"gcloud alpha monitoring policies update {policy} {' '.join(options)}",)
 
 
 def _age(one: Found | NotificationChannel) -> tuple[float, str]:
@@ -270,7 +272,8 @@ def _of_copies(
     """Return that there are copies, and what deletes each: Google takes the same one again."""
     if not copies:
         return (), ()
-    deletions = [f"gcloud alpha monitoring {what} delete {copy.name}" for copy in copies]
+    names = [shlex.quote(copy.name) for copy in copies]
+    deletions = [f"gcloud alpha monitoring {what} delete {name}" for name in names]
     return (Difference("how many", str(len(copies) + 1), wanted="1"),), deletions
 
 

@@ -6,6 +6,7 @@ for 24 hours and then drops it: only a dead-letter topic shows that something wa
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -139,7 +140,7 @@ class EventSubscription:
         return differing
 
     def _repair(self, found: Any, differing: tuple[Difference, ...]) -> str:
-        name = found.name.rpartition("/")[2]
+        name = shlex.quote(found.name.rpartition("/")[2])
         flags = " ".join(f"--{it.field}={it.wanted}" for it in differing)
         where = f"--project={self.installation.project}"
         return f"gcloud pubsub subscriptions update {name} {where} {flags}"

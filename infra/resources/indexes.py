@@ -7,6 +7,7 @@ queries that need it fail, and a look says that it is being built.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -170,8 +171,8 @@ class CompositeIndex:
     def _removal(self, name: str) -> str:
         """Return how it is taken away, so that the next `apply` builds it anew."""
         _, project, _, database, *_, index = name.split("/")
-        of = f"--project={project} --database='{database}'"
-        return f"gcloud firestore indexes composite delete {index} {of}"
+        of = f"--project={shlex.quote(project)} --database={shlex.quote(database)}"
+        return f"gcloud firestore indexes composite delete {shlex.quote(index)} {of}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -140,14 +141,14 @@ class Permissions:
         """Return the command that adds or removes a line of the policy."""
         place = self.place
         name = f"gs://{place.name}" if place.kind is Kind.BUCKET else place.short_name
-        options = [f"--member={member}", f"--role={role}"]
+        options = [f"--member={shlex.quote(member)}", f"--role={shlex.quote(role)}"]
         if place.kind is Kind.QUEUE:
             options.append(f"--location={self.installation.region}")
         if place.kind is Kind.SERVICE:
             options.append(f"--region={self.installation.region}")
         if place.kind not in {Kind.PROJECT, Kind.BUCKET}:
-            options.append(f"--project={place.name.split('/')[1]}")
-        words = f"{_GCLOUD[place.kind]} {verb}-iam-policy-binding {name}"
+            options.append(f"--project={shlex.quote(place.name.split('/')[1])}")
+        words = f"{_GCLOUD[place.kind]} {verb}-iam-policy-binding {shlex.quote(name)}"
         return f"gcloud {words} {' '.join(options)}"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from google.cloud import firestore_admin_v1, run_v2, scheduler_v1
+from google.iam.v1 import policy_pb2
 
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.doctor.installation import examine_installation, half_emulated
@@ -380,3 +381,25 @@ def test_a_server_that_hangs_keeps_nothing_else_from_being_looked_at(
     assert found[-1].message == (
         "The jobs of Cloud Scheduler could not be looked at: no answer within 6 s."
     )
+
+
+def test_a_variable_that_is_no_address_is_one_finding_and_nothing_is_waited_for(
+    shell: Shell,
+) -> None:
+    done = shell.run(*LIVE, **{EMULATOR: "a b;c"})
+
+    assert done.returncode == 1
+    assert f"{EMULATOR} is 'a b;c'; allowed: HOST:PORT. Type: unset {EMULATOR}" in done.stdout
+
+
+def test_names_of_strangers_are_safe_in_a_shell(shell: Shell, installed: Installed) -> None:
+    name = "x'; reboot; $(x)"
+    installed.job(SWEEP, name=f"{LOCATION}/jobs/{name}", state=scheduler_v1.Job.State.PAUSED)
+    service = f"{LOCATION}/services/{API.service}"
+    public = policy_pb2.Binding(role=f"roles/{name}", members=["allUsers"])
+    installed.server.world.policies[service].bindings.append(public)
+
+    found = {one["code"]: shlex.split(one["repair"]) for one in look(shell, installed)}
+
+    assert name in found["job_paused"]
+    assert f"--role=roles/{name}" in found["public_function"]

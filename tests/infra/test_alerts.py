@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -332,3 +333,14 @@ def test_the_docs_have_each_alert() -> None:
 
     assert [alert.name for alert in ALERTS if f"`{alert.name}`" not in text] == []
     assert [metric.id for metric in METRICS if f"`{metric.id}`" not in text] == []
+
+
+def test_a_name_of_strangers_is_safe_in_a_shell(world: GoogleWorld, alerting: Any) -> None:
+    policies_of(world)
+    copy = AlertPolicy(next(iter(alerting.policies.values())), name=f"{POLICIES}/1'; reboot; $(x)")
+    copy.creation_record.mutate_time += timedelta(seconds=9)
+    alerting.policies[copy.name] = copy
+
+    (told,) = [step for step in policies_of(world) if step.look.state is not State.PRESENT]
+
+    assert shlex.split(told.repair)[-1] == copy.name

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from google.api_core import exceptions as google
 from google.auth.exceptions import DefaultCredentialsError, RefreshError
+from google.rpc.error_details_pb2 import ErrorInfo
 
 from leasehold.live.call_errors import exists_already, explain, may_pass
 
@@ -111,3 +114,12 @@ def test_a_change_that_somebody_else_makes_at_once_is_not_taken_for_a_create_of_
     assert exists_already(google.AlreadyExists("queue"))
     assert exists_already(google.Conflict("bucket"))
     assert not exists_already(google.Aborted("another etag"))
+
+
+def test_an_api_that_a_stranger_names_is_safe_in_a_shell() -> None:
+    named = google.PermissionDenied(DISABLED, error_info=None)
+    named._error_info = ErrorInfo(  # noqa: SLF001 - as the client reads it out of an answer
+        reason="SERVICE_DISABLED", metadata={"service": "x; reboot $(x)"}
+    )
+
+    assert "x; reboot $(x)" in shlex.split(explain(named, "shop-prod").repair)

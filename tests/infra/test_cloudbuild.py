@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +36,18 @@ def flags(build: Build, service: str) -> dict[str, str]:
 
 def test_the_committed_file_is_what_the_table_says() -> None:
     assert cloudbuild.FILE.read_text() == cloudbuild.text(), "run: python -m infra.cloudbuild"
+
+
+@pytest.mark.parametrize("word", ["--chek", "elsewhere.yaml", "--help"])
+def test_words_that_it_does_not_have_write_nothing(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cloudbuild, "FILE", tmp_path / "cloudbuild.yaml")
+
+    with pytest.raises(SystemExit):
+        cloudbuild.main([word])
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_cloud_build_takes_it(build: Build) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,6 +16,7 @@ from infra import provision, write_settings
 from infra.functions import FUNCTIONS
 from infra.options import installation_of
 from leasehold.errors import InvalidEntryError
+from leasehold.live.clients import EMULATOR
 
 GIVEN = {"project": "shop-prod", "project_number": "123456789012", "region": "europe-west1"}
 
@@ -40,6 +42,7 @@ def test_what_is_not_given_has_its_default() -> None:
         ("region", "europe"),
         ("region", "europe-west1-b"),
         ("region", "../europe-west1"),
+        ("region", f"{'a' * 100_000}-west1"),
         ("database", "Default"),
         ("database", "abc"),
         ("bucket", "Shop"),
@@ -55,13 +58,15 @@ def test_what_is_not_given_has_its_default() -> None:
         ("callers", ("user:a@example.com,user:b@example.com",)),
         ("callers", ("user:\x1b[2Ja@example.com",)),
         ("workers", ("user:",)),
+        ("workers", (f"user:{'a' * 100_000}@example.com",)),
     ],
 )
 def test_a_value_that_can_never_be_right_is_refused_with_what_is_allowed(
     name: str, value: Any
 ) -> None:
-    with pytest.raises(click.UsageError, match="allowed: "):
+    with pytest.raises(click.UsageError, match="allowed: ") as refused:
         installation_of(GIVEN | {name: value})
+    assert len(str(refused.value)) < 300
 
 
 def test_a_project_that_no_bucket_may_be_named_after_is_told_what_to_give() -> None:
@@ -106,3 +111,22 @@ def test_what_is_not_installed_is_told_with_what_to_type(
     assert program([*plan, *words]) == 2
 
     assert "Type: pip install 'leasehold[google]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("program", [provision.main, write_settings.main])
+def test_a_catalog_that_ends_the_process_is_told_and_never_counts_as_done(
+    program: Callable[[Sequence[str]], int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A build would go on with what was never provisioned."""
+    (tmp_path / "ending_catalog.py").write_text("import os\n\nos._exit(0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv(EMULATOR, "127.0.0.1:1")  # where nobody listens: no account is needed
+    plan = ["plan"] if program is provision.main else []
+    words = ["--project=shop-prod", "--project-number=123456789012", "--region=europe-west1"]
+
+    assert program([*plan, *words, "--catalog=ending_catalog"]) == 2
+
+    assert "importing it raised SystemExit: os._exit(0)" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -300,3 +301,13 @@ def change_while_writing(server: GoogleServer, change: Callable[[], None]) -> No
 def _add_eve(world: GoogleWorld) -> None:
     policy = world.server.world.policies.setdefault(PROJECT, Policy())
     policy.bindings.add(role="roles/browser", members=["user:eve@example.com"])
+
+
+def test_a_role_of_strangers_is_safe_in_a_shell(world: GoogleWorld) -> None:
+    world.service(CloudRun).deploy("europe-west1", "serve-api")
+    public = Binding(role="roles/x'; reboot; $(x)", members=["allUsers", *READERS])
+    world.server.world.policies[SERVE_API] = Policy(bindings=[public])
+
+    (step,) = applied(permissions(world, Kind.SERVICE, "serve-api"))
+
+    assert f"--role={public.role}" in shlex.split(step.repair)

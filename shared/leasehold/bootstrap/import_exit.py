@@ -13,8 +13,8 @@ from typing import NoReturn
 def exits_are_errors() -> Iterator[None]:
     """Have `os._exit` raise SystemExit inside, in this thread, as `sys.exit` does.
 
-    A check that ended so would have said nothing, and with 0 it would count as passed. For two
-    commands that only import: a process of its own for that would import everything twice.
+    A check that ended so would have said nothing, and with 0 it would count as passed. For commands
+    that only import: a process of its own for that would import everything twice.
     """
     leave, process, thread = os._exit, os.getpid(), threading.get_ident()
 

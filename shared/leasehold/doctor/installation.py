@@ -18,6 +18,7 @@ from leasehold.doctor.deployed.subscriptions import subscriptions
 from leasehold.doctor.finding import Finding
 from leasehold.doctor.looks import Look, examine, not_looked_at
 from leasehold.doctor.setup import Setup
+from leasehold.errors import SettingError
 from leasehold.live.call_errors import explain
 from leasehold.live.clients import EMULATOR, GoogleClients
 
@@ -52,7 +53,11 @@ def examine_installation(
     Raises:
         MissingExtraError: the extra `deploy` or `google` is not installed.
     """
-    deployment = Deployment(project, region, GoogleClients(project, setup.environ), setup)
+    try:
+        clients = GoogleClients(project, setup.environ)
+    except SettingError as error:  # nothing can be looked at, and what is wrong here is told
+        return [Finding("emulator_address", error.message, f"unset {error.details['name']}")]
+    deployment = Deployment(project, region, clients, setup)
     looks = [
         Look(what, partial(find, deployment), partial(_explained, project))
         for what, find in _LOOKS.items()

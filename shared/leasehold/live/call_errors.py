@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -143,7 +144,7 @@ def _no_credentials(error: BaseException) -> Explanation:
 
 
 def _disabled(service: str, project: str) -> Explanation:
-    command = f"gcloud services enable {service} --project={project}"
+    command = f"gcloud services enable {shlex.quote(service)} --project={project}"
     return Explanation(f"the API {service} is not enabled in project {project}", command)
 
 

@@ -8,11 +8,13 @@ authenticated there. Cloud Tasks has `CLOUD_TASKS_EMULATOR_URL`, Cloud Storage, 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from leasehold.errors import SettingError
 from leasehold.registry.extras import require_extra
 
 if TYPE_CHECKING:  # each takes a while to import, and few calls need them all
@@ -39,6 +41,10 @@ _PUBSUB_EMULATOR: Final = "PUBSUB_EMULATOR_HOST"
 _TASKS_EMULATOR: Final = "CLOUD_TASKS_EMULATOR_URL"
 _STORAGE_EMULATOR: Final = "STORAGE_EMULATOR_HOST"
 
+#: How the address of each that is called here begins; that of Cloud Tasks is a setting.
+_BEGINS: Final = {EMULATOR: "", _PUBSUB_EMULATOR: "", _STORAGE_EMULATOR: "http://"}
+_HOST_AND_PORT: Final = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9_.-]{1,253}):\d{1,5}/?")
+
 #: Keywords of each call: tried once, for so many seconds. Who calls repeats what may pass.
 ONE_TRY: Final[Mapping[str, Any]] = {"retry": None, "timeout": 20.0}
 
@@ -53,6 +59,7 @@ class GoogleClients:
 
     Raises:
         MissingExtraError: the extra `deploy` or `google` is not installed.
+        SettingError: the variable of an emulator is no address: each call would wait in vain.
     """
 
     project: str
@@ -61,6 +68,8 @@ class GoogleClients:
     def __post_init__(self) -> None:
         require_extra("google", "what is deployed")
         require_extra("deploy", "what is deployed")
+        for name, begins in _BEGINS.items():
+            _check_address(name, self.environ.get(name) or "", begins)
 
     @property
     def has_emulator(self) -> bool:
@@ -177,3 +186,10 @@ class GoogleClients:
         transport = made.get_transport_class("grpc")
         channel = grpc.insecure_channel(address)
         return cast(_Client, made(transport=transport(channel=channel)))
+
+
+def _check_address(name: str, value: str, begins: str) -> None:
+    """Refuse what is set and is no address."""
+    is_address = _HOST_AND_PORT.fullmatch(value.removeprefix(begins))
+    if value and not (value.startswith(begins) and is_address):
+        raise SettingError(name=name, value=value[:80], allowed=f"{begins}HOST:PORT")

@@ -141,3 +141,17 @@ def test_a_store_that_is_closed_has_nothing_beside_it_after_a_look(
 
     assert runs_in(folder) == ["r-1"]
     assert sorted(content(folder)) == [NAME]
+
+
+def test_a_log_that_belongs_to_nothing_is_left_where_it_is(
+    live: tuple[SqliteDocuments, Path], tmp_path: Path
+) -> None:
+    """SQLite deletes one without a valid page when it closes, though it only reads."""
+    store, folder = live
+    store.close()
+    left = copied(folder, tmp_path / "left", "")
+    (left / f"{NAME}-wal").write_bytes(b"of another program " * 300)
+    before = content(left)
+
+    assert runs_in(left) == ["r-1"]
+    assert content(left) == before

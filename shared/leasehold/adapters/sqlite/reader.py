@@ -32,7 +32,6 @@ _MOST: Final = 3
 #: After so many steps of SQLite's machine it is looked at the time.
 _STEPS: Final = 10_000
 
-
 #: How often what changes while it is read is read anew, before that is left to SQLite's locks.
 _TRIES: Final = 3
 #: No two writes that are further apart have the same time in a file system.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from leasehold.doctor.deployed.deployment import Deployment
@@ -24,7 +25,7 @@ def callers(deployment: Deployment) -> Iterator[Finding]:
             for member in sorted(EVERYBODY.keys() & {*binding.members}):
                 held = f"{member} has {binding.role}"
                 message = f"{EVERYBODY[member]} may call function {entry.service} ({held})."
-                flags = (f"--member={member}", f"--role={binding.role}")
+                flags = (f"--member={member}", f"--role={shlex.quote(binding.role)}")
                 repair = deployment.of_run("remove-iam-policy-binding", entry.service, *flags)
                 yield Finding("public_function", message, repair)
         if service.invoker_iam_disabled:

@@ -44,9 +44,10 @@ def _calls(deployment: Deployment, entry: FunctionEntry, job: Job) -> bool:
 
 def _job(deployment: Deployment, entry: FunctionEntry, job: Job) -> Iterator[Finding]:
     name = job.name.rpartition("/")[2]
+    typed = shlex.quote(name)
     if job.state.name != "ENABLED":
         message = f"Job {name} is {job.state.name}: {entry.service} is not called."
-        yield Finding("job_paused", message, deployment.at(f"scheduler jobs resume {name}"))
+        yield Finding("job_paused", message, deployment.at(f"scheduler jobs resume {typed}"))
     if job.status.code:
         why = one_line(job.status.message, 120) or f"status {job.status.code}"
         at = f" at {job.last_attempt_time:%Y-%m-%dT%H:%M:%SZ}" if job.last_attempt_time else ""
@@ -54,7 +55,7 @@ def _job(deployment: Deployment, entry: FunctionEntry, job: Job) -> Iterator[Fin
         of_job = shlex.quote(f'resource.labels.job_id="{name}"')
         repair = f"gcloud logging read {of_job} --project={deployment.project}"
         yield Finding("job_failed", message, f"{repair} --limit=5")
-    update = f"scheduler jobs update http {name}"
+    update = f"scheduler jobs update http {typed}"
     if job.schedule != entry.schedule:
         message = (
             f"Job {name} has the schedule {one_line(job.schedule, 60)!r}, and the table "

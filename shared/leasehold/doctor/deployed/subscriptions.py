@@ -64,7 +64,8 @@ def _subscriptions_of(deployment: Deployment, topic: str) -> list[str] | None:
 
 def _policy(deployment: Deployment, subscription: Subscription) -> Iterator[Finding]:
     short = subscription.name.rpartition("/")[2]
-    update = f"gcloud pubsub subscriptions update {short} --project={deployment.project}"
+    update = f"gcloud pubsub subscriptions update {shlex.quote(short)}"
+    update += f" --project={deployment.project}"
     if not subscription.retry_policy.minimum_backoff:
         message = f"Subscription {short} has no retry policy: what failed comes again at once."
         repair = f"{update} --min-retry-delay=10s --max-retry-delay=600s"
