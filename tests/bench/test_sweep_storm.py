@@ -13,6 +13,9 @@ from bench.sweep_storm import firestore, measure, storm
 from leasehold.services.sweep import WIDTH
 from tests.emulators import firestore_host, need_firestore
 
+#: The double of Cloud Tasks is in this process too: each connection to it has such a thread.
+OF_THE_DOUBLE = "(process_request_thread)"
+
 
 @pytest.mark.parametrize("of", ["SQLite", "Firestore"])
 def test_one_call_attends_to_all_that_waits_in_four_queues(of: str) -> None:
@@ -36,7 +39,8 @@ def test_a_sweep_that_has_answered_leaves_no_thread_at_work() -> None:
         answer = place.post()
 
         assert answer["stillQueued"] == 40
-        assert {thread.name for thread in set(threading.enumerate()) - before} == set()
+        left = {thread.name for thread in set(threading.enumerate()) - before}
+        assert {name for name in left if not name.endswith(OF_THE_DOUBLE)} == set()
 
 
 #: A sweep whose threads stop one after the other once this many changes are committed.

@@ -22,6 +22,7 @@ from leasehold.errors import (
 )
 from tests.channels.deliveries import KEY, NOW, SHORT_S, TIMEOUT_S, delivery, opener
 from tests.channels.web_server import WebServer, answering, breaking_off, serving
+from tests.ports import own_port
 
 TEAM = WebhookChannel(name="team", url_variable="TEAM_URL", secret_variable="TEAM_SECRET")  # noqa: S106 - a name
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
@@ -184,8 +185,7 @@ def test_a_name_server_that_never_answers_holds_nobody(server: WebServer) -> Non
 
 
 def test_where_nobody_listens_nothing_is_unknown() -> None:
-    with serving() as gone:
-        environ = environ_of(gone)
+    environ = environ_of(WebServer(own_port()))
 
     with pytest.raises(ChannelUnavailableError) as refused:
         opener(environ)(TEAM).send(delivery(), timeout=TIMEOUT_S)

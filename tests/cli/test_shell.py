@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.shell import Shell
+from tests.waiting import until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--in-process")
 
@@ -26,13 +27,16 @@ def state() -> dict[str, Any]:
         "files": os.listdir("/dev/fd"),  # noqa: PTH208 - numbers, not files
         "modules": [name for name in sys.modules if name.startswith("shop")],
         "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)],
-        "threads": {thread.name for thread in threading.enumerate()},
         "log": (list(logging.root.handlers), logging.lastResort and logging.lastResort.formatter),
     }
 
 
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate()}
+
+
 def test_nothing_is_left_of_a_command(shell: Shell) -> None:
-    before = state()
+    before, threads_before = state(), threads()
 
     codes = [
         shell.run(*ORDER).returncode,
@@ -42,6 +46,7 @@ def test_nothing_is_left_of_a_command(shell: Shell) -> None:
 
     assert codes == [0, 2, 0]
     assert state() == before
+    until(lambda: threads() <= threads_before)  # those for errands are told to end, and not awaited
 
 
 def test_a_catalog_is_imported_as_it_is_now(shell: Shell) -> None:

@@ -34,7 +34,8 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         tmp_path,
         monkeypatch,
         LEASEHOLD_CATALOG="tests.in_process.sample",
-        PIPELINE_LEASE_TTL_S="0.5",
+        PIPELINE_LEASE_TTL_S="3",
+        PIPELINE_HEARTBEAT_S="0.1",
     )
 
 

@@ -109,7 +109,7 @@ def test_an_engine_does_not_wait_for_a_handler_that_hears_nobody(
         story = types_of(after, run.run_id)
     engine.close()
 
-    assert 0.3 <= took < 2.3
+    assert 0.3 <= took < 10  # it is deaf for 30
     assert (left.status, left.lease) == ("PENDING", None)
     assert (left.attempts.interrupted, left.attempts.failed) == (1, 0)
     assert second.fencing_token == 2

@@ -95,7 +95,7 @@ def test_a_run_goes_on_soon_after_an_outage_whatever_the_backoff_of_failures(
 
 def test_a_lease_is_renewed_while_its_handler_works(threaded: Make, holding: Hold) -> None:
     """The handler works for longer than the lease runs; it is not taken from it."""
-    with threaded(PIPELINE_LEASE_TTL_S="0.6", PIPELINE_HEARTBEAT_S="0.1") as engine:
+    with threaded(PIPELINE_LEASE_TTL_S="3", PIPELINE_HEARTBEAT_S="0.1") as engine:
         run = holding(engine)
         acquired = engine.show(run.run_id).lease
         assert acquired is not None
@@ -117,7 +117,7 @@ def test_a_worker_that_lost_its_lease_stops_and_changes_nothing(
     threaded: Make, holding: Hold
 ) -> None:
     """Somebody ends the lease under it, as a sweep would; the next generation completes."""
-    with threaded(PIPELINE_LEASE_TTL_S="0.6", PIPELINE_HEARTBEAT_S="0.1") as engine:
+    with threaded(PIPELINE_HEARTBEAT_S="0.1") as engine:
         run = holding(engine)
         lease = engine.show(run.run_id).lease
         assert lease is not None
@@ -209,7 +209,7 @@ def test_an_attempt_that_outlives_its_lease_is_lost_and_its_run_goes_on(
     threaded: Make, holding: Hold
 ) -> None:
     """Its handler hears no signal, and nobody else is there: the sweep dispatches it again."""
-    with threaded(PIPELINE_LEASE_TTL_S="0.6", PIPELINE_HEARTBEAT_S="0.1") as engine:
+    with threaded(PIPELINE_LEASE_TTL_S="3", PIPELINE_HEARTBEAT_S="0.1") as engine:
         run = holding(engine, "deaf")
         for held in engine.held_runs():
             held.renew_every = None

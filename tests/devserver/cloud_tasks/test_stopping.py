@@ -77,7 +77,7 @@ def test_a_stop_leaves_a_delivery_that_takes_too_long(target: Target) -> None:
 
 def test_nothing_is_started_after_a_stop(target: Target) -> None:
     double = CloudTasksDouble()
-    url = double.start()
+    url = double.start(port=own_port())  # so that nobody else listens there afterwards
     create(url, target)
     target.wait_for(1)
 
