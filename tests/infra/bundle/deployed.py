@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import secrets
+import shlex
 import signal
 import subprocess
 import sys
@@ -56,7 +57,7 @@ class Image:
         commands = page.partition("```sh\n")[2].partition("```")[0]
         make = f"{sys.executable} -m infra.bundle --out build/bundle"
         commands = commands.replace(".venv/bin/python -m infra.bundle", make)
-        return commands.replace("build/bundle", str(self.bundle))
+        return commands.replace("build/bundle", shlex.quote(str(self.bundle)))
 
     def build(self) -> None:
         """Make a bundle of this repository, and do with it what the build of a function does."""
