@@ -60,20 +60,7 @@ def test_what_nobody_has_open_is_read_with_its_log_and_not_changed(
     assert content(folder) == before
 
 
-def test_an_empty_log_is_left_where_it_is(
-    live: tuple[SqliteDocuments, Path], tmp_path: Path
-) -> None:
-    store, folder = live
-    store.close()
-    left = copied(folder, tmp_path / "left", "")
-    (left / f"{NAME}-wal").touch()
-    before = content(left)
-
-    assert runs_in(left) == ["r-1"]
-    assert content(left) == before
-
-
-@pytest.mark.parametrize("log", [b"cut off", bytes(5000)])
+@pytest.mark.parametrize("log", [b"", b"cut off", bytes(5000)], ids=["empty", "cut off", "zeros"])
 def test_a_log_with_nothing_in_it_is_left_where_it_is(
     live: tuple[SqliteDocuments, Path], tmp_path: Path, log: bytes
 ) -> None:
