@@ -64,7 +64,7 @@ fix: .venv/.dev ## format, fix what ruff can fix, draw the generated docs
 
 .PHONY: storm
 storm: .venv/.dev ## the property tests with many more examples, and workers killed at every point (minutes)
-	LEASEHOLD_STORM=1 $(BIN)/python -m tests.emulators $(BIN)/pytest tests/properties tests/kills tests/conformance/test_trials.py
+	LEASEHOLD_STORM=1 $(BIN)/python -m tests.emulators $(BIN)/pytest tests/properties tests/kills tests/conformance/test_trials.py tests/conformance/test_purges_at_once.py tests/storm/test_deploys.py
 
 .PHONY: bench
 bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the same run (minutes)
@@ -81,6 +81,11 @@ bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the s
 	@$(BIN)/python -m bench.sandbox
 	@$(BIN)/python -m bench.long_steps
 	@$(BIN)/python -m bench.announcements
+	@$(BIN)/python -m bench.rolling_deploys
+
+.PHONY: bench-rolling-deploys
+bench-rolling-deploys: .venv/.dev ## runs that go through wrong deploys and kills: none is given up, nothing is paid for twice
+	@$(BIN)/python -m bench.rolling_deploys
 
 .PHONY: bench-announcements
 bench-announcements: .venv/.dev ## announcements in a storm of failures and kills, and what they cost

@@ -8,6 +8,9 @@ store of 1,000 active runs.
 The batch runs in a process of its own, which is killed with SIGKILL again and again; in the end
 each dead run has been recreated, and none twice.
 
+Before a deploy all live runs are compared with the new catalog (`leasehold check --live-runs`):
+each is read once, and beside the time stands what reading them takes.
+
 The emulator of Firestore takes three GB and two minutes for it; `--active` makes it fewer.
 """
 
@@ -30,6 +33,7 @@ from leasehold.bootstrap import Hooks, boot
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.services.batch import batch
+from leasehold.services.catalog_fit import LIVE, LiveRunCheck, live_runs
 from leasehold.services.limits import MAX_PAGE
 from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter, list_runs
@@ -41,6 +45,8 @@ PAGE_READS: Final = 60
 BACKLOG: Final = 5000
 KILLS: Final = (1, 150, 37, 211, 99)  # after so many runs, one after the other
 SMALL: Final = 1000  # active runs of the small store
+CHECKED: Final = 10_000  # live runs that are compared with a catalog
+CHECK_S: Final = 10.0
 
 FILTERS: Final[Mapping[str, RunFilter]] = {
     "no filter": RunFilter(),
@@ -71,6 +77,24 @@ def cost_of_a_page(place: Place, wanted: RunFilter) -> tuple[int, int]:
     page = list_runs(place.engine, wanted, limit=PAGE)
     assert len(page.runs) == PAGE, wanted
     return place.counting.reads - reads, place.steps - steps
+
+
+def check_of_live_runs(place: Place, live: int) -> list[Figure]:
+    """Compare all live runs with the catalog; return what was read, and how long it took."""
+    before, began = place.counting.reads, time.perf_counter()
+    look = LiveRunCheck(place.engine)
+    misfits = [one for run in live_runs(place.engine) for one in look.misfits(run)]
+    took, reads = time.perf_counter() - began, place.counting.reads - before
+    began = time.perf_counter()
+    assert sum(1 for _ in live_runs(place.engine)) == live
+    floor = time.perf_counter() - began
+    assert misfits == []
+    named = f"check of {live:,} live runs on SQLite"
+    most = live + len(LIVE)  # a query that finds nothing costs one
+    return [
+        figure(f"reads: {named}", "reads", [(reads, most)], at_most=1.0),
+        figure(f"time: {named}", "s", [(took, floor)], value_at_most=CHECK_S),
+    ]
 
 
 def recreate(kills: Sequence[int], place: Place, dead: int) -> tuple[int, int]:
@@ -127,7 +151,12 @@ def serve_a_batch() -> int:
 
 
 def on_sqlite(
-    size: Size, kills: Sequence[int], *, backlog: int = BACKLOG, waiting: int = WAITING
+    size: Size,
+    kills: Sequence[int],
+    *,
+    backlog: int = BACKLOG,
+    waiting: int = WAITING,
+    checked: int = CHECKED,
 ) -> list[Figure]:
     """Return the figures of SQLite, beside those of a small store.
 
@@ -136,6 +165,7 @@ def on_sqlite(
         kills: after how many runs each process of the batch is killed.
         backlog: how many runs are due where all are.
         waiting: how many runs wait before that of a dead worker.
+        checked: how many live runs are compared with the catalog.
     """
     small = Size(SMALL, size.due, max(PAGE, size.dead // 10))
     of = f"{size.active:,} on SQLite"
@@ -167,6 +197,8 @@ def on_sqlite(
         named = f"reads: sweep where all of {backlog:,} on SQLite are due"
         limit = backlog + allowance(took / 1000)
         figures.append(figure(named, "reads", [(reads, limit)], at_most=1.0))
+    with sqlite_place(Size(checked, 0, 0)) as place:
+        figures += check_of_live_runs(place, checked)
     with sqlite_place(Size(0, 0, 0)) as place:
         figures += behind_those_that_wait(place, "SQLite", waiting)
     return figures

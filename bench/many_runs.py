@@ -96,9 +96,9 @@ class Counting:
         """Delete the document."""
         self.within.delete(ref, if_version=if_version)
 
-    def delete_below(self, ref: Ref, collection: str) -> None:
-        """Delete what is below it."""
-        self.within.delete_below(ref, collection)
+    def delete_all(self, refs: Sequence[Ref]) -> None:
+        """Delete the documents."""
+        self.within.delete_all(refs)
 
     def give_back_space(self) -> None:
         """Give back what was deleted."""

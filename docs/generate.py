@@ -84,7 +84,15 @@ EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
     RunEvent.GATE_FAILED: (_WORKER, "A gate refused the output; a person decides."),
     RunEvent.STEP_UNKNOWN: (
         _ENGINE,
-        "The code that is deployed does not know the step; the run waits for one that does.",
+        "No worker that lives knows the step; the run waits for one that does.",
+    ),
+    RunEvent.CANNOT_RUN: (
+        _WORKER,
+        "The code that is deployed cannot run the step; the run waits for code that can.",
+    ),
+    RunEvent.LOOKED_AGAIN: (
+        _ENGINE,
+        "The step is dispatched where it stands: it shows whether the code was put right.",
     ),
     RunEvent.PAUSED: (_PERSON, "Nothing more is dispatched."),
     RunEvent.RESUMED: (
@@ -111,9 +119,11 @@ OPERATION_WORDS: Final[Mapping[Operation, str]] = {
     Operation.PAUSE: "A running attempt ends and is recorded; nothing more is dispatched.",
     Operation.RESUME: "The next attempt is dispatched at once, without waiting for its backoff.",
     Operation.CANCEL: "The run is terminal. A running attempt has lost its lease.",
-    Operation.RETRY: "The step runs again, at once; an output that was kept is dropped.",
-    Operation.APPROVE: "The output that was kept is handed off to the next step.",
-    Operation.RECREATE: "A new run begins at a step you name; outputs before it are kept.",
+    Operation.RETRY: "The step runs again, at once, with what it has kept; "
+    "an output that a gate refused is dropped.",
+    Operation.APPROVE: "The output that was kept, or an edited one, is handed off.",
+    Operation.RECREATE: "A new run goes on where this one stopped, and keeps what was paid for; "
+    "of a completed one it begins at the first step.",
 }
 
 #: Overlays, set by people and the engine; the diagram shows what workers do.

@@ -100,6 +100,20 @@ ALERTS: Final = Registry(
     [
         *_dead_letters(),
         Alert(
+            "wrong-deploy",
+            "Code cannot run its steps",
+            "ERROR",
+            "A run is blocked because of what is deployed; no retry is used up.\n\n"
+            "`handler_unavailable`: a handler, gate or entry action cannot be imported. "
+            "`input_mismatch`: it does not take what it is given any more. `input_missing`: the "
+            "artifacts are not where they were. `step_unknown`: no catalog has the step. "
+            "`leasehold why RUN` has the line. Deploy what is right: the run goes on by itself "
+            "within 10 minutes, and with `leasehold retry RUN` at once.",
+            _of(METRICS["wrong-deploys"]),
+            within=timedelta(minutes=5),
+            by=("code", "pipeline"),
+        ),
+        Alert(
             "announcement-given-up",
             "Announcement given up",
             "ERROR",

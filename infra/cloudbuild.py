@@ -17,6 +17,7 @@ import click
 from infra.bundle.build_environment import BUILD_ENVIRONMENT
 from infra.deployer import BUILDER, DEPLOYER
 from infra.functions import FUNCTIONS
+from infra.live_runs import program as live_runs
 from infra.smoke import program as smoke
 from leasehold.registry.functions import FunctionEntry, Trigger, Use
 
@@ -95,7 +96,8 @@ def _steps() -> Iterator[Step]:
     yield _shell("emulators", EMULATORS_IMAGE, _TAKE_EMULATORS, after=["-"])
     yield _check()
     yield _python("bundle", ["infra.bundle", f"--out={BUNDLE}"], after=["check"])
-    yield _python("provision", ["infra.provision", "apply"], after=["bundle"])
+    yield _python("live-runs", ["infra.live_runs"], after=["bundle"])
+    yield _python("provision", ["infra.provision", "apply"], after=["live-runs"])
     write = ["infra.write_settings", f"--folder={SETTINGS}"]
     yield _python("settings", write, after=["provision"])
     yield from deploys
@@ -197,25 +199,33 @@ class Substitution:
 
 
 def substitutions() -> Iterator[Substitution]:
-    """Yield them: the options of the smoke test, which has all of an installation as well."""
-    for option in smoke.params:
-        if isinstance(option, click.Option) and isinstance(option.envvar, str):
-            name = str(option.name)
-            if name not in _KNOWN:
-                default = option.default if isinstance(option.default, str) else ""
-                yield Substitution(
-                    f"_{_NAMES.get(name, name.upper())}",
-                    option.envvar,
-                    _DEFAULTS.get(name, default),
-                    option.help or "",
-                )
+    """Yield them: all options of the programs but for those that the build knows."""
+    for name, option in _options().items():
+        if name not in _KNOWN:
+            default = option.default if isinstance(option.default, str) else ""
+            yield Substitution(
+                f"_{_NAMES.get(name, name.upper())}",
+                str(option.envvar),
+                _DEFAULTS.get(name, default),
+                option.help or "",
+            )
+
+
+def _options() -> Mapping[str, click.Option]:
+    """Return the options that have a variable, by name: an installation's, and a program's own."""
+    every = (*live_runs.params, *smoke.params)
+    return {
+        str(option.name): option
+        for option in every
+        if isinstance(option, click.Option) and isinstance(option.envvar, str)
+    }
 
 
 def _environment() -> list[str]:
     """Return what says to the programs of infra/ where the bundle is installed."""
-    by_name = {str(option.name): option.envvar for option in smoke.params}
+    by_name = _options()
     return [
-        *(f"{by_name[name]}={value}" for name, value in _KNOWN.items()),
+        *(f"{by_name[name].envvar}={value}" for name, value in _KNOWN.items()),
         "LEASEHOLD_BUILD=$BUILD_ID",
         *(f"{each.variable}=${{{each.name}}}" for each in substitutions()),
     ]

@@ -18,7 +18,10 @@ BUILDER: Final = f"{ACCOUNT_PREFIX}builder"
 #: Roles of the deployer in the project, and what it needs each for.
 DEPLOYER_ROLES: Final[tuple[tuple[str, str], ...]] = (
     ("roles/logging.logWriter", "the log of the build"),
-    ("roles/storage.objectViewer", "the source that `gcloud builds submit` uploads"),
+    (
+        "roles/storage.objectViewer",
+        "the source that `gcloud builds submit` uploads; what live runs are given",
+    ),
     ("roles/cloudfunctions.developer", "deploys functions"),
     ("roles/run.admin", "says who may call them, and calls the runs API in the smoke test"),
     ("roles/cloudtasks.queueAdmin", "the queue of a step type that is new"),
@@ -28,7 +31,10 @@ DEPLOYER_ROLES: Final[tuple[tuple[str, str], ...]] = (
     ("roles/logging.configWriter", "metrics that are counted from log lines"),
     ("roles/monitoring.alertPolicyEditor", "alert policies"),
     ("roles/monitoring.notificationChannelEditor", "whom alerts are sent to"),
-    ("roles/datastore.viewer", "asks whether the database is there"),
+    (
+        "roles/datastore.viewer",
+        "asks whether the database is there; reads the runs that have not ended",
+    ),
     ("roles/iam.serviceAccountViewer", "asks which accounts are there"),
     ("roles/iam.securityReviewer", "asks who may do what"),
     ("roles/secretmanager.viewer", "asks which secrets have a value; it reads none"),

@@ -15,6 +15,7 @@ from infra.permissions import callers_of
 from leasehold.bootstrap import load_catalog
 from leasehold.bootstrap.import_exit import exits_are_errors
 from leasehold.errors import SettingError
+from leasehold.registry.dispatch import check_platform
 from leasehold.registry.functions import FunctionEntry, Use
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.setting_texts import IAM
@@ -71,13 +72,16 @@ def catalog_of(installation: Installation) -> Catalog:
     Raises:
         SettingError: FURTHER has what no environment can hold.
         MissingCatalogError, CatalogError: it cannot be imported.
+        PlatformLimitError: a step has a limit that Cloud Tasks does not allow.
     """
     for name, value in FURTHER.items():
         _check_text(name, value)
     os.environ.update(FURTHER)
     printed = contextlib.redirect_stdout(sys.stderr)  # what a catalog prints while it is imported
     with printed, exits_are_errors():
-        return load_catalog(installation.catalog)
+        catalog = load_catalog(installation.catalog)
+    check_platform(catalog.steps)
+    return catalog
 
 
 def _settings_of(function: FunctionEntry, installation: Installation) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Final
 
 from leasehold.domain.trace import TraceType
 from leasehold.registry.registry import Registry
+from leasehold.services.reporting import RUN_BLOCKED
 from leasehold.services.sweep_result import SWEEP_FINISHED
 
 #: Only what functions log; a line of the same shape elsewhere in the project does not count.
@@ -102,6 +103,12 @@ METRICS: Final = Registry(
             "runs that wait for a person",
             (_line(TraceType.GATE_BLOCKED),),
             labels=("pipeline", "checkId"),
+        ),
+        LogMetric(
+            "wrong-deploys",
+            "runs that the code which is deployed cannot run",
+            (RUN_BLOCKED,),
+            labels=("code", "pipeline", "step"),
         ),
         LogMetric(
             "failed-archives",

@@ -24,7 +24,7 @@ from leasehold.devserver.events import EventsDouble
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
-from leasehold.logs.for_people import log_to_stderr
+from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.presentation.run_state import result_of
 from pipelines.review import kill_in_supervision
 from pipelines.review.agent import PACE, pace_of

@@ -24,6 +24,7 @@ class LeaseholdError(Exception):
     code: ClassVar[str] = "error"
     text: ClassVar[str] = ""
     retryable: ClassVar[bool] = False  # True: the same call may succeed later, unchanged
+    permanent: ClassVar[bool] = False  # True: no retry of the handler that raises it repairs it
 
     def __init__(self, **details: Any) -> None:
         super().__init__(without_user(self.text.format(**details)))
@@ -62,6 +63,13 @@ class SettingError(LeaseholdError):
 
     code = "bad_setting"
     text = "{name} is {value!r}; allowed: {allowed}."
+
+
+class SettingsFileError(LeaseholdError):
+    """A file with settings of the project, `.env` or pyproject.toml, cannot be used."""
+
+    code = "bad_settings_file"
+    text = "{where}: {problem}."
 
 
 class UnsetSettingError(SettingError):
@@ -110,6 +118,18 @@ class InvalidEntryError(LeaseholdError):
     text = "{field} of {key!r} in the {registry} registry is {value!r}; allowed: {allowed}."
 
 
+class PlatformLimitError(LeaseholdError):
+    """Steps have limits that the platform does not allow on which they are to run."""
+
+    code = "platform_limit"
+    text = (
+        "Cloud Tasks listens to an attempt for at most {most_s} s, and these steps have a longer "
+        "dispatch deadline: {steps}. Give them a shorter one and checkpoints, or run them where 7 "
+        "days are allowed: on `leasehold serve`, in process, or on remote workers "
+        "(handler='remote')."
+    )
+
+
 class ChainError(LeaseholdError):
     """A step of a pipeline can never take what the step before it gives."""
 
@@ -117,6 +137,16 @@ class ChainError(LeaseholdError):
     text = (
         "Pipeline {pipeline!r}: step {step!r} gives {output}, and step {following!r} takes "
         "{given}: {problem}. Change one of the two models; a field with a default may be left out."
+    )
+
+
+class GateModelError(LeaseholdError):
+    """A gate can never take the output that it is to check."""
+
+    code = "gate_model"
+    text = (
+        "Gate {gate!r} of step {step!r} takes {given}, and the step gives {output}: {problem}. "
+        "Change one of the two models."
     )
 
 
@@ -208,6 +238,7 @@ class InvalidRequestError(LeaseholdError):
 
     code = "invalid_request"
     text = "{field} is {value!r}; allowed: {allowed}."
+    permanent = True
 
 
 class CheckpointMisusedError(LeaseholdError):
@@ -215,6 +246,7 @@ class CheckpointMisusedError(LeaseholdError):
 
     code = "checkpoint_misused"
     text = "{problem}. {remedy}."
+    permanent = True
 
 
 class TooLargeError(LeaseholdError):
@@ -231,6 +263,13 @@ class CallResultError(LeaseholdError):
     text = "The result of the call {key!r} {problem}."
 
 
+class UnrestorableResultError(CallResultError):
+    """The result of a call made once is not JSON, or would come back as something else."""
+
+    code = "unrestorable_result"
+    permanent = True
+
+
 class CallKeyReusedError(LeaseholdError):
     """A key of `ctx.once` was used for two calls of one attempt."""
 
@@ -239,6 +278,7 @@ class CallKeyReusedError(LeaseholdError):
         "The key {key!r} stands for another call of this attempt, or for other arguments; "
         "give each call a key of its own."
     )
+    permanent = True
 
 
 class TooManyCallsError(LeaseholdError):
@@ -250,6 +290,7 @@ class TooManyCallsError(LeaseholdError):
         "at most {limit}, fewer with long keys. Make several calls under one key, or keep what "
         "they gave in a checkpoint."
     )
+    permanent = True
 
 
 class FileTooLargeError(LeaseholdError):
@@ -312,6 +353,16 @@ class PartialOutputError(LeaseholdError):
         "Cannot recreate run {run_id} from step {from_step}: the output of step {step} is PARTIAL, "
         "and only outputs of status SUCCESS are kept. Begin at step {step} (--from-step {step}), "
         "or keep it all the same (--keep-partial; keepPartial over HTTP)."
+    )
+
+
+class CatalogMisfitError(LeaseholdError):
+    """A run could not go on with the catalog in force, so nothing is done to it."""
+
+    code = "catalog_misfit"
+    text = (
+        "Cannot {operation} run {run_id}: with the catalog in force, step {step!r} could not run: "
+        "{problem}. Nothing was changed; put the code right and ask again."
     )
 
 
@@ -439,10 +490,10 @@ class InvalidVerdictError(LeaseholdError):
 
 
 class InvalidOutputError(LeaseholdError):
-    """The output of a remote worker does not fit; it still holds the lease."""
+    """An output that a remote worker or a person gave does not fit; nothing was changed."""
 
     code = "invalid_output"
-    text = "{problem} Nothing was changed; correct it and complete again."
+    text = "{problem} Nothing was changed; correct it and give it again."
 
 
 # -- announcements -----------------------------------------------------------------------------
@@ -506,6 +557,14 @@ class StoreUnavailableError(LeaseholdError):
 
     code = "store_unavailable"
     text = "The store {store} does not answer: {problem}."
+    retryable = True
+
+
+class NotReadyError(LeaseholdError):
+    """This process cannot work now: its store, its artifacts or its clockwork do not answer."""
+
+    code = "not_ready"
+    text = "Not ready: {problem}."
     retryable = True
 
 
@@ -609,6 +668,7 @@ class ArtifactNameError(LeaseholdError):
 
     code = "artifact_name"
     text = "Artifact name {name!r} is refused: {problem}."
+    permanent = True
 
 
 class ArtifactNotFoundError(LeaseholdError):
@@ -646,8 +706,10 @@ class AgentClientError(Exception):
         code: what failed, for machines, as the provider names it.
         details: whatever helps to find the cause; plain JSON values, kept with the error. A list
             is kept as `validationIssues`: the first 50, and how many there are.
-        retry_after: seconds, or a timedelta, before which the next attempt is not to begin; more
-            than a day is a day, and what is no time above 0 is ignored. None: the step's backoff.
+        retry_after: seconds, a timedelta, or the text of a header `Retry-After`: the next attempt
+            is not to begin before. More than a day is a day, and what is no time above 0 is
+            ignored. None: as the answer of a provider says that the error came from, else the
+            step's backoff.
     """
 
     def __init__(
@@ -656,7 +718,7 @@ class AgentClientError(Exception):
         *,
         code: str = "agent_error",
         details: Sequence[Any] | Mapping[str, Any] = (),
-        retry_after: float | timedelta | None = None,
+        retry_after: float | timedelta | str | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code

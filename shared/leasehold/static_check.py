@@ -10,20 +10,23 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from leasehold.bootstrap import load_catalog
 from leasehold.bootstrap.import_exit import exits_are_errors
 from leasehold.errors import (
     CatalogError,
     EntryActionNotFoundError,
+    GateModelError,
     HandlerNotFoundError,
     InvalidEntryError,
     LeaseholdError,
     MissingExtraError,
+    PlatformLimitError,
     SenderNotFoundError,
     SettingError,
 )
@@ -35,11 +38,17 @@ from leasehold.registry.channels import (
     is_set,
     require_packages,
 )
-from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
+from leasehold.registry.dispatch import (
+    REMOTE,
+    StepDispatchEntry,
+    check_platform,
+    deadline_cap,
+)
 from leasehold.registry.effective_settings import effective_settings
 from leasehold.registry.gates import NO_GATES, GateEntry
 from leasehold.registry.pipelines import Catalog, catalog_problems
 from leasehold.registry.registry import Registry
+from leasehold.registry.setting_texts import IN_PROCESS
 from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.services.check_chain import broken_links, misfit_reviewer
 from leasehold.worker.channel_senders import sender_of
@@ -54,6 +63,11 @@ _NOT_THE_USERS: Final = (
     "<",
 )
 _REFUSED: Final = "refused_override"
+
+#: Where steps run.
+REMOTE_WORKERS: Final = "remote workers"
+CLOUD_FUNCTIONS: Final = "Cloud Functions"
+OWN_PROCESSES: Final = ("leasehold serve", "in process")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +87,20 @@ class Finding:
     line: int | None = None
 
 
+class Homes(NamedTuple):
+    """Where a step may run, and where it may not for its dispatch deadline."""
+
+    deadline: timedelta
+    allowed: tuple[str, ...]
+    refused: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class CheckResult:
     """What a check found, and how much it looked at.
 
-    `warnings` are of this environment alone, and nothing that is wrong with the project.
+    `homes` says of each step where its limits allow it to run. `warnings` are of this environment
+    alone, and nothing that is wrong with the project.
     """
 
     findings: tuple[Finding, ...]
@@ -85,6 +108,7 @@ class CheckResult:
     gates: int = 0
     pipelines: int = 0
     channels: int = 0
+    homes: Mapping[str, Homes] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
@@ -117,20 +141,44 @@ def _checked(name: str, environ: Mapping[str, str], findings: list[Finding]) -> 
         if place := _place_in(error):  # its import ended there: nothing else of it is known
             return CheckResult((*findings, _finding(error, place)))
         return CheckResult((*findings, *_registries(sys.modules[name], environ, error)))
-    file = _file_of(name)
-    findings += [*_steps(file, catalog.steps, environ), *_gates(file, catalog.gates)]
-    findings += [*_channels(file, catalog.channels), *_chains(catalog)]
+    findings += [
+        *_home(environ, catalog),
+        *_limits(catalog.steps, environ),
+        *unresolved(catalog, name),
+    ]
     return CheckResult(
         tuple(findings),
         steps=len(catalog.steps),
         gates=len(catalog.gates),
         pipelines=len(catalog.pipelines),
         channels=len(catalog.channels),
+        homes={entry.step_type: _homes_of(entry) for entry in catalog.steps},
         warnings=(
             *_missing_packages(catalog.channels),
             *_unset_variables(catalog.channels, environ),
         ),
     )
+
+
+def unresolved(catalog: Catalog, name: str) -> Iterator[Finding]:
+    """Yield what a catalog names and cannot be called, or could never be given; all is imported.
+
+    Args:
+        catalog: the catalog.
+        name: the module that it was loaded from.
+    """
+    file = _file_of(name)
+    yield from _handlers(file, catalog.steps)
+    yield from _gates(file, catalog.gates)
+    yield from _channels(file, catalog.channels)
+    yield from _gates_of_steps(catalog)
+    yield from _chains(catalog)
+
+
+def line_of(finding: Finding) -> str:
+    """Return a finding as tools for errors read it: file, line, what."""
+    places = [str(part) for part in (finding.file, finding.line) if part is not None]
+    return ": ".join([":".join(places), finding.message] if places else [finding.message])
 
 
 def _registries(
@@ -147,7 +195,8 @@ def _registries(
     for problem in problems:
         yield _finding(problem, _line_with(file, problem.details["key"]))
     if all(problem.details["field"] != "class" for problem in problems):
-        yield from _steps(file, steps, environ)
+        yield from _limits(steps, environ)
+        yield from _handlers(file, steps)
         yield from _gates(file, gates)
         yield from _channels(file, channels)
 
@@ -168,12 +217,41 @@ def _settings(environ: Mapping[str, str]) -> Iterator[Finding]:
         return
 
 
-def _steps(
-    file: str | None, steps: Registry[StepDispatchEntry], environ: Mapping[str, str]
-) -> Iterator[Finding]:
+def _home(environ: Mapping[str, str], catalog: Catalog) -> Iterator[Finding]:
+    """Yield what the platform does not allow that the settings name."""
+    try:
+        if _is_on_platform(environ):
+            check_platform(catalog.steps)
+    except PlatformLimitError as error:
+        yield _finding(error)
+
+
+def _is_on_platform(environ: Mapping[str, str]) -> bool:
+    return environ.get("LEASEHOLD_TASKS", IN_PROCESS).startswith("cloud-tasks://")
+
+
+def _homes_of(entry: StepDispatchEntry) -> Homes:
+    if entry.handler == REMOTE:
+        return Homes(entry.dispatch_deadline, (REMOTE_WORKERS,), ())
+    is_short = entry.dispatch_deadline <= deadline_cap(entry, on_platform=True)
+    functions = (CLOUD_FUNCTIONS,)
+    return Homes(
+        entry.dispatch_deadline,
+        (*OWN_PROCESSES, *(functions if is_short else ())),
+        () if is_short else functions,
+    )
+
+
+def _limits(steps: Registry[StepDispatchEntry], environ: Mapping[str, str]) -> Iterator[Finding]:
     for entry in steps:
-        limits = effective_settings(entry, environ, max_retries=0)
+        limits = effective_settings(
+            entry, environ, max_retries=0, on_platform=_is_on_platform(environ)
+        )
         yield from (Finding(_REFUSED, sentence) for sentence in limits.refused)
+
+
+def _handlers(file: str | None, steps: Registry[StepDispatchEntry]) -> Iterator[Finding]:
+    for entry in steps:
         yield from _handler(entry, _line_with(file, entry.step_type))
 
 
@@ -210,6 +288,16 @@ def _unset_variables(channels: Registry[ChannelEntry], environ: Mapping[str, str
             if not is_set(environ, name):
                 either = f"set it, or {name}{FILE_SUFFIX}, where announcements are sent"
                 yield f"channel {channel.name}: {name} is not set here; {either}"
+
+
+def _gates_of_steps(catalog: Catalog) -> Iterator[Finding]:
+    """Yield a finding for each gate that no output of its step fits."""
+    for step in catalog.steps:
+        for gate in (catalog.gates[name] for name in step.gates):
+            link = ImportedHandlerChecks().broken_link(step, gate)
+            if link is not None:
+                error = GateModelError(gate=gate.name, step=step.step_type, **link._asdict())
+                yield _finding(error, _place_of(handler_of(gate).function))
 
 
 def _chains(catalog: Catalog) -> Iterator[Finding]:

@@ -115,6 +115,7 @@ class Shell:
             pytest.MonkeyPatch.context() as patch,
             _own_signals(),
             _own_log_level(),
+            _own_environment(),
             self._own_modules(),
         ):
             for name in [name for name in os.environ if name not in environ]:
@@ -248,6 +249,17 @@ def _own_log_level() -> Iterator[None]:
         yield
     finally:
         logging.root.setLevel(kept)
+
+
+@contextlib.contextmanager
+def _own_environment() -> Iterator[None]:
+    """Take away what the command has set, as it does with what files of settings say."""
+    kept = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(kept)
 
 
 def _read(terminal: int) -> bytes:

@@ -13,6 +13,7 @@ from tests.ports import own_port
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 ORDER_HERE = (*ORDER, "--in-process")
+MANY_LABELS = [word for number in range(17) for word in ("--label", f"a:{number}")]
 
 ENTRY = """
 from datetime import timedelta
@@ -56,6 +57,13 @@ def assert_refused(shell: Shell, words: tuple[str, ...], *parts: str, **settings
         (("strt",), ("'strt'", "start, sweep, trace")),
         (("runs", "--status", "DONE"), ("--status", "'DONE'", "completed")),
         (("runs", "--limit", "0"), ("--limit", "1<=x<=1000")),
+        (("runs", "--label", "a:b", "--label", "plain"), ("--label", "'plain'", "key:value")),
+        (("runs", *MANY_LABELS), ("label is 17", "at most 16 labels")),
+        (("purge", "--older-than", "1d", *MANY_LABELS), ("label is 17", "at most 16 labels")),
+        (
+            ("batch", "pause", "--limit", "9", *MANY_LABELS),
+            ("label is 17", "at most 16 labels"),
+        ),
         (("runs", "--page-token", "?"), ("pageToken", "'?'", "nextPageToken")),
         (("show", "r-none"), ("'r-none'", "leasehold runs")),
         (("trace", "r-none"), ("'r-none'", "leasehold runs")),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell, only_line
+from tests.cli.shell import LEASEHOLD, Shell, only_line
 
 STEPS = """
 from pydantic import BaseModel
@@ -215,3 +215,79 @@ def test_a_run_of_a_broken_chain_is_not_started(broken: Shell, tmp_path: Path) -
         assert (done.returncode, done.stdout) == (2, "")
         assert "step 'read' gives Page, and step 'rate' takes Rated" in only_line(done.stderr)
     assert broken.json("runs")["runs"] == []
+
+
+@pytest.fixture
+def long(project: Shell) -> Shell:
+    """A project with a step of two hours."""
+    catalog = project.folder / "catalog.py"
+    catalog.write_text(catalog.read_text().replace("minutes=2", "hours=2"))
+    return project
+
+
+def test_it_says_where_a_step_of_two_hours_may_run(long: Shell) -> None:
+    done, as_json = long.run("check"), long.run("check", "--json")
+    homes = "leasehold serve and in process; not Cloud Functions (30 min)"
+    words = f"step read has 2:00:00 an attempt: {homes}"
+
+    assert (done.returncode, done.stdout.splitlines()) == (
+        0,
+        ["nothing found: 1 step, 1 gate, 1 pipeline", words],
+    )
+    assert json.loads(as_json.stdout)["homes"] == {"read": ["leasehold serve", "in process"]}
+
+
+def test_a_step_of_two_hours_is_wrong_where_the_project_runs_on_cloud_tasks(long: Shell) -> None:
+    done = long.run("check", LEASEHOLD_TASKS="cloud-tasks://p/europe-west1")
+
+    assert done.returncode == 1
+    assert "these steps have a longer dispatch deadline: read (2:00:00)" in done.stdout
+
+
+GATED = """
+from datetime import timedelta
+from pydantic import BaseModel
+from leasehold import GateContext, GateEntry, PipelineEntry, Registry
+from leasehold import StepContext, StepDispatchEntry
+
+class Page(BaseModel):
+    title: str
+
+class Rated(BaseModel):
+    rating: int
+
+def read(ctx: StepContext, given: Page) -> Page:
+    return given
+
+def is_rated(ctx: GateContext, output: Rated) -> None:
+    pass
+
+GATES = Registry("gates", [GateEntry(name="rated", check=is_rated)])
+STEPS = Registry("dispatch", [StepDispatchEntry(step_type="read", handler=read, gates=("rated",),
+    agent_timeout=timedelta(minutes=1), dispatch_deadline=timedelta(minutes=2))])
+PIPELINES = Registry("pipelines", [PipelineEntry(name="pages", steps=("read",))])
+"""
+
+
+def test_a_gate_that_no_output_of_its_step_fits_is_found(shell: Shell) -> None:
+    """Handlers and gates that are given as functions are checked as those of a path."""
+    (shell.folder / "gated.py").write_text(GATED)
+    found = shell.run("check", LEASEHOLD_CATALOG="gated")
+    (shell.folder / "gated.py").write_text(GATED.replace("output: Rated", "output: Page"))
+    mended = shell.run("check", LEASEHOLD_CATALOG="gated")
+
+    assert found.returncode == 1
+    assert only_line(found.stdout).startswith(
+        "gated.py:16: Gate 'rated' of step 'read' takes Rated, and the step gives Page: it lacks "
+        "'rating', which is required."
+    )
+    assert (mended.returncode, mended.stderr) == (0, "")
+
+
+def test_a_run_of_a_catalog_of_functions_runs_in_processes_of_its_own(shell: Shell) -> None:
+    (shell.folder / "gated.py").write_text(GATED.replace("output: Rated", "output: Page"))
+    words = ("start", "pages", "--input", '{"title": "x"}', "--in-process", "--json")
+
+    done = shell.process(*LEASEHOLD, *words, LEASEHOLD_CATALOG="gated", LEASEHOLD_ISOLATION="")
+
+    assert json.loads(done.stdout)["output"] == {"title": "x"}, done.stderr

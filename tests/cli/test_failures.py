@@ -106,6 +106,47 @@ def test_the_traceback_is_shown_where_people_look(shell: Shell, command: str) ->
         assert "\x1b[31m[503]" not in seen
 
 
+REFUSING = CATALOG.replace(
+    'raise AgentClientError("busy \\x1b[31m[503]", code="busy")',
+    """
+        if given.name == "details":
+            raise AgentClientError("no", details={"status": 422, "model": "large \\x1b[2J"})
+        class Answer(BaseModel):
+            pages: list[int]
+        Answer.model_validate({"pages": [f"page {n} \\x1b[2J" for n in range(70)]})""",
+)
+
+
+@pytest.mark.parametrize("command", ["show", "trace"])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "issues",
+            [
+                "  70 issues:\n    pages.0: Input should be a valid integer",
+                "\n    pages.49: Input should",
+                "(input: 'page 49 \\x1b[2J')\n    [20 more are not kept]\n",
+            ],
+        ),
+        ("details", ["  details:\n    status: 422\n    model: large \\x1b[2J\n"]),
+    ],
+)
+def test_all_that_is_kept_of_an_error_is_shown(
+    shell: Shell, command: str, name: str, words: list[str]
+) -> None:
+    (shell.folder / "flaky.py").write_text(REFUSING)
+    given = json.dumps({"amount": 3, "name": name})
+    shell.run("start", "flaky", "--input", given, "--in-process", "--no-retry")
+
+    for seen in (
+        shell.run(command, run_id_of(shell)).stdout,
+        without_controls(shell.on_terminal(command, run_id_of(shell))).replace("\r\n", "\n"),
+    ):
+        for each in words:
+            assert each in seen
+
+
 def test_a_traceback_that_comes_again_is_not_repeated(shell: Shell) -> None:
     shell.run(*HERE)
 

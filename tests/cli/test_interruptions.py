@@ -214,3 +214,20 @@ def test_a_reader_that_goes_away_is_no_error(shell: Shell) -> None:
     os.close(writer)
 
     assert (listed.returncode, listed.stderr) == (141, b"")
+
+
+def test_a_sigterm_that_comes_twice_within_a_second_is_one(shell: Shell) -> None:
+    """The second one cut the end short: the lease was left to run out."""
+    (shell.folder / "hold").touch()
+    process = shell.begin("start", "deaf", "--input", '{"amount": 1}', "--in-process")
+    assert process.stderr is not None
+    until((shell.folder / "charging").exists)
+
+    process.send_signal(signal.SIGTERM)
+    until(lambda: "interrupted: " in process.stderr.readline())  # type: ignore[union-attr] # as asserted above
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+
+    assert process.returncode == 143
+    (left,) = shell.json("runs")["runs"]
+    assert (left["status"], left["attempts"]["interrupted"]) == ("PENDING", 1)

@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -174,7 +175,8 @@ def test_a_new_run_is_made_of_one_that_is_over(shell: Shell, dead: str) -> None:
     assert plain.stdout == f"run {made} PENDING\n"
     lines = plain.stderr.splitlines()
     assert lines[0] == f"It is made of run {dead}, and begins at step refuse."
-    assert lines[1].endswith("leasehold dev")
+    assert lines[1] == "It keeps 1 output."
+    assert lines[2].endswith("leasehold serve")
     kept = shell.json("show", made)
     assert (kept["currentStep"], kept["recreatedFrom"]) == ("refuse", dead)
     assert kept["steps"]["reserve"]["output"] == '{"amount":13}'
@@ -276,6 +278,27 @@ def test_why_shows_the_whole_commands_of_a_decision(
     assert (late.returncode, shell.json("show", run_id).get("cancelled")) == (1, False)
 
 
+def test_what_why_shows_of_a_run_that_heals_by_itself_can_be_pasted_after_a_look(
+    shell: Shell,
+) -> None:
+    """Each look is another generation, so the commands name the step."""
+    run_id = shell.json(*ORDER, "--idempotency-key", "k")["runId"]
+    catalog = (shell.folder / "shop.py").read_text()
+    renamed = catalog.replace('step("reserve"', 'step("book"').replace('=("reserve"', '=("book"')
+    (shell.folder / "shop.py").write_text(renamed)
+    shell.run(*ORDER, "--idempotency-key", "k", "--in-process", PIPELINE_DISPATCH_GRACE_S="1")
+
+    deployed = {"LEASEHOLD_TASKS": "cloud-tasks://p/l"} | {
+        "LEASEHOLD_FUNCTION_URL": "https://f",
+        "LEASEHOLD_TASK_ACCOUNT": "a@p.iam.gserviceaccount.com",
+    }
+    retry, cancel = shell.run("why", run_id, **deployed).stderr.splitlines()
+    looked, cancelled = pasted(shell, retry), pasted(shell, cancel)
+
+    assert (looked.returncode, looked.stdout) == (0, f"run {run_id} PENDING\n")
+    assert (cancelled.returncode, shell.json("show", run_id)["cancelled"]) == (0, True)
+
+
 def test_a_run_is_held_and_let_go_as_often_as_why_says_how(shell: Shell, engine: Engine) -> None:
     """A block keeps its generation meanwhile: bound to it, the second time would be a repeat."""
     run_id = first(shell, engine)
@@ -290,16 +313,17 @@ def test_a_run_is_held_and_let_go_as_often_as_why_says_how(shell: Shell, engine:
 def test_why_offers_no_approval_of_what_cannot_be_approved(shell: Shell, engine: Engine) -> None:
     run_id = str(json.loads(shell.run(*ORDER, "--json").stdout)["runId"])
     rules = replace(engine.rules, settings_for=lambda _: None)
-    facts = {"generation": 1, "lease_id": "lease-1", "holder": "worker-1"}
+    late = engine.rules.grace + timedelta(seconds=1)
 
-    def arrive(run: Any, now: Any) -> Any:
-        return lifecycle.arrive(run, now, rules=rules, **facts)
+    def look(run: Any, now: Any) -> Any:
+        return lifecycle.on_alarm(run, now + late, rules=rules, generation=1, in_queue=False)
 
-    engine.documents.transact(run_ref(run_id), on_run(run_id, arrive))
+    engine.documents.transact(run_ref(run_id), on_run(run_id, look))
 
     why = shell.run("why", run_id)
 
-    assert "to decide on step reserve (:retry or :cancel): This deploy knows no step" in why.stdout
+    said = "to be put right at step reserve (:retry or :cancel): No catalog that is deployed has"
+    assert said in why.stdout
     assert [line.split()[0] for line in why.stderr.splitlines()] == ["retry", "cancel"]
 
 
@@ -371,9 +395,10 @@ def test_a_batch_tells_what_it_would_do_then_does_it(shell: Shell, dead: str, ru
     done = shell.run(*words, "--reason", "mended")
     again = shell.json(*words)
 
-    assert (dry.returncode, dry.stdout) == (0, "1 matched, 1 would be changed, 0 refused\n")
+    kept = "They keep 1 output.\n"
+    assert (dry.returncode, dry.stdout) == (0, f"1 matched, 1 would be changed, 0 refused\n{kept}")
     assert before == 2
-    assert done.stdout == "1 matched, 1 changed, 0 refused\n"
+    assert done.stdout == f"1 matched, 1 changed, 0 refused\n{kept}"
     assert only_line(done.stderr).startswith("They wait for a worker. Unless")
     assert again == {"matched": 0, "changed": 0, "refused": []}
     assert last_event(shell, dead, "run_recreated")["reason"] == "mended"
@@ -395,6 +420,22 @@ def test_the_counts_of_a_batch_mean_the_same_here_and_over_http(
     assert answers[0][0] == {"matched": 2, "changed": 0, "refused": refused}
     assert answers[0][1].splitlines()[0] == "2 matched, 1 would be changed, 1 refused"
     assert done == {"matched": 2, "changed": 1, "refused": refused}
+
+
+def test_labels_that_are_given_together_must_all_be_there(shell: Shell, server: str) -> None:
+    one, two = ("--label", "env:test"), ("--label", "team:a")
+    some = [
+        json.loads(shell.run(*ORDER, *labels, "--json").stdout)["runId"]
+        for labels in (one, (*one, *two), two)
+    ]
+
+    for there in ((), ("--url", server)):
+        page = shell.json("runs", *one, *two, *one, *there)
+        none = shell.json("runs", *one, "--label", "env:live", *there)
+        words = ("batch", "cancel", *two, *one, "--limit", "9", "--dry-run")
+        assert [run["runId"] for run in page["runs"]] == [some[1]]
+        assert none["runs"] == []
+        assert shell.json(*words, *there)["matched"] == 1
 
 
 def test_a_batch_tells_which_runs_it_left_alone(shell: Shell, run_id: str, server: str) -> None:
@@ -435,3 +476,16 @@ def test_a_batch_that_was_killed_is_given_again(shell: Shell, dead: str, engine:
     made = [shell.json("show", run_id)["recreatedAs"] for run_id in (dead, *more)]
     assert [len(names) for names in made] == [1] * 5
     assert len(shell.json("runs")["runs"]) == 10
+
+
+def test_a_hint_repeats_no_long_input(shell: Shell) -> None:
+    """A command with pages of JSON in it is none that anybody reads, or pastes."""
+    long = json.dumps({"amount": 3, "text": "x" * 500})
+    words = ("--idempotency-key", "k", "--json")
+    run_id = json.loads(shell.run("start", "order", "--input", long, *words).stdout)["runId"]
+    shell.run("pause", run_id)
+
+    hint = shell.run("resume", run_id).stderr
+
+    assert "xxxxx" not in hint
+    assert hint.rstrip().endswith("leasehold serve")

@@ -49,6 +49,20 @@ def test_a_purge_tells_what_it_would_delete_and_the_command_that_does_it(shell: 
     assert shell.run("show", other).returncode == 2
 
 
+def test_of_several_labels_a_run_that_goes_has_each(shell: Shell) -> None:
+    gone = ended(shell, "--label", "env:test", "--label", "team:a b")
+    other = ended(shell, "--label", "env:test")
+
+    dry = shell.run(*ALL, "--dry-run", "--label", "env:test", "--label", "team:a b")
+    words = shlex.split(only_line(dry.stderr).partition("than these: ")[2])
+    done = shell.run(*words[words.index("purge") :])
+
+    assert dry.stdout == "1 matched, 1 would be deleted, 0 kept\n"
+    assert done.stdout == "1 matched, 1 deleted, 0 kept\n"
+    assert listed(shell) == [other]
+    assert shell.run("show", gone).returncode == 2
+
+
 def test_a_purge_answers_with_json_and_names_what_it_keeps(shell: Shell) -> None:
     old = ended(shell)
     child = json.loads(shell.run("recreate", old, "--json").stdout)["runId"]
@@ -153,7 +167,7 @@ def test_a_purge_that_was_killed_is_given_again(shell: Shell) -> None:
     runs = [ended(shell) for _ in range(30)]
     folders = Path(shell.folder / ".leasehold/artifacts/runs")
     for run_id in runs:
-        (folders / run_id / "files").mkdir(parents=True)
+        (folders / run_id / shell.json("show", run_id)["life"] / "files").mkdir(parents=True)
 
     process = shell.begin(*ALL)
     until(lambda: len(list(folders.iterdir())) < len(runs))

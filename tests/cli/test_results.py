@@ -90,7 +90,7 @@ def test_a_run_that_did_not_complete_has_no_output(shell: Shell) -> None:
 def test_an_output_that_is_gone_is_one_clear_line(
     shell: Shell, run_id: str, where: tuple[str, ...]
 ) -> None:
-    (kept,) = shell.folder.glob(".leasehold/artifacts/runs/*/values/*")
+    (kept,) = shell.folder.glob(".leasehold/artifacts/runs/*/*/values/*")
     kept.unlink()
 
     done = shell.run("output", run_id, *where)
@@ -206,7 +206,7 @@ def test_a_place_that_cannot_be_written_is_one_clear_line(
 
 def test_a_terminal_is_shown_text_and_no_more(shell: Shell, run_id: str) -> None:
     """Bytes of a stranger could steer it."""
-    files = shell.folder / ".leasehold" / "artifacts" / "runs" / run_id / "files"
+    (files,) = shell.folder.glob(f".leasehold/artifacts/runs/{run_id}/*/files")
     (files / "escape.txt").write_bytes(b"\x1b[31mred")
     (files / "large.txt").write_bytes(b"x" * (1024 * 1024 + 1))
 

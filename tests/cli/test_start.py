@@ -145,11 +145,13 @@ def test_a_run_that_waits_for_a_person_exits_with_1_and_says_for_what(shell: She
     renamed = catalog.replace('step("reserve"', 'step("book"').replace('=("reserve"', '=("book"')
     (shell.folder / "shop.py").write_text(renamed)
 
-    done = shell.run(*ORDER, "--idempotency-key", "k", "--in-process")
+    done = shell.run(
+        *ORDER, "--idempotency-key", "k", "--in-process", PIPELINE_DISPATCH_GRACE_S="1"
+    )
 
     assert done.returncode == 1
     assert "BLOCKED" in done.stdout
-    assert "UNKNOWN_STEP: This deploy knows no step 'reserve'. Deploy a catalog" in done.stdout
+    assert "step_unknown: No catalog that is deployed has the step 'reserve'." in done.stdout
 
 
 def test_a_refused_override_is_said_once_and_the_entry_holds(shell: Shell) -> None:
@@ -180,3 +182,26 @@ def test_the_command_that_runs_a_run_here_gives_its_labels_too(shell: Shell) -> 
     assert other.returncode == 2
     assert "started with another set of labels; use a new key." in other.stderr
     assert done.returncode == 0
+
+
+AWAY = """
+from datetime import timedelta
+from leasehold import PipelineEntry, Registry, StepDispatchEntry
+
+STEPS = Registry("dispatch", [StepDispatchEntry(
+    step_type="weigh", handler="remote",
+    agent_timeout=timedelta(seconds=20), dispatch_deadline=timedelta(seconds=30))])
+PIPELINES = Registry("pipelines", [PipelineEntry(name="weighing", steps=("weigh",))])
+"""
+
+
+def test_a_run_with_a_remote_step_says_at_the_start_that_it_will_wait(shell: Shell) -> None:
+    (shell.folder / "away.py").write_text(AWAY)
+
+    process = shell.begin("start", "weighing", "--in-process", LEASEHOLD_CATALOG="away")
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    process.kill()
+    process.communicate()
+
+    assert line.startswith("step weigh is for remote workers: the run waits there until one claims")

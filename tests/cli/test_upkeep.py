@@ -57,6 +57,18 @@ def test_a_store_that_is_in_order_or_not_there_is_said_to_be(shell: Shell) -> No
     assert shell.json("audit") == {"found": [], "left": 0}
 
 
+def test_an_order_in_which_nobody_works_is_said_to_be_none(shell: Shell, run_id: str) -> None:
+    done = shell.run("audit")
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.splitlines() == [
+        "every run is in order",
+        "but no server works on this store; type `leasehold serve`",
+    ]
+    shell.run("cancel", run_id)
+    assert only_line(shell.run("audit").stderr) == "every run is in order"
+
+
 def test_a_run_that_nobody_would_look_at_again_is_found_and_repaired(
     shell: Shell, run_id: str, documents: SqliteDocuments
 ) -> None:
@@ -79,7 +91,7 @@ def test_a_run_that_nobody_would_look_at_again_is_found_and_repaired(
     assert (one["runId"], one["breaches"][0]["code"], one["outcome"]) == (run_id, "no_alarm", None)
     assert repaired.returncode == 0
     assert "repaired: It gets its alarm." in repaired.stdout
-    assert "1 repaired, 0 left" in only_line(repaired.stderr)
+    assert "1 repaired, 0 left" in repaired.stderr.splitlines()[0]
     assert after.returncode == 0
 
 

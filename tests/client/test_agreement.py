@@ -65,17 +65,24 @@ def _on_run(name: str, place: int, **words: Any) -> Call:
 
 def _list(**wanted: Any) -> Call:
     def call(client: Client, _: list[str]) -> Any:
-        return client.page(**{"label": f"of:{client.actor}", **wanted}).runs
+        return client.page(**{**wanted, "label": _labels(client, wanted.get("label"))}).runs
 
     return call
 
 
-def _batch(operation: str, **how: Any) -> Call:
+def _batch(operation: str, more: Any, **how: Any) -> Call:
     def call(client: Client, _: list[str]) -> Any:
-        done = client.batch(operation, {"label": f"of:{client.actor}"}, **how)
+        fits: Any = {"label": _labels(client, more)}
+        done = client.batch(operation, fits, **how)
         return done.matched, done.changed, [code for _, code in done.refused]
 
     return call
+
+
+def _labels(client: Client, more: Any) -> Any:
+    """Return a label that the runs of this client alone have, and more of them."""
+    mine = f"of:{client.actor}"
+    return mine if more is None else [mine, *more]
 
 
 def mostly(usual: list[Any], odd: list[Any]) -> st.SearchStrategy[Any]:
@@ -83,8 +90,10 @@ def mostly(usual: list[Any], odd: list[Any]) -> st.SearchStrategy[Any]:
     return st.sampled_from([*usual * (1 + 6 * len(odd) // len(usual)), *odd])
 
 
+MANY = [f"a:{number}" for number in range(16)]
 TEXTS = mostly(["", "a", "é"], ["a\nb", "x" * 600])
 LABELS = mostly([{}, {"team": "é"}], [{"": "x"}, {"a": 1}, {"a:b": "c"}])
+MORE_LABELS = mostly([None, ["team:é"]], [[], ["team:é", "of:none"], [""], [1], ["a:b"] * 20, MANY])
 PLACES = mostly([0, 1, 2], [9])
 BOUND = {
     "reason": TEXTS,
@@ -144,6 +153,7 @@ CALLS: st.SearchStrategy[Call] = st.one_of(
         status=mostly([None, "PENDING"], ["done", ""]),
         pipeline=mostly([None, "answers"], [""]),
         dead_lettered=mostly([None, True, False], ["true", 1]),
+        label=MORE_LABELS,
         paused=mostly([None, True], ["no"]),
         cancelled=st.sampled_from([None, True, False]),
         step=mostly([None, "ask"], [""]),
@@ -184,6 +194,7 @@ CALLS: st.SearchStrategy[Call] = st.one_of(
     st.builds(
         _batch,
         mostly([*Operation], ["stop"]),
+        MORE_LABELS,
         limit=mostly([1, 5], [0]),
         dry_run=st.booleans(),
         reason=TEXTS,

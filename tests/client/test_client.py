@@ -165,6 +165,23 @@ def test_runs_are_listed_by_filter_newest_first(
             client.page(**wrong)  # type: ignore[arg-type]
 
 
+def test_runs_are_found_by_several_labels_all_of_which_they_have(client: Client) -> None:
+    only_a, both = (
+        client.start("answers", {"theText": "b"}, labels=labels).run_id
+        for labels in ({"team": "a"}, {"team": "a", "env": "b"})
+    )
+    many = [f"a:{number}" for number in range(17)]
+
+    assert [run.run_id for run in client.runs(label="team:a")] == [both, only_a]
+    assert [run.run_id for run in client.runs(label=["team:a", "env:b"])] == [both]
+    assert [run.run_id for run in client.runs(label=("env:b", "team:a", "env:b"))] == [both]
+    assert list(client.runs(label=many[:16])) == []
+    assert client.batch("cancel", {"label": ["team:a", "env:b"]}, limit=9).changed == 1
+    for wrong in ([], ["a:b", 1], many):
+        with pytest.raises(InvalidRequestError, match=r"label is .*; allowed: "):
+            client.page(label=wrong)  # type: ignore[arg-type]
+
+
 def test_operations_are_traced_and_bound_to_what_was_seen(client: Client) -> None:
     run = client.start("answers", {"theText": "why?"})
 

@@ -20,13 +20,20 @@ from leasehold.domain.event_message import EventMessage
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import fence_of
 from leasehold.domain.ledger import ledger_ref
+from leasehold.domain.life import checkpoints_folder, files_folder
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.errors import StoreUnavailableError, UnknownRunError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
+from leasehold.services.attempt import Attempt
 from leasehold.services.claim_step import acquire_run
 from leasehold.services.engine import Engine, find_run
-from leasehold.services.manage_lease import LeaseCredentials, complete_step, save_checkpoint
+from leasehold.services.manage_lease import (
+    LeaseCredentials,
+    complete_step,
+    release_step,
+    save_checkpoint,
+)
 from leasehold.services.operate import Operation, OperationRequest, operate
 from leasehold.services.purge import delete_run
 from leasehold.services.read_runs import timeline_of
@@ -94,8 +101,12 @@ def leased(engine: Engine, unique: str) -> LeaseCredentials:
     run_id = start_run(engine, StartRequest("away", {"n": 1}, unique)).manifest.run_id
     worker = LeaseCredentials(run_id, fence_of(acquire_run(engine, run_id, "vm-1").manifest))
     save_checkpoint(engine, worker, iteration_count=1, phase="", partial_results=LARGE)
-    engine.artifacts.put(f"runs/{run_id}/files/log.txt", TEXT)
+    engine.artifacts.put(log_of(find_run(engine, run_id).manifest), TEXT)
     return worker
+
+
+def log_of(run: Manifest) -> str:
+    return f"{files_folder(run)}/log.txt"
 
 
 def ledger(engine: Engine, run_id: str) -> Mapping[str, Any] | None:
@@ -130,11 +141,11 @@ def test_people_are_told_first_then_it_is_archived(
     complete_step(meeting(engine, happened.append), worker, "{}", "SUCCESS")
 
     run = find_run(engine, worker.run_id).manifest
-    folder = f"runs/{run.run_id}"
+    folder = f"runs/{run.run_id}/{run.life}"
     assert happened == [
         "message to team",
         f"compress {folder}/files",
-        f"delete {folder}/checkpoints/away-1",
+        f"delete {folder}/checkpoints",
     ]
     assert (run.archive, run.owed, run.alarm_at) == (None, (), None)
     assert list(engine.artifacts.list(folder)) == [f"{folder}/files/log.txt"]
@@ -183,7 +194,7 @@ def test_an_archive_that_raises_costs_no_announcement_and_no_ledger(
     assert (run.archive, run.owed, run.alarm_at) == (None, (), None)
     assert failures(engine, run_id) == ["compress_artifacts", "delete_checkpoints"]
     assert ledger(engine, run_id) == entry
-    assert list(engine.artifacts.list(f"runs/{run_id}")) == [f"runs/{run_id}/files/log.txt"]
+    assert list(engine.artifacts.list(f"runs/{run_id}")) == [log_of(run)]
 
 
 def test_a_step_that_fails_keeps_no_other_from_being_done(engine: Engine, unique: str) -> None:
@@ -196,7 +207,8 @@ def test_a_step_that_fails_keeps_no_other_from_being_done(engine: Engine, unique
     complete_step(meeting(engine, meet), worker, "{}", "SUCCESS")
 
     assert failures(engine, worker.run_id) == ["compress_artifacts"]
-    assert list(engine.artifacts.list(f"runs/{worker.run_id}/checkpoints")) == []
+    folder = checkpoints_folder(find_run(engine, worker.run_id).manifest)
+    assert list(engine.artifacts.list(folder)) == []
 
 
 def test_an_archive_that_hangs_holds_nobody_and_no_other_run(
@@ -255,6 +267,8 @@ def test_a_run_whose_worker_died_right_after_its_end_is_announced_and_archived_b
 
 
 def test_of_a_run_that_is_purged_meanwhile_nothing_is_written(engine: Engine, unique: str) -> None:
+    rules = replace(engine.rules, channels_for=lambda _pipeline, _event: ())
+    engine = replace(engine, rules=rules)
     worker = leased(engine, unique)
     run_id = worker.run_id
 
@@ -299,3 +313,76 @@ def test_the_ledger_outlives_the_run(engine: Engine, unique: str) -> None:
 
     assert ledger(engine, worker.run_id) == entry
     assert entry is not None
+
+
+# -- temporary files that no run knows of ----------------------------------------------------------
+
+
+def claimed(engine: Engine, run_id: str) -> LeaseCredentials:
+    return LeaseCredentials(run_id, fence_of(acquire_run(engine, run_id, "vm-1").manifest))
+
+
+def begun(engine: Engine, unique: str) -> LeaseCredentials:
+    """A worker whose run has kept nothing yet."""
+    run_id = start_run(engine, StartRequest("away", {"n": 1}, unique)).manifest.run_id
+    return claimed(engine, run_id)
+
+
+def attempt_of(engine: Engine, worker: LeaseCredentials) -> Attempt:
+    return Attempt(engine, find_run(engine, worker.run_id), worker.fence, is_shared=True)
+
+
+def store_only(engine: Engine, attempt: Attempt) -> None:
+    """Store the file of a large checkpoint; its process is killed before the commit."""
+    attempt.new_checkpoint(1, "", LARGE).store()
+    assert temporary(engine, attempt.manifest) != []
+
+
+def temporary(engine: Engine, run: Manifest) -> list[str]:
+    return list(engine.artifacts.list(checkpoints_folder(run)))
+
+
+def test_the_file_of_a_checkpoint_whose_commit_was_lost_goes_with_the_run(
+    engine: Engine, unique: str
+) -> None:
+    worker = begun(engine, unique)
+    store_only(engine, attempt_of(engine, worker))
+
+    complete_step(engine, worker, "{}", "SUCCESS")
+
+    run = find_run(engine, worker.run_id).manifest
+    assert (run.archive, temporary(engine, run)) == (None, [])
+
+
+def test_what_is_stored_before_and_after_a_cancel_goes_once_its_worker_is_silent(
+    engine: Engine, unique: str
+) -> None:
+    worker = begun(engine, unique)
+    attempt = attempt_of(engine, worker)
+    store_only(engine, attempt)
+    operate(engine, worker.run_id, OperationRequest(Operation.CANCEL, actor="ada"))
+    store_only(engine, attempt)
+
+    silent = engine.clock.now() - AGO
+    run = find_run(engine, worker.run_id).manifest.with_(heartbeat_at=silent)
+    engine.documents.transact(run_ref(run.run_id), lambda _, __: Write(None, to_document(run)))
+    made_due(engine, run.run_id)
+    swept = sweep(engine, among={run.run_id})
+
+    run = find_run(engine, run.run_id).manifest
+    assert (swept.archived, run.archive, temporary(engine, run)) == (1, None, [])
+
+
+def test_what_a_handler_stores_after_its_release_goes_with_the_run(
+    engine: Engine, unique: str
+) -> None:
+    """The next worker keeps nothing large, so no file of its has the folder deleted."""
+    worker = begun(engine, unique)
+    attempt = attempt_of(engine, worker)
+    release_step(engine, worker)
+    store_only(engine, attempt)
+
+    complete_step(engine, claimed(engine, worker.run_id), "{}", "SUCCESS")
+
+    run = find_run(engine, worker.run_id).manifest
+    assert (run.archive, temporary(engine, run)) == (None, [])

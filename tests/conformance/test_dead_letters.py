@@ -27,6 +27,7 @@ from leasehold import (
     Registry,
     StepDispatchEntry,
 )
+from leasehold.adapters.clock import SystemClock
 from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, on_run
@@ -40,7 +41,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Block, ErrorRecord
-from leasehold.domain.status import DeadLetterReason
+from leasehold.domain.status import BlockCode, DeadLetterReason
 from leasehold.domain.task import dispatch_task
 from leasehold.errors import (
     LeaseholdError,
@@ -51,6 +52,7 @@ from leasehold.errors import (
 )
 from leasehold.registry.dead_letters import DEAD_LETTERS
 from leasehold.registry.pipelines import Catalog
+from leasehold.services.audit import audit
 from leasehold.services.claim_step import acquire_run
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
@@ -61,6 +63,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.conformance.stores import DOCUMENTS
 from tests.emulators import need_firestore
+from tests.queues import SeenByAll
 
 HOUR: Final = timedelta(hours=1)
 PRIVATE: Final = "what the input says"
@@ -113,6 +116,7 @@ class World:
     engine: Engine
     deployed: Callable[..., Engine]
     redeployed: Callable[[Catalog], Engine]
+    queue: SeenByAll
     reports: list[dict[str, Any]] = field(default_factory=list)
 
     def start(self, pipeline: str, n: int = 1) -> str:
@@ -140,6 +144,11 @@ class World:
         document = earlier(to_document(self.run(run_id)), by)
         self.engine.documents.transact(run_ref(run_id), lambda _, __: Write(None, document))
 
+    def look(self, run_id: str) -> None:
+        """A sweep comes, and gives nothing up."""
+        assert sweep(self.engine, among={run_id}).dead_lettered == 0
+        self.queue.lose()
+
     def trace(self, run_id: str) -> list[dict[str, Any]]:
         return [event.model_dump() for event in timeline_of(self.engine, run_id)]
 
@@ -165,10 +174,13 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
             "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
             "PIPELINE_MAX_RETRIES": "2",
             "PIPELINE_MAX_INTERRUPTIONS": "1",
+            "PIPELINE_RECOVERY_WINDOW_MS": "60000",
         }
 
+        queue = SeenByAll(SystemClock())
+
         def redeployed(catalog: Catalog) -> Engine:
-            bundle = boot(environ, catalog=catalog, documents=documents)
+            bundle = boot(environ, catalog=catalog, documents=documents, tasks=queue)
             stack.callback(bundle.engine.leases.close)
             original = bundle.engine.report
 
@@ -181,7 +193,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         def deployed(**limits: Any) -> Engine:
             return redeployed(catalog(**limits))
 
-        yield World(deployed(), deployed, redeployed, reports)
+        yield World(deployed(), deployed, redeployed, queue, reports)
 
 
 # -- how each reason comes to be -----------------------------------------------------------------
@@ -211,10 +223,13 @@ def stuck(world: World) -> str:
 
 
 def unrecovered(world: World) -> str:
-    """It failed, and no task came for two hours."""
+    """It failed, and its tasks are lost for longer than the window, while somebody looks."""
     run_id = world.start("fail")
     assert world.hint(run_id) == "retry_scheduled"
-    world.wait(run_id, 2 * HOUR)
+    world.queue.lose()
+    world.wait(run_id, timedelta(minutes=2))
+    world.look(run_id)
+    world.wait(run_id, timedelta(minutes=7))
     return run_id
 
 
@@ -233,9 +248,12 @@ def permanent(world: World) -> str:
 
 
 def never_claimed(world: World) -> str:
-    """No worker elsewhere came for two hours."""
+    """No worker elsewhere came for an hour in which somebody looked."""
     run_id = world.start("away")
-    world.wait(run_id, 2 * HOUR)
+    for _ in range(5):
+        world.wait(run_id, timedelta(minutes=10))
+        world.look(run_id)
+    world.wait(run_id, timedelta(minutes=16))
     return run_id
 
 
@@ -244,10 +262,9 @@ def comes(world: World, run_id: str) -> None:
     assert world.hint(run_id) == "dead_lettered"
 
 
-def claims(world: World, run_id: str) -> None:
-    """The next attempt would begin: somebody claims it."""
-    with pytest.raises(NothingToClaimError, match="was given up"):
-        acquire_run(world.engine, run_id, "vm-1")
+def audits(world: World, run_id: str) -> None:
+    """No attempt begins; somebody asks for what no sweep has done."""
+    assert [one.run_id for one in audit(world.engine, repair=True)] == [run_id]
 
 
 @dataclass(frozen=True)
@@ -264,7 +281,7 @@ REASONS: Final = {
     DeadLetterReason.RETRIES_EXHAUSTED: Reason(
         out_of_retries,
         comes,
-        "Step fail failed 3 of 3 times; last: ValueError: fail cannot do 1",
+        "Step fail failed 3 of 3 times without progress; last: ValueError: fail cannot do 1",
         2,
     ),
     DeadLetterReason.STUCK_IN_PROGRESS: Reason(
@@ -276,18 +293,28 @@ REASONS: Final = {
     ),
     DeadLetterReason.UNRECOVERED_ERROR: Reason(
         unrecovered,
-        comes,
-        "Step fail failed and was not tried again within N s; the recovery window has N s.",
+        audits,
+        "Step fail failed, and its next attempt was not begun within N s in which somebody "
+        "looked; the recovery window has N s.",
         0,
     ),
     DeadLetterReason.PERMANENT_FAILURE: Reason(permanent, comes, "ValueError: fail cannot do 1", 0),
     DeadLetterReason.NEVER_STARTED: Reason(
-        never_claimed, claims, "No worker claimed step away within N s.", 0
+        never_claimed, audits, "No worker claimed step away within N s.", 0
     ),
 }
 
 #: What differs between two runs that are given up for the same reason: names, and times.
-OWN: Final = {"runId", "nonce", "shard", "leaseId", "sweepJobId", "executionSeconds"}
+OWN: Final = {
+    "runId",
+    "life",
+    "nonce",
+    "lostSince",
+    "shard",
+    "leaseId",
+    "sweepJobId",
+    "executionSeconds",
+}
 
 
 def common(value: Any) -> Any:
@@ -299,7 +326,7 @@ def common(value: Any) -> Any:
         return [common(one) for one in value]
     if isinstance(value, str):
         value = re.sub(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", value)
-        value = re.sub(r"^runs/[^/]+/", "runs/RUN/", value)
+        value = re.sub(r"^runs/[^/]+/[0-9a-f]{8}/", "runs/RUN/", value)
         return re.sub(r"\b[\d.]+ s\b", "N s", value)
     return value
 
@@ -323,9 +350,10 @@ def test_inline_and_by_sweep_the_same_fields_are_written(
 ) -> None:
     """From the same state: who finds it makes no difference, but for the name of the sweep."""
     wanted = REASONS[reason]
-    inline, swept = wanted.prepared(world), wanted.prepared(world)
-
+    inline = wanted.prepared(world)
     wanted.inline(world, inline)
+    swept = wanted.prepared(world)
+
     answer = sweep(world.engine)
 
     assert (answer.dead_lettered, answer.by_reason) == (1, {reason.value: 1})
@@ -387,7 +415,7 @@ def test_a_step_that_fails_once_too_often_is_given_up_by_its_own_settlement(worl
     assert outcomes == ["retry_scheduled", "retry_scheduled", "dead_lettered"]
     assert run.dead_letter_reason == "RETRIES_EXHAUSTED"
     assert run.dead_letter_detail == (
-        "Step fail failed 3 of 3 times; last: ValueError: fail cannot do 1"
+        "Step fail failed 3 of 3 times without progress; last: ValueError: fail cannot do 1"
     )
     assert world.trace(run_id)[-1]["retryCount"] == 2
 
@@ -402,30 +430,30 @@ def test_a_permanent_error_gives_the_run_up_at_once(world: World) -> None:
     assert run.dead_letter_detail == "PermanentError: the folder is gone"
 
 
-def test_an_input_that_does_not_fit_gives_the_run_up_at_once(world: World) -> None:
-    """It was stored by a version whose model took it."""
+def test_an_input_that_does_not_fit_any_more_gives_no_run_up(world: World) -> None:
+    """It was stored by a version whose model took it; the next deploy may take it again."""
     run_id = world.start("add")
     world.write(run_id, lambda run: run.with_(input='{"n": "many"}'))
 
-    assert world.hint(run_id) == "dead_lettered"
+    assert world.hint(run_id) == "blocked"
 
     run = world.run(run_id)
-    assert run.dead_letter_reason == "PERMANENT_FAILURE"
-    assert run.error is not None
-    assert run.error.type == "ValidationError"
+    assert run.block is not None
+    assert (run.block.code, run.dead_lettered, run.attempts.ended) == ("input_mismatch", False, 0)
 
 
-def test_a_handler_that_is_not_there_gives_the_run_up_at_once(world: World) -> None:
+def test_a_handler_that_is_not_there_gives_no_run_up(world: World) -> None:
     """The deploy that took the task has lost the handler."""
     run_id = world.start("add")
     step = _step("add", "no_such_handler")
     lost = Catalog(steps=Registry("dispatch", [step]), pipelines=pipelines_of(step))
 
-    assert world.hint(run_id, replace(world.engine, catalog=lost)) == "dead_lettered"
+    assert world.hint(run_id, replace(world.engine, catalog=lost)) == "blocked"
 
     run = world.run(run_id)
-    assert run.dead_letter_reason == "PERMANENT_FAILURE"
-    assert "no_such_handler" in str(run.dead_letter_detail)
+    assert run.block is not None
+    assert (run.block.code, run.dead_lettered) == ("handler_unavailable", False)
+    assert "no_such_handler" in run.block.finding
 
 
 def remote_catalog() -> Catalog:
@@ -516,8 +544,57 @@ def test_a_claim_of_a_step_that_hung_is_told_when_it_is_tried_again(world: World
     assert (run.attempts.failed, run.status, run.claimable) == (1, "ERROR", "away")
 
 
-def test_a_deploy_and_an_outage_give_no_run_up_and_a_second_outage_does(world: World) -> None:
-    patient = replace(world.engine.rules, max_interruptions=10)
+@pytest.mark.parametrize(
+    "stops",
+    [unrecovered, never_claimed],
+    ids=["in ERROR", "for a remote worker"],
+)
+@pytest.mark.parametrize("off", [HOUR, 9 * HOUR, 90 * 24 * HOUR], ids=["hour", "night", "quarter"])
+def test_time_off_gives_no_run_up(
+    world: World, stops: Callable[[World], str], off: timedelta
+) -> None:
+    """Four runs that would be given up at the next look, had somebody been there.
+
+    To them, the clock of a machine that is an hour ahead looks the same.
+    """
+    run_ids = [stops(world) for _ in range(4)]
+    for run_id in run_ids:
+        world.wait(run_id, off)
+
+    answer = sweep(world.engine)
+
+    assert answer.dead_lettered == 0
+    for run_id in run_ids:
+        run = world.run(run_id)
+        assert not run.is_terminal
+        if run.dispatch.remote:
+            assert acquire_run(world.engine, run_id, "vm-1").manifest.lease is not None
+        else:
+            assert world.hint(run_id) == "retry_scheduled", "it is tried again, and fails again"
+
+
+def test_whoever_comes_after_any_time_is_let_in(world: World) -> None:
+    """A hint that arrives proves a queue that delivers, and a claim a worker."""
+    late, unclaimed = unrecovered(world), never_claimed(world)
+
+    assert world.hint(late) == "retry_scheduled"
+    assert acquire_run(world.engine, unclaimed, "vm-1").manifest.lease is not None
+
+
+def test_outage_after_outage_cuts_a_step_short_and_gives_no_run_up(world: World) -> None:
+    """One interruption is allowed, and one silence."""
+    run_id = world.start("add")
+    for _ in range(12):
+        world.lease(run_id)
+        world.wait(run_id, HOUR)
+        sweep(world.engine)
+
+    run = world.run(run_id)
+    assert (run.status, run.attempts.expired, run.interruptions) == ("PENDING", 12, 0)
+
+
+def test_the_second_silence_that_somebody_could_see_gives_a_run_up(world: World) -> None:
+    patient = replace(world.engine.rules, max_interruptions=10, stuck_timeout=timedelta(minutes=5))
     world.engine = replace(world.engine, rules=patient)
     run_id = world.start("add")
     ask_for_the_lease(world.engine, Hint(run_id, 1))
@@ -530,7 +607,7 @@ def test_a_deploy_and_an_outage_give_no_run_up_and_a_second_outage_does(world: W
 
     for _ in range(2):
         world.lease(run_id)
-        world.wait(run_id, HOUR)
+        world.wait(run_id, timedelta(minutes=8))
         sweep(world.engine)
         run = world.run(run_id)
         states.append((run.silences, run.interruptions, run.dead_lettered))
@@ -550,8 +627,9 @@ def test_a_run_of_a_version_before_has_fallen_silent_never(world: World) -> None
     document = {k: v for k, v in to_document(run).items() if k != "silences"}
     document["interruptions"] = 1
     world.engine.documents.transact(run_ref(run_id), lambda _, __: Write(None, document))
-    world.engine = replace(world.engine, rules=replace(world.engine.rules, max_interruptions=10))
-    world.wait(run_id, HOUR)
+    rules = replace(world.engine.rules, max_interruptions=10, stuck_timeout=timedelta(minutes=5))
+    world.engine = replace(world.engine, rules=rules)
+    world.wait(run_id, timedelta(minutes=8))
 
     sweep(world.engine)
 
@@ -649,6 +727,16 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
             partial(lifecycle.block, **fence, output=output, output_status="S", found=found),
             LeaseLostError,
         ),
+        "block_attempt": (
+            partial(
+                lifecycle.block_attempt,
+                **fence,
+                code=BlockCode.HANDLER_UNAVAILABLE,
+                error=error,
+            ),
+            LeaseLostError,
+        ),
+        "look_again": (partial(lifecycle.look_again, **rules, at_once=True), "not_due"),
         "defer": (
             partial(lifecycle.defer, **fence, reason="r", detail="d"),
             LeaseLostError,
@@ -667,7 +755,7 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
             LeaseLostError,
         ),
         "note_archive": (
-            partial(lifecycle.note_archive, **rules, failed={}, is_over=True),
+            partial(lifecycle.note_archive, **rules, life=run.life, failed={}, is_over=True),
             "archive_owed" if run.owed else "moved_on",
         ),
         "redispatch": (partial(lifecycle.redispatch, **task), "moved_on"),
@@ -703,7 +791,7 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
 NO_TRANSITIONS: Final = {
     "ALLOWED", "Breach", "NewRun", "Operation", "BoundOperation", "breaches", "check_again",
     "check_allowed", "decisions", "first_time", "is_allowed", "is_purgeable",
-    "recreate", "repeat_of",
+    "begins_at", "goes_on", "has_own_work", "recreate", "repeat_of",
 }  # fmt: skip
 
 

@@ -43,6 +43,7 @@ from leasehold.services.engine import Engine, find_run
 from leasehold.services.sweep import sweep
 from tests.builders import new_run
 from tests.in_process.sample import PIPELINES, STEPS
+from tests.queues import SeenByAll
 
 CHANNELS = Registry("channels", [LogChannel(name="pager"), LogChannel(name="chat")])
 
@@ -170,6 +171,7 @@ def engine(
         catalog=Catalog(steps=STEPS, pipelines=PIPELINES, channels=CHANNELS),
         documents=store,
         clock=clock,
+        tasks=SeenByAll(clock),
         hooks=Hooks(report=reports.append),
     ).engine
     yield replace(engine, open_channel=lambda _: provider, events=UndeliveredEvents())

@@ -18,7 +18,9 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref
 from leasehold.errors import InvalidRequestError
 from leasehold.ports.documents import Documents
+from leasehold.services.batch import batch
 from leasehold.services.operate import OperationRequest, operate
+from leasehold.services.purge import purge
 from leasehold.services.read_runs import RunFilter, list_runs, matching_runs
 from leasehold.services.start_run import StartRequest, start_run
 
@@ -39,11 +41,13 @@ def bundle(documents: Documents, folder: Path) -> Iterator[Bundle]:
 
 @pytest.fixture
 def runs(bundle: Bundle, unique: str) -> dict[str, str]:
-    """Runs of one label by their names, the newest first; an hour lies between two of them."""
+    """Runs of one team by their names, the newest first; an hour lies between two of them."""
     names = ("given up", "cancelled", "paused", "at the third step", "waiting")
     made = {}
     for hours, name in enumerate(names):
-        request = StartRequest("three", {"n": 1}, labels={"team": unique})
+        hour, half = "odd" if hours % 2 else "even", "early" if hours < 3 else "late"
+        labels = {"team": unique, "hour": hour, "half": half}
+        request = StartRequest("three", {"n": 1}, labels=labels)
         run_id = made[name] = start_run(bundle.engine, request).manifest.run_id
         fields: dict[str, Any] = {"createdAt": NOON - timedelta(hours=hours)}
         if name == "given up":
@@ -80,6 +84,12 @@ FILTERS = [
         RunFilter(since=NOON - timedelta(hours=3), until=NOON, cancelled=False),
         ["paused", "at the third step"],
     ),
+    (RunFilter(label="hour:even"), ["given up", "paused", "waiting"]),
+    (RunFilter(label=("hour:even", "half:early")), ["given up", "paused"]),
+    (RunFilter(label=("half:late", "hour:odd"), step="wait"), ["at the third step"]),
+    (RunFilter(label=("hour:odd", "half:early"), cancelled=False), []),
+    (RunFilter(label=("hour:even", "hour:odd")), []),
+    (RunFilter(label="half:early", status="PENDING", since=NOON - timedelta(hours=2)), ["paused"]),
 ]
 
 
@@ -97,7 +107,7 @@ def test_each_filter_finds_its_runs_whatever_a_page_may_look_at(
 ) -> None:
     monkeypatch.setattr("leasehold.services.read_runs.MAX_LOOKED_AT", most)
     monkeypatch.setattr("leasehold.services.read_runs.SCAN_PAGE", 1)
-    wanted = replace(wanted, label=f"team:{unique}")
+    wanted = replace(wanted, label=(f"team:{unique}", *wanted.labels))
 
     found, token = [], None
     for _ in range(len(runs) + 1):
@@ -124,6 +134,74 @@ def test_a_token_continues_a_list_whose_age_was_given_a_moment_later(
 
     assert [run.run_id for run in first.runs + rest.runs] == list(runs.values())
     assert rest.next_page_token is None
+
+
+@pytest.fixture
+def early(runs: dict[str, str], unique: str) -> RunFilter:
+    """Finds three of the runs by the one label, and two of them by both."""
+    return RunFilter(label=(f"team:{unique}", "half:early", "hour:even"))
+
+
+def test_labels_mean_the_same_in_any_order_and_given_twice(
+    bundle: Bundle, runs: dict[str, str], early: RunFilter
+) -> None:
+    """Also to the token of a page, which tells the lists of other filters from its own."""
+    turned = replace(early, label=(*reversed(early.labels), *early.labels))
+    alone, fewer = RunFilter(label=("half:early",) * 2), replace(early, label=early.labels[:2])
+
+    first = list_runs(bundle.engine, early, limit=1)
+    rest = list_runs(bundle.engine, turned, page_token=first.next_page_token)
+
+    assert [run.run_id for run in first.runs + rest.runs] == [runs["given up"], runs["paused"]]
+    assert rest.next_page_token is None
+    assert alone == RunFilter(label="half:early")
+    with pytest.raises(InvalidRequestError, match="pageToken"):
+        list_runs(bundle.engine, fewer, page_token=first.next_page_token)
+
+
+def test_a_batch_changes_the_runs_with_all_labels_alone(
+    bundle: Bundle, runs: dict[str, str], early: RunFilter
+) -> None:
+    resume = OperationRequest(Operation.RESUME, "ann")
+
+    done = batch(bundle.engine, resume, early, limit=9)
+
+    assert (done.matched, done.changed) == (2, 1)
+    assert done.refused == [(runs["given up"], "not_allowed")]
+
+
+def test_a_purge_deletes_the_runs_with_all_labels_alone(
+    bundle: Bundle, runs: dict[str, str], unique: str
+) -> None:
+    team = RunFilter(label=f"team:{unique}")
+    batch(bundle.engine, OperationRequest(Operation.CANCEL, "ann"), team, limit=9)
+    fits = replace(team, label=(*team.labels, "hour:odd", "half:early"))
+
+    done = purge(bundle.engine, fits, ended_before=NOON.replace(year=2999))
+
+    assert (done.matched, done.purged) == (1, 1)
+    left = [run.run_id for run in list_runs(bundle.engine, team).runs]
+    assert left == [run_id for name, run_id in runs.items() if name != "cancelled"]
+
+
+def test_no_run_is_looked_for_by_more_labels_than_one_can_have(
+    bundle: Bundle, runs: dict[str, str], unique: str
+) -> None:
+    many = tuple(f"team:{unique}-{number}" for number in range(17))
+    at_most = "label is 17; allowed: at most 16 labels"
+
+    assert list_runs(bundle.engine, RunFilter(label=many[:16] * 2)).runs == []
+    with pytest.raises(InvalidRequestError, match=at_most):
+        list_runs(bundle.engine, RunFilter(label=many))
+    with pytest.raises(InvalidRequestError, match=at_most):
+        batch(
+            bundle.engine,
+            OperationRequest(Operation.CANCEL, "ann"),
+            RunFilter(label=many),
+            limit=9,
+        )
+    with pytest.raises(InvalidRequestError, match=at_most):
+        purge(bundle.engine, RunFilter(label=many), ended_before=NOON)
 
 
 def test_times_with_nothing_between_them_are_refused(bundle: Bundle) -> None:

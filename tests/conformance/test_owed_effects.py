@@ -71,7 +71,9 @@ def completed(engine: Engine, run_id: str) -> Manifest:
     ).manifest
     fence = Fence("lease-1", run.fencing_token)
     run = lifecycle.complete(run, at, rules=rules, fence=fence, output=value).manifest
-    return lifecycle.note_archive(run, at, rules=rules, failed={}, is_over=True).manifest
+    return lifecycle.note_archive(
+        run, at, rules=rules, life=run.life, failed={}, is_over=True
+    ).manifest
 
 
 def stored(engine: Engine, run_id: str) -> Manifest:

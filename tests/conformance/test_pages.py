@@ -178,5 +178,5 @@ def test_the_audit_and_a_start_get_past_odd_times(
         odd.append(start(bundle, label))
         spoil(bundle, odd[-1], createdAt=value, alarmAt=value)
 
-    assert even in set(live_runs(bundle.engine))
+    assert even in set(live_runs(bundle.engine.documents))
     assert set(odd) & {found.run_id for found in audit(bundle.engine)}

@@ -14,9 +14,9 @@ from leasehold.domain import lifecycle
 from leasehold.domain.document import Write
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import fence_of
+from leasehold.domain.life import files_folder, step_folder
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, run_ref, to_document
-from leasehold.domain.temporary_files import step_folder
 from leasehold.errors import InvalidRequestError, LeaseLostError, StoreUnavailableError
 from leasehold.ports.documents import Committed, Documents
 from leasehold.services.attempt import Attempt
@@ -169,13 +169,18 @@ def test_artifacts_that_are_away_keep_the_step_and_its_checkpoint(
 def test_what_the_worker_of_a_cancelled_run_stores_late_is_left_to_the_sweep(
     engine: Engine, run_id: str
 ) -> None:
-    _, worker = claim(engine, run_id)
+    claimed, worker = claim(engine, run_id)
     keep(engine, worker, 5)
+
+    before = files(engine, run_id)
+    orphan = f"{step_folder(claimed.manifest, 'away', 1)}/1-unknown.json.gz"
+    engine.artifacts.put(orphan, b"what a kill left")
 
     operate(engine, run_id, OperationRequest(Operation.CANCEL, actor="ada"))
 
     run = find_run(engine, run_id).manifest
-    assert files(engine, run_id) == []
+    assert files(engine, run_id) == before  # a run that is made of it goes on from there
+    assert len(before) == 1
     assert run.heartbeat_at is not None
     assert run.alarm_at == run.heartbeat_at + timedelta(hours=1)
 
@@ -187,21 +192,22 @@ def ended(engine: Engine, run_id: str) -> Manifest:
     run = lifecycle.start(None, at, rules=rules, new=new).manifest
     run = lifecycle.claim(run, at, rules=rules, lease_id="lease-1", holder="a").manifest
     facts = {"rules": rules, "fence": fence_of(run)}
-    large = KeptValue(ref=f"{step_folder(run_id, 'away', 1)}/1-a.json.gz", digest="d")
+    large = KeptValue(ref=f"{step_folder(run, 'away', 1)}/1-a.json.gz", digest="d")
     place = {"iteration_count": 1, "phase": "", "partial_results": large}
     run = lifecycle.checkpoint(run, at, **facts, **place).manifest
     return lifecycle.complete(run, at, **facts, output=value).manifest
 
 
 def test_what_is_left_of_an_ended_run_is_swept_after_an_hour(engine: Engine, unique: str) -> None:
-    name = f"{step_folder(unique, 'away', 1)}/1-a.json.gz"
-    engine.artifacts.put(name, b"left behind")
-    engine.artifacts.put(f"runs/{unique}/files/report", b"kept")
-    document = to_document(ended(engine, unique))
+    run = ended(engine, unique)
+    report = f"{files_folder(run)}/report"
+    engine.artifacts.put(f"{step_folder(run, 'away', 1)}/1-a.json.gz", b"left behind")
+    engine.artifacts.put(report, b"kept")
+    document = to_document(run)
     engine.documents.transact(run_ref(unique), lambda _, __: Write(None, document))
 
     sweep(engine, among={unique})
 
     run = find_run(engine, unique).manifest
-    assert files(engine, unique) == [f"runs/{unique}/files/report"]
+    assert files(engine, unique) == [report]
     assert (run.owed, run.alarm_at, story(engine, unique)[-1]) == ((), None, "run_completed")

@@ -215,7 +215,7 @@ def test_a_document_is_deleted_at_its_version_alone(documents: Documents, ref: R
     assert documents.get(ref) is None
 
 
-def test_what_is_below_a_document_is_deleted_and_nothing_beside_it(
+def test_documents_that_are_named_are_deleted_and_nothing_beside_them(
     documents: Documents, ref: Ref
 ) -> None:
     below, beside = f"{ref}/trace", f"{ref}-2/trace"
@@ -224,10 +224,11 @@ def test_what_is_below_a_document_is_deleted_and_nothing_beside_it(
         documents.transact(Ref(below, f"{number}"), put({"type": "x"}))
     documents.transact(Ref(beside, "0"), put({"type": "x"}))
 
+    documents.delete_all([])
     for _ in range(2):
-        documents.delete_below(ref, "trace")
+        documents.delete_all([Ref(below, f"{number}") for number in range(4)])
     documents.give_back_space()
 
-    assert documents.query(Query(below)) == []
+    assert [one.ref.id for one in documents.query(Query(below))] == ["4"]
     assert [one.ref.id for one in documents.query(Query(beside))] == ["0"]
     assert count_of(documents, ref) == 1

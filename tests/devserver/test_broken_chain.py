@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.devserver.server import DevOptions, DevServer
-from leasehold.errors import ChainError
+from leasehold.errors import ChainError, PlatformLimitError
 from tests.bundle.conftest import settings
 from tests.ports import own_port
 
@@ -45,4 +45,12 @@ def test_the_dev_server_refuses_it_with_both_names(tmp_path: Path) -> None:
     options = DevOptions(port=own_port(), data=tmp_path, environ=settings(tmp_path) | catalog)
 
     with pytest.raises(ChainError, match="gives Size, and step 'again' takes Name"):
+        DevServer(options, print)
+
+
+def test_the_dev_server_plays_the_platform_with_its_limit(tmp_path: Path) -> None:
+    catalog = {"LEASEHOLD_CATALOG": "tests.devserver.long_steps"}
+    options = DevOptions(port=own_port(), data=tmp_path, environ=settings(tmp_path) | catalog)
+
+    with pytest.raises(PlatformLimitError, match=r"crawl \(2:00:00\)"):
         DevServer(options, print)

@@ -13,7 +13,8 @@ PAGE = (Path(__file__).parents[2] / "docs/gates.md").read_text()
 
 
 def block(language: str) -> str:
-    (text,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    """Return the first block in a language; the recipe behind it builds on that."""
+    text, *_ = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     return str(text)
 
 

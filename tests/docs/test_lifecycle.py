@@ -94,11 +94,11 @@ def test_the_drawing_has_each_move_of_workers() -> None:
         ),
         "IN_PROGRESS --> COMPLETED: last step done",
         "IN_PROGRESS --> ERROR: attempt failed",
-        "IN_PROGRESS --> BLOCKED: gate failed",
+        "IN_PROGRESS --> BLOCKED: gate failed, cannot run",
         "PENDING --> BLOCKED: step unknown",
         "ERROR --> BLOCKED: step unknown",
+        "BLOCKED --> PENDING: looked again, retried, approved, trial opened",
         "ERROR --> PENDING: retried",
-        "BLOCKED --> PENDING: retried, approved, trial opened",
         "BLOCKED --> COMPLETED: last step done",
         "COMPLETED --> [*]",
     ]

@@ -1,4 +1,4 @@
-"""What the page for the person on call shows can be pasted as it stands there."""
+"""What the pages for the person on call and for upgrades show can be pasted as it stands there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from leasehold.registry.settings import SETTINGS
 from leasehold.web.serve_api import ADDRESSES
 from tests.cli.shell import Shell
 
-PAGE = (Path(__file__).parents[2] / "docs/operations.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "operations.md").read_text() + (DOCS / "upgrades.md").read_text()
 LINES = [
     line.strip()
     for block in re.findall(r"^ *```sh\n(.*?)^ *```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -69,7 +70,7 @@ def shell(folder: Path, line: str, run_id: str) -> subprocess.CompletedProcess[s
 
     A command alone is called in this process: to start one takes a hundred times as long.
     """
-    if line.startswith("leasehold ") and "|" not in line:
+    if line.startswith("leasehold ") and not {"|", ">"} & {*line}:
         words = shlex.split(line.replace("$RUN", run_id), comments=True)
         return Shell(folder, {"LEASEHOLD_CATALOG": "steps"}).run(*words[1:])
     program = shlex.join([sys.executable, "-m", "leasehold"])
@@ -96,6 +97,8 @@ def test_each_command_is_understood(folder: Path, run_id: str, line: str) -> Non
     """A state may forbid it, with 1; the wrong words would be 2."""
     if "jq" in line and shutil.which("jq") is None:
         pytest.skip("jq is not installed")
+
+    (folder / "edited.json").write_text('"edited"')  # what an editor left there
 
     done = shell(folder, line, run_id)
 

@@ -23,9 +23,9 @@ def test_the_tests_of_the_page_pass_without_a_warning(tmp_path: Path) -> None:
     assert (checked.returncode, checked.stderr) == (0, "")
     assert checked.stdout == "nothing found: 2 steps, 1 gate, 1 pipeline\n"
     assert tested.returncode == 0, tested.stdout
-    assert "16 passed" in tested.stdout
+    assert "17 passed" in tested.stdout
     assert {path.name for path in tmp_path.iterdir()} == before
-    assert PAGE.count("```python\n") == len(blocks) == 6
+    assert PAGE.count("```python\n") == len(blocks) == 7
     assert re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL) == [
         "export LEASEHOLD_CATALOG=steps\nleasehold check\npytest -q\n"
     ]

@@ -365,7 +365,7 @@ def test_a_store_that_hangs_keeps_nothing_else_from_being_looked_at(
 
     threading.Thread(target=(tmp_path / STORE).write_bytes, args=(b"",), daemon=True).start()
     assert found[0].code == "unread_variable"
-    hanging = "The file of the store, what the store says, the ledger"
+    hanging = "The file of the store, what the store says, the live runs, the ledger"
     assert [one.message for one in found[1:]] == [
         f"{hanging} could not be looked at: no answer within 3 s."
     ]

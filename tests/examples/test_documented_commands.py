@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.domain.life import files_folder
 from leasehold.domain.manifest import Manifest
 from leasehold.testing import InProcessEngine
 from tests.bundle.conftest import ROOT
@@ -42,4 +43,4 @@ def test_the_commands_of_the_docs_do_what_they_say(
     assert done.count('"expiresAt"') == 2
     assert done.endswith('{"outcome":"handed_off"}')
     assert ended(engine, run).status == "COMPLETED"
-    assert engine.engine.artifacts.get(f"runs/{run.run_id}/files/note.txt") == b"by hand"
+    assert engine.engine.artifacts.get(f"{files_folder(run)}/note.txt") == b"by hand"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from leasehold.domain.life import files_folder
 from leasehold.domain.manifest import Manifest
 from leasehold.testing import InProcessEngine
 from tests.examples.conftest import Begin, ended
@@ -39,7 +40,7 @@ def test_a_worker_elsewhere_does_its_step_and_the_bundle_the_others(
     ]
     report = next((tmp_path / "artifacts").rglob("digest.md")).read_text()
     assert report.count(" ".join(SUMMARY)) == 5
-    files = engine.engine.artifacts.sizes(f"runs/{run.run_id}/files")
+    files = engine.engine.artifacts.sizes(files_folder(run))
     assert [name.rpartition("/")[2] for name in files] == ["digest.md", "summaries.json"]
     assert "complete: handed_off" in worker.printed
 

@@ -63,7 +63,8 @@ class Function:
         return answer.status_code, answer.get_json()
 
 
-def _function(name: str) -> Iterator[Function]:
+def function_of(name: str) -> Iterator[Function]:
+    """Give an entry file under the real framework; it is forgotten afterwards."""
     function = Function(name)
     yield function
     function.provider.close()
@@ -72,22 +73,22 @@ def _function(name: str) -> Iterator[Function]:
 
 @pytest.fixture
 def execute_step(environ: dict[str, str]) -> Iterator[Function]:
-    yield from _function("execute_step")
+    yield from function_of("execute_step")
 
 
 @pytest.fixture
 def serve_api(environ: dict[str, str]) -> Iterator[Function]:
-    yield from _function("serve_api")
+    yield from function_of("serve_api")
 
 
 @pytest.fixture
 def manage_lease(environ: dict[str, str]) -> Iterator[Function]:
-    yield from _function("manage_lease")
+    yield from function_of("manage_lease")
 
 
 @pytest.fixture
 def sweep_dead_letters(environ: dict[str, str]) -> Iterator[Function]:
-    yield from _function("sweep_dead_letters")
+    yield from function_of("sweep_dead_letters")
 
 
 def spoil(engine: InProcessEngine, run_id: str) -> None:
@@ -100,7 +101,7 @@ def spoil(engine: InProcessEngine, run_id: str) -> None:
 
 @pytest.fixture
 def deliver_notification(announcing: dict[str, str]) -> Iterator[Function]:
-    yield from _function("deliver_notification")
+    yield from function_of("deliver_notification")
 
 
 @pytest.fixture

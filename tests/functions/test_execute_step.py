@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from leasehold.bootstrap import boot
+from leasehold.domain.document import Write
+from leasehold.domain.manifest import run_ref
+from leasehold.domain.worker_note import worker_note_of
+from leasehold.ports.documents import Query, Snapshot
 from leasehold.testing import InProcessEngine
 from leasehold.worker.shutdown import ShutdownCoordinator
+from tests.conformance.swept import Clock
 from tests.functions.conftest import Function
+from tests.in_process.sample import STEPS
+from tests.waiting import until
 
+PENDING = {"status": "PENDING"}
 QUEUE = {"X-CloudTasks-QueueName": "add"}
 
 
@@ -162,3 +171,55 @@ def test_an_instance_that_ends_takes_nothing_more(
 
     assert (status, body["error"]["code"]) == (500, "instance_shutdown")
     assert engine.show(run.run_id) == run
+
+
+def test_a_step_that_is_not_known_here_comes_again(
+    engine: InProcessEngine, execute_step: Function
+) -> None:
+    """Another revision may know it: 500 alone has Cloud Tasks deliver the task again."""
+    run = engine.start("three", {"n": 1})
+    elsewhere = {"plan": ["nowhere"], "currentStep": "nowhere", "steps": {"nowhere": PENDING}}
+    engine.engine.documents.transact(
+        run_ref(run.run_id), lambda found, _: Write(None, {**(found or {}), **elsewhere})
+    )
+
+    status, answer = execute_step.post(json={"runId": run.run_id, "generation": 1}, headers=QUEUE)
+
+    assert (status, answer["error"]["code"]) == (500, "step_unknown")
+    assert engine.show(run.run_id).status == "PENDING"
+
+
+def test_a_function_notes_that_it_lives_while_it_works_and_once_a_minute_at_most(
+    engine: InProcessEngine, execute_step: Function, environ: dict[str, str]
+) -> None:
+    """An instance that idles costs nothing, and a queue of small steps hardly more."""
+    clock, provider, documents = Clock(), execute_step.provider, engine.engine.documents
+    provider._bundle = boot(environ, catalog=provider.catalog, clock=clock)  # noqa: SLF001
+
+    def notes() -> list[Snapshot]:
+        notes = [(one, worker_note_of(one.document)) for one in documents.query(Query("workers"))]
+        return [one for one, note in notes if note is not None and note.kind == "function"]
+
+    def works() -> None:
+        run = engine.start("three", {"n": 1})
+        for generation in (1, 2, 3):
+            execute_step.post(json={"runId": run.run_id, "generation": generation}, headers=QUEUE)
+        assert engine.show(run.run_id).status == "COMPLETED"
+
+    execute_step.get("/")
+    idle = notes()
+    works()
+    (first,) = until(notes)
+    clock.seconds += 59
+    works()
+    (still,) = notes()
+    clock.seconds += 1
+    works()
+    until(lambda: notes()[0].version != first.version)
+    (second,) = notes()
+
+    assert idle == []
+    assert first.document["steps"] == [step.step_type for step in STEPS]
+    assert (still.version, second.version) == (first.version, first.version + 1)
+    assert first.document["startedAt"] == second.document["startedAt"]
+    assert first.document["seenAt"] < second.document["seenAt"]

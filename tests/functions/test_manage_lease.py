@@ -12,17 +12,24 @@ from typing import Any
 
 import pytest
 
+from leasehold.adapters.clock import SystemClock
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.document import Write
 from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.lease import fence_of
+from leasehold.domain.life import files_folder
+from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref
+from leasehold.domain.task import Task
 from leasehold.errors import StoreUnavailableError
 from leasehold.services.claim_step import acquire_run
 from leasehold.services.engine import publish_owed
 from leasehold.services.limits import FILE_BYTES
+from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
+from tests.functions import remote_steps
 from tests.functions.conftest import Function, one_store, spoil
 from tests.functions.remote_steps import PIPELINES, STEPS
 
@@ -119,7 +126,7 @@ def test_a_worker_stores_reads_and_lists_the_files_of_its_run(
     engine.run_until_idle()
     lease = claimed(call, "free")
     files = engine.engine.artifacts
-    files.put(f"runs/{run.run_id}/files/notes.txt", b"of a handler")
+    files.put(f"{files_folder(run)}/notes.txt", b"of a handler")
     data = bytes(range(256))
 
     put = call("putFile", **lease, name="a/b.bin", content=b64encode(data).decode())
@@ -130,7 +137,7 @@ def test_a_worker_stores_reads_and_lists_the_files_of_its_run(
 
     assert put == (200, {"name": "a/b.bin", "size": 256})
     assert again == (200, {"name": "a/b.bin", "size": 9})
-    assert files.get(f"runs/{run.run_id}/files/a/b.bin") == data[:9]
+    assert files.get(f"{files_folder(run)}/a/b.bin") == data[:9]
     content = b64encode(b"of a handler").decode()
     assert read == (200, {"name": "notes.txt", "size": 12, "content": content})
     assert [entry["name"] for entry in listed[1]["files"]] == ["a/b.bin", "notes.txt"]
@@ -174,7 +181,7 @@ def test_a_file_is_as_large_as_a_call_carries_and_no_larger(
     read = call("getFile", **lease, name="a")
     refused = call("putFile", **lease, name="b", content=too_large)
     unread = call("putFile", **lease, name="b", content=largest * 2)
-    engine.engine.artifacts.put(f"runs/{run.run_id}/files/c", bytes(FILE_BYTES + 1))
+    engine.engine.artifacts.put(f"{files_folder(run)}/c", bytes(FILE_BYTES + 1))
     unsent = call("getFile", **lease, name="c")
 
     assert stored == (200, {"name": "a", "size": FILE_BYTES})
@@ -190,6 +197,19 @@ def test_a_file_is_as_large_as_a_call_carries_and_no_larger(
 # -- claim and acquire ---------------------------------------------------------------------------
 
 
+def test_a_worker_is_told_what_a_person_said_with_the_retry(
+    engine: InProcessEngine, call: Call
+) -> None:
+    run = engine.start("counts", {"text": "a b"})
+    call("fail", **claimed(call), error={"message": "too long"})
+    engine.retry(run.run_id, note="make it shorter\nand kinder")
+
+    given = call("claim", stepType="count", holder="vm-1")[1]
+
+    assert (given["runId"], given["attempt"]) == (run.run_id, 2)
+    assert given["note"] == "make it shorter\nand kinder"
+
+
 def test_a_claim_gives_the_lease_and_all_that_a_worker_needs(
     engine: InProcessEngine, call: Call
 ) -> None:
@@ -197,6 +217,7 @@ def test_a_claim_gives_the_lease_and_all_that_a_worker_needs(
 
     status, given = call("claim", stepType="count", holder="vm-1 / gpu 0")
 
+    assert given.pop("note") is None
     lease = engine.show(run.run_id).lease
     assert lease is not None
     assert lease.holder == "vm-1 / gpu 0"
@@ -337,14 +358,14 @@ def test_an_expired_lease_is_taken_over_with_the_next_token(
 
 
 def test_to_take_over_once_too_often_gives_the_run_up_and_says_so(
-    long_ago: InProcessEngine, engine: InProcessEngine, call: Call
+    environ: dict[str, str], engine: InProcessEngine, call: Call
 ) -> None:
-    run = long_ago.start("counts", {})
-    clock = long_ago.engine.clock
-    assert isinstance(clock, FrozenClock)
-    for _ in range(2):
-        acquire_run(long_ago.engine, run.run_id, "vm-1")
-        clock.advance(60)
+    clock = FrozenClock(SystemClock().now() - timedelta(minutes=3))
+    with InProcessEngine(STEPS, PIPELINES, environ=environ, clock=clock, workers=0) as lately:
+        run = lately.start("counts", {})
+        for _ in range(2):
+            acquire_run(lately.engine, run.run_id, "vm-1")
+            clock.advance(60)
 
     answer = call("acquire", runId=run.run_id, holder="vm-2")
 
@@ -353,15 +374,31 @@ def test_to_take_over_once_too_often_gives_the_run_up_and_says_so(
     assert engine.show(run.run_id).dead_letter_reason == "STUCK_IN_PROGRESS"
 
 
-def test_a_step_that_nobody_claims_in_time_is_given_up(
+def test_a_step_that_nobody_claims_in_time_is_given_up(environ: dict[str, str], call: Call) -> None:
+    """Somebody looked each ten minutes, and it was there to be claimed."""
+    clock = FrozenClock(SystemClock().now() - timedelta(hours=2))
+    with InProcessEngine(STEPS, PIPELINES, environ=environ, clock=clock, workers=0) as engine:
+        run = engine.start("counts", {})
+        looks = [engine.show(run.run_id).dead_letter_reason]
+        for _ in range(6):
+            clock.advance(600)
+            sweep(engine.engine)
+            looks.append(engine.show(run.run_id).dead_letter_reason)
+
+    assert looks == [None] * 6 + ["NEVER_STARTED"]
+    assert code_of(call("claim", stepType="count", holder="vm-1")) == (404, "nothing_to_claim")
+
+
+def test_a_step_that_nobody_could_claim_waits_on(
     long_ago: InProcessEngine, engine: InProcessEngine, call: Call
 ) -> None:
+    """The server was down for as long as its worker was on holiday."""
     run = long_ago.start("counts", {})
 
     sweep(engine.engine)
 
-    assert engine.show(run.run_id).dead_letter_reason == "NEVER_STARTED"
-    assert code_of(call("claim", stepType="count", holder="vm-1")) == (404, "nothing_to_claim")
+    assert engine.show(run.run_id).claimable == "count"
+    assert call("claim", stepType="count", holder="vm-1")[0] == 200
 
 
 def test_a_large_value_is_given_from_the_artifacts(engine: InProcessEngine, call: Call) -> None:
@@ -373,7 +410,7 @@ def test_a_large_value_is_given_from_the_artifacts(engine: InProcessEngine, call
     assert given == {"text": "é" * 40_000}
 
 
-def test_a_run_whose_value_is_lost_is_given_up_and_the_next_is_given(
+def test_a_run_whose_value_is_lost_is_blocked_and_the_next_is_given(
     engine: InProcessEngine, call: Call, tmp_path: Path
 ) -> None:
     lost = engine.start("large", {})
@@ -385,7 +422,9 @@ def test_a_run_whose_value_is_lost_is_given_up_and_the_next_is_given(
     status, given = call("claim", stepType="free", holder="vm-1")
 
     assert (status, given["runId"]) == (200, whole.run_id)
-    assert engine.show(lost.run_id).dead_letter_reason == "PERMANENT_FAILURE"
+    blocked = engine.show(lost.run_id)
+    assert blocked.block is not None
+    assert (blocked.status, blocked.block.code) == ("BLOCKED", "input_missing")
 
 
 # -- renew and checkpoint ------------------------------------------------------------------------
@@ -596,6 +635,55 @@ def test_a_settlement_that_is_repeated_gets_its_first_answer(
     assert stored() == before
 
 
+def completed_unheard(engine: InProcessEngine, run_id: str) -> dict[str, Any]:
+    """Have a worker's output recorded whose process is killed behind the commit; its lease."""
+    run = acquire_run(engine.engine, run_id, "vm-1").manifest
+    fence, value = fence_of(run), KeptValue(text='{"n":1,"words":[]}')
+    complete = partial(lifecycle.complete, rules=engine.engine.rules, fence=fence, output=value)
+    engine.engine.documents.transact(run_ref(run_id), on_run(run_id, complete))
+    return {"runId": run_id, "leaseId": fence.lease_id, "fencingToken": fence.fencing_token}
+
+
+def test_a_completion_that_is_repeated_after_the_end_of_its_lease_gets_its_first_answer(
+    long_ago: InProcessEngine,
+    call: Call,
+    manage_lease: Function,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And the task of the next step is created at once, not by the sweep."""
+    run = long_ago.start("counts", {})
+    lease = completed_unheard(long_ago, run.run_id)
+    created: list[Task] = []
+    monkeypatch.setattr(manage_lease.provider.engine.tasks, "create", created.append)
+
+    first = call("complete", **lease, output={"n": 1})
+    queues = [task.queue for task in created]
+    again = call("complete", **lease, output={"n": 2})
+
+    assert first == again == (200, {"outcome": "handed_off"})
+    assert queues == ["finish"]
+    assert len({(task.run_id, task.generation) for task in created}) == 1
+
+
+def test_the_trace_tells_a_worker_whose_completion_is_refused_later_that_it_counts(
+    long_ago: InProcessEngine, call: Call, engine: InProcessEngine, stored: Stored
+) -> None:
+    """The next step is over by then, so its answer is the one that is known."""
+    run = long_ago.start("two", {})
+    lease = completed_unheard(long_ago, run.run_id)
+    next_lease = claimed(call)
+    assert call("complete", **next_lease, output={"n": 1})[0] == 200
+    before = stored()
+
+    answer = call("complete", **lease, output={"n": 1})
+
+    assert code_of(answer) == (409, "lease_lost")
+    assert answer[1]["error"]["details"]["state"] == "COMPLETED"
+    assert stored() == before
+    story = [(e.type, e.step, e.attempt) for e in engine.trace(run.run_id)]
+    assert ("step_completed", "free", 1) in story
+
+
 def test_a_settlement_of_a_cancelled_run_is_told_so(
     engine: InProcessEngine, call: Call, stored: Stored
 ) -> None:
@@ -651,18 +739,26 @@ def test_a_misfit_output_is_refused_with_its_issues_and_the_lease_is_held(
     assert corrected == (200, {"outcome": "handed_off"})
 
 
-def test_a_model_that_does_not_resolve_is_named(
-    engine: InProcessEngine, call: Call, stored: Stored
+def test_an_output_whose_model_does_not_resolve_is_kept_until_it_does(
+    engine: InProcessEngine, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine.start("unresolved", {})
+    """The worker did its part, and is not asked again: what the run waits for is a deploy."""
+    run_id = engine.start("unresolved", {}).run_id
     lease = claimed(call, "unresolved")
-    before = stored()
 
-    answer = call("complete", **lease, output={})
+    answer = call("complete", **lease, output={"pages": 3})
+    blocked = engine.show(run_id)
+    monkeypatch.setattr(remote_steps, "Nothing", dict[str, int], raising=False)
+    operate(engine.engine, run_id, OperationRequest(Operation.RETRY, "ada"))
+    engine.run_until_idle()
 
-    assert code_of(answer) == (400, "handler_not_found")
-    assert "'tests.functions.remote_steps' has no 'Nothing'" in answer[1]["error"]["message"]
-    assert stored() == before
+    assert answer == (200, {"outcome": "blocked"})
+    assert blocked.block is not None
+    assert blocked.block.code == "handler_unavailable"
+    assert "'tests.functions.remote_steps' has no 'Nothing'" in blocked.block.finding
+    healed = engine.show(run_id)
+    assert (healed.status, healed.fencing_token) == ("COMPLETED", 2)
+    assert healed.steps["unresolved"].output == blocked.steps["unresolved"].output
 
 
 def test_a_next_handler_that_does_not_resolve_refuses_no_output(

@@ -253,6 +253,26 @@ def test_the_filters_of_a_batch_combine(
     assert matched(label="a:b") == 0
 
 
+def test_a_batch_takes_one_label_as_a_text_or_several_as_a_list(
+    serve_api: Function, engine: InProcessEngine
+) -> None:
+    for labels in ({"team": "a"}, {"team": "a", "env": "test"}):
+        body = {"pipeline": "three", "input": {"n": 1}, "labels": labels}
+        run_id = serve_api.post("/runs", body)[1]["runId"]
+
+    def paused(label: Any) -> int:
+        body = {"action": "pause", "filter": {"label": label}, "limit": 10, "dryRun": True}
+        status, done = serve_api.post("/runs:batch", body)
+        assert status == 200
+        return int(done["matched"])
+
+    assert paused("team:a") == paused(["team:a"]) == paused(["team:a"] * 20) == 2
+    assert paused(["team:a", "env:test"]) == 1
+    body = {"action": "pause", "filter": {"label": ["team:a", "env:test"]}, "limit": 10}
+    assert serve_api.post("/runs:batch", body)[1]["changed"] == 1
+    assert serve_api.get(f"/runs/{run_id}")[1]["paused"] is True
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [
@@ -270,6 +290,16 @@ def test_the_filters_of_a_batch_combine(
         ({"action": "pause", "limit": 10, "filter": {"deadLettered": "yes"}}, "true or false"),
         ({"action": "pause", "limit": 10, "filter": {"pipeline": ""}}, "filter.pipeline"),
         ({"action": "pause", "limit": 10, "filter": {"label": 1}}, "filter.label"),
+        (
+            {"action": "pause", "limit": 10, "filter": {"label": []}},
+            "filter.label is '[]'; allowed: a text that is not empty, or a list of 1 to 16",
+        ),
+        ({"action": "pause", "limit": 10, "filter": {"label": ["a:b", 1]}}, "filter.label is"),
+        ({"action": "pause", "limit": 10, "filter": {"label": ["a:b", ""]}}, "filter.label is"),
+        (
+            {"action": "pause", "limit": 10, "filter": {"label": [f"a:{n}" for n in range(17)]}},
+            "label is 17; allowed: at most 16 labels",
+        ),
         ({"action": "pause", "filter": {"pipeline": "three"}}, "limit is None; allowed: a whole"),
         ({"action": "pause", **EVERYBODY, "limit": 0}, "from 1 to 1000"),
         ({"action": "pause", **EVERYBODY, "limit": 1001}, "from 1 to 1000"),

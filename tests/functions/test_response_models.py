@@ -20,8 +20,10 @@ from leasehold.api.results import FileEntry, FilesResponse
 from leasehold.api.sweep import SweepResponse
 from leasehold.api.tasks import OutcomeResponse
 from leasehold.client.server_source import ServerSource
+from leasehold.domain.life import files_folder
 from leasehold.domain.lifecycle import Operation
 from leasehold.errors import InvalidRequestError, UnknownFileError
+from leasehold.services.engine import find_run
 from leasehold.services.limits import MAX_PAGE
 from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter
@@ -72,7 +74,8 @@ def test_each_page_of_the_api_answers_as_its_model(
         engine.run_until_idle()
 
     if route.gives is bytes:
-        engine.engine.artifacts.put(f"runs/{run_id}/files/a/b", b"bytes")
+        folder = files_folder(find_run(engine.engine, run_id).manifest)
+        engine.engine.artifacts.put(f"{folder}/a/b", b"bytes")
 
     path = route.path.replace("<run_id>", run_id)
     path = path.replace("<step>", "add").replace("<path:name>", "a/b")
@@ -201,9 +204,10 @@ def test_the_client_reads_what_the_server_answers(server: ServerSource) -> None:
 def test_the_client_reads_outputs_and_files(server: ServerSource, engine: InProcessEngine) -> None:
     run_id = engine.start("files", {"n": 4}).run_id
     engine.run_until_idle()
+    folder = files_folder(find_run(engine.engine, run_id).manifest)
     large = bytes(range(256)) * 16 * 1024
     for number in range(3):
-        engine.engine.artifacts.put(f"runs/{run_id}/files/{number}?a=b #1%2F", large)
+        engine.engine.artifacts.put(f"{folder}/{number}?a=b #1%2F", large)
 
     assert server.output(run_id)["files"] == ["notes/one.txt"]
     assert server.output(run_id, "write_file")["n"] == 4

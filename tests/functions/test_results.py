@@ -9,6 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
+from leasehold.domain.life import files_folder
+from leasehold.services.engine import find_run
 from leasehold.testing import InProcessEngine
 from tests.functions.conftest import Function
 from tests.in_process import gated
@@ -27,7 +29,8 @@ def completed(engine: InProcessEngine, pipeline: str = "files") -> str:
 
 
 def put(engine: InProcessEngine, run_id: str, name: str, data: bytes) -> None:
-    engine.engine.artifacts.put(f"runs/{run_id}/files/{name}", data)
+    folder = files_folder(find_run(engine.engine, run_id).manifest)
+    engine.engine.artifacts.put(f"{folder}/{name}", data)
 
 
 # -- outputs ---------------------------------------------------------------------------------------
@@ -102,7 +105,7 @@ def test_an_output_that_is_gone_is_a_410_and_a_store_that_is_away_a_503(
     """The first is known for certain, and the second passes."""
     run_id = completed(engine, "large")
     folder = tmp_path / "artifacts" / "runs" / run_id
-    (kept,) = (folder / "values").iterdir()
+    (kept,) = folder.glob("*/values/*")
     kept.unlink()
 
     gone = serve_api.get(f"/runs/{run_id}/output")
@@ -161,7 +164,7 @@ def test_the_files_of_a_run_are_those_that_its_handlers_stored(
     run_id = completed(engine, "large")
     put(engine, run_id, "b/c", b"12")
     put(engine, run_id, "a", b"")
-    put(engine, "r-other", "d", b"of another run")
+    engine.engine.artifacts.put("runs/r-other/files/d", b"of another run")
 
     first = serve_api.get(f"/runs/{run_id}/files?limit=1")
     rest = serve_api.get(f"/runs/{run_id}/files?pageToken={first[1]['nextPageToken']}")
@@ -248,7 +251,7 @@ def test_no_name_leads_out_of_the_run(
     serve_api: Function, engine: InProcessEngine, name: str
 ) -> None:
     run_id = completed(engine)
-    put(engine, "r-other", "secret", b"of another run")
+    engine.engine.artifacts.put("runs/r-other/files/secret", b"of another run")
 
     answer = serve_api.client.get(f"/runs/{run_id}/files/{name}")
 
@@ -262,7 +265,8 @@ def test_a_planted_link_is_no_file_of_the_run(
 ) -> None:
     run_id = completed(engine)
     (tmp_path / "secret").write_text("secret")
-    (tmp_path / "artifacts" / "runs" / run_id / "files" / "link").symlink_to(tmp_path / "secret")
+    folder = tmp_path / "artifacts" / files_folder(find_run(engine.engine, run_id).manifest)
+    (folder / "link").symlink_to(tmp_path / "secret")
 
     listed = serve_api.get(f"/runs/{run_id}/files")[1]["files"]
 

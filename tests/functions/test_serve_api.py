@@ -90,7 +90,7 @@ def test_a_run_may_be_started_without_retries(serve_api: Function) -> None:
         (START | {"labels": {"a": 1}}, 400, "invalid_request", "labels"),
         ({"pipeline": "elsewhere", "input": {"n": 1}}, 400, "handler_not_found", "elsewhere"),
         ({"pipeline": "three", "input": {"n": 1, "x": "y" * 1_060_000}}, 413, "too_large", "input"),
-        ({"pipeline": "three", "input": {"x": "y" * 1_200_000}}, 413, "too_large", "the body"),
+        ({"pipeline": "three", "input": {"x": "y" * 24_000_000}}, 413, "too_large", "the body"),
     ],
 )
 def test_a_bad_start_names_the_field_and_starts_nothing(
@@ -254,9 +254,38 @@ def test_a_start_whose_queue_is_down_is_still_a_start(
 
 def test_a_filter_that_is_given_twice_is_refused(serve_api: Function) -> None:
     """Else the first alone would hold, and the list have what nobody asked for."""
-    status, error = serve_api.get("/runs?label=team:a&label=m:perm")
+    status, error = serve_api.get("/runs?label=team:a&pipeline=three&pipeline=refuses")
 
-    assert (status, error["error"]["details"]["field"]) == (400, "label")
+    assert (status, error["error"]["message"]) == (
+        400,
+        "pipeline is 'three, refuses'; allowed: one value.",
+    )
+
+
+def test_a_label_may_be_given_again_and_all_must_be_there(serve_api: Function) -> None:
+    for labels in ({"team": "a"}, {"team": "a", "env": "test"}, {"env": "test"}):
+        run = serve_api.post("/runs", START | {"labels": labels})[1]
+        if len(labels) == 2:
+            both = run["runId"]
+
+    def found(query: str) -> tuple[int, list[str]]:
+        status, answer = serve_api.get(query)
+        return status, [run["runId"] for run in answer["runs"]]
+
+    assert found("/runs?label=team:a&label=env:test") == (200, [both])
+    assert found("/manifests?label=env:test&label=team:a") == (200, [both])
+    assert found("/runs?label=team:a&label=env:test&label=team:a") == (200, [both])
+    assert found("/runs?label=team:a&label=team:b") == (200, [])
+    assert found("/runs?label=team:a&label=") == (200, [])
+
+
+def test_no_run_is_asked_for_by_more_labels_than_one_can_have(serve_api: Function) -> None:
+    query = "&".join(f"label=a:{number}" for number in range(17))
+
+    status, error = serve_api.get(f"/runs?{query}")
+
+    assert (status, error["error"]["code"]) == (400, "invalid_request")
+    assert error["error"]["message"] == "label is 17; allowed: at most 16 labels."
 
 
 @pytest.mark.parametrize("query", ["pipeline=", "label=", "pipeline=&label="])

@@ -5,19 +5,31 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 
 import pytest
 
+from leasehold.adapters.clock import SystemClock
 from leasehold.bootstrap import boot
+from leasehold.devserver.cloud_tasks import CloudTasksDouble
+from leasehold.domain import lifecycle
 from leasehold.domain.document import Write
+from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle.start import SHARDS
-from leasehold.domain.manifest import run_ref
-from leasehold.domain.task import Task
+from leasehold.domain.manifest import Manifest, run_ref
+from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.status import BlockCode
+from leasehold.domain.task import Task, dispatch_task
 from leasehold.errors import StoreUnavailableError
 from leasehold.services.due_runs import PAGE
+from leasehold.services.engine import change_run
+from leasehold.services.execute_step import Hint, arrive
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
-from tests.functions.conftest import Function, spoil
+from tests.functions.conftest import Function, function_of, spoil
 from tests.in_process.sample import PIPELINES, STEPS
 
 NOTHING = {
@@ -33,6 +45,34 @@ NOTHING = {
     "documentsRead": 0,
     "more": False,
 }
+
+
+@pytest.fixture
+def sweep_dead_letters(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Function]:
+    """The function beside a queue that all processes see, and that delivers nothing."""
+    double = CloudTasksDouble()
+    monkeypatch.setenv("LEASEHOLD_TASKS", "cloud-tasks://local/local")
+    monkeypatch.setenv("LEASEHOLD_FUNCTION_URL", "http://127.0.0.1:9/")
+    monkeypatch.setenv("CLOUD_TASKS_EMULATOR_URL", double.start())
+    double.stop_deliveries()
+    try:
+        yield from function_of("sweep_dead_letters")
+    finally:
+        double.stop()
+
+
+def unclaimed(environ: dict[str, str], count: int) -> None:
+    """Start runs of a remote step that nobody claimed by six minutes ago, while sweeps came."""
+    clock = FrozenClock(SystemClock().now() - timedelta(minutes=66))
+    with InProcessEngine(STEPS, PIPELINES, environ=environ, clock=clock, workers=0) as engine:
+        for number in range(count):
+            engine.start("away", {"n": number})
+        engine.run_until_idle()
+        for _ in range(5):
+            clock.advance(600)
+            sweep(engine.engine)
 
 
 @pytest.fixture
@@ -52,7 +92,7 @@ def test_a_sweep_with_nothing_due_does_nothing(
 def test_a_dispatch_whose_task_is_lost_gets_a_new_one(
     long_ago: InProcessEngine, engine: InProcessEngine, sweep_dead_letters: Function
 ) -> None:
-    """The queue of this process does not know the task of the other: it is lost."""
+    """The queue that all processes see does not have it."""
     with long_ago:
         run = long_ago.start("three", {"n": 1})
 
@@ -81,19 +121,21 @@ def test_one_call_goes_on_until_nothing_is_due(
 
 
 def test_what_a_sweep_did_is_one_line_of_the_log(
-    long_ago: InProcessEngine, sweep_dead_letters: Function, caplog: pytest.LogCaptureFixture
+    long_ago: InProcessEngine,
+    environ: dict[str, str],
+    sweep_dead_letters: Function,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A sweep that found nothing due writes none, whatever it is called by and how often."""
+    unclaimed(environ, 2)
     with long_ago:
-        for number in range(2):
-            long_ago.start("away", {"n": number})
-        long_ago.run_until_idle()
         long_ago.start("three", {"n": 4})
 
     sweep_dead_letters.post()
     sweep_dead_letters.post()
 
     lines = [json.loads(record.message) for record in caplog.records if "{" in record.message]
+    lines = [line for line in lines if "sweepJobId" in line]
     (line,) = [line for line in lines if line["event"] == "SWEEP_FINISHED"]
     (job_id,) = {each["sweepJobId"] for each in lines}
     assert line == {
@@ -167,13 +209,11 @@ def test_more_than_a_page_of_runs_of_a_queue_that_fails_hide_no_run_behind_them(
 
 
 def test_a_run_that_is_given_up_is_counted_by_its_reason(
-    long_ago: InProcessEngine, engine: InProcessEngine, sweep_dead_letters: Function
+    long_ago: InProcessEngine, environ: dict[str, str], sweep_dead_letters: Function
 ) -> None:
     """Nobody claimed them: the step `away` waits for workers elsewhere, an hour at most."""
+    unclaimed(environ, 3)
     with long_ago:
-        for number in range(3):
-            long_ago.start("away", {"n": number})
-        long_ago.run_until_idle()
         long_ago.start("three", {"n": 4})
 
     answer = sweep_dead_letters.post()
@@ -209,7 +249,7 @@ def test_a_run_in_an_impossible_state_stops_no_other_and_is_set_right(
 def test_a_backlog_that_is_due_again_and_again_keeps_no_sweep_from_other_shards(
     environ: dict[str, str],
 ) -> None:
-    """A paused queue holds a page of runs of the first shard; one of the last has lost its task."""
+    """A paused queue holds a page of runs of the first shard; one of the last is elsewhere."""
     clock = FrozenClock()
     with (
         InProcessEngine(STEPS, PIPELINES, environ=environ, clock=clock, workers=0) as other,
@@ -223,7 +263,8 @@ def test_a_backlog_that_is_due_again_and_again_keeps_no_sweep_from_other_shards(
             sweep(engine.engine)
         found = engine.show(lost.run_id)
 
-    assert found.dispatch.generation > 1
+    assert engine.engine.tasks.exists(dispatch_task(found)), "it is taken up"
+    assert (found.dispatch.generation, found.dispatch.enqueued) == (1, True)
 
 
 def keys_of(shard: int) -> list[str]:
@@ -254,3 +295,28 @@ class OneQueueMissing:
 
     def exists(self, task: Task) -> bool:
         return task in self.created
+
+
+def test_the_first_sweep_of_a_process_looks_at_what_waits_for_other_code(
+    engine: InProcessEngine, sweep_dead_letters: Function
+) -> None:
+    """The deploy may be what the run waits for; the alarm would look in ten minutes at worst."""
+    run = engine.start("three", {"n": 1})
+    leased = run_to_lease(engine, run.run_id)
+    block = partial(
+        lifecycle.block_attempt,
+        rules=replace(engine.engine.rules, code_hash="of the code before"),
+        fence=fence_of(leased),
+        code=BlockCode.HANDLER_UNAVAILABLE,
+        error=ErrorRecord(type="HandlerNotFoundError", code="handler_not_found", message="No."),
+    )
+    change_run(engine.engine, run.run_id, block)
+    blocked = engine.show(run.run_id)
+
+    sweep_dead_letters.post()
+
+    assert (blocked.status, engine.show(run.run_id).status) == ("BLOCKED", "PENDING")
+
+
+def run_to_lease(engine: InProcessEngine, run_id: str) -> Manifest:
+    return arrive(engine.engine, Hint(run_id, 1)).answer.manifest

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from leasehold import (
+    AgentClientError,
     ContinuedError,
     PipelineEntry,
     Registry,
@@ -130,6 +131,17 @@ def lost_in_a_finally(ctx: StepContext, given: Any) -> Any:
         ctx.continue_later()
     finally:
         raise ValueError("cannot clean up")
+
+
+def often_disturbed(ctx: StepContext, given: Any) -> Any:
+    """Read 200 items; the provider fails once before every 25th."""
+    items = ctx.checkpointed(range(200), every=given)
+    for item in items:
+        DONE[ctx.run_id, item] += 1
+        if item % 25 == 24 and DONE[ctx.run_id, item] == 1:
+            raise AgentClientError("overloaded")
+        items.results.append(item)
+    return items.results
 
 
 def in_a_callback(ctx: StepContext, given: Any) -> Any:
@@ -263,6 +275,7 @@ HANDLERS = (
     two_loops_later,
     three_hours,
     three_hours_later,
+    often_disturbed,
     once_each,
     never,
     in_a_pool,

@@ -35,6 +35,16 @@ async def press_later(ctx: StepContext, given: Number) -> Number:
     return press(ctx, given)
 
 
+def press_in_a_loop(ctx: StepContext, given: Number) -> Number:
+    """Be interrupted once at the fourth of six items."""
+    items = ctx.checkpointed(range(6))
+    for item in items:
+        CALLS[ctx.run_id, f"item {item}"] += 1
+        if item == 3:
+            _press(ctx.run_id)
+    return add(ctx, given)
+
+
 def check(ctx: GateContext, output: Number) -> None:
     """Be interrupted once, then let all pass."""
     _press(ctx.run_id)
@@ -53,6 +63,7 @@ STEPS = Registry(
         for name, handler, gates in (
             ("press", "interrupted:press", ()),
             ("press_later", "interrupted:press_later", ()),
+            ("press_in_a_loop", "interrupted:press_in_a_loop", ()),
             ("gated", "sample:add", ("press",)),
         )
     ],

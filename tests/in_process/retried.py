@@ -42,6 +42,26 @@ def fail(ctx: StepContext, given: Any) -> Any:
     raise ValueError("no")
 
 
+def misuse(ctx: StepContext, given: Any) -> Any:
+    """Do what the engine refuses, whenever it is tried."""
+    match given:
+        case "not a number":
+            return {"items": [{"score": 1.0}, {"score": float("nan")}]}
+        case "progress":
+            ctx.progress(40)
+        case "checkpoint":
+            ctx.checkpoint(1, {"pages": [b"\xff"]})
+        case "one key":
+            ctx.once("ask", len, "a")
+            ctx.once("ask", len, "ab")
+        case "many calls":
+            for number in range(101):
+                ctx.once(f"ask {number}", len, "a")
+        case "odd output":
+            return ctx
+    return None
+
+
 async def fail_together(ctx: StepContext, given: Any) -> Any:
     """Fail in one of two tasks."""
     async with asyncio.TaskGroup() as tasks:
@@ -106,6 +126,7 @@ STEPS = Registry(
     [
         _entry("fail", f"{_HERE}:fail", retry=POLICY),
         _entry("fail_plainly", f"{_HERE}:fail"),
+        _entry("misuse", f"{_HERE}:misuse"),
         _entry("fail_together", f"{_HERE}:fail_together", retry=POLICY),
         _entry("pass", f"{_HERE}:passing", retry=POLICY, gates=("refuse",)),
         _entry("spoil", f"{_HERE}:spoil"),

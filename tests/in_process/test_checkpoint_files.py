@@ -14,6 +14,7 @@ from leasehold import testing
 from leasehold.adapters.folder import FolderArtifacts
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
+from leasehold.domain.life import checkpoints_folder, step_folder
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, Termination
 from leasehold.domain.trace import TraceEvent
@@ -38,7 +39,7 @@ def engine(tmp_path: Path, clock: FrozenClock) -> Iterator[InProcessEngine]:
 
 def files(engine: InProcessEngine, run: Manifest) -> list[str]:
     """The temporary files of a run."""
-    return list(engine.engine.artifacts.list(f"runs/{run.run_id}/checkpoints"))
+    return list(engine.engine.artifacts.list(checkpoints_folder(run)))
 
 
 def file_of(run: Manifest) -> str:
@@ -111,11 +112,11 @@ def test_a_file_is_gzip_and_the_run_has_the_digest_of_its_text(engine: InProcess
     kept = run.checkpoint
 
     assert kept is not None
-    assert str(kept.ref).startswith(f"runs/{run.run_id}/checkpoints/count-1/1-")
+    assert str(kept.ref).startswith(f"{step_folder(run, 'count', 1)}/1-")
     packed = engine.engine.artifacts.get(file_of(run))
     assert gzip.decompress(packed).startswith(b'["l\xc3\xa4uft')
     assert (kept.inline, len(kept.digest or "")) == (None, 64)
-    assert run.owed == (f"runs/{run.run_id}/checkpoints/count-1",)
+    assert run.owed == (step_folder(run, "count", 1),)
 
 
 def test_what_a_kill_leaves_goes_with_the_step(engine: InProcessEngine) -> None:
@@ -135,17 +136,18 @@ def test_what_the_killed_worker_of_a_cancelled_run_leaves_is_swept_after_an_hour
 ) -> None:
     """It stored a file after everybody else had seen to the run."""
     run = killed(engine)
+    kept = file_of(run)  # a run that is made of it may go on from there
     engine.cancel(run.run_id)
-    assert files(engine, run) == []
-    engine.engine.artifacts.put(f"runs/{run.run_id}/checkpoints/count-1/1-late.json.gz", b"late")
+    assert files(engine, run) == [kept]
+    engine.engine.artifacts.put(f"{step_folder(run, 'count', 1)}/1-late.json.gz", b"late")
 
     clock.advance(timedelta(minutes=59))
     engine.sweep()
-    assert len(files(engine, run)) == 1
+    assert len(files(engine, run)) == 2
     clock.advance(HOUR)
     engine.sweep()
 
-    assert files(engine, run) == []
+    assert files(engine, run) == [kept]
     assert (stored(engine, run).owed, stored(engine, run).alarm_at) == ((), None)
 
 
@@ -209,7 +211,7 @@ def test_files_behind_a_link_out_of_the_store_are_nobodys_to_delete_and_not_owed
     engine: InProcessEngine, tmp_path: Path, clock: FrozenClock
 ) -> None:
     run = killed(engine)
-    folder = tmp_path / "artifacts" / "runs" / run.run_id / "checkpoints"
+    folder = tmp_path / "artifacts" / checkpoints_folder(run)
     outside = folder.rename(tmp_path / "outside")
     folder.symlink_to(outside)
 

@@ -68,6 +68,22 @@ def test_each_attempt_of_the_chain_ends_within_its_limit(engine: InProcessEngine
     )
 
 
+@pytest.mark.parametrize("every", [1, 60])
+def test_a_long_loop_with_an_error_now_and_then_comes_to_its_end(
+    engine: InProcessEngine, every: int
+) -> None:
+    """Every attempt advances, so none of the five retries is used up for long.
+
+    However seldom it keeps a checkpoint, no item is done again but those that raised.
+    """
+    run, _ = played(engine, "often_disturbed", every)
+
+    assert engine.output(run.run_id) == [*range(200)]
+    assert (run.attempts.failed, run.failures) == (8, 0)
+    made = {item: DONE[run.run_id, item] for item in range(200)}
+    assert made == {item: 2 if item % 25 == 24 else 1 for item in range(200)}
+
+
 def test_a_worker_takes_the_next_attempt_along() -> None:
     """In one process nobody waits for a queue: the chain is one call."""
     with testing.engine(continuing.CATALOG) as engine:

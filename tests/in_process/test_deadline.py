@@ -80,3 +80,28 @@ SLEEPY = Registry(
     ],
 )
 NAP = PipelineEntry(name="nap", steps=("sleep",))
+
+
+def six_days(ctx: StepContext, given: Any) -> Any:
+    """Watch something for six days."""
+    for _ in range(6 * 24):
+        ctx.wait_or_shutdown(3600)
+    return {"attempt": ctx.attempt}
+
+
+def test_an_attempt_may_take_six_days_in_process() -> None:
+    step = StepDispatchEntry(
+        step_type="watch",
+        handler="tests.in_process.test_deadline:six_days",
+        agent_timeout=timedelta(days=6, hours=12),
+        dispatch_deadline=timedelta(days=7),
+    )
+    watching = PipelineEntry(name="watch", steps=("watch",))
+    catalog = Catalog(Registry("dispatch", [step]), Registry("pipelines", [watching]))
+    with testing.engine(catalog) as engine:
+        begun = engine.clock.now()
+        run = engine.run_until_settled(engine.start("watch", {}).run_id)
+
+        assert engine.clock.now() - begun == timedelta(days=6)
+        assert engine.output(run.run_id) == {"attempt": 1}
+        assert run.attempts.ended == 0

@@ -9,6 +9,7 @@ import pytest
 from leasehold.domain.manifest import Manifest
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.in_process.interrupted import GATES, PIPELINES, STEPS
+from tests.in_process.sample import CALLS
 
 PLACES = ["press", "press_later", "gated"]
 
@@ -51,3 +52,14 @@ def test_an_interrupt_reaches_whoever_runs_a_run_in_their_thread(
     assert idle == []
     assert engine.run_until_idle() == 1
     assert [(run.status, run.attempts.interrupted) for run in idle] == [("COMPLETED", 1)]
+
+
+def test_a_loop_that_is_interrupted_keeps_what_it_has_done(engine: InProcessEngine) -> None:
+    run = engine.start("press_in_a_loop", {"n": 1})
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.run_until_idle()
+
+    engine.run_until_idle()
+    assert engine.show(run.run_id).status == "COMPLETED"
+    assert [CALLS[run.run_id, f"item {item}"] for item in range(6)] == [1, 1, 1, 2, 1, 1]

@@ -106,6 +106,28 @@ def test_what_a_policy_lists_is_not_retried(
     assert (run.error.type, run.error.permanent) == (kind, True)
 
 
+@pytest.mark.parametrize(
+    ("given", "code", "says"),
+    [
+        ("not a number", "invalid_output", "output.items[1].score is NaN: JSON has no such number"),
+        ("odd output", "invalid_output", "output is of the class StepContext: JSON has no such"),
+        ("progress", "invalid_request", "fraction is 40; allowed: a share from 0 to 1; of 100 it"),
+        ("checkpoint", "invalid_request", "partial_results.pages[0] is of the class bytes"),
+        ("one key", "call_key_reused", "give each call a key of its own"),
+        ("many calls", "too_many_calls", "a run keeps at most 100"),
+    ],
+)
+def test_what_cannot_change_is_not_retried(
+    engine: InProcessEngine, given: str, code: str, says: str
+) -> None:
+    run = ended(engine, "misuse", given)
+
+    assert (run.dead_letter_reason, run.attempts.failed) == ("PERMANENT_FAILURE", 1)
+    assert run.error is not None
+    assert run.error.code == code
+    assert says in run.error.message
+
+
 def test_an_error_may_say_when_to_come_again(engine: InProcessEngine, clock: FrozenClock) -> None:
     """It still counts as a retry, and what the backoff says is the least."""
     run = ended(engine, "fail_plainly", "busy")
@@ -136,7 +158,7 @@ def test_the_traceback_of_a_task_that_failed_is_there(engine: InProcessEngine) -
     error = ended(engine, "fail_together", None).error
 
     assert error is not None
-    assert (error.origin or "").endswith("(fail_together)")
+    assert (error.origin or "").endswith("(_fail_later)")
     assert 'raise GoneError("it is gone")' in (error.traceback or "")
 
 
@@ -167,22 +189,31 @@ def test_an_output_whose_model_raises_fails_its_attempt(
     ],
 )
 @pytest.mark.parametrize("pipeline", ["later", "guarded"])
-def test_a_handler_that_cannot_be_called_is_not_tried_again(
-    engine: InProcessEngine, deploy: Callable[[str], None], source: str, pipeline: str
+def test_a_handler_that_cannot_be_called_blocks_the_run_until_it_is_put_right(
+    engine: InProcessEngine,
+    clock: FrozenClock,
+    deploy: Callable[[str], None],
+    source: str,
+    pipeline: str,
 ) -> None:
-    """Only another deploy repairs it; the run can be recreated then."""
+    """No attempt failed: it goes on where it stood, with its alarm, and nobody has to ask."""
     deploy("def run(ctx, given): return given\n")
     run_id = started(engine, pipeline, {})
     deploy(source)
+    engine.run_until_idle()
+    blocked = engine.show(run_id)
 
+    deploy("def run(ctx, given): return given\n")
+    clock.advance(10)
     engine.run_until_idle()
 
-    run = engine.show(run_id)
-    assert run.dead_letter_reason == "PERMANENT_FAILURE"
-    assert run.attempts.failed == 1
-    assert run.error is not None
-    assert run.error.type == "HandlerNotFoundError"
-    assert "does not resolve" in run.error.message
+    assert blocked.block is not None
+    assert (blocked.status, blocked.block.code) == ("BLOCKED", "handler_unavailable")
+    assert blocked.error is not None
+    assert blocked.error.type == "HandlerNotFoundError"
+    assert "does not resolve" in blocked.block.finding
+    healed = engine.show(run_id)
+    assert (healed.status, healed.attempts.ended) == ("COMPLETED", 0)
 
 
 def test_why_a_module_cannot_be_imported_is_told_whole(
@@ -204,7 +235,7 @@ def test_why_a_module_cannot_be_imported_is_told_whole(
 
 @pytest.mark.parametrize("pipeline", ["later", "guarded"])
 @pytest.mark.parametrize("error", ["OSError('the mount is away')", "MemoryError()"])
-def test_an_outage_during_an_import_is_no_mistake_of_the_code(
+def test_what_a_module_met_while_it_was_imported_may_be_over_the_next_time(
     engine: InProcessEngine,
     clock: FrozenClock,
     deploy: Callable[[str], None],
@@ -221,7 +252,7 @@ def test_an_outage_during_an_import_is_no_mistake_of_the_code(
     clock.advance(10)
     engine.run_until_idle()
 
-    assert (failed.status, failed.is_terminal) == ("ERROR", False)
+    assert (failed.status, failed.attempts.failed) == ("BLOCKED", 0)
     assert engine.show(run_id).status == "COMPLETED"
 
 
@@ -245,7 +276,9 @@ def test_a_run_without_retries_ends_at_the_first_failure(engine: InProcessEngine
     run = ended(engine, "fail", "plain", max_retries=0)
 
     assert run.dead_letter_reason == "RETRIES_EXHAUSTED"
-    assert (run.dead_letter_detail or "").startswith("Step fail failed 1 of 1 times; last: Value")
+    assert (run.dead_letter_detail or "").startswith(
+        "Step fail failed 1 of 1 times without progress; last: Value"
+    )
     assert (run.dispatch.max_retries, run.dispatch.sources["maxRetries"]) == (0, "run")
 
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from leasehold.domain.life import files_folder
 from leasehold.errors import (
     HandlerNotFoundError,
     IdempotencyKeyReusedError,
@@ -177,7 +178,7 @@ def test_files_of_a_run_stay_within_it(engine: InProcessEngine) -> None:
     written = outputs(engine, run.run_id)["write_file"]
     assert isinstance(written, dict)
     assert written["files"] == ["notes/one.txt"]
-    assert f"runs/{run.run_id}/files/notes/one.txt" in written["address"]
+    assert f"{files_folder(run)}/notes/one.txt" in written["address"]
 
 
 def test_the_same_key_and_input_name_the_same_run(engine: InProcessEngine) -> None:

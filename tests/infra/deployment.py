@@ -17,11 +17,12 @@ from typing import Any
 
 import yaml
 
-from infra import cloudbuild, provision, smoke, write_settings
+from infra import cloudbuild, live_runs, provision, smoke, write_settings
 from infra.service_calls import EMULATOR
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.live.clients import ONE_TRY
 from tests.bundle.conftest import settings
+from tests.emulators import firestore_host
 from tests.infra.build_machine import BuildMachine, copy_source
 from tests.infra.cloud import Cloud, cloud_servers
 from tests.infra.cloud_run import BY_TOKEN, TOKEN, cloud_run
@@ -34,7 +35,9 @@ from tests.ports import own_port
 #: What is written down, in place of being done.
 RECORDED = ("gcloud", "make", "apt-get", "cp")
 #: The steps of a build that need no process: the page's own commands start these as processes.
-IN_PROCESS = {module.__name__: module.main for module in (provision, smoke, write_settings)}
+IN_PROCESS = {
+    module.__name__: module.main for module in (live_runs, provision, smoke, write_settings)
+}
 _BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _BLOCK_S = 300
 
@@ -152,6 +155,7 @@ def deployment(folder: Path) -> Iterator[Deployment]:
             cloud = make_cloud()
             cloud.server.service(Alerts).is_late = True  # no metric is known at once
             environ = {**environ_of(recorder), **cloud.environ, EMULATOR: front.url}
+            environ["FIRESTORE_EMULATOR_HOST"] = firestore_host()  # it holds no run
             workspace = copy_source(folder / "workspace")
             built = environ | BY_TOKEN  # the account of a build asks its own machine for one
             machine = BuildMachine(workspace, built, IN_PROCESS)

@@ -60,7 +60,7 @@ def test_each_function_is_deployed_and_what_follows_waits_for_all_of_them(build:
     deploys = [f"deploy-{function.service}" for function in FUNCTIONS]
 
     assert [found["id"] for found in build["steps"]] == [
-        *("emulators", "check", "bundle", "provision", "settings"),
+        *("emulators", "check", "bundle", "live-runs", "provision", "settings"),
         *deploys,
         *("connect", "smoke"),
     ]

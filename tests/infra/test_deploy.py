@@ -12,7 +12,7 @@ import yaml
 from infra.deployer import ACTED_AS, APIS, BUILDER_ROLES, DEPLOYER_ROLES
 from infra.functions import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, Trigger
-from tests.emulators import need_pubsub
+from tests.emulators import need_firestore, need_pubsub
 from tests.infra.build_machine import ROOT, BuildMachine, copy_source
 from tests.infra.deployment import RECORDED, Deployment, blocks, build, deployment, environ_of
 from tests.infra.gcloud_commands import need_gcloud, problems_of
@@ -20,11 +20,13 @@ from tests.infra.recorder import Recorder
 
 PAGE = ROOT / "docs/deploy.md"
 ALL_STEPS = [step["id"] for step in build()["steps"]]
+BEFORE_DEPLOYS = ALL_STEPS[: ALL_STEPS.index("settings") + 1]
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_page_is_followed_from_an_empty_project_to_its_first_run(tmp_path: Path) -> None:
     """In one test, as it is one long story: each part of it needs what came before."""
+    need_firestore()
     need_pubsub()
     need_gcloud()
     with deployment(tmp_path) as made:
@@ -51,6 +53,8 @@ def check_build(made: Deployment) -> None:
     assert gate.env["LEASEHOLD_REQUIRE_EMULATORS"] == gate.env["LEASEHOLD_REQUIRE_AUDIT"] == "1"
     for function in FUNCTIONS:
         check_deploy(made, function)
+    looked_at = made.machine.done["live-runs"].stdout
+    assert looked_at == "0 live runs looked at, 0 would block with this catalog\n"
     said = made.machine.done["smoke"].stdout
     assert said.count("ok      ") == len(said.splitlines()) == len(FUNCTIONS) + 3, said
     assert " of review completed in " in said
@@ -86,7 +90,7 @@ def check_second_build(made: Deployment) -> None:
     made.recorder.forget()
     values = {"PROJECT_ID": made.cloud.project, "PROJECT_NUMBER": made.cloud.server.world.number}
 
-    is_done = made.machine.run(build(), already=(*ALL_STEPS[:5], "smoke"), **values)
+    is_done = made.machine.run(build(), already=(*BEFORE_DEPLOYS, "smoke"), **values)
 
     assert is_done, made.machine.done
     assert made.cloud.writes() == []
@@ -102,7 +106,7 @@ def check_second_build(made: Deployment) -> None:
         ("make check", (), ALL_STEPS[:2]),
         (
             "gcloud functions deploy serve-api",
-            ALL_STEPS[:5],
+            BEFORE_DEPLOYS,
             ["deploy-execute-step", "deploy-serve-api"],
         ),
     ],
@@ -127,7 +131,7 @@ def test_a_region_that_is_none_ends_the_build_before_anything_is_deployed(tmp_pa
 
     is_done = machine.run(build(), already=ALL_STEPS[:3], **place)
 
-    said = machine.done["provision"].stderr
+    said = machine.done["live-runs"].stderr
     assert not is_done
     assert said.startswith("error: --region is 'Belgium'; allowed: ")
     assert said.count("\n") == 1

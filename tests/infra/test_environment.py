@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from infra.environment import catalog_of, environment_of, secrets_of
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from leasehold import Registry, SlackChannel, WebhookChannel
-from leasehold.errors import SettingError
+from leasehold.errors import PlatformLimitError, SettingError
 from leasehold.registry.functions import FunctionEntry
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
@@ -193,3 +194,10 @@ def test_what_no_function_could_start_with_is_one_line(
     assert told in said
     assert said.count("\n") == 1
     assert not (tmp_path / "made").exists()
+
+
+def test_a_catalog_whose_steps_no_function_may_run_is_not_deployed() -> None:
+    place = replace(PLACE, catalog="tests.devserver.long_steps")
+
+    with pytest.raises(PlatformLimitError, match=r"crawl \(2:00:00\)"):
+        catalog_of(place)

@@ -11,6 +11,7 @@ import pytest
 
 from leasehold.domain.change import Change, on_run
 from leasehold.domain.kept_work import CallCount
+from leasehold.domain.life import checkpoints_folder, step_folder, values_folder
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.status import Outcome
 from leasehold.services.read_runs import get_run
@@ -25,7 +26,7 @@ def counted(run: Manifest, step: str = "ask") -> CallCount | None:
 
 
 def temporary(engine: InProcessEngine, run: Manifest) -> list[str]:
-    return list(engine.engine.artifacts.list(f"runs/{run.run_id}/checkpoints"))
+    return list(engine.engine.artifacts.list(checkpoints_folder(run)))
 
 
 # -- later attempts ------------------------------------------------------------------------------
@@ -113,7 +114,7 @@ def test_large_results_lie_with_the_temporary_files_of_the_step(engine: InProces
     files = temporary(engine, left)
     done = engine.run_until_settled(run.run_id)
 
-    folder = f"runs/{run.run_id}/checkpoints/ask-1"
+    folder = step_folder(run, "ask", 1)
     assert sorted(call.ref or "" for call in left.calls) == sorted(files)
     assert {file.rpartition("/")[0] for file in files} == {folder} == {*left.owed}
     assert [call.inline for call in left.calls] == [None, None]
@@ -160,7 +161,13 @@ def test_a_large_result_that_is_damaged_is_made_again(
 
 @pytest.mark.parametrize(
     "ref",
-    ["../../../etc/passwd", "runs/r-other/checkpoints/ask-1/1-a.json.gz", "runs/{run}/../x", ""],
+    [
+        "../../../etc/passwd",
+        "runs/r-other/checkpoints/ask-1/1-a.json.gz",
+        "runs/{run}/01234567/checkpoints/ask-1/1-a.json.gz",
+        "runs/{run}/../x",
+        "",
+    ],
 )
 def test_a_reference_that_leads_elsewhere_is_none(engine: InProcessEngine, ref: str) -> None:
     """Whoever wrote it into the manifest."""
@@ -182,21 +189,25 @@ def test_a_reference_that_leads_elsewhere_is_none(engine: InProcessEngine, ref: 
 
 
 @pytest.mark.parametrize("size", [10, LARGE])
-def test_a_blocked_step_that_runs_again_finds_what_is_kept(
+def test_a_blocked_step_that_runs_again_pays_for_nothing_unless_a_person_says_so(
     engine: InProcessEngine, size: int
 ) -> None:
     run = engine.start("judged", {"names": NAMES, "keep": ["two"], "size": size})
     engine.run_until_idle()
     blocked = get_run(engine.engine, run.run_id)
     engine.retry(run.run_id, reason="once more")
+    again = engine.run_until_settled(run.run_id)
+    made_by_then = [*MADE]
+    engine.retry(run.run_id, reason="all of it", anew=True)
     done = engine.run_until_settled(run.run_id)
 
     assert (blocked.status, len(blocked.calls)) == ("BLOCKED", 3)
-    assert (done.status, MADE) == ("COMPLETED", [*NAMES, "one", "three"])
+    assert (again.status, made_by_then) == ("BLOCKED", NAMES)
+    assert (done.status, MADE) == ("COMPLETED", NAMES * 2)
     (kept,) = done.calls
     assert (kept.key, kept.keep, kept.ref is None) == ("two", True, size == 10)
     if kept.ref:
-        assert kept.ref.startswith(f"runs/{run.run_id}/values/ask-judged-call-")
+        assert kept.ref.startswith(f"{values_folder(run)}/ask-judged-call-")
 
 
 # -- outages and lost leases ---------------------------------------------------------------------

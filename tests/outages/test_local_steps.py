@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 
+from leasehold.domain.iterations import MAX_REJECTED
+from leasehold.domain.life import files_folder
+from leasehold.domain.lifecycle import Operation
+from leasehold.services.operate import OperationRequest, operate
 from tests.outages.catalog import CALLS, DOES, LARGE
 from tests.outages.conftest import Make, Store, cancel, deferrals
 from tests.waiting import until
@@ -103,34 +108,62 @@ def test_a_checkpoint_that_cannot_be_loaded_is_waited_for(make: Make, store: Sto
     assert CALLS[run.run_id, "keep"] == 2
 
 
+def lose_checkpoints(store: Store) -> None:
+    for kept in (store.root / "runs").rglob("*.json.gz"):
+        kept.unlink()
+
+
 def test_a_checkpoint_that_is_lost_begins_the_step_anew(make: Make, store: Store) -> None:
-    def lose() -> None:
-        for kept in (store.root / "runs").rglob("*.json.gz"):
-            kept.unlink()
+    """What it keeps then is progress again, so its only retry is not used up."""
+
+    def lose_once() -> None:
+        lose_checkpoints(store)
         DOES.clear()
 
-    DOES["keep"] = lose
+    DOES["keep"] = lose_once
+    with make() as engine:
+        run = engine.start("keeps", {})
+        done = engine.wait(run.run_id, 30)
+
+    assert (done.status, done.steps["keep"].rejected) == ("COMPLETED", 1)
+    assert CALLS[run.run_id, "keep"] == 3  # one anew, and one that goes on from its checkpoint
+    assert (done.attempts.failed, done.attempts.deferred) == (2, 0)
+
+
+def test_a_step_whose_checkpoints_are_lost_each_time_is_given_up(make: Make, store: Store) -> None:
+    DOES["keep"] = lambda: lose_checkpoints(store)
     with make() as engine:
         run = engine.start("keeps", {})
         done = engine.wait(run.run_id, 30)
 
     assert done.dead_letter_reason == "RETRIES_EXHAUSTED"
-    assert CALLS[run.run_id, "keep"] == 2
+    assert done.steps["keep"].rejected == MAX_REJECTED + 1
+    assert CALLS[run.run_id, "keep"] == MAX_REJECTED + 2
     assert done.attempts.deferred == 0
 
 
-def test_a_value_that_is_lost_gives_the_run_up(make: Make, store: Store) -> None:
-    """Nobody will bring it back: this is no outage."""
+def test_a_value_that_is_lost_blocks_the_run_until_it_is_back(
+    make: Make, store: Store, tmp_path: Path
+) -> None:
+    """The store answers, so this is no outage; and nothing counts, as it may lie elsewhere."""
     with make(workers=0) as before:
         run = before.start("makes", {"text": LARGE})
-    for kept in (store.root / "runs").rglob("input-*"):
-        kept.unlink()
+    [kept] = (store.root / "runs").rglob("input-*")
+    elsewhere = kept.rename(tmp_path / kept.name)
     with make() as engine:
         engine.adopt_all()
+        blocked = engine.wait(run.run_id, 30)
+        calls = CALLS[run.run_id, "make"]
+        elsewhere.rename(kept)
+        operate(engine.engine, run.run_id, OperationRequest(Operation.RETRY, "ada"))
         done = engine.wait(run.run_id, 30)
 
-    assert done.dead_letter_reason == "PERMANENT_FAILURE"
-    assert CALLS[run.run_id, "make"] == 0
+    assert blocked.block is not None
+    assert (blocked.status, blocked.block.code) == ("BLOCKED", "input_missing")
+    assert (blocked.dead_lettered, calls) == (False, 0)
+    assert (blocked.attempts.failed, blocked.attempts.deferred, blocked.interruptions) == (0, 0, 0)
+    assert (done.status, done.attempts.failed) == ("COMPLETED", 0)
+    assert CALLS[run.run_id, "make"] == 1
 
 
 def test_a_store_that_was_begun_anew_in_place_of_one_that_is_away_gives_no_run_up(
@@ -178,8 +211,9 @@ def test_each_call_of_the_store_may_meet_an_outage(make: Make, store: Store, how
         run = engine.start("asks_later", {"how": how})
         until(lambda: engine.show(run.run_id).steps["ask"].attempts.deferred >= 1)
         DOES.clear()
-        (store.root.with_name("away") / f"runs/{run.run_id}/files").mkdir(parents=True)
-        (store.root.with_name("away") / f"runs/{run.run_id}/files/report.md").touch()
+        folder = store.root.with_name("away") / files_folder(run)
+        folder.mkdir(parents=True)
+        (folder / "report.md").touch()
         store.comes_back()
         done = engine.wait(run.run_id, 30)
 

@@ -152,15 +152,21 @@ def test_an_outage_does_not_use_up_the_time_that_a_step_may_wait(
     assert claim_step(engine.engine, "away", "vm-1").manifest.run_id == run.run_id
 
 
-def test_a_step_that_nobody_asks_for_is_given_up_as_before(
+def test_a_step_that_nobody_asks_for_is_given_up_where_somebody_looked(
     engine: InProcessEngine, clock: FrozenClock
 ) -> None:
+    """The hour that it may wait is counted anew after one in which no sweep came."""
     run = waiting(engine)
     clock.advance(timedelta(minutes=61))
-
     sweep(engine.engine)
 
-    assert engine.show(run.run_id).dead_letter_reason == "NEVER_STARTED"
+    looks = [engine.show(run.run_id).dead_letter_reason]
+    for _ in range(6):
+        clock.advance(timedelta(minutes=10))
+        sweep(engine.engine)
+        looks.append(engine.show(run.run_id).dead_letter_reason)
+
+    assert looks == [None] * 6 + ["NEVER_STARTED"]
 
 
 def test_that_a_step_was_asked_for_in_vain_is_noted_once_a_grace(

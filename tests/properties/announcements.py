@@ -14,7 +14,7 @@ from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.domain.effect import owed_messages
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.status import RunStatus
+from leasehold.domain.status import Outcome, RunStatus
 from tests.properties.model import GRACE
 
 #: Who is told, from one deploy to the next; `ops` only of what somebody has to do. None: no
@@ -53,7 +53,9 @@ class Announcements:
         puts = as_write(change).puts or {}
         assert [ref.id for ref in puts] == [one.delivery_id for one in change.deliveries]
         messages = [effect for effect in change.owed if isinstance(effect, EventMessage)]
-        if not change.deliveries:
+        if change.outcome is Outcome.STEP_UNKNOWN:
+            assert messages == [], "that is for those who know the step"
+        elif not change.deliveries:
             assert messages == [*owed_messages(after)]
         else:
             assert messages == [*map(EventMessage, change.deliveries)]
@@ -108,4 +110,6 @@ def _expected(before: Manifest, after: Manifest) -> AnnouncedEvent | None:
     blocks = (after.block is not None, after.dispatch.generation)
     was = (before.block is not None, before.dispatch.generation)
     assert (after.block is not None) is (after.status is RunStatus.BLOCKED)
-    return AnnouncedEvent.RUN_BLOCKED if after.block is not None and blocks != was else None
+    if after.block is None or blocks == was or after.block.looks:
+        return None
+    return AnnouncedEvent.RUN_BLOCKED

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from leasehold.domain import lifecycle
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import DeadLetterReason, Outcome, RunStatus
+from leasehold.domain.task import dispatch_task
 from leasehold.errors import (
     LeaseHeldError,
     NothingToClaimError,
 )
 from tests.properties.model import (
+    GRACE,
     MAX_INTERRUPTIONS,
+    NOBODY,
     WAIT,
+    WINDOW,
     tasks_of,
 )
 from tests.properties.world import World
@@ -36,8 +40,15 @@ class Deliveries(World):
         self.now = max(self.now, self.runs[run_id].alarm_at or self.now)
         self.sweep(run_id)
 
+    def look_on_and_on(self, run_id: str) -> None:
+        """Look whenever it is time, until the run moves or is given up."""
+        for _ in range(MAX_INTERRUPTIONS + 1):
+            self.sweep_in_time(run_id)
+
     def sweep(self, run_id: str) -> None:
         manifest = self.runs[run_id]
+        if manifest.look_at is not None:
+            self.look_again(run_id)
         if not manifest.is_moving or self.now < manifest.alarm_at:
             return
         if manifest.lease is None:
@@ -53,44 +64,137 @@ class Deliveries(World):
         self.redispatch(run_id, generation - 1, in_queue=False)
         self.redispatch(run_id, generation, in_queue=False)
 
-    def redispatch(self, run_id: str, generation: int, *, in_queue: bool) -> None:
+    def redispatch(self, run_id: str, generation: int, *, in_queue: bool | None) -> None:
         manifest, known = self.runs[run_id], self.known[run_id]
-        lost = known.lost + (not in_queue and not known.elsewhere)
+        step, now = manifest.current_step, self.now
         waits = manifest.is_moving and manifest.lease is None
-        late = waits and manifest.alarm_at <= self.now
-        step, expected = manifest.current_step, Outcome.MOVED_ON
-        if late and generation == manifest.dispatch.generation:
-            expected = self.after_a_wait(run_id, in_queue=in_queue)
-            lost = 0 if known.elsewhere is not self.is_away(step) else lost
+        is_due = waits and manifest.alarm_at <= now
+        expected, reason = Outcome.MOVED_ON, None
+        nobody_was_there = is_due and now > manifest.alarm_at + NOBODY
+        lost, since = known.lost + 1, known.lost_since or now
+        if nobody_was_there:
+            lost, since = 0, now
+        if is_due and generation == manifest.dispatch.generation:
+            if in_queue is False and not nobody_was_there:
+                reason = self.reason_after(run_id, lost, since)
+            expected = self.after_a_wait(run_id, in_queue=in_queue, given_up=reason is not None)
+        counted: tuple[int, datetime | None] = (lost, since)
+        if not self.is_known(step):
+            counted = (known.lost, known.lost_since)
+        elif self.has_moved(run_id):
+            counted = (0, None)
         redispatch = partial(
-            lifecycle.redispatch, rules=self.in_force, generation=generation, in_queue=in_queue
+            lifecycle.redispatch,
+            rules=self.in_force,
+            generation=generation,
+            in_queue=in_queue,
+            known_elsewhere=self.others_know,
         )
 
         change = self.commit(run_id, redispatch)
 
         assert change.outcome is expected
-        assert change.changed is (expected is not Outcome.MOVED_ON)
+        is_left = expected is Outcome.STILL_QUEUED and not self.is_known(step)
+        is_taken = expected is Outcome.STILL_QUEUED and in_queue is None
+        assert change.changed is not (expected is Outcome.MOVED_ON or is_left or is_taken)
+        if is_taken and not is_left:
+            assert [task.generation for task in tasks_of(change)] == [generation]
+        if expected is Outcome.STILL_QUEUED and in_queue and not is_left:
+            known.lost_since = None
         if change.outcome is Outcome.REDISPATCHED:
-            known.lost = lost
-            owed = [] if self.is_away(step) else [self.now]
+            known.lost, known.lost_since = counted
+            owed = [] if known.elsewhere else [self.now]
             assert [task.not_before for task in tasks_of(change)] == owed
         if change.outcome is Outcome.DEAD_LETTERED:
-            assert change.manifest.dead_letter_reason is DeadLetterReason.NEVER_STARTED
-            since = manifest.dispatch.not_before
-            assert self.now >= since + WAIT if known.elsewhere else lost > MAX_INTERRUPTIONS
+            assert change.manifest.dead_letter_reason is reason
 
-    def after_a_wait(self, run_id: str, *, in_queue: bool) -> Outcome:
+    def reason_after(self, run_id: str, lost: int, since: datetime) -> DeadLetterReason | None:
+        """Return why the sweep gives up a run whose task is lost, or that nobody claims."""
+        manifest, known = self.runs[run_id], self.known[run_id]
+        dispatch, failed = manifest.dispatch, manifest.status is RunStatus.ERROR
+        if known.elsewhere:
+            since = max(dispatch.not_before, dispatch.seen_at or dispatch.not_before)
+            if self.now < since + WAIT:
+                return None
+            return DeadLetterReason.UNRECOVERED_ERROR if failed else DeadLetterReason.NEVER_STARTED
+        if failed and self.now >= since + WINDOW:
+            return DeadLetterReason.UNRECOVERED_ERROR
+        return DeadLetterReason.NEVER_STARTED if lost > MAX_INTERRUPTIONS else None
+
+    def after_a_wait(self, run_id: str, *, in_queue: bool | None, given_up: bool) -> Outcome:
         """Return what a sweep makes of a run that waited in vain until now."""
         known, step = self.known[run_id], self.runs[run_id].current_step
-        if known.elsewhere and self.is_away(step):
-            return Outcome.DEAD_LETTERED
-        moved = known.elsewhere is not self.is_away(step)
-        if moved or not (in_queue or self.is_known(step)):
-            return self.blocked_or(step, Outcome.REDISPATCHED)
-        if in_queue:
+        is_away, is_lost = self.is_away(step), in_queue is False
+        if not self.is_known(step):
+            left = Outcome.REDISPATCHED
+            if not is_lost or known.elsewhere:
+                left = Outcome.STILL_QUEUED
+            return left if self.others_know else Outcome.BLOCKED
+        if self.has_moved(run_id):
+            return Outcome.REDISPATCHED
+        if not is_lost:
             return Outcome.STILL_QUEUED
-        gone = known.lost == MAX_INTERRUPTIONS
-        return Outcome.DEAD_LETTERED if gone else Outcome.REDISPATCHED
+        if given_up:
+            return Outcome.DEAD_LETTERED
+        return Outcome.AWAITS_CLAIM if is_away else Outcome.REDISPATCHED
+
+    def look_of_a_server(self, run_id: str, server: int) -> None:
+        """One of two servers looks, which sees its own queue: what it has not may be the other's.
+
+        It takes what it does not have as it is. So no run is given up, and none gets a further
+        task, for as long as its servers come and go.
+        """
+        manifest = self.runs[run_id]
+        if not manifest.is_moving or manifest.lease is not None or manifest.dispatch.remote:
+            return
+        self.now = max(self.now, manifest.alarm_at or self.now)
+        queue, name = self.queues[server], dispatch_task(manifest).name
+        has_moved = self.has_moved(run_id)
+
+        self.redispatch(run_id, manifest.dispatch.generation, in_queue=name in queue or None)
+
+        after = self.runs[run_id]
+        queue.add(name)
+        assert not after.dead_lettered, "a queue of its own proves nothing"
+        if not (has_moved or after.block is not None):  # which nobody here knows the step of
+            assert after.dispatch.generation == manifest.dispatch.generation
+
+    def server_is_killed(self, server: int) -> None:
+        """All that waits in its queue is gone with it; the other one takes it up."""
+        self.queues[server].clear()
+
+    def has_moved(self, run_id: str) -> bool:
+        """Whether a deploy that knows the step dispatches it otherwise than it was."""
+        known, step = self.known[run_id], self.runs[run_id].current_step
+        is_other = known.provisional or known.elsewhere is not self.is_away(step)
+        return self.is_known(step) and is_other
+
+    def look_again(self, run_id: str, *, at_once: bool = False) -> None:
+        """Look at a block: who knows the step tries it, who does not leaves it to those who do."""
+        manifest, known = self.runs[run_id], self.known[run_id]
+        block, look_at = manifest.block, manifest.look_at
+        expected = Outcome.NOT_DUE
+        if look_at is not None and (at_once or look_at <= self.now):
+            expected = Outcome.LOOKED_AGAIN
+            if not self.is_known(manifest.current_step):
+                is_left = at_once or self.now < look_at + GRACE
+                expected = Outcome.STEP_UNKNOWN if is_left else Outcome.ALARM_SET
+        look = partial(lifecycle.look_again, rules=self.in_force, at_once=at_once)
+
+        change = self.commit(run_id, look)
+
+        after = change.manifest
+        assert change.outcome is expected
+        assert change.deliveries == (), "nobody is told that it is looked at"
+        assert change.events == ()
+        assert (after.attempts, after.checkpoint) == (manifest.attempts, manifest.checkpoint)
+        if expected is Outcome.LOOKED_AGAIN:
+            assert after.dispatch.after_block == block
+            assert (after.status, known.lost) == ("PENDING", 0)
+
+    def look_at_once(self, run_id: str) -> None:
+        """A process begins."""
+        self.look_again(run_id, at_once=True)
 
     def hint(self, run_id: str, generation: int) -> None:
         expected = self.answer_to_hint(run_id, generation)
@@ -109,7 +213,7 @@ class Deliveries(World):
 
         assert change.outcome is expected
         if cut_short and change.changed:
-            known.lapsed(silent=silent)
+            known.lapsed(self.now, silent=silent)
         if change.outcome is Outcome.ACQUIRED:
             step = change.manifest.current_step
             assert not known.elsewhere, "no hint gets a step that runs elsewhere"
@@ -136,11 +240,11 @@ class Deliveries(World):
 
     def answer_to_current_hint(self, run_id: str, manifest: Manifest) -> Outcome:
         known = self.known[run_id]
-        is_here = self.is_known(manifest.current_step) and not self.is_away(manifest.current_step)
+        step = manifest.current_step
         if known.holder is not None:
             expired, hung = Outcome.ACQUIRED, Outcome.RETRY_SCHEDULED
-            if known.elsewhere or not is_here:
-                is_away = self.is_away(manifest.current_step)
+            if known.elsewhere or self.has_moved(run_id) or not self.is_known(step):
+                is_away = self.is_away(step) if self.is_known(step) else known.elsewhere
                 expired = hung = Outcome.AWAITS_CLAIM if is_away else Outcome.RETRY_SCHEDULED
             if manifest.paused:
                 expired = hung = Outcome.PARKED
@@ -151,8 +255,10 @@ class Deliveries(World):
             return Outcome.AWAITS_CLAIM
         if self.now + timedelta(seconds=2) < manifest.dispatch.not_before:
             return Outcome.RETRY_SCHEDULED
-        taken = Outcome.ACQUIRED if is_here else Outcome.AWAITS_CLAIM
-        return self.blocked_or(manifest.current_step, taken)
+        if not self.is_known(step):
+            return Outcome.STEP_UNKNOWN
+        taken = Outcome.REDISPATCHED if known.provisional else Outcome.ACQUIRED
+        return Outcome.AWAITS_CLAIM if self.is_away(step) else taken
 
     def claim(self, run_id: str) -> None:
         """A worker elsewhere asks for the step of a run; no hint told it to."""
@@ -167,21 +273,19 @@ class Deliveries(World):
         if takes_over and self.now < known.ends_at:
             self.refused(run_id, claim, LeaseHeldError)
             return
-        if rests or not self.is_known(manifest.current_step) or (is_early and not takes_over):
+        is_for_nobody = known.provisional or not self.is_known(manifest.current_step)
+        if rests or is_for_nobody or (is_early and not takes_over):
             self.refused(run_id, claim, NothingToClaimError)
             return
         expected = Outcome.ACQUIRED
         if takes_over:
             expected = self.after_lapse(run_id, expected, Outcome.RETRY_SCHEDULED)
-        elif known.elsewhere and self.now >= manifest.dispatch.not_before + WAIT:
-            is_late = self.is_away(manifest.current_step)  # if not, a deploy took it back
-            expected = Outcome.DEAD_LETTERED if is_late else expected
 
         change = self.commit(run_id, claim)
 
         assert change.outcome is expected
         assert not tasks_of(change) or change.outcome is Outcome.RETRY_SCHEDULED
         if takes_over:
-            known.lapsed(silent=silent)
+            known.lapsed(self.now, silent=silent)
         if change.outcome is Outcome.ACQUIRED:
             self.leased(run_id, change, lease_id)

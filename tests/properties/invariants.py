@@ -15,7 +15,10 @@ from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.errors import LeaseLostError
 from tests.properties.model import (
+    FOUND,
     GRACE,
+    LOOKS,
+    MAX_FAILURES,
     MAX_INTERRUPTIONS,
     MAX_RETRIES,
     PLAN,
@@ -101,7 +104,15 @@ def _check_results(before: Manifest, after: Manifest) -> None:
 
 def is_dispatched(before: Manifest, after: Manifest) -> bool:
     """Return whether the dispatch is another one, and not the same under another generation."""
-    noted = ("generation", "enqueued", "seen_at", "redispatched", "deferred")
+    noted = (
+        "generation",
+        "enqueued",
+        "seen_at",
+        "redispatched",
+        "lost_since",
+        "deferred",
+        "after_block",
+    )
     seen = {name: getattr(after.dispatch, name) for name in noted}
     same = after.dispatch == before.dispatch.with_(**seen)
     return not same or after.dispatch.enqueued < before.dispatch.enqueued
@@ -130,7 +141,8 @@ def _check_kept(before: Manifest, after: Manifest) -> None:
     assert (after.checkpoint.step, after.checkpoint.trial) == (before.current_step, before.trial)
     if before.lease.acquired_at + timedelta(seconds=before.dispatch.deadline_s) > after.updated_at:
         assert _lease_id(after) == before.lease.lease_id
-        assert after.dispatch == before.dispatch
+        looked_at_no_more = before.dispatch.with_(after_block=None)  # it is progress
+        assert after.dispatch in (before.dispatch, looked_at_no_more)
     else:
         assert after.lease is None
 
@@ -162,13 +174,17 @@ def check_alarm(manifest: Manifest, known: Known) -> None:
         again_at = manifest.archive.not_before or manifest.updated_at + GRACE
         assert any(ends)
         assert manifest.alarm_at == min(again_at, manifest.updated_at + timedelta(hours=1))
-    elif any(ends) or manifest.paused or manifest.status is RunStatus.BLOCKED:
+    elif any(ends) or manifest.paused or manifest.block == FOUND:
         assert manifest.alarm_at is None
-    elif known.elsewhere:
-        assert manifest.alarm_at == manifest.dispatch.not_before + WAIT
+    elif manifest.block is not None:
+        assert manifest.alarm_at == manifest.block.look_at
     else:
-        known_until = manifest.dispatch.seen_at or manifest.dispatch.not_before
-        assert manifest.alarm_at == max(known_until, manifest.dispatch.not_before) + GRACE
+        dispatch = manifest.dispatch
+        since = max(dispatch.seen_at or dispatch.not_before, dispatch.not_before)
+        wait = GRACE
+        if known.elsewhere:
+            wait = next((each for each in LOOKS if since + each > manifest.updated_at), WAIT)
+        assert manifest.alarm_at == since + wait
 
 
 def check_owed(manifest: Manifest, known: Known) -> None:
@@ -180,9 +196,12 @@ def check_owed(manifest: Manifest, known: Known) -> None:
     assert dispatch.remote is known.elsewhere
     if waits:
         assert dispatch.step == manifest.current_step
-        assert dispatch.enqueued is (dispatch.seen_at is not None), "only a sweep can know"
+        if not known.elsewhere:
+            assert dispatch.enqueued is (dispatch.seen_at is not None), "only a sweep can know"
     if waits and not dispatch.enqueued and not known.elsewhere:
-        assert owed == [(dispatch.generation, dispatch.not_before, manifest.current_step)]
+        queue = dispatch.queue if known.provisional else manifest.current_step
+        assert owed == [(dispatch.generation, dispatch.not_before, queue)]
+        assert dispatch.provisional is known.provisional
     else:
         assert owed == []
 
@@ -197,8 +216,10 @@ def check_counts(manifest: Manifest, known: Known) -> None:
         "deferred": known.ends["deferred"],
     }
     one_more = 1 if manifest.dead_lettered else 0
-    assert known.ends["failed"] <= MAX_RETRIES + one_more
+    assert manifest.failures == known.vain <= MAX_RETRIES + one_more
+    assert known.ends["failed"] <= MAX_FAILURES + one_more
     assert manifest.dispatch.redispatched == known.lost <= MAX_INTERRUPTIONS
+    assert manifest.dispatch.lost_since == known.lost_since
     assert manifest.interruptions == known.stuck <= MAX_INTERRUPTIONS + one_more
     assert manifest.continuations == known.continued
     assert manifest.silences == known.silences <= 1 + one_more
@@ -224,7 +245,7 @@ def check_steps(manifest: Manifest, known: Known) -> None:
     for step, count in counts.items():
         assert (count.made, count.spared) == (known.made[step], known.spared[step])
     calls = [Call(it.step, it.trial, it.key, it.inline or "", it.keep) for it in manifest.calls]
-    assert calls == [call for call in known.calls if call.keep or not manifest.is_terminal]
+    assert calls == [call for call in known.calls if call.keep or manifest.completed_at is None]
     assert manifest.trial == (known.trial if manifest.current_step in LOOPED else 1)
     _check_trials(manifest, known)
     outputs = {step: r.output for step, r in manifest.steps.items() if r.output is not None}

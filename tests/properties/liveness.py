@@ -15,7 +15,7 @@ from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
-from tests.properties.model import ERROR, MAX_INTERRUPTIONS, MAX_RETRIES, PLAN
+from tests.properties.model import ERROR, MAX_FAILURES, MAX_INTERRUPTIONS, NOBODY, PLAN
 
 #: How the workers of a proof of liveness behave, attempt after attempt.
 HABITS: dict[str, tuple[str, ...]] = {
@@ -27,15 +27,16 @@ HABITS: dict[str, tuple[str, ...]] = {
     "without a store": ("defer", "defer", "complete"),
     "moody": ("die", "fail", "release", "complete"),
     "continued for ever": ("continue_later",),
+    "failing after progress": ("checkpoint_and_fail",),
     "busy": ("checkpoint", "checkpoint", "release"),
 }
 
 #: Those that bring no step to its end.
-ENDLESS = ("failing", "hanging", "continued for ever")
+ENDLESS = ("failing", "failing after progress", "hanging", "continued for ever")
 
 #: Each step may fail, be interrupted, get on once, be interrupted again and succeed; an attempt
 #: takes a sweep, a hint and an end.
-BOUND = 3 * len(PLAN) * (MAX_RETRIES + 1 + 2 * (MAX_INTERRUPTIONS + 1) + 1)
+BOUND = 3 * len(PLAN) * (MAX_FAILURES + 1 + 2 * (MAX_INTERRUPTIONS + 1) + 1)
 
 
 def comes_to_an_end(
@@ -69,6 +70,8 @@ def comes_to_an_end(
                 lease_id=f"proof-{attempt}",
                 holder="proof",
             )
+        elif manifest.look_at is not None:
+            change = lifecycle.look_again(manifest, now, rules=rules)
         elif manifest.lease is not None:
             lease_id = manifest.lease.lease_id
             change = lifecycle.expire(manifest, now, rules=rules, lease_id=lease_id)
@@ -81,10 +84,12 @@ def comes_to_an_end(
         if change.outcome is Outcome.ACQUIRED:
             deed = HABITS[habit][attempt % len(HABITS[habit])]
             manifest = _do(deed, manifest, now, rules)
+            if deed == "release":
+                now += NOBODY  # before the next shutdown; sooner it would be the same outage
     pytest.fail(f"a run with {habit} workers did not end in {BOUND} steps: {manifest!r}")
 
 
-def _do(deed: str, manifest: Manifest, now: datetime, rules: Rules) -> Manifest:
+def _do(deed: str, manifest: Manifest, now: datetime, rules: Rules) -> Manifest:  # noqa: PLR0911
     assert manifest.lease is not None
     facts: dict[str, Any] = {
         "rules": rules,
@@ -101,6 +106,10 @@ def _do(deed: str, manifest: Manifest, now: datetime, rules: Rules) -> Manifest:
         case "checkpoint":
             facts |= {"iteration_count": 1, "phase": "read", "partial_results": KeptValue()}
             return lifecycle.checkpoint(manifest, now, **facts).manifest
+        case "checkpoint_and_fail":
+            further = {"iteration_count": manifest.fencing_token, "partial_results": KeptValue()}
+            kept = lifecycle.checkpoint(manifest, now, **facts, **further, phase="read").manifest
+            return _do("fail", kept, now, rules)
         case "defer":
             facts |= {"reason": "store_unavailable", "detail": "It does not answer."}
             return lifecycle.defer(manifest, now, **facts).manifest

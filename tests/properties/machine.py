@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from leasehold.domain import lifecycle
-from leasehold.domain.status import Outcome
+from leasehold.domain.status import DeadLetterReason, Outcome
 from leasehold.domain.trial_record import TrialRule
 from tests.properties.announcements import CHANNELS
 from tests.properties.deliveries import Deliveries
@@ -41,7 +41,7 @@ from tests.properties.model import (
     tasks_of,
 )
 from tests.properties.people import People
-from tests.properties.workers import Workers
+from tests.properties.settlements import Settlements
 from tests.properties.world import RECENT
 
 
@@ -50,7 +50,7 @@ def _weighted(**weights: int) -> st.SearchStrategy[str]:
     return st.sampled_from([name for name, weight in weights.items() for _ in range(weight)])
 
 
-class Lifecycle(Deliveries, Workers, People):
+class Lifecycle(Deliveries, Settlements, People):
     """Everything that can happen to one run, the likelier the heavier.
 
     Attributes:
@@ -95,6 +95,7 @@ class Lifecycle(Deliveries, Workers, People):
             nothing=3,
             fail=2,
             block=1,
+            unable=2,
             release=1,
             continue_later=2,
             continue_and_go_on=1,
@@ -139,6 +140,7 @@ class Lifecycle(Deliveries, Workers, People):
             continue_and_go_on=2,
             defer=3,
             block=3,
+            unable=3,
             checkpoint=3,
             renew=2,
             hang=2,
@@ -203,12 +205,35 @@ class Lifecycle(Deliveries, Workers, People):
             getattr(self, then)(run_id)
         stored, others = self.runs[run_id], len(self.workers)
         worker.reads = True
-        for what in ("renew", "checkpoint", "complete", "fail", "block", "release", "defer"):
+        for what in ("renew", "checkpoint", "complete", "fail", "block", "unable", "release"):
             getattr(self, what)(worker)
+        self.defer(worker)
         self.continue_later(worker)
         self.exceed_limit(worker)
         assert self.runs[run_id] == stored, "whoever lost its lease changes nothing"
         assert len(self.workers) == others
+
+    @precondition(lambda self: self.workers)
+    @rule(
+        recent=RECENT,
+        what=_weighted(
+            complete_and_go_on=4,
+            continue_and_go_on=2,
+            complete=2,
+            fail=1,
+            block=1,
+            unable=1,
+            release=1,
+            defer=1,
+            exceed_limit=1,
+        ),
+        late=st.integers(0, 600),
+        then=_weighted(nobody=3, claim=2, current_hint=2, sweep=1, cancel=1),
+    )
+    def settle_unheard(self, recent: int, what: str, late: int, then: str) -> None:
+        """The answer to a settlement is lost, and the store is away for longer than the lease."""
+        worker = self.workers[-1 - recent % len(self.workers)]
+        self.lost_answer(worker, what, timedelta(seconds=late), then)
 
     @precondition(lambda self: self.workers)
     @rule(recent=RECENT, seconds=st.sampled_from([1, 60, 151, 1000]))
@@ -228,6 +253,8 @@ class Lifecycle(Deliveries, Workers, People):
             retry=2,
             sweep=1,
             sweep_of_long_ago=1,
+            look_on_and_on=2,
+            look_at_once=1,
             current_hint=1,
             old_hint=1,
             forged_hint=1,
@@ -238,17 +265,47 @@ class Lifecycle(Deliveries, Workers, People):
     def operation(self, recent: int, what: str) -> None:
         getattr(self, what)(self.nth_run(recent))
 
-    @rule(seconds=st.sampled_from([1, 8, 10, 20, 30, 60, 149, 150, 151, 400, -3, -500]))
+    @rule(recent=RECENT, server=st.sampled_from([0, 1]), how=_weighted(look=4, twice=2, killed=1))
+    def two_servers(self, recent: int, server: int, how: str) -> None:
+        """Each has a queue of its own, and looks after every run."""
+        run_id = self.nth_run(recent)
+        if how == "killed":
+            self.server_is_killed(server)
+        self.look_of_a_server(run_id, server)
+        if how == "twice":
+            self.look_of_a_server(run_id, 1 - server)
+
+    @rule(seconds=st.sampled_from([1, 8, 10, 20, 30, 60, 149, 150, 151, 400, 600, -3, -500]))
     def wait(self, seconds: int) -> None:
         self.now += timedelta(seconds=seconds)
+
+    @rule(
+        hours=st.sampled_from([1, 3, 9, 72, -1]),
+        recent=RECENT,
+        then=_weighted(nobody=2, sweep=3, current_hint=2, claim=2),
+    )
+    def time_off(self, hours: int, recent: int, then: str) -> None:
+        """Nobody is there for a night or a holiday, or the clock jumps: no run is given up."""
+        run_id = self.nth_run(recent)
+        self.now += timedelta(hours=hours)
+        was = self.runs[run_id]
+        if then != "nobody":
+            getattr(self, then)(run_id)
+        is_new = self.runs[run_id].dead_lettered and not was.dead_lettered
+        reason = self.runs[run_id].dead_letter_reason
+        assert not is_new or (hours < 0 or reason is DeadLetterReason.RETRIES_EXHAUSTED)
 
     @rule(milliseconds=st.integers(1, 1_000_000))
     def wait_any_time(self, milliseconds: int) -> None:
         self.now += timedelta(milliseconds=milliseconds)
 
-    @rule(step=st.sampled_from([None, None, *PLAN]))
-    def deploy(self, step: str | None) -> None:
-        """Deploy a catalog with all steps, or with all but one."""
+    @rule(step=st.sampled_from([None, None, *PLAN]), others_know=st.booleans())
+    def deploy(self, step: str | None, *, others_know: bool = False) -> None:
+        """Deploy a catalog with all steps, or with all but one, which others may know still.
+
+        So each hint that follows is met by a process with this catalog or another one.
+        """
+        self.others_know = others_know
         self.catalog.clear()
         self.catalog.update(catalog_of(self.away))
         if step is not None:
@@ -292,7 +349,8 @@ class Lifecycle(Deliveries, Workers, People):
         self.deploy(None)
         for run_id in self.runs:
             manifest = self.runs[run_id]
-            if not manifest.is_moving or manifest.paused:
+            is_looked_at = manifest.look_at is not None
+            if manifest.paused or not (manifest.is_moving or is_looked_at):
                 continue
             for habit in HABITS:
                 for by_hints in (True, False):

@@ -23,13 +23,21 @@ from tests.builders import step_settings
 
 PLAN = ("draft", "check", "send")
 MAX_RETRIES = 1
+#: So many failures a step may have in all, with progress in between.
+MAX_FAILURES = 3
 MAX_INTERRUPTIONS = 2
 #: So many attempts in a row that end to be continued, without progress, are a failure.
 MAX_CONTINUATIONS = 3
 TTL = timedelta(seconds=150)
 GRACE = timedelta(seconds=60)
 STUCK = timedelta(seconds=250)
-WAIT = timedelta(seconds=400)
+#: How long a step may wait to be claimed, and when somebody looks meanwhile.
+WAIT = timedelta(seconds=1500)
+LOOKS = tuple(timedelta(seconds=second) for second in (600, 1200, 1500))
+#: So late nobody was there to look; shutdowns within as long are one outage.
+NOBODY = timedelta(minutes=10)
+#: How long the task of a failed step may be known to be lost.
+WINDOW = timedelta(seconds=100)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 #: Those runs that have trials: check reviews what draft writes.
 TRIALS = TrialRule(author="draft", reviewer="check", max_trials=3)
@@ -87,6 +95,7 @@ class Worker:
     seen: Seen
     asleep: timedelta = timedelta()
     reads: bool = True  # False: it writes on what it has seen
+    next_lease: str | None = None  # what it asked for with its settlement
 
 
 class Output(NamedTuple):
@@ -126,13 +135,17 @@ class Known:
     deadline: datetime = START  # whose worker is heard of later hung
     settled: tuple[str, Outcome] | None = None
     ends: Counter[str] = field(default_factory=Counter)
+    vain: int = 0  # failures since the last progress
     stuck: int = 0  # interruptions since the last progress
     silences: int = 0  # those of them after which nothing was heard for too long
     continued: int = 0  # attempts that ended to be continued, since the last progress
-    lost: int = 0  # tasks in a row, without a lease in between
+    lost: int = 0  # tasks in a row, without a lease in between, while somebody looked
+    lost_since: datetime | None = None  # the look that found the first of them
+    shut_at: datetime | None = None  # the last shutdown that counted
     furthest: dict[str, int] = field(default_factory=dict)  # iterations by phase
     checkpoint: Kept | None = None
     elsewhere: bool = False  # how its dispatch was frozen
+    provisional: bool = False  # and whether that was by who did not know its step
     kept: Output | None = None
     handed_off: dict[str, Output] = field(default_factory=dict)
     trials: list[dict[str, Output]] = field(default_factory=list)  # those that are over
@@ -144,9 +157,27 @@ class Known:
     def let_go(self) -> None:
         self.holder = None
 
-    def cut_short(self, end: str) -> None:
-        self.ends[end] += 1
-        self.stuck += 1
+    def failed(self) -> None:
+        self.ends["failed"] += 1
+        self.vain += 1
+
+    @property
+    def last_failure(self) -> bool:
+        """Whether one failure more is one too many."""
+        return self.vain == MAX_RETRIES or self.ends["failed"] >= MAX_FAILURES
+
+    def shut_down(self, now: datetime) -> None:
+        """Its worker is shut down; all that are within ten minutes are one outage."""
+        self.ends["interrupted"] += 1
+        if self.shut_down_counts(now):
+            self.stuck, self.shut_at = self.stuck + 1, now
+
+    def shut_down_counts(self, now: datetime) -> bool:
+        return self.shut_at is None or abs(now - self.shut_at) >= NOBODY
+
+    def lapse_counts(self, now: datetime) -> bool:
+        """Whether somebody was there to look when its lease ran out."""
+        return now <= self.ends_at + NOBODY
 
     @property
     def hung(self) -> bool:
@@ -154,14 +185,16 @@ class Known:
 
     def is_silent(self, now: datetime) -> bool:
         """Whether a run that nobody holds or knows dead was not heard of for too long."""
-        return now > max(self.heard_at + STUCK, self.ends_at) + GRACE
+        is_long = now > max(self.heard_at + STUCK, self.ends_at) + GRACE
+        return is_long and self.lapse_counts(now)
 
-    def lapsed(self, *, silent: bool) -> None:
+    def lapsed(self, now: datetime, *, silent: bool) -> None:
         """Its worker says nothing more, and the lease is ended."""
         if self.hung:
-            self.ends["failed"] += 1
+            self.failed()
         else:
-            self.cut_short("expired")
+            self.ends["expired"] += 1
+            self.stuck += self.lapse_counts(now)
             self.silences += silent
         self.let_go()
 
@@ -184,8 +217,16 @@ class Known:
         self.furthest = {}
         self.calls = [call for call in self.calls if call.keep]
 
+    def goes_on(self, old: Known) -> None:
+        """A run goes on where another one stopped: with its trials, checkpoint and calls."""
+        self.trials, self.calls = list(old.trials), list(old.calls)
+        if old.checkpoint is not None:
+            last = old.checkpoint._replace(fencing_token=0)
+            self.checkpoint, self.furthest = last, {last.phase: last.iterations}
+
     def progress(self) -> None:
-        self.stuck = self.silences = self.continued = 0
+        self.vain = self.stuck = self.silences = self.continued = 0
+        self.shut_at = None
 
 
 def new_run(run_id: str, trials: TrialRule | None = None) -> NewRun:

@@ -47,17 +47,11 @@ class People(World):
         expected = Outcome.RESUMED
         if cut_short:
             expected = self.after_lapse(run_id, expected, expected)
-        if (
-            expected is not Outcome.DEAD_LETTERED
-            and not at_work
-            and manifest.status is not RunStatus.BLOCKED
-        ):
-            expected = self.blocked_or(manifest.current_step, expected)
 
         change = self.operate(run_id, lifecycle.resume, manifest.paused, expected)
 
         if change is not None and cut_short:
-            known.lapsed(silent=False)
+            known.lapsed(self.now, silent=False)
 
     def cancel(self, run_id: str) -> None:
         manifest, known = self.runs[run_id], self.known[run_id]
@@ -71,18 +65,16 @@ class People(World):
     def retry(self, run_id: str) -> None:
         manifest = self.runs[run_id]
         waits = manifest.status in (RunStatus.ERROR, RunStatus.BLOCKED)
-        expected = Outcome.RETRIED
-        if not manifest.paused:
-            expected = self.blocked_or(manifest.current_step, expected)
+        allowed = waits and not manifest.is_terminal
 
-        change = self.operate(run_id, lifecycle.retry, waits and not manifest.is_terminal, expected)
+        change = self.operate(run_id, lifecycle.retry, allowed, Outcome.RETRIED)
 
         if change is not None:
             known = self.known[run_id]
             known.progress()
             if known.kept is not None:
                 known.ends["repeated"] += 1
-                known.step_is_over()
+                known.kept = None
 
     def approve(self, run_id: str) -> None:
         manifest, known = self.runs[run_id], self.known[run_id]
@@ -133,6 +125,8 @@ class People(World):
         assert change.created.recreated_from == run_id
         assert change.created.current_step == from_step
         assert change.manifest.recreated_as[-1] == new.run_id
+        if from_step == manifest.current_step and manifest.completed_at is None:
+            self.known[new.run_id].goes_on(known)
 
     def give_up(self, run_id: str) -> None:
         manifest = self.runs[run_id]

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, as_write
-from leasehold.domain.dispatch import Rules
+from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.kept_work import CallCount
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, to_document
@@ -38,13 +38,14 @@ from tests.properties.invariants import (
 )
 from tests.properties.model import (
     GRACE,
+    MAX_FAILURES,
     MAX_INTERRUPTIONS,
-    MAX_RETRIES,
     PLAN,
     START,
     STUCK,
     TRIALS,
     TTL,
+    WINDOW,
     Known,
     Output,
     Seen,
@@ -66,20 +67,23 @@ class World(RuleBasedStateMachine):
         self.elapsed = timedelta()
         self.away: set[str] = set()
         self.catalog = catalog_of(self.away)
+        self.others_know = False  # whether a worker lives that knows what this catalog does not
         self.announcements = Announcements()
         self.in_force = Rules(
             settings_for=self.catalog.get,
             channels_for=self.announcements.channels_for,
             lease_ttl=TTL,
+            max_failures=MAX_FAILURES,
             max_interruptions=MAX_INTERRUPTIONS,
             grace=GRACE,
             stuck_timeout=STUCK,
-            recovery_window=timedelta(days=7),  # windows: tests/unit/domain/test_verdict
+            recovery_window=WINDOW,
         )
         self.ids = 0
         self.runs: dict[str, Manifest] = {}
         self.known: dict[str, Known] = {}
         self.tasks: list[Task] = []
+        self.queues: tuple[set[str], ...] = (set(), set())  # of two servers, by names of tasks
         self.workers: list[Worker] = []
         self.versions: Counter[str] = Counter()
         self.traced: set[str] = set()
@@ -133,12 +137,22 @@ class World(RuleBasedStateMachine):
             self.versions[run_id] += 1
             check_generation(before, change, self.known[run_id])
             if is_dispatched(before, change.manifest):
-                self.known[run_id].elsewhere = self.is_away(change.manifest.current_step)
-                self.known[run_id].lost = 0
+                self.known[run_id].lost, self.known[run_id].lost_since = 0, None
+                self.note_dispatch(before, change.manifest)
         if change.created is not None:
             self.add_run(change.created)
         self.tasks += tasks_of(change)
         return change
+
+    def note_dispatch(self, before: Manifest, after: Manifest) -> None:
+        """Note where the step is to run; who does not know it leaves that as it was."""
+        known, step = self.known[after.run_id], after.current_step
+        is_further = step != before.dispatch.step
+        if self.is_known(step):
+            known.elsewhere, known.provisional = self.is_away(step), False
+        else:
+            known.elsewhere = known.elsewhere and not is_further
+            known.provisional = known.provisional or is_further
 
     def add_run(self, manifest: Manifest) -> None:
         self.runs[manifest.run_id] = from_store(manifest)
@@ -173,26 +187,27 @@ class World(RuleBasedStateMachine):
         number = (run_id, manifest.current_step, manifest.trial, manifest.attempt)
         assert number not in self.attempts, "no two attempts have one number"
         self.attempts.add(number)
-        settings = self.catalog[manifest.current_step]
-        known.holder, known.lost = lease_id, 0
-        known.cap = now + settings.dispatch_deadline + timedelta(minutes=5)
-        known.ends_at = known.cap if settings.heartbeat is None else now + TTL
-        known.heard_at, known.deadline = now, now + settings.dispatch_deadline
+        known.holder, known.lost, known.lost_since = lease_id, 0, None
+        self.lease_begins(known, self.catalog[manifest.current_step], now)
         assert manifest.lease.expires_at == known.ends_at
         resumed = [e.model_dump() for e in change.events if e.type is TraceType.CHECKPOINT_RESUMED]
         facts = [(event.get("phase", ""), event["iterationCount"]) for event in resumed]
-        assert facts == ([] if known.checkpoint is None else [known.checkpoint[:2]])
+        block = manifest.dispatch.after_block
+        looks_on = block is not None and block.looks > 0
+        assert facts == ([] if known.checkpoint is None or looks_on else [known.checkpoint[:2]])
         fence = Fence(lease_id, manifest.fencing_token)
         self.workers.append(Worker(run_id, fence, self.seen(run_id)))
 
-    def after_early_end(self, run_id: str, outcome: Outcome) -> Outcome:
+    def lease_begins(self, known: Known, settings: StepSettings, now: datetime) -> None:
+        """Note that the lease of an attempt at such a step runs from now."""
+        known.cap = now + settings.dispatch_deadline + timedelta(minutes=5)
+        known.ends_at = known.cap if settings.heartbeat is None else now + TTL
+        known.heard_at, known.deadline = now, now + settings.dispatch_deadline
+
+    def after_early_end(self, run_id: str, outcome: Outcome, *, counts: bool) -> Outcome:
         """Return what an attempt that was cut short should answer, instead of `outcome`."""
-        manifest, known = self.runs[run_id], self.known[run_id]
-        if known.stuck + 1 > MAX_INTERRUPTIONS:
-            return Outcome.DEAD_LETTERED
-        if not manifest.paused and not self.is_known(manifest.current_step):
-            return Outcome.BLOCKED
-        return outcome
+        is_stuck = self.known[run_id].stuck + counts > MAX_INTERRUPTIONS
+        return Outcome.DEAD_LETTERED if is_stuck else outcome
 
     def is_silent(self, run_id: str) -> bool:
         return not self.runs[run_id].paused and self.known[run_id].is_silent(self.now)
@@ -201,22 +216,20 @@ class World(RuleBasedStateMachine):
         self, run_id: str, expired: Outcome, hung: Outcome, *, gone: bool = False
     ) -> Outcome:
         """Return what becomes of a run whose lease is ended for its worker: one of the two."""
-        manifest, known = self.runs[run_id], self.known[run_id]
+        known = self.known[run_id]
         if not known.hung:
             silent = not gone and self.is_silent(run_id)
-            given_up = known.silences + silent > 1
-            return Outcome.DEAD_LETTERED if given_up else self.after_early_end(run_id, expired)
-        if known.ends["failed"] == MAX_RETRIES:
+            if known.silences + silent > 1:
+                return Outcome.DEAD_LETTERED
+            return self.after_early_end(run_id, expired, counts=known.lapse_counts(self.now))
+        if known.last_failure:
             return Outcome.DEAD_LETTERED
-        return hung if manifest.paused else self.blocked_or(manifest.current_step, hung)
+        return hung
 
     def after_failure(self, run_id: str, *, permanent: bool = False) -> Outcome:
         """Return what an attempt that failed should answer."""
-        manifest = self.runs[run_id]
-        if permanent or self.known[run_id].ends["failed"] == MAX_RETRIES:
-            return Outcome.DEAD_LETTERED
-        outcome = Outcome.RETRY_SCHEDULED
-        return outcome if manifest.paused else self.blocked_or(manifest.current_step, outcome)
+        is_last = permanent or self.known[run_id].last_failure
+        return Outcome.DEAD_LETTERED if is_last else Outcome.RETRY_SCHEDULED
 
     def opens_trial(self, run_id: str, output: Output) -> bool:
         """Whether an output is a review that another trial follows."""
@@ -228,14 +241,8 @@ class World(RuleBasedStateMachine):
     def after_output(self, run_id: str, outcome: Outcome, output: Output) -> Outcome:
         """Return what an output that goes on should answer, instead of `outcome`."""
         manifest = self.runs[run_id]
-        if self.opens_trial(run_id, output):
-            return outcome if manifest.paused else self.blocked_or(TRIALS.author, outcome)
-        place = PLAN.index(manifest.current_step) + 1
-        if place == len(PLAN):
-            return Outcome.COMPLETED
-        if not manifest.paused and not self.is_known(PLAN[place]):
-            return Outcome.BLOCKED
-        return outcome
+        is_last = manifest.current_step == PLAN[-1] and not self.opens_trial(run_id, output)
+        return Outcome.COMPLETED if is_last else outcome
 
     def went_on(self, run_id: str, step: str, output: Output) -> None:
         known = self.known[run_id]
@@ -266,7 +273,4 @@ class World(RuleBasedStateMachine):
 
         assert change.outcome is expected
         if change.changed:
-            known.lapsed(silent=silent)
-
-    def blocked_or(self, step: str, outcome: Outcome) -> Outcome:
-        return outcome if self.is_known(step) else Outcome.BLOCKED
+            known.lapsed(self.now, silent=silent)

@@ -419,6 +419,48 @@ def loops(ctx: StepContext, given: Any) -> Any:
     return [ctx.resume, loop.results]
 
 
+def raises_at_an_item(ctx: StepContext, given: Any) -> Any:
+    """Raise at item 7, after something was made of it."""
+    loop = ctx.checkpointed(range(10))
+    for number in loop:
+        loop.results.append(number)
+        if number == 7 and ctx.resume is None:
+            _raise(ctx, given)
+    return loop.results
+
+
+async def raises_at_an_item_later(ctx: StepContext, given: Any) -> Any:
+    """Do the same in a coroutine."""
+    loop = ctx.acheckpointed(range(10))
+    async for number in loop:
+        loop.results.append(number)
+        if number == 7 and ctx.resume is None:
+            _raise(ctx, given)
+    return loop.results
+
+
+def _raise(ctx: StepContext, what: str) -> None:
+    match what:
+        case "an error":
+            raise ValueError("item 7 cannot be read")
+        case "a wish to go on later":
+            ctx.continue_later()
+        case "an end":
+            sys.exit(3)
+        case "the soft limit":
+            while True:
+                time.sleep(1)
+
+
+def raises_with_what_cannot_be_kept(ctx: StepContext, given: Any) -> Any:
+    """Raise with results that are not JSON."""
+    loop = ctx.checkpointed(range(10))
+    for number in loop:
+        loop.results.append(ctx)
+        if number == 2:
+            raise ValueError("item 2 cannot be read")
+
+
 def keeps_once(ctx: StepContext, given: Any) -> Any:
     """Keep what is given, and return it."""
     ctx.checkpoint(1, given)

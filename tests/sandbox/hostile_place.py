@@ -19,7 +19,16 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.in_process import InProcessEngine
 from tests.sandbox import hostile
-from tests.sandbox.hostile_imports import dies, exits, fails, hangs, prints, starts_threads
+from tests.sandbox.hostile_imports import (
+    dies,
+    eats_memory,
+    exits,
+    fails,
+    hangs,
+    is_killed,
+    prints,
+    starts_threads,
+)
 from tests.waiting import until
 
 #: A handler gets SoftTimeoutError after the difference of the two, and is killed at the first.
@@ -28,7 +37,7 @@ CLEANUP: Final = timedelta(seconds=0.5)
 SOFT_S: Final = (TIMEOUT - CLEANUP).total_seconds()
 
 MEMORY_LIMIT: Final = 96 * 2**20
-_LIMITED: Final = ("eats_memory", "eats_memory_in_children")
+_LIMITED: Final = ("eats_memory", "eats_memory_in_children", "import_eats_memory")
 
 IN_C: Final = ("blocks_in_c", "holds_the_interpreter")
 
@@ -68,7 +77,7 @@ _HURRIED: Final = (
 
 IMPORTS: Final = {
     f"import_{module.__name__.rpartition('.')[2]}": module
-    for module in (dies, exits, fails, hangs, prints, starts_threads)
+    for module in (dies, eats_memory, exits, fails, hangs, is_killed, prints, starts_threads)
 }
 PATIENCE_S: Final = 120.0
 
@@ -141,6 +150,7 @@ class HostilePlace:
                 "PIPELINE_MIN_BACKOFF_S": "0.05",
                 "PIPELINE_LEASE_TTL_S": "3",
                 "PIPELINE_MAX_RETRIES": "2",
+                "PIPELINE_IMPORT_TIMEOUT_S": "10",
             },
             workers=12,
         )
@@ -167,7 +177,10 @@ class HostilePlace:
         run = self.engine.wait(run_id, PATIENCE_S)
         events = self.engine.trace(run_id)
         begun = next(event for event in events if event.type is TraceType.STEP_STARTED)
-        ends = (TraceType.STEP_TERMINATED, TraceType.STEP_ERROR, TraceType.STEP_COMPLETED)
+        ends = (
+            *(TraceType.STEP_TERMINATED, TraceType.STEP_ERROR),
+            *(TraceType.STEP_BLOCKED, TraceType.STEP_COMPLETED),
+        )
         end = next(event for event in events if event.type in ends)
         facts = end.model_dump(by_alias=True)
         seconds = (end.at - begun.at).total_seconds()

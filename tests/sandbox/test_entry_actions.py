@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.domain.result import Deferred, Failed, Finished, LimitExceeded, Result
+from leasehold.domain.result import Deferred, Failed, Finished, LimitExceeded, Result, Unable
 from leasehold.domain.status import Termination
 from tests.sandbox.attempts import Attempts
 
@@ -79,10 +79,10 @@ def test_an_outage_in_one_is_no_failure(run: Any) -> None:
 
 
 def test_what_it_is_given_fits_before_it_is_called(run: Any) -> None:
-    failed = run("doubles", "never", given="no number")
+    unable = run("doubles", "never", given="no number")
 
-    assert isinstance(failed, Failed)
-    assert failed.error.code == "invalid_input"
+    assert isinstance(unable, Unable)
+    assert unable.error.code == "invalid_input"
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ def test_what_it_is_given_fits_before_it_is_called(run: Any) -> None:
         ("pieces", "it is a generator function; an entry action is a function (ctx, given)"),
     ],
 )
-def test_one_that_does_not_resolve_is_a_permanent_failure(
+def test_one_that_does_not_resolve_is_no_failure_of_the_run(
     run: Any, action: str, problem: str
 ) -> None:
-    failed = run("says", "note", action)
+    unable = run("says", "note", action)
 
-    assert isinstance(failed, Failed)
-    assert (failed.error.code, failed.permanent) == ("entry_action_not_found", True)
-    assert failed.error.message.endswith(
+    assert isinstance(unable, Unable)
+    assert (unable.code, unable.error.code) == ("handler_unavailable", "entry_action_not_found")
+    assert unable.error.message.endswith(
         f"Entry action 'tests.sandbox.entering:{action}' of step 'step' does not resolve: "
         f"{problem}."
     )

@@ -19,6 +19,7 @@ from tests.sandbox.hostile_imports.place import NOTES, WORKER
 from tests.sandbox.hostile_place import (
     HANG,
     HANG_AT_A_LINE,
+    IMPORTS,
     MEMORY_LIMIT,
     SOFT_S,
     HostilePlace,
@@ -171,8 +172,6 @@ def test_each_output_and_error_that_cannot_be_kept_is_told_apart(place: HostileP
         "raises_too_many_words",
         "raises_what_cannot_be_pickled",
         "raises_what_has_no_words",
-        "returns_an_object",
-        "returns_nan",
     )
 
     assert ways(stories) == {
@@ -183,11 +182,23 @@ def test_each_output_and_error_that_cannot_be_kept_is_told_apart(place: HostileP
         "raises_too_many_words": "handler_raised",
         "raises_what_cannot_be_pickled": "handler_raised",
         "raises_what_has_no_words": "handler_raised",
-        "returns_an_object": "invalid_output",
-        "returns_nan": "invalid_output",
     }
     check_each_failed_once_and_went_on(stories)
     assert stories["raises_what_cannot_be_pickled"].problem == "this much is known"
+    place.check_nothing_is_left()
+
+
+def test_an_output_that_is_not_json_is_refused_for_good(place: HostilePlace) -> None:
+    """Another attempt would return the same."""
+    stories = place.run("returns_an_object", "returns_nan")
+
+    assert ways(stories) == {
+        "returns_an_object": "invalid_output",
+        "returns_nan": "invalid_output",
+    }
+    for story in stories.values():
+        assert story.run.dead_letter_reason == DeadLetterReason.PERMANENT_FAILURE
+        assert story.run.attempts.failed == 1
     place.check_nothing_is_left()
 
 
@@ -250,22 +261,23 @@ def test_a_conversation_that_is_broken_or_forged_is_never_an_output(place: Hosti
     place.check_nothing_is_left()
 
 
-def test_the_import_of_a_handler_is_held_to_the_limits_too(place: HostilePlace) -> None:
+def test_the_import_of_a_handler_is_held_to_a_limit_of_its_own(place: HostilePlace) -> None:
     """It happens in the sandbox; the worker is none the worse for it."""
-    names = ("dies", "exits", "fails", "hangs", "prints", "starts_threads")
-    stories = place.run(*(f"import_{name}" for name in names))
+    stories = place.run(*IMPORTS)
 
     assert ways(stories) == {
-        "import_dies": "handler_died",
-        "import_exits": "handler_not_found",
-        "import_fails": "handler_not_found",
-        "import_hangs": "agent_timeout_exceeded",
+        "import_dies": "handler_unavailable",
+        "import_eats_memory": "handler_unavailable",
+        "import_exits": "handler_unavailable",
+        "import_fails": "handler_unavailable",
+        "import_hangs": "handler_unavailable",
+        "import_is_killed": "handler_unavailable",
         "import_prints": "COMPLETED",
         "import_starts_threads": "COMPLETED",
     }
-    assert re.search(
-        rf"hangs\.py.*\b({lines_of('import_hangs')})\b", stories["import_hangs"].stacks
-    )
+    assert "took longer than 10 s" in stories["import_hangs"].problem
+    assert "took more than the 96 MiB of memory" in stories["import_eats_memory"].problem
+    assert "ended its process: it exited with code 0" in stories["import_dies"].problem
     assert "there is no model of that name" in stories["import_fails"].problem
     assert stories["import_starts_threads"].output == {"alive": 4}
     assert stories["import_prints"].output == {"who": "parent"}

@@ -126,3 +126,10 @@ def test_memory_that_cannot_be_had_is_told_as_the_limit_it_is(attempts: Attempts
 
     assert result.reason is Termination.MEMORY_LIMIT_EXCEEDED
     assert "bytearray(1 << 46)" in (result.error.traceback or "")
+
+
+def test_a_process_may_have_seven_days(attempts: Attempts) -> None:
+    """No timer that holds its limits overflows."""
+    held = attempts.held(timeout=7 * 86_400 - 1)
+
+    assert isinstance(attempts.run("who_runs", held=held), Finished)

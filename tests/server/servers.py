@@ -15,7 +15,7 @@ Begun = tuple[subprocess.Popen[str], Api]
 
 
 @contextmanager
-def servers(folder: Path) -> Iterator[Callable[..., Begun]]:
+def servers(folder: Path, *options: str) -> Iterator[Callable[..., Begun]]:
     """Give what starts servers on the file of this folder; each is ready when it returns."""
     started: list[subprocess.Popen[str]] = []
 
@@ -27,7 +27,7 @@ def servers(folder: Path) -> Iterator[Callable[..., Begun]]:
             "PIPELINE_LEASE_TTL_S": "600",  # nobody waits for the end of one
         }
         process = subprocess.Popen(
-            [sys.executable, "-m", "leasehold", "serve", "--port", str(port)],
+            [sys.executable, "-m", "leasehold", "serve", "--port", str(port), *options],
             env=settings(folder) | stores | others,
             cwd=ROOT,
             stdout=subprocess.PIPE,

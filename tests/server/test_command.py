@@ -14,10 +14,19 @@ import pytest
 from tests.cli.shell import Shell, only_line
 from tests.ports import own_port
 
+#: The catalog of the shop without the step whose handler is missing.
+_WHOLE = """
+import shop
+from leasehold import Registry
+STEPS = Registry("dispatch", [one for one in shop.STEPS if one.key != "lost"])
+PIPELINES = Registry("pipelines", [one for one in shop.PIPELINES if "lost" not in one.steps])
+"""
+
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
+    (tmp_path / "whole.py").write_text(_WHOLE)
+    return Shell(tmp_path, {"LEASEHOLD_CATALOG": "whole"})
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "http"])

@@ -74,6 +74,26 @@ def test_a_second_signal_ends_it_at_once(begin: Callable[..., Begun], tmp_path: 
     assert api.ended(run_id)["status"] == "COMPLETED"
 
 
+def test_a_sigterm_that_comes_twice_within_a_second_is_one(
+    begin: Callable[..., Begun], tmp_path: Path
+) -> None:
+    """Some service managers and wrappers send two; the leases are released all the same."""
+    process, api = begin()
+    run_id = api.start({}, pipeline="ignores")
+    until((tmp_path / "told").exists)
+
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("stopping:")
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(60) == 0
+    assert "killed: what was running" not in process.stderr.read()
+    _, api = begin()
+    run = api.ended(run_id)
+    assert run["steps"]["ignores"]["attempts"]["interrupted"] == 1
+
+
 @pytest.mark.parametrize(
     ("isolation", "ending", "more"),
     [

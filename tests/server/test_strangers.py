@@ -106,6 +106,6 @@ def test_a_body_over_the_limit_is_refused_unread(api: Api) -> None:
 
 
 def test_a_body_that_is_too_large_gets_its_answer(api: Api) -> None:
-    refused = api.ask("POST", "/runs", RUN | {"labels": {"x": "x" * 2 * 2**20}})
+    refused = api.ask("POST", "/runs", RUN | {"labels": {"x": "x" * 24 * 2**20}})
 
     assert (refused.status, refused.body["error"]["code"]) == (413, "too_large")

@@ -98,7 +98,7 @@ def test_files_and_outputs_and_progress_and_the_log_are_there() -> None:
         files={"notes.txt": b"n"},
         time_left=30,
     ) as ctx:
-        ctx.progress(2.0, "done")
+        ctx.progress(1.0000001, "done")
         ctx.log.info("sent to %s", "ada")
         sent = send(ctx, Draft(lines=["ab", "c"]))
         seen = ctx.recorded.files
@@ -119,6 +119,10 @@ def test_what_production_refuses_is_refused() -> None:
             ctx.checkpoint(1, {"at": object()})
         with pytest.raises(InvalidRequestError, match="without NaN and infinity"):
             ctx.checkpoint(1, [float("nan")])
+        with pytest.raises(InvalidRequestError, match=r"results\.scores\[1\]\['a b'\] is infinity"):
+            ctx.checkpoint(1, {"scores": [1, {"a b": float("inf")}]})
+        with pytest.raises(InvalidRequestError, match="a share from 0 to 1; of 100 it is 40/100"):
+            ctx.progress(40, "pages")
         with pytest.raises(InvalidRequestError, match="iteration_count is"):
             ctx.checkpoint(-1, [])
         with pytest.raises(TooLargeError):

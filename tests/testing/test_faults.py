@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from leasehold import testing
+from leasehold.domain.life import files_folder
 from leasehold.errors import InvalidRequestError, StoreUnavailableError
 from leasehold.testing import InProcessEngine
 from tests.testing import letters
@@ -57,7 +58,7 @@ def test_what_a_dead_process_catches_helps_it_nothing(engine: InProcessEngine) -
 
     assert killed.status == "IN_PROGRESS"
     assert engine.output(done.run_id) == {"lines": ["attempt 2"]}
-    assert engine.engine.artifacts.list(f"runs/{done.run_id}/files") == []
+    assert engine.engine.artifacts.list(files_folder(done)) == []
 
 
 def test_a_run_goes_on_in_the_next_engine_on_its_store(tmp_path: Path) -> None:

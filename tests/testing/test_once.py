@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
 
 import pytest
 from pydantic import BaseModel, Field
@@ -18,6 +19,7 @@ from leasehold.errors import (
     LeaseholdError,
     TooLargeError,
     TooManyCallsError,
+    UnrestorableResultError,
 )
 from leasehold.testing import step_context
 from leasehold.testing.contexts import RecordingContext
@@ -351,8 +353,9 @@ def _says_short() -> Annotated[str, Field(max_length=3)]:
     ("call", "problem"),
     [
         (object, "cannot be kept as JSON"),
-        (lambda: float("nan"), "NaN or infinity"),
-        (_says_number, "NaN or infinity"),
+        (lambda: float("nan"), "result is NaN: JSON has no such number"),
+        (lambda: {"items": [{"score": 1}, {"score": float("-inf")}]}, "result.items[1].score is -"),
+        (_says_number, "result is NaN: JSON has no such number"),
         (lambda: "\ud800", "cannot be kept as JSON"),
         (lambda: _nested(250), "nested more than 198 levels deep"),
         (_says_page, "is not the Page that it is annotated to return: pageTitle"),
@@ -368,6 +371,100 @@ def test_a_result_that_json_cannot_keep_is_refused(
     assert problem in str(no.value)
     assert "hunter2" not in str(no.value)
     assert ctx.recorded.calls == {}
+
+
+T = TypeVar("T")
+
+
+@dataclass
+class Reply(Generic[T]):
+    """What agents of several libraries return."""
+
+    output: T
+    tokens: int = 0
+
+
+@dataclass
+class Envelope:
+    """One that says nothing of what is in it."""
+
+    output: Any
+
+
+class Agent:
+    """An agent whose `run` is annotated as libraries do it."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    async def run(self, words: str) -> Reply[Any]:
+        self.runs += 1
+        return Reply({"is": Page(pageTitle=words)})
+
+    async def run_of(self, words: str) -> Reply[T]:  # type: ignore[type-var]
+        return await self.run(words)
+
+    async def run_bare(self, words: str) -> list[Reply]:  # type: ignore[type-arg]
+        return [await self.run(words)]
+
+    async def page(self, words: str) -> Page:
+        self.runs += 1
+        return Page(pageTitle=words)
+
+    async def page_reply(self, words: str) -> Reply[Page]:
+        return Reply(await self.page(words))
+
+    async def enveloped(self, words: str) -> Envelope:
+        return Envelope(await self.page(words))
+
+    async def enveloped_json(self, words: str) -> Envelope:
+        return Envelope({"title": words})
+
+
+@pytest.mark.parametrize("run", ["run", "run_of", "run_bare"])
+def test_a_call_whose_result_cannot_be_restored_is_not_made(
+    ctx: RecordingContext, run: str
+) -> None:
+    """Its `.output` would be a dict; the error says what to record in its place."""
+    agent = Agent()
+
+    with pytest.raises(InvalidRequestError, match=r"\(await agent.run\(...\)\).output") as no:
+        asyncio.run(ctx.aonce("ask", getattr(agent, run), "hello"))
+
+    assert "does not say what it holds, which would be a dict" in str(no.value)
+    assert agent.runs == 0
+    assert ctx.recorded.calls == {}
+
+
+def test_a_result_that_would_come_back_as_a_dict_is_refused(ctx: RecordingContext) -> None:
+    """What only the result shows, it shows when the call is made: once."""
+    agent = Agent()
+
+    with pytest.raises(UnrestorableResultError, match=r"result.output is of the class Page") as no:
+        asyncio.run(ctx.aonce("ask", agent.enveloped, "hello"))
+
+    assert "(await agent.run(...)).output" in str(no.value)
+    assert (no.value.permanent, agent.runs) == (True, 1)
+    assert ctx.recorded.calls == {}
+
+
+def test_a_result_that_says_what_it_holds_is_restored(ctx: RecordingContext) -> None:
+    agent = Agent()
+
+    reply = asyncio.run(ctx.aonce("a", agent.page_reply, "hello"))
+    plain = asyncio.run(ctx.aonce("b", agent.enveloped_json, "hello"))
+
+    assert reply == Reply(Page(pageTitle="hello"))
+    assert plain == Envelope({"title": "hello"})
+
+
+def test_a_result_that_an_earlier_version_recorded_is_given_back() -> None:
+    agent = Agent()
+
+    with step_context(calls={"ask": {"output": {"is": 1}, "tokens": 2}}) as ctx:
+        found = asyncio.run(ctx.aonce("ask", agent.run, "hello"))
+
+    assert (found.tokens, agent.runs) == (2, 0)
 
 
 def test_a_result_that_can_be_read_but_once_is_recorded_whole(ctx: RecordingContext) -> None:

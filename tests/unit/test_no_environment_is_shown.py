@@ -23,7 +23,8 @@ from leasehold.web.engine_provider import EngineProvider
 from tests.builders import environ_of
 from tests.ports import own_port
 
-PLANTED = "planted-7f3a"
+#: A bundle has the sources of its catalog, which are these tests: it does not stand here as it is.
+PLANTED = f"planted-{0x9C1E:x}"
 
 #: Programs, which run when they are imported.
 PROGRAMS = {"leasehold.__main__", "leasehold.devserver.server_main"}

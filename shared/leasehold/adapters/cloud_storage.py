@@ -115,7 +115,6 @@ class CloudStorageArtifacts:
             for one in (*below, blob):
                 with contextlib.suppress(storage_library().missing):
                     one.delete(**self._limits)
-            self._check_bucket(blob.bucket)
 
     def delete_file(self, name: str) -> None:
         """Delete what has that name alone: one call, and none that is billed."""

@@ -22,6 +22,7 @@ from leasehold.adapters.plain_files import (
     open_folder,
 )
 from leasehold.domain.artifact_name import UNFINISHED, check_artifact_name, is_artifact_name
+from leasehold.domain.life import kind_folder
 from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, StoreUnavailableError
 from leasehold.ports.artifacts import ArtifactContent
 from leasehold.ports.clock import Clock
@@ -36,9 +37,6 @@ _PRIVATE: Final = 0o700
 _NO_FILE: Final = (FileNotFoundError, IsADirectoryError)
 
 _BEHIND_LINK: Final = "one of its folders is a link or a file"
-
-#: How many parts name a kind of artifact of a run: `runs/r-1/values`.
-_KIND: Final = 3
 
 
 class FolderArtifacts:
@@ -113,7 +111,10 @@ class FolderArtifacts:
             return False
 
     def delete(self, name: str) -> None:
-        """Delete what has that name, and all below it where it is a folder."""
+        """Delete what has that name, and all below it where it is a folder.
+
+        The folder that it stands in goes with it where nothing else is there: that of a run.
+        """
         path = self._path(name)
         with self._translated(path):
             if not self._is_there():
@@ -124,6 +125,10 @@ class FolderArtifacts:
                 with contextlib.suppress(FileNotFoundError):
                     _delete(path.name, folder)
                 os.fsync(folder)
+            above = name.rpartition("/")[0]
+            if "/" in above:  # a folder at the top of the store stays
+                with contextlib.suppress(OSError), self._folder_of(above) as folder:
+                    os.rmdir(path.parent.name, dir_fd=folder)
 
     def delete_file(self, name: str) -> None:
         """Delete what has that name alone, and leave it to the system when that is durable."""
@@ -226,7 +231,7 @@ class FolderArtifacts:
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 # each run has a folder for each kind, which nobody removes alone: without it this
                 # is not the store that had the value, or a new one that was begun in its place
-                kind = self._root.joinpath(*name.split("/")[:-1][:_KIND])
+                kind = self._root / kind_folder(name)
                 is_empty = not self._is_there() or not kind.is_dir()
                 raise ArtifactNotFoundError(
                     name=name, store=str(self._root), is_empty=is_empty

@@ -1,4 +1,8 @@
-"""The task queue port inside one process. It keeps nothing: the manifests are the outbox."""
+"""The task queue port inside one process. It keeps nothing: the manifests are the outbox.
+
+Several processes may work on one store, each with a queue of its own, so none of them can call a
+task lost that it does not have.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +49,8 @@ class InProcessTasks:
                 self._changed.notify()
 
     def exists(self, task: Task) -> bool | None:
-        """Return whether the task waits or is being delivered."""
-        return task.name in self._names
+        """Return True if the task waits or is being delivered; None: another queue may have it."""
+        return True if task.name in self._names else None
 
     def exchange(self, done: Task | None, created: Iterable[Task]) -> Task | None:
         """Mark one task as delivered, take new ones, and wait for the next that is due.
@@ -139,6 +143,9 @@ class InProcessTasks:
 
 class UndeliveredTasks(InProcessTasks):
     """For a command that delivers nothing: another process may have the queue, or none has."""
+
+    def create(self, task: Task) -> None:
+        """Leave the task to whoever has a queue and comes by."""
 
     def exists(self, task: Task) -> None:
         """Return None: it cannot be known here."""

@@ -45,7 +45,7 @@ class NullDocuments:
     def delete(self, ref: Ref, *, if_version: Snapshot | None = None) -> None:
         """Do nothing: it is not there."""
 
-    def delete_below(self, ref: Ref, collection: str) -> None:
+    def delete_all(self, refs: Sequence[Ref]) -> None:
         """Do nothing: nothing is there."""
 
     def give_back_space(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 
@@ -10,6 +10,7 @@ from leasehold.api import field_rules as rules
 from leasehold.api.request_model import RequestModel
 from leasehold.api.response_model import ResponseModel
 from leasehold.api.runs import FilterPart
+from leasehold.domain.kept_work import KeptCounts
 from leasehold.domain.lifecycle import Operation
 from leasehold.errors import InvalidRequestError
 from leasehold.services.batch import BatchResult
@@ -29,11 +30,18 @@ class BatchBody(RequestModel):
     step: Annotated[str, rules.printable()] | None = None
     from_step: Annotated[str, rules.printable()] | None = None
     keep_partial: Annotated[bool, rules.flag()] = False
+    anew: Annotated[bool, rules.flag()] = False
+    note: Annotated[str, rules.note()] | None = None
 
     @classmethod
     def of(cls, request: OperationRequest, wanted: RunFilter, *, limit: int, dry_run: bool) -> Self:
         """Return a batch as a client sends it."""
-        more = {"keep_partial": True} if request.keep_partial else {}  # as `RecreateBody` has it
+        options: dict[str, Any] = {
+            "keep_partial": request.keep_partial,
+            "anew": request.anew,
+            "note": request.note,
+        }
+        more = {name: value for name, value in options.items() if value}  # as `body_of` has it
         return cls(
             action=request.operation,
             filter=FilterPart.of(wanted),
@@ -49,20 +57,25 @@ class BatchBody(RequestModel):
         """Return the request as the service takes it.
 
         Raises:
-            InvalidRequestError: `fromStep` and `keepPartial` are for recreate alone.
+            InvalidRequestError: a field is not for this action.
         """
-        if self.action is not Operation.RECREATE:
-            allowed = "none, but for the action recreate"
-            if self.from_step is not None:
-                raise InvalidRequestError(field="fromStep", value=self.from_step, allowed=allowed)
-            if self.keep_partial:
-                raise InvalidRequestError(field="keepPartial", value=True, allowed=allowed)
+        for field, value, actions in (
+            ("fromStep", self.from_step, (Operation.RECREATE,)),
+            ("keepPartial", self.keep_partial or None, (Operation.RECREATE,)),
+            ("anew", self.anew or None, (Operation.RECREATE, Operation.RETRY)),
+            ("note", self.note, (Operation.RETRY,)),
+        ):
+            if value is not None and self.action not in actions:
+                allowed = f"none, but for the action {' or '.join(actions)}"
+                raise InvalidRequestError(field=field, value=value, allowed=allowed)
         return OperationRequest(
             self.action,
             actor,
             self.reason,
             from_step=self.from_step,
             keep_partial=self.keep_partial,
+            anew=self.anew,
+            note=self.note,
             step=self.step,
         )
 
@@ -80,14 +93,18 @@ class BatchResponse(ResponseModel):
     matched: int
     changed: int
     refused: list[RefusedRun]
+    #: Of retry and recreate: what all the runs keep, together.
+    kept: KeptCounts | None = Field(default=None, exclude_if=lambda kept: kept is None)
 
     @classmethod
     def of(cls, result: BatchResult) -> Self:
         """Return the result as it is answered."""
         refused = [RefusedRun(run_id=run_id, code=code) for run_id, code in result.refused]
-        return cls(matched=result.matched, changed=result.changed, refused=refused)
+        return cls(
+            matched=result.matched, changed=result.changed, refused=refused, kept=result.kept
+        )
 
     def to_result(self) -> BatchResult:
         """Return the result as the service gives it."""
         refused = [(run.run_id, run.code) for run in self.refused]
-        return BatchResult(self.matched, self.changed, refused)
+        return BatchResult(self.matched, self.changed, refused, self.kept)

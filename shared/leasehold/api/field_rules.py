@@ -17,7 +17,7 @@ from leasehold.domain.delivery import is_occurrence
 from leasehold.domain.json_text import canonical
 from leasehold.domain.manifest import is_run_id
 from leasehold.domain.moment import TIME_OR_DATE, time_or_date
-from leasehold.services.limits import MAX_INTEGER, MAX_NAME
+from leasehold.services.limits import MAX_INTEGER, MAX_NAME, NOTE, is_note
 
 #: The type of a refusal whose `problem` says more than the value would.
 NOT_JSON = "not_json"
@@ -33,11 +33,13 @@ class Rule:
         allowed: the rule in words: "a whole number from 1 to 1000".
         schema: the rule as pydantic checks it. It is strict: a text is never taken for a number.
         takes_null: whether null is a value; else a field that may be left out may not be null.
+        takes_several: whether a list is a value; a query gives it by repeating the field.
     """
 
     allowed: str
     schema: CoreSchema
     takes_null: bool = False
+    takes_several: bool = False
 
     def __get_pydantic_core_schema__(
         self, _source: object, _handler: GetCoreSchemaHandler
@@ -62,6 +64,11 @@ def printable(most: int = MAX_NAME, *, least: int = 1) -> Rule:
     check = _checked(str.isprintable, size)
     count = f"{least} to {most}" if least else f"at most {most}"
     return Rule(f"a text of {count} printable characters", check)
+
+
+def note() -> Rule:
+    """Return the rule of a person's words for a handler, which may have several lines."""
+    return Rule(NOTE, _checked(is_note, core_schema.str_schema(strict=True)))
 
 
 def run_id() -> Rule:
@@ -126,9 +133,26 @@ def labels() -> Rule:
     return Rule('{"key": "value"}', _checked(_are_texts, core_schema.dict_schema()))
 
 
+def files() -> Rule:
+    """Return the rule of files in base64, by name; how many and how large, the start checks."""
+    return Rule('{"name": "bytes in base64"}', _checked(_are_files, core_schema.dict_schema()))
+
+
 def or_null(rule: Rule) -> Rule:
     """Return the rule of what may be null as well."""
     return replace(rule, schema=core_schema.nullable_schema(rule.schema), takes_null=True)
+
+
+def or_several(rule: Rule, most: int) -> Rule:
+    """Return the rule of one value or a list of values, which are read as a tuple.
+
+    That there are so many different ones at most is checked where they are used.
+    """
+    several = core_schema.tuple_schema(
+        [rule.schema], variadic_item_index=0, min_length=1, strict=False
+    )
+    schema = core_schema.union_schema([rule.schema, several])
+    return Rule(f"{rule.allowed}, or a list of 1 to {most}", schema, takes_several=True)
 
 
 def base64_bytes() -> Rule:
@@ -153,6 +177,14 @@ def json_text() -> Rule:
 def json_value() -> Rule:
     """Return the rule of any value that can be kept."""
     return Rule("a JSON value", _checked(_canonical, core_schema.any_schema()), takes_null=True)
+
+
+def _are_files(value: Any) -> bool:
+    if not _are_texts(value):
+        return False
+    for text in value.values():
+        base64.b64decode(text, validate=True)  # raises ValueError
+    return True
 
 
 def _checked(fits: Callable[[Any], object], schema: CoreSchema) -> CoreSchema:

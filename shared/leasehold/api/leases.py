@@ -54,6 +54,7 @@ class ClaimResponse(ResponseModel):
     given: Any
     resume: ResumePoint | None
     findings: list[Any]
+    note: str | None = None
 
 
 class LeaseBody(RequestModel):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 from leasehold.api import field_rules as rules
 from leasehold.api.request_model import RequestModel
+from leasehold.domain.change import Change
+from leasehold.domain.kept_work import KeptCounts
 from leasehold.domain.lifecycle import Operation
+from leasehold.domain.summary import Summary, summary_of
 from leasehold.services.limits import MAX_REASON
 from leasehold.services.operate import AS_BEFORE, OperationRequest
 
@@ -16,7 +20,7 @@ ACTOR_HEADER: Final = "X-Leasehold-Actor"
 
 
 class OperationBody(RequestModel):
-    """`POST /runs/{id}:pause` `:resume` `:cancel` `:retry` `:approve`.
+    """`POST /runs/{id}:pause` `:resume` `:cancel`.
 
     `generation` and `step` are those of the run that was looked at; another one is a 409.
     """
@@ -32,6 +36,29 @@ class OperationBody(RequestModel):
         )
 
 
+class RetryBody(OperationBody):
+    """`POST /runs/{id}:retry`. `note`: words for the handler; `anew`: what was kept is dropped."""
+
+    note: Annotated[str, rules.note()] | None = None
+    anew: Annotated[bool, rules.flag()] = False
+
+    def to_request(self, operation: Operation, actor: str) -> OperationRequest:
+        """Return the request as the service takes it."""
+        request = super().to_request(operation, actor)
+        return replace(request, note=self.note, anew=self.anew)
+
+
+class ApproveBody(OperationBody):
+    """`POST /runs/{id}:approve`. `output` takes the place of the output that was kept."""
+
+    output: Annotated[Any, rules.any_value()] = None
+
+    def to_request(self, operation: Operation, actor: str) -> OperationRequest:
+        """Return the request as the service takes it."""
+        output = self.output if "output" in self.model_fields_set else AS_BEFORE
+        return replace(super().to_request(operation, actor), output=output)
+
+
 class RecreateBody(OperationBody):
     """`POST /runs/{id}:recreate`; answered with the summary of the new run."""
 
@@ -39,34 +66,68 @@ class RecreateBody(OperationBody):
     input: Annotated[Any, rules.any_value()] = None
     labels: Annotated[Mapping[str, str], rules.labels()] | None = None
     keep_partial: Annotated[bool, rules.flag()] = False
+    anew: Annotated[bool, rules.flag()] = False
 
     def to_request(self, operation: Operation, actor: str) -> OperationRequest:
         """Return the request as the service takes it; what is left out is as in the old run."""
-        return OperationRequest(
-            operation,
-            actor,
-            self.reason,
+        return replace(
+            super().to_request(operation, actor),
             from_step=self.from_step,
             input=self.input if "input" in self.model_fields_set else AS_BEFORE,
             labels=self.labels,
             keep_partial=self.keep_partial,
-            generation=self.generation,
-            step=self.step,
+            anew=self.anew,
         )
 
 
+#: What each operation takes.
+BODIES: Final[Mapping[Operation, type[OperationBody]]] = {
+    Operation.RETRY: RetryBody,
+    Operation.APPROVE: ApproveBody,
+    Operation.RECREATE: RecreateBody,
+}
+
+
+class ContinuedRun(Summary):
+    """A run that a person had go on, and what it keeps of the work that was done."""
+
+    kept: KeptCounts | None = None
+
+
+#: What each operation is answered with.
+ANSWERS: Final[Mapping[Operation, type[Summary]]] = {
+    Operation.RETRY: ContinuedRun,
+    Operation.RECREATE: ContinuedRun,
+}
+
+
+def answer_to(operation: Operation, change: Change) -> Summary:
+    """Return what an operation is answered with: the run; of recreate, the new one."""
+    summary = summary_of(change.created or change.manifest)
+    if operation not in ANSWERS:
+        return summary
+    return ContinuedRun(**dict(summary), kept=change.kept)
+
+
 def body_of(request: OperationRequest) -> OperationBody:
-    """Return an operation as a client sends it."""
-    bound: dict[str, Any] = {"generation": request.generation, "step": request.step}
-    if request.operation is not Operation.RECREATE:
-        return OperationBody(reason=request.reason, **bound)
-    given = {} if request.input is AS_BEFORE else {"input": request.input}
-    if request.keep_partial:  # a server of a version before this one does not know the field
-        given["keep_partial"] = True
-    return RecreateBody(
-        reason=request.reason,
-        from_step=request.from_step,
-        labels=request.labels,
-        **bound,
-        **given,
-    )
+    """Return an operation as a client sends it.
+
+    A server of a version before this one does not know all fields: what is not said is left out.
+    """
+    given: dict[str, Any] = {
+        "reason": request.reason,
+        "generation": request.generation,
+        "step": request.step,
+    }
+    values: dict[str, Any] = {
+        "from_step": request.from_step,
+        "labels": request.labels,
+        "note": request.note,
+        "keep_partial": request.keep_partial or None,
+        "anew": request.anew or None,
+    }
+    given |= {name: value for name, value in values.items() if value is not None}
+    for name, value in (("input", request.input), ("output", request.output)):
+        if value is not AS_BEFORE:
+            given[name] = value
+    return BODIES.get(request.operation, OperationBody)(**given)

@@ -82,6 +82,6 @@ class RegistryResponse(ResponseModel):
 
 
 class HealthResponse(ResponseModel):
-    """`GET /health`: the function runs; whether its store answers, other requests tell."""
+    """`GET /health`: the process runs. `GET /ready`: it could work; what is in the way is a 503."""
 
     status: Literal["ok"] = "ok"

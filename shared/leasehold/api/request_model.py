@@ -92,6 +92,11 @@ class RequestField(NamedTuple):
         """Whether null is a value of the field."""
         return self.rule is not None and self.rule.takes_null
 
+    @property
+    def takes_several(self) -> bool:
+        """Whether a list is a value of the field, which a query repeats."""
+        return self.rule is not None and self.rule.takes_several
+
 
 class _Place(NamedTuple):
     """A place in a request, and what may stand there."""

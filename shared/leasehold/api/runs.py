@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,11 +13,12 @@ from pydantic import BeforeValidator, Field
 from leasehold.api import field_rules as rules
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.response_model import ResponseModel
+from leasehold.domain.masks import masked_run
 from leasehold.domain.moment import moment_text, time_or_date
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.domain.trace import TraceEvent
-from leasehold.services.limits import DEFAULT_PAGE, MAX_KEY, MAX_PAGE, MAX_RETRIES
+from leasehold.services.limits import DEFAULT_PAGE, MAX_KEY, MAX_LABELS, MAX_PAGE, MAX_RETRIES
 from leasehold.services.read_runs import RunFilter, RunPage
 from leasehold.services.start_run import StartRequest
 
@@ -29,6 +31,7 @@ class StartBody(RequestModel):
     idempotency_key: Annotated[str | None, rules.or_null(rules.printable(MAX_KEY))] = None
     labels: Annotated[Mapping[str, str], rules.labels(), BeforeValidator(lambda it: it or {})] = {}
     max_retries: Annotated[int, rules.whole(0, MAX_RETRIES)] | None = None
+    files: Annotated[Mapping[str, str], rules.files()] = {}
 
     @classmethod
     def of(cls, request: StartRequest) -> Self:
@@ -39,13 +42,18 @@ class StartBody(RequestModel):
             idempotency_key=request.idempotency_key,
             labels=request.labels,
             max_retries=request.max_retries,
+            files={name: base64.b64encode(data).decode() for name, data in request.files.items()},
         )
 
     def to_request(self) -> StartRequest:
         """Return the request as the service takes it."""
+        files = {name: base64.b64decode(text) for name, text in self.files.items()}
         return StartRequest(
-            self.pipeline, self.input, self.idempotency_key, self.labels, self.max_retries
+            self.pipeline, self.input, self.idempotency_key, self.labels, self.max_retries, files
         )
+
+
+_Labels = str | tuple[str, ...]
 
 
 class FilterPart(RequestPart):
@@ -54,7 +62,7 @@ class FilterPart(RequestPart):
     status: Annotated[RunStatus, rules.one_of(RunStatus)] | None = None
     pipeline: Annotated[str, rules.filled_text()] | None = None
     dead_lettered: Annotated[bool, rules.flag()] | None = None
-    label: Annotated[str, rules.filled_text()] | None = None
+    label: Annotated[_Labels, rules.or_several(rules.filled_text(), MAX_LABELS)] | None = None
     paused: Annotated[bool, rules.flag()] | None = None
     cancelled: Annotated[bool, rules.flag()] | None = None
     since: Annotated[str, rules.moment()] | None = None
@@ -98,13 +106,16 @@ def _boolean(given: Any) -> Any:
 
 
 _query_flag: Final = replace(rules.flag(), allowed="true, false")
+_query_labels: Final = replace(
+    rules.or_several(rules.text(), MAX_LABELS), allowed=f"a text; repeated, {MAX_LABELS} at most"
+)
 
 
 class RunsQuery(FilterPart, RequestModel):
     """`GET /runs`; its values come as text, and an empty one fits no run."""
 
     pipeline: Annotated[str, rules.text()] | None = None
-    label: Annotated[str, rules.text()] | None = None
+    label: Annotated[_Labels, _query_labels] | None = None
     step: Annotated[str, rules.text()] | None = None
     dead_lettered: Annotated[bool, _query_flag, BeforeValidator(_boolean)] | None = None
     paused: Annotated[bool, _query_flag, BeforeValidator(_boolean)] | None = None
@@ -119,10 +130,10 @@ class RunsQuery(FilterPart, RequestModel):
         """Return a page as a client asks for it."""
         return cls(**{**dict(cls.of(wanted)), "limit": limit, "page_token": page_token})
 
-    def to_texts(self) -> dict[str, str]:
-        """Return the query as the address has it."""
+    def to_texts(self) -> dict[str, str | tuple[str, ...]]:
+        """Return the query as the address has it; a field with several texts is repeated."""
         return {
-            name: value if isinstance(value, str) else json.dumps(value)
+            name: value if isinstance(value, str | tuple) else json.dumps(value)
             for name, value in self.to_json().items()
         }
 
@@ -137,6 +148,19 @@ class RunsResponse(ResponseModel):
     def of(cls, page: RunPage) -> Self:
         """Return a page as it is answered."""
         runs = [summary_of(run) for run in page.runs]
+        return cls(runs=runs, next_page_token=page.next_page_token)
+
+
+class ManifestsResponse(ResponseModel):
+    """A page of runs with all that is in them, newest first, and where the next one begins."""
+
+    runs: list[Mapping[str, Any]]  # each as `GET /runs/{id}` answers it
+    next_page_token: str | None
+
+    @classmethod
+    def of(cls, page: RunPage) -> Self:
+        """Return a page as everybody may see it."""
+        runs = [masked_run(run).model_dump(mode="json", by_alias=True) for run in page.runs]
         return cls(runs=runs, next_page_token=page.next_page_token)
 
 

@@ -1,4 +1,4 @@
-"""`/runs/{id}/why` and `/audit`: what a run waits for, and which runs are not in order."""
+"""`/runs/{id}/why`, `/audit`, `/workers`: what a run waits for, what is not in order, who works."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Self
 from leasehold.api.deliveries import DeliveryReport
 from leasehold.api.response_model import ResponseModel
 from leasehold.domain.lifecycle import Operation
+from leasehold.domain.worker_note import WorkerNote
 from leasehold.services.audit import AuditResult
 from leasehold.services.explain_run import ExplainedRun
 
@@ -84,3 +85,41 @@ def _audited(one: AuditResult) -> AuditedRun:
     ]
     outcome = None if one.outcome is None else one.outcome.word
     return AuditedRun(run_id=one.run_id, breaches=breaches, outcome=outcome)
+
+
+class WorkerReport(ResponseModel):
+    """A process that works on the store, or the remote worker that last asked for a step.
+
+    `kind` is `serve`, `dev`, `in-process`, `function` or `remote`; `codeHash` is the same in all
+    processes that loaded the same code, and `steps` are those that its catalog has.
+    """
+
+    process: str
+    kind: str
+    started_at: datetime
+    seen_at: datetime
+    code_hash: str
+    steps: list[str]
+
+
+class WorkersResponse(ResponseModel):
+    """`GET /workers`: who noted within the last three minutes that it works, the latest first."""
+
+    workers: list[WorkerReport]
+
+    @classmethod
+    def of(cls, notes: Iterable[WorkerNote]) -> Self:
+        """Return the notes of those that live as they are answered."""
+        return cls(
+            workers=[
+                WorkerReport(
+                    process=note.process,
+                    kind=note.kind,
+                    started_at=note.started_at,
+                    seen_at=note.seen_at,
+                    code_hash=note.code_hash,
+                    steps=list(note.steps),
+                )
+                for note in notes
+            ]
+        )

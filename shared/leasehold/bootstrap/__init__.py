@@ -1,7 +1,7 @@
 """Settings and catalog in, a wired engine out: the only room outside adapters/ that names one."""
 
 from leasehold.bootstrap.boot import Bundle, boot
-from leasehold.bootstrap.catalog import load_catalog
+from leasehold.bootstrap.catalog import check_home, load_catalog
 from leasehold.bootstrap.connections import Around, Purpose, delivers_events, delivers_tasks
 from leasehold.bootstrap.hooks import Hooks, log_report
 from leasehold.bootstrap.parts import folder_artifacts, in_process_queue, system_clock
@@ -13,6 +13,7 @@ __all__ = [
     "Hooks",
     "Purpose",
     "boot",
+    "check_home",
     "delivers_events",
     "delivers_tasks",
     "folder_artifacts",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from leasehold.adapters.channels import ChannelOpener
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.in_process_events import InProcessEvents
-from leasehold.bootstrap.catalog import load_catalog
+from leasehold.bootstrap.catalog import check_home, load_catalog
 from leasehold.bootstrap.connections import Around, Purpose, connect
 from leasehold.bootstrap.hooks import LOG, Hooks
 from leasehold.bootstrap.late_parts import gate_runner, handler_checks, inline_runner, sender_of
@@ -38,14 +39,16 @@ from leasehold.worker.known_overrides import KnownOverrides
 from leasehold.worker.lease_keeper import ThreadedLeaseKeeper
 from leasehold.worker.pauses import pause
 from leasehold.worker.process_runner import ProcessRunner
+from leasehold.worker.project_sources import NO_SOURCES, ProjectSources
 from leasehold.worker.side_by_side import side_by_side
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A wired engine, and how it is closed."""
+    """A wired engine, what it runs, and how it is closed."""
 
     engine: Engine
+    sources: ProjectSources
     processes: ProcessRunner
     events: EventBus
     threads: tuple[Errands | BoundedSends, ...]
@@ -73,6 +76,7 @@ def boot(
     environ: Mapping[str, str] | None = None,
     *,
     catalog: Catalog | None = None,
+    sources: ProjectSources | None = None,
     clock: Clock | None = None,
     hooks: Hooks = Hooks(),
     documents: Documents | None = None,
@@ -88,6 +92,7 @@ def boot(
         environ: the settings; read once, but for the limits of steps, read at each dispatch.
             None: those of the process.
         catalog: what to run, in place of LEASEHOLD_CATALOG.
+        sources: those of the catalog, where they have been read.
         clock: in place of the machine's.
         hooks: who hears of what the engine does.
         documents: in place of the store of LEASEHOLD_STORE.
@@ -106,7 +111,11 @@ def boot(
     settings = read_settings(environ, hooks.warn)
     if purpose in (Purpose.RUN, Purpose.CHANGE):
         check_artifacts(settings)
-    catalog = catalog or load_catalog(settings["LEASEHOLD_CATALOG"])
+    name = settings["LEASEHOLD_CATALOG"]
+    catalog = catalog or load_catalog(name)
+    if tasks is None and purpose in (Purpose.RUN, Purpose.CHANGE):
+        check_home(settings, catalog)
+    sources = sources or _sources(catalog, name, purpose)
     clock = clock or SystemClock()
     log = without_repeats(LOG.warning, clock)
     connections = connect(
@@ -123,10 +132,19 @@ def boot(
     artifacts, bus = connections.artifacts, connections.bus
     overrides = KnownOverrides(connections.documents, clock, log)
     rules = rules_of(settings, catalog, environ, overrides.find, hooks.warn)
+    rules = replace(rules, code_hash=sources.code_hash)
     interrupts, load_value = Interrupts(), partial(load, artifacts)
     inline = inline_runner(artifacts, load_value, clock, interrupts)
     handlers = [step.handler for step in catalog.steps]
-    process = ProcessRunner(artifacts, load_value, clock, interrupts, handlers)
+    process = ProcessRunner(
+        artifacts,
+        load_value,
+        clock,
+        interrupts,
+        handlers,
+        sources=sources.files,
+        import_s=settings["PIPELINE_IMPORT_TIMEOUT_S"],
+    )
     errands, sends = Errands(), BoundedSends()
     channels = _channels(settings, environ, clock, hooks)
     engine = Engine(
@@ -156,10 +174,19 @@ def boot(
         report=hooks.report,
         retention=Retention(settings["LEASEHOLD_RETENTION_DAYS"]),
         isolation=isolation or settings["LEASEHOLD_ISOLATION"],
+        has_servers=settings["LEASEHOLD_TASKS"] == "in-process",
+        code_hash=sources.code_hash,
     )
     if isinstance(bus, InProcessEvents):
         bus.deliver_by(partial(_deliver, engine))
-    return Bundle(engine, process, bus, (errands, sends))
+    return Bundle(engine, sources, process, bus, (errands, sends))
+
+
+def _sources(catalog: Catalog, name: str, purpose: Purpose) -> ProjectSources:
+    """Return the sources of what is to run; who only looks needs none."""
+    if purpose in (Purpose.READ, Purpose.PREVIEW):
+        return NO_SOURCES
+    return ProjectSources.of(catalog, name if name in sys.modules else "")
 
 
 def _channels(

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from leasehold.errors import CatalogError, LeaseholdError, MissingCatalogError
 from leasehold.registry.channels import NO_CHANNELS
+from leasehold.registry.dispatch import check_platform
 from leasehold.registry.gates import NO_GATES
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
+from leasehold.registry.setting_texts import IN_PROCESS
 from leasehold.registry.settings import SETTINGS
 
 
@@ -45,6 +49,16 @@ def load_catalog(name: str) -> Catalog:
         if not isinstance(tables[table], Registry):
             raise CatalogError(catalog=name, problem=f"its {table} is not a Registry")
     return Catalog(*tables.values())  # type: ignore[arg-type] # checked above
+
+
+def check_home(settings: Mapping[str, Any], catalog: Catalog) -> None:
+    """Refuse steps whose limits the platform of the settings does not allow.
+
+    Raises:
+        PlatformLimitError: Cloud Tasks calls the steps, and does not listen for so long.
+    """
+    if settings["LEASEHOLD_TASKS"] != IN_PROCESS:
+        check_platform(catalog.steps)
 
 
 def _missing_catalog(name: str, folder: str) -> MissingCatalogError:

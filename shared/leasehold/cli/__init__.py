@@ -10,12 +10,15 @@ import sys
 import threading
 from typing import Final
 
-from leasehold.cli.commands import program
+from leasehold.cli.commands import COMMANDS, program
 from leasehold.cli.exit_codes import INTERRUPTED, TERMINATED, exit_code_of
 from leasehold.cli.leaving import leave
+from leasehold.cli.settings_files import read_settings_files
 from leasehold.cli.streams import check_arguments, flush_stderr, open_streams
 from leasehold.logs.for_people import print_printable_logs
 
+#: The commands that a project is there for, and what it says of its settings.
+_ON_A_PROJECT: Final = [[name] for name in COMMANDS if name != "init"]
 #: It runs nothing, so no thread that was started by what it imported is waited for.
 _LOOKS_ONLY: Final = "doctor"
 
@@ -40,6 +43,8 @@ def _is_kept(before: list[threading.Thread]) -> bool:
 def _run() -> int:
     open_streams()
     check_arguments(sys.argv[1:])
+    if sys.argv[1:2] in _ON_A_PROJECT:
+        read_settings_files()
     with program.make_context("leasehold", sys.argv[1:]) as context:
         code: int | None = program.invoke(context)
     return code or 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import click
@@ -17,6 +18,8 @@ from leasehold.client.server_upkeep import ServerUpkeep
 from leasehold.presentation.formatting import StyledText
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.audit import audit as audit_runs
+from leasehold.services.worker_notes import missing_server
+from leasehold.worker.holder import host_name, is_gone
 
 _COLUMNS: Final = ("RUN", "BREACH", "REPAIR")
 
@@ -34,15 +37,19 @@ def audit(*, repair: bool, url: str | None, as_json: bool) -> int:
     Example:
       leasehold audit --repair
     """  # noqa: D301
+    missing = None
     if url is not None:
         answer = ServerUpkeep(url).audit(repair=repair)
     else:
         with bundle_to_change(catalog=None if repair else NO_CATALOG) as bundle:
             answer = AuditResponse.of(audit_runs(bundle.engine, repair=repair))
+            missing = missing_server(bundle.engine, partial(is_gone, host=host_name()))
     if as_json:
         print_json(answer)
     else:
         _print_audit(answer, repair=repair)
+    if missing is not None:
+        note(f"but {missing}")
     return FOUND if answer.left else DONE
 
 

@@ -12,11 +12,13 @@ from leasehold.api.batch import BatchResponse
 from leasehold.cli.delivery_hint import hint_for_runs
 from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import (
+    anew_option,
     filter_options,
     from_step_option,
     json_option,
     keep_partial_option,
     limit_option,
+    note_option,
     reason_option,
     step_option,
     url_option,
@@ -24,6 +26,7 @@ from leasehold.cli.options import (
 from leasehold.cli.stdout import print_json, print_line, print_table
 from leasehold.client.arguments import Filters
 from leasehold.domain.lifecycle import Operation
+from leasehold.presentation.run_state import kept_line
 from leasehold.services.batch import BatchResult
 from leasehold.services.read_runs import RunFilter
 
@@ -40,6 +43,8 @@ _MOVING: Final = frozenset(
 @step_option
 @from_step_option
 @keep_partial_option
+@anew_option
+@note_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @reason_option
 @url_option
@@ -80,12 +85,15 @@ def batch(
 
 
 def _check(operation: Operation, words: Mapping[str, Any], wanted: RunFilter) -> None:
-    for option, is_given in (
-        ("--from-step", words["from_step"] is not None),
-        ("--keep-partial", words["keep_partial"]),
+    for option, is_given, operations in (
+        ("--from-step", words["from_step"] is not None, (Operation.RECREATE,)),
+        ("--keep-partial", words["keep_partial"], (Operation.RECREATE,)),
+        ("--anew", words["anew"], (Operation.RECREATE, Operation.RETRY)),
+        ("--note", words["note"] is not None, (Operation.RETRY,)),
     ):
-        if is_given and operation is not Operation.RECREATE:
-            raise click.UsageError(f"{option} is for recreate, not for {operation}.")
+        if is_given and operation not in operations:
+            of = " and ".join(operations)
+            raise click.UsageError(f"{option} is for {of}, not for {operation}.")
     if wanted == RunFilter():
         raise click.UsageError(
             "no runs are named; allowed: at least one of --status, --paused, --cancelled, "
@@ -98,5 +106,7 @@ def _print_result(done: BatchResult, *, dry_run: bool) -> None:
     refused = len(done.refused)
     changed = f"{done.matched - refused} would be changed" if dry_run else f"{done.changed} changed"
     print_line(f"{done.matched} matched, {changed}, {refused} refused")
+    if done.kept is not None:
+        print_line(kept_line(done.kept, many=True))
     if done.refused:
         print_table(("RUN", "REFUSED"), done.refused)

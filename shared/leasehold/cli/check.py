@@ -9,37 +9,66 @@ import sys
 import click
 
 from leasehold.cli.exit_codes import DONE, FOUND
-from leasehold.cli.options import json_option
+from leasehold.cli.live_runs import check_live_runs
+from leasehold.cli.options import json_option, url_option
+from leasehold.cli.settings_files import note_settings_files
 from leasehold.cli.stderr import warn
 from leasehold.cli.stdout import print_json, print_line
-from leasehold.static_check import CheckResult, Finding, check_project
+from leasehold.static_check import CheckResult, Homes, check_project, line_of
 
 
 @click.command()
+@click.option(
+    "--live-runs",
+    is_flag=True,
+    help="Look at the runs that have not ended instead: would they go on with this catalog?",
+)
+@url_option
 @json_option
-def check(*, as_json: bool) -> int:
+def check(*, live_runs: bool, url: str | None, as_json: bool) -> int:
     """Check settings, catalog, handlers, gates, channels and models, and run nothing.
 
     Each handler and gate is imported, and has to take (ctx, given); what a step gives has to be
     what the next one can take. No store is opened. Exits 1 where something is found: run it in
     your own CI. A variable of a channel that is not set here is only warned of.
 
+    With --live-runs, before a deploy: it reads the runs that have not ended, of the store or of
+    the server at --url, and says which of them have a step that this catalog lacks, a handler that
+    does not resolve, or a value that no longer fits. Exits 1 where there is any. That a limit has
+    changed is said, and holds nothing up.
+
     \b
-    Example:
+    Examples:
       LEASEHOLD_CATALOG=pipelines.catalog leasehold check
+      leasehold check --live-runs --url https://runs.example.com
     """  # noqa: D301
+    if live_runs:
+        return check_live_runs(url, as_json=as_json)
+    if url is not None:
+        raise click.UsageError("--url goes with --live-runs.")
     with contextlib.redirect_stdout(sys.stderr):  # what modules print while they are imported
         result = check_project(os.environ)
     if as_json:
         print_json(_as_json(result))
     elif result.findings:
         for finding in result.findings:
-            print_line(_line(finding))
+            print_line(line_of(finding))
     else:
         print_line(f"nothing found: {_counts(result)}")
+    note_settings_files()
+    if not as_json:
+        for step, homes in result.homes.items():
+            if homes.refused:
+                print_line(_home_line(step, homes))
     for sentence in result.warnings:
         warn(sentence)
     return FOUND if result.findings else DONE
+
+
+def _home_line(step: str, homes: Homes) -> str:
+    """Return where a step may run whose limits do not allow all."""
+    allowed, refused = " and ".join(homes.allowed), ", ".join(homes.refused)
+    return f"step {step} has {homes.deadline} an attempt: {allowed}; not {refused} (30 min)"
 
 
 def _counts(result: CheckResult) -> str:
@@ -47,12 +76,6 @@ def _counts(result: CheckResult) -> str:
     if result.channels:
         counts["channel"] = result.channels
     return ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
-
-
-def _line(finding: Finding) -> str:
-    """Return a finding as tools for errors read it: file, line, what."""
-    places = [str(part) for part in (finding.file, finding.line) if part is not None]
-    return ": ".join([":".join(places), finding.message] if places else [finding.message])
 
 
 def _as_json(result: CheckResult) -> dict[str, object]:
@@ -66,4 +89,10 @@ def _as_json(result: CheckResult) -> dict[str, object]:
         "pipelines": result.pipelines,
         "channels": result.channels,
     }
-    return {"findings": findings, "warnings": result.warnings, "checked": counts}
+    homes = {step: homes.allowed for step, homes in result.homes.items()}
+    return {
+        "findings": findings,
+        "warnings": result.warnings,
+        "checked": counts,
+        "homes": homes,
+    }

@@ -67,6 +67,10 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
         "purge", "Delete runs that ended long ago: their trace, values and files too."
     ),
     "audit": CommandRow("audit", "Look for runs that nobody and nothing would move."),
+    "workers": CommandRow(
+        "workers",
+        "List who works on the store: processes that noted within three minutes that they live.",
+    ),
     "sweep": CommandRow("sweep", "Handle the runs whose alarm is due, once."),
     "check": CommandRow(
         "check", "Check settings, catalog, handlers, gates, channels and models, and run nothing."
@@ -132,6 +136,7 @@ def program(context: click.Context) -> None:
       LEASEHOLD_CATALOG  module with STEPS and PIPELINES  (pipelines.catalog)
       LEASEHOLD_STORE    where runs are kept  (sqlite:///.leasehold/leasehold.db)
       LEASEHOLD_DEBUG=1  tracebacks of errors
+    So do .env and [tool.leasehold] of pyproject.toml in this folder; the environment goes first.
 
     \b
     Example:

@@ -9,9 +9,10 @@ import click
 
 from leasehold.cli.exit_codes import DONE
 from leasehold.cli.server_options import port_option, workers_option
-from leasehold.cli.stderr import note
+from leasehold.cli.stderr import note, warn
 from leasehold.cli.stop_signals import StopSignals
-from leasehold.logs.for_people import log_to_stderr
+from leasehold.cli.unresolved import unresolved_lines
+from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.registry.extras import require_extra
 
 if TYPE_CHECKING:
@@ -42,8 +43,19 @@ if TYPE_CHECKING:
     metavar="HOST",
     help="A host beyond this machine that tasks may be delivered to; may be repeated.",
 )
+@click.option(
+    "--reload",
+    is_flag=True,
+    help="Begin with the code on disk when it changes; attempts that run may end.",
+)
 def dev(
-    *, port: int, lease_port: int | None, workers: int, data: Path, targets: tuple[str, ...]
+    *,
+    port: int,
+    lease_port: int | None,
+    workers: int,
+    data: Path,
+    targets: tuple[str, ...],
+    reload: bool,
 ) -> int:
     """Serve the whole bundle on this machine, until Ctrl-C.
 
@@ -59,8 +71,15 @@ def dev(
     from leasehold.devserver.server import DevOptions  # noqa: PLC0415 - it needs the extra
 
     options = DevOptions(
-        port=port, workers=workers, data=data, lease_port=lease_port, targets=targets
+        port=port,
+        workers=workers,
+        data=data,
+        lease_port=lease_port,
+        targets=targets,
+        reload=reload,
     )
+    for line in unresolved_lines():
+        warn(line)
     return _serve(options)
 
 

@@ -12,6 +12,7 @@ import click
 
 from leasehold.cli.exit_codes import DONE, FOUND
 from leasehold.cli.options import json_option
+from leasehold.cli.settings_files import note_settings_files
 from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import print_json, print_line
 from leasehold.doctor.finding import Finding, Kind
@@ -69,6 +70,7 @@ def doctor(*, live: bool, project: str | None, region: str | None, as_json: bool
         print_line(_line(finding))
     if not findings:
         print_line("nothing found")
+    note_settings_files()
     for warning in _of(Kind.WARNING, found):
         warn(_line(warning))
     for proposal in _of(Kind.PROPOSAL, found):

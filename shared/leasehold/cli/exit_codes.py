@@ -20,9 +20,11 @@ from typing import Final
 import click
 
 from leasehold.cli.stderr import note, print_error
+from leasehold.cli.stop_signals import SignalCount
 from leasehold.cli.streams import UnwrittenAnswerError, forget_stdout
 from leasehold.domain.printable import printable
 from leasehold.errors import (
+    CatalogMisfitError,
     DeliveryClaimedError,
     LeaseholdError,
     NotAllowedError,
@@ -45,6 +47,7 @@ NO_READER: Final = 141
 TERMINATED: Final = 143
 
 _BY_STATE: Final = (
+    CatalogMisfitError,
     DeliveryClaimedError,
     NotAllowedError,
     RunNotCompletedError,
@@ -104,10 +107,12 @@ def explain_interrupt(meaning: str, command: str) -> Iterator[None]:
 
 
 def end_on_sigterm() -> None:
-    """Let SIGTERM end the command in order, as Ctrl-C does."""
+    """Let SIGTERM end the command in order, as Ctrl-C does; within a second it is only one."""
+    count = SignalCount()
 
-    def end(_number: int, _frame: FrameType | None) -> None:
-        raise TerminatedError
+    def end(number: int, _frame: FrameType | None) -> None:
+        if count.add(number):
+            raise TerminatedError
 
     signal.signal(signal.SIGTERM, end)
 

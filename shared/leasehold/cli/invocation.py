@@ -7,7 +7,9 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from leasehold.services.start_run import StartRequest
@@ -21,12 +23,15 @@ def command_line(*words: str, folder: Path | None = None) -> str:
     return shlex.join([*_program(folder or Path.cwd()), *words])
 
 
-def start_command(request: StartRequest, input_words: str) -> str:
+def start_command(
+    request: StartRequest, input_words: str, files: Mapping[str, Path] = MappingProxyType({})
+) -> str:
     """Return the command that runs this run in its own process, or continues it.
 
     Args:
         request: the run.
         input_words: the words that gave its input.
+        files: where its files lie, by name.
     """
     words = ["start", request.pipeline]
     if request.input != {}:
@@ -39,6 +44,8 @@ def start_command(request: StartRequest, input_words: str) -> str:
         words.append("--no-retry")
     for key, value in request.labels.items():
         words += ["--label", f"{key}:{value}"]
+    for name, path in files.items():
+        words += ["--file", f"{name}=@{path}"]
     return command_line(*words, "--in-process")
 
 

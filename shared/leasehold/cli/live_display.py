@@ -19,7 +19,6 @@ from leasehold.presentation.failure_lines import (
     FailureKind,
     failure_of,
     next_attempt,
-    traceback_lines,
 )
 from leasehold.presentation.formatting import duration, one_line, stamp
 from leasehold.presentation.run_line import RunLine, run_line
@@ -93,7 +92,7 @@ class LiveDisplay(_Screen):
         self._draw(_head(run, now), steps)
 
     def _keep_failure(self, run: Manifest) -> None:
-        """Print a failure above what is drawn; the first of its kind with its traceback."""
+        """Print a failure above what is drawn; the first of its kind whole."""
         error = run.error
         if error is None or run.error_at == self._failed_at:
             return
@@ -101,7 +100,7 @@ class LiveDisplay(_Screen):
         words = f"step {error.step} failed, attempt {error.attempt}: {error.type}: {error.message}"
         again = next_attempt(run)
         failure = failure_of(error)
-        lines = [] if failure.kind in self._kinds else traceback_lines(failure.traceback)
+        lines = () if failure.kind in self._kinds else failure.lines
         self._kinds.add(failure.kind)
         self._console.print(Text(one_line(f"✗ {words}"), style="red"))
         for line in lines:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
 
+from leasehold.api.operations import ContinuedRun
 from leasehold.cli.commands import COMMANDS
 from leasehold.cli.delivery_hint import hint_for_run
 from leasehold.cli.invocation import command_line
 from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import (
     GivenInput,
+    anew_option,
     from_step_option,
     generation_option,
     input_option,
     json_option,
     keep_partial_option,
     labels_option,
+    note_option,
+    output_option,
     reason_option,
     run_argument,
     step_option,
@@ -27,20 +32,26 @@ from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_line
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.summary import Summary
-from leasehold.presentation.run_state import state_line
+from leasehold.presentation.run_state import kept_line, state_line
 
 
-def _operation(operation: Operation, example: str) -> click.Command:
-    """Return the command of an operation that takes nothing of its own.
+def _operation(
+    operation: Operation, example: str, *own: Callable[[Any], Any], further: str = ""
+) -> click.Command:
+    """Return the command of an operation.
 
     Args:
         operation: what it does.
         example: a reason to do it.
+        own: options of its own.
+        further: an example of them.
     """
     name = operation.value
-    line = f"leasehold {name} r-0123456789abcdef --reason '{example}'"
+    words = [f"--reason '{example}'", *([further] if further else [])]
+    lines = "\n  ".join(f"leasehold {name} r-0123456789abcdef {each}" for each in words)
+    title = "Examples" if further else "Example"
 
-    @click.command(name, help=f"{COMMANDS[name].summary}\n\n\b\nExample:\n  {line}")
+    @click.command(name, help=f"{COMMANDS[name].summary}\n\n\b\n{title}:\n  {lines}")
     @run_argument
     @generation_option
     @step_option
@@ -48,22 +59,35 @@ def _operation(operation: Operation, example: str) -> click.Command:
     @url_option
     @json_option
     def command(*, run_id: str, url: str | None, as_json: bool, **words: Any) -> None:
+        if (edited := words.pop("edited", None)) is not None:
+            words["output"] = edited.value
         _operate(operation, run_id, words, url=url, as_json=as_json)
 
+    for option in own:
+        command = option(command)
     return command
 
 
 pause = _operation(Operation.PAUSE, "the provider is down")
 resume = _operation(Operation.RESUME, "the provider is back")
 cancel = _operation(Operation.CANCEL, "wrong folder")
-retry = _operation(Operation.RETRY, "the prompt is corrected")
-approve = _operation(Operation.APPROVE, "looked at it")
+retry = _operation(
+    Operation.RETRY,
+    "the prompt is corrected",
+    note_option,
+    anew_option,
+    further="--note 'make it shorter'",
+)
+approve = _operation(
+    Operation.APPROVE, "looked at it", output_option, further="--output @edited.json"
+)
 
 
 @click.command()
 @run_argument
 @from_step_option
 @keep_partial_option
+@anew_option
 @input_option("Another input: JSON, @FILE, or @- for stdin.  [default: as before]")
 @labels_option("In place of the labels of RUN; may be given up to 16 times.")
 @generation_option
@@ -81,6 +105,9 @@ def recreate(
     **words: Any,
 ) -> None:
     """Make a new run of RUN, which is completed, cancelled or given up.
+
+    It goes on at the step where RUN stopped, with all that the step has kept; that of a completed
+    run, or one with another input, begins at the first step.
 
     \b
     Examples:
@@ -116,3 +143,5 @@ def _print_run(run_id: str, run: Summary, *, as_json: bool) -> None:
     print_line(state_line(run))
     if run.run_id != run_id:
         note(f"It is made of run {run_id}, and begins at step {run.current_step}.")
+    if isinstance(run, ContinuedRun) and run.kept is not None:
+        note(kept_line(run.kept))

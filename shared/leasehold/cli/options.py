@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 import click
 
@@ -22,6 +22,9 @@ from leasehold.services.limits import MAX_PAGE
 from leasehold.services.read_runs import RunFilter
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+#: So many bytes are read of a file: four times what an output may have, room for blanks included.
+_MAX_FILE: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,23 @@ class LabelType(click.ParamType[tuple[str, str]]):
         return key, rest
 
 
+class FileType(click.ParamType[tuple[str, Path]]):
+    """A file of a run: its name there, and where it lies."""
+
+    name = "NAME=@PATH"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Path]:
+        """Return name and path."""
+        if isinstance(value, tuple):
+            return value[0], value[1]
+        name, is_file, path = value.partition("=@")
+        if not (name and is_file and path):
+            self.fail(f"{value!r} is not allowed; allowed: name=@path.", param, ctx)
+        return name, Path(path)
+
+
 class MomentType(click.ParamType[datetime]):
     """A moment: how long ago, a time, or a date.
 
@@ -96,10 +116,19 @@ class MomentType(click.ParamType[datetime]):
 
 def _text(words: str) -> str:
     if words == "@-":
-        return sys.stdin.buffer.read().decode("utf-8-sig")
+        return _bounded(sys.stdin.buffer)
     if words.startswith("@"):
-        return Path(words[1:]).read_text(encoding="utf-8-sig")
+        with Path(words[1:]).open("rb") as file:
+            return _bounded(file)
     return words
+
+
+def _bounded(file: BinaryIO) -> str:
+    """Return the text of a file, which may have no end."""
+    content = file.read(_MAX_FILE + 1)
+    if len(content) > _MAX_FILE:
+        raise ValueError(f"it is larger than {_MAX_FILE // 1024**2} MiB")
+    return content.decode("utf-8-sig")
 
 
 def _as_mapping(
@@ -114,14 +143,11 @@ def _as_mapping(
     return labels
 
 
-def _only_one(
-    _context: click.Context, param: click.Parameter, given: tuple[tuple[str, str], ...]
-) -> str | None:
-    """Refuse a filter that is given twice: the last one alone would hold, and find too many."""
-    labels = [":".join(label) for label in given]
-    if len(labels) > 1:
-        raise click.BadParameter(f"{', '.join(labels)}; allowed: one label.", param=param)
-    return labels[0] if labels else None
+def _as_texts(
+    _context: click.Context, _param: click.Parameter, given: tuple[tuple[str, str], ...]
+) -> tuple[str, ...]:
+    """Return the labels as runs have them."""
+    return tuple(":".join(label) for label in given)
 
 
 def _server(_context: click.Context, param: click.Parameter, given: str | None) -> str | None:
@@ -152,10 +178,27 @@ generation_option = click.option(
 )
 step_option = click.option("--step", metavar="STEP", help="Only while the run is at this step.")
 from_step_option = click.option(
-    "--from-step", metavar="STEP", help="Begin here; earlier outputs are kept.  [default: first]"
+    "--from-step",
+    metavar="STEP",
+    help="Begin here; earlier outputs are kept.  [default: where it stopped]",
 )
 keep_partial_option = click.option(
     "--keep-partial", is_flag=True, help="Keep earlier outputs of status PARTIAL, too."
+)
+anew_option = click.option(
+    "--anew",
+    is_flag=True,
+    help="Drop what the step has kept: checkpoint, results of calls, trials.",
+)
+note_option = click.option(
+    "--note", metavar="WORDS", help="Words for the handler, which reads them as ctx.note."
+)
+output_option = click.option(
+    "--output",
+    "edited",
+    type=InputType(),
+    metavar="JSON|@FILE",
+    help="Hand this off in place of the output that was kept.",
 )
 
 
@@ -175,6 +218,19 @@ def labels_option(help: str) -> Callable[[F], F]:  # noqa: A002 - click's word
         multiple=True,
         callback=_as_mapping,
         metavar="KEY:VALUE",
+        help=help,
+    )
+
+
+def files_option(help: str) -> Callable[[F], F]:  # noqa: A002 - click's word
+    """Return the option of files that a run begins with, given to the command by name."""
+    return click.option(
+        "--file",
+        "files",
+        type=FileType(),
+        multiple=True,
+        callback=_as_mapping,
+        metavar="NAME=@PATH",
         help=help,
     )
 
@@ -204,8 +260,8 @@ _FILTERS: Final = (
         type=LabelType(),
         metavar="KEY:VALUE",
         multiple=True,
-        callback=_only_one,
-        help="Only runs with this label.",
+        callback=_as_texts,
+        help="Only runs with this label; may be given several times.",
     ),
     click.option(
         "--since", type=MomentType(), metavar="AGE|TIME", help="Only runs that began then or later."
@@ -226,15 +282,15 @@ at_step_option = click.option(
 
 def filter_words(wanted: RunFilter) -> list[str]:
     """Return the words that give a filter again."""
-    values = {
-        "status": wanted.status,
-        "pipeline": wanted.pipeline,
-        "label": wanted.label,
-        "step": wanted.step,
-        "since": None if wanted.since is None else moment_text(wanted.since),
-        "until": None if wanted.until is None else moment_text(wanted.until),
-    }
-    given = [word for name, value in values.items() if value for word in (f"--{name}", value)]
+    values = (
+        ("status", wanted.status),
+        ("pipeline", wanted.pipeline),
+        *(("label", label) for label in wanted.labels),
+        ("step", wanted.step),
+        ("since", None if wanted.since is None else moment_text(wanted.since)),
+        ("until", None if wanted.until is None else moment_text(wanted.until)),
+    )
+    given = [word for name, value in values if value for word in (f"--{name}", value)]
     return [*given, *(f"--{name.replace('_', '-')}" for name in _FLAGS if getattr(wanted, name))]
 
 

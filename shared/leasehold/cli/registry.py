@@ -18,6 +18,7 @@ from leasehold.bootstrap import Purpose
 from leasehold.cli.bundle import open_bundle, purpose_on_store
 from leasehold.cli.options import json_option, url_option
 from leasehold.cli.override_line import override_line
+from leasehold.cli.settings_files import note_settings_files
 from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.client.server_upkeep import ServerUpkeep
@@ -63,6 +64,8 @@ def registry(*, url: str | None, as_json: bool) -> None:
     if report.channels:
         click.echo()
         print_table(_COLUMNS_OF_CHANNELS, map(_row_of_channel, report.channels))
+    if url is None:
+        note_settings_files()
     for step in report.steps:
         if step.override is not None and step.override.state == "in_force":
             note(override_line(step.override))

@@ -17,7 +17,6 @@ from leasehold.presentation.event_line import event_sentence
 from leasehold.presentation.failure_lines import (
     FailureKind,
     next_attempt,
-    traceback_lines,
     traced_failure,
 )
 from leasehold.presentation.formatting import one_line, stamp
@@ -94,14 +93,14 @@ class LineDisplay(NoDisplay):
             self._say(run.dispatch.not_before, f"step {run.current_step} is due again, {again}")
 
     def _print_event(self, event: TraceEvent) -> None:
-        """Print what happened; the first failure of its kind with its traceback."""
+        """Print what happened; the first failure of its kind whole."""
         sentence = event_sentence(event)
         if sentence is not None:
             self._say(event.at, sentence)
         failure = traced_failure(event)
-        if failure is not None and failure.traceback and failure.kind not in self._kinds:
+        if failure is not None and failure.lines and failure.kind not in self._kinds:
             self._kinds.add(failure.kind)
-            self._print(traceback_lines(failure.traceback))
+            self._print(failure.lines)
 
     def _say(self, at: datetime, words: str) -> None:
         self._print([one_line(f"{stamp(at)} {words}")])

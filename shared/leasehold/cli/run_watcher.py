@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -21,12 +21,16 @@ from leasehold.client.patience import retry_unreachable
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseholdError
+from leasehold.worker.holder import host_name, is_gone
 
 #: How often the display is drawn, and a run of this process looked at.
 LOOK_EVERY_S: Final = 0.1
 #: How often another run is read: after a twentieth of the time that it was watched, at most.
 _SHARE: Final = 1 / 20
 _LONGEST_S: Final = 1.0
+#: A server that works takes a run within this time.
+_SERVER_TAKES_S: Final = 1.0
+_LOOK_FOR_SERVER_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class View:
         pause: returns after a moment, or earlier when the run is over or waits for a person.
         now: the store's time.
         worker: how leases name this process; None: it works on no run.
+        look_for_server: called while nobody has the run; says where nobody would take it.
     """
 
     show: Callable[[], Manifest]
@@ -46,6 +51,7 @@ class View:
     pause: Callable[[], None]
     now: Callable[[], datetime]
     worker: str | None = None
+    look_for_server: Callable[[], None] = lambda: None
 
 
 def wait_for(client: Client, run_id: str, *, quiet: bool, url: str | None = None) -> Manifest:
@@ -66,7 +72,8 @@ def view_of(client: Client, run_id: str, *, patience: float | None = None) -> Vi
     show = retry_unreachable(partial(client.get, run_id), seconds=patience, report=note_outage)
     trace = retry_unreachable(partial(client.trace, run_id), seconds=patience, report=note_outage)
     pause = partial(time.sleep, LOOK_EVERY_S)
-    return View(show=_Paced(show), trace=trace, pause=pause, now=client.source.now)
+    look = ServerLook(client).look
+    return View(_Paced(show), trace, pause, now=client.source.now, look_for_server=look)
 
 
 def note_outage(error: LeaseholdError | None) -> None:
@@ -88,7 +95,17 @@ def watch_run(view: View, display: Display) -> Manifest:
             display.update(run)
             if not run.is_moving:
                 return run
+            if not _is_held(run, view.now()):
+                view.look_for_server()
             view.pause()
+
+
+def _is_held(run: Manifest, now: datetime) -> bool:
+    """Return whether a worker has the run that is not known to be gone."""
+    lease = run.lease
+    return (
+        lease is not None and now < lease.expires_at and not is_gone(lease.holder, host=host_name())
+    )
 
 
 def display_on(stream: TextIO, view: View, *, known: Iterable[TraceEvent] = ()) -> Display:
@@ -104,6 +121,25 @@ def display_on(stream: TextIO, view: View, *, known: Iterable[TraceEvent] = ()) 
 
         return LiveDisplay(view.now, view.worker, is_stderr=stream is sys.stderr)
     return LineDisplay(view.trace, stream, known)
+
+
+class ServerLook:
+    """Says, once, that live runs wait and no server works on their store."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._again_at = time.monotonic() + _SERVER_TAKES_S
+        self._has_said = False
+
+    def look(self) -> None:
+        """Look, unless that was done a moment ago; an outage is for others to tell."""
+        if self._has_said or time.monotonic() < self._again_at:
+            return
+        with suppress(LeaseholdError):
+            if words := self._client.source.missing_server():
+                note(f"{words}. Waiting for one.")
+                self._has_said = True
+        self._again_at = time.monotonic() + _LOOK_FOR_SERVER_S
 
 
 class _Paced:

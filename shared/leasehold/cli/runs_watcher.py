@@ -10,7 +10,7 @@ from functools import partial
 from math import inf
 from typing import Final
 
-from leasehold.cli.run_watcher import note_outage
+from leasehold.cli.run_watcher import ServerLook, note_outage
 from leasehold.cli.runs_displays import LinesOfRuns, LiveRuns, RunsDisplay, print_run_line
 from leasehold.cli.stdout import print_json_line
 from leasehold.cli.streams import can_draw
@@ -43,9 +43,11 @@ def watch_runs(
     with suppress(KeyboardInterrupt):
         live, took = live_runs(client), 0.0
         read = retry_unreachable(partial(live_runs, client), seconds=inf, report=note_outage)
+        servers = ServerLook(client)
         with display:
             while True:
                 display.update(live)
+                servers.look()
                 pause(max(READ_EVERY_S, _PAUSE_SHARE * took))
                 began = time.monotonic()
                 live = read()

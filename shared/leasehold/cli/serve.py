@@ -10,12 +10,13 @@ from typing import Final
 
 import click
 
-from leasehold.cli.exit_codes import DONE
+from leasehold.cli.exit_codes import BAD_INPUT, DONE
 from leasehold.cli.leaving import leave
 from leasehold.cli.server_options import port_option, workers_option
-from leasehold.cli.stderr import note
+from leasehold.cli.stderr import note, print_error
 from leasehold.cli.stop_signals import StopSignals
-from leasehold.logs.for_people import log_to_stderr
+from leasehold.cli.unresolved import unresolved_lines
+from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.registry.extras import require_extra
 
 _AT_ONCE: Final = b"killed: what was running goes on at the next start\n"
@@ -31,11 +32,17 @@ _AT_ONCE: Final = b"killed: what was running goes on at the next start\n"
 )
 @port_option("The port of the runs API and the API of leases.")
 @workers_option("How many steps run at once.", default=4)
-def serve(*, host: str, port: int, workers: int) -> int:
+@click.option(
+    "--allow-broken",
+    is_flag=True,
+    help="Begin also where a handler, gate or model does not resolve; those steps block.",
+)
+def serve(*, host: str, port: int, workers: int, allow_broken: bool) -> int:
     """Serve in one process: the runs API, workers and clockwork, until Ctrl-C.
 
     For production on one machine, on the store of LEASEHOLD_STORE. Started again, it goes on with
     every run; several of them on one store share the work. Prints `ready URL` when it serves.
+    Where something that the catalog names does not resolve, it says so and does not begin.
 
     \b
     Example:
@@ -47,7 +54,10 @@ def serve(*, host: str, port: int, workers: int) -> int:
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of each call that waits
     signals = StopSignals(_leave)
     try:
-        return _serve(signals, host=host, port=port, workers=workers)
+        if _is_broken() and not allow_broken:
+            note("not started: put that right, or let those steps block with --allow-broken")
+            return BAD_INPUT
+        return _serve(signals, host, port, workers, allow_broken=allow_broken)
     except (KeyboardInterrupt, Exception):
         if not signals.cut_start:
             raise
@@ -55,12 +65,20 @@ def serve(*, host: str, port: int, workers: int) -> int:
         return DONE
 
 
-def _serve(signals: StopSignals, *, host: str, port: int, workers: int) -> int:
+def _is_broken() -> bool:
+    """Say what the catalog names and does not resolve, a line each; return whether there is any."""
+    lines = unresolved_lines()
+    for line in lines:
+        print_error(line)
+    return bool(lines)
+
+
+def _serve(signals: StopSignals, host: str, port: int, workers: int, *, allow_broken: bool) -> int:
     """Serve until the first signal, then stop in order."""
     from leasehold.server.server import ServeOptions, Server  # noqa: PLC0415 - an extra has them
 
     with _explaining(workers):
-        server = Server(ServeOptions(host, port, workers), note)
+        server = Server(ServeOptions(host, port, workers, allow_broken), note)
     try:
         with _explaining(workers):
             server.start()

@@ -21,7 +21,7 @@ from leasehold.domain.manifest_parts import StepRecord
 from leasehold.domain.status import RunStatus
 from leasehold.domain.trials import trial_words
 from leasehold.errors import ServerRefusedError
-from leasehold.presentation.failure_lines import traceback_lines
+from leasehold.presentation.failure_lines import failure_of
 from leasehold.presentation.formatting import StyledText, ago, duration, stamp
 from leasehold.presentation.run_state import (
     DEAD_LETTER_ICON,
@@ -65,9 +65,8 @@ def show(*, run_id: str, url: str | None, as_json: bool) -> None:
     if has_calls:
         rows = [(*row, _calls(run.steps[step])) for row, step in zip(rows, run.plan, strict=True)]
     print_table((*_COLUMNS, _CALLS) if has_calls else _COLUMNS, rows)
-    if run.error is not None and run.error.traceback is not None:
-        heading = f"traceback of attempt {run.error.attempt} of step {run.error.step}:"
-        print_block(heading, traceback_lines(run.error.traceback))
+    if run.error is not None and (lines := failure_of(run.error).lines):
+        print_block(f"error of attempt {run.error.attempt} of step {run.error.step}:", lines)
 
 
 def _deliveries(client: Client, run: Manifest) -> Sequence[DeliveryReport]:

@@ -6,6 +6,7 @@ import contextlib
 import sys
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import click
@@ -17,6 +18,7 @@ from leasehold.cli.invocation import command_line, start_command
 from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import (
     GivenInput,
+    files_option,
     input_option,
     json_option,
     labels_option,
@@ -27,6 +29,7 @@ from leasehold.cli.run_result import print_result, print_result_json, read_resul
 from leasehold.cli.run_watcher import LOOK_EVERY_S, View, display_on, wait_for, watch_run
 from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import print_json, print_line, print_to_stderr
+from leasehold.client.arguments import read_files
 from leasehold.client.start_once import start_once
 from leasehold.client.store_source import StoreSource
 from leasehold.domain.manifest import Manifest
@@ -34,9 +37,11 @@ from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.in_process import InProcessEngine
-from leasehold.logs.for_people import log_to_stderr
+from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.presentation.formatting import ago, stamp
 from leasehold.presentation.run_state import state_line
+from leasehold.registry.dispatch import REMOTE
+from leasehold.services.input_files import checked_files
 from leasehold.services.reporting import Facts
 from leasehold.services.start_run import StartRequest, start_run
 
@@ -54,6 +59,7 @@ _EXISTING: Final = "It was started before with the same idempotency key."
     help="The same key and input always mean the same run.",
 )
 @labels_option("To find the run by; may be given up to 16 times.")
+@files_option("A file that the run has from its beginning; may be given up to 16 times.")
 @click.option("--no-retry", is_flag=True, help="End the run at the first failure of a step.")
 @click.option("--wait", is_flag=True, help="Wait until the run is over or waits for a person.")
 @click.option("--in-process", is_flag=True, help="Run it in this process, and wait for it.")
@@ -65,6 +71,7 @@ def start(  # a parameter for each option
     given: GivenInput,
     key: str | None,
     labels: dict[str, str],
+    files: dict[str, Path],
     no_retry: bool,
     wait: bool,
     in_process: bool,
@@ -85,35 +92,44 @@ def start(  # a parameter for each option
       leasehold start summary --input @request.json --idempotency-key docs-42 --in-process
       leasehold start summary --input '{"text": "One. Two."}' --in-process --no-retry
     """  # noqa: D301
-    request = StartRequest(pipeline, given.value, key, labels, 0 if no_retry else None)
+    retries = 0 if no_retry else None
+    request = StartRequest(pipeline, given.value, key, labels, retries, read_files(files))
+    checked_files(request.files)
     if url is not None:
         if in_process:
             raise click.UsageError("--in-process runs the run here; --url has a server run it.")
         return _record(request, None, url=url, wait=wait, as_json=as_json)
-    request, run_id = _preview(request)
-    command = start_command(request, given.words)
+    request, run_id, remote = _preview(request)
+    command = start_command(request, given.words, files)
     if in_process:
+        if remote:
+            steps = f"step {remote[0]} is" if len(remote) == 1 else f"steps {', '.join(remote)} are"
+            note(
+                f"{steps} for remote workers: the run waits there until one claims it, at a "
+                "`leasehold serve` on this store."
+            )
         return _run_in_process(request, run_id, command=command, as_json=as_json)
     return _record(request, command, url=None, wait=wait, as_json=as_json)
 
 
-def _preview(request: StartRequest) -> tuple[StartRequest, str]:
+def _preview(request: StartRequest) -> tuple[StartRequest, str, list[str]]:
     """Refuse what cannot be started before a store is even made; warn of what does not hold.
 
     A start without an idempotency key gets one, so that its command can be given again.
 
     Returns:
-        The request with its key, and the id of its run.
+        The request with its key, the id of its run, and those of its steps that are remote.
     """
     with open_bundle(purpose=Purpose.PREVIEW) as bundle, contextlib.redirect_stdout(sys.stderr):
         engine = bundle.engine
         if request.idempotency_key is None:
             request = replace(request, idempotency_key=f"cli-{engine.clock.new_id()}")
-        run = start_run(engine, request).manifest
+        run = start_run(engine, replace(request, files={})).manifest
     for step in run.plan:
         for sentence in engine.rules.known_settings(step).refused:
             warn(sentence)
-    return request, run.run_id
+    remote = [step for step in run.plan if engine.catalog.steps[step].handler == REMOTE]
+    return request, run.run_id, remote
 
 
 def _record(

@@ -1,4 +1,8 @@
-"""Ctrl-C and SIGTERM of a command that serves: once to stop in order, twice to stop at once."""
+"""Ctrl-C and SIGTERM of a command that serves: once to stop in order, twice to stop at once.
+
+Service managers, and wrappers that pass signals on, send SIGTERM twice within moments: that is
+once. Two Ctrl-C are two, however quickly a person presses them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import contextlib
 import os
 import select
 import signal
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Final
@@ -13,6 +18,29 @@ from typing import Final
 #: A signal wakes whoever waits; it looks as often as that besides.
 _LOOK_S: Final = 1.0
 _MANY: Final = 512
+
+#: What follows the first signal within this time is the same one.
+SAME_S: Final = 1.0
+
+
+class SignalCount:
+    """Counts the signals that ask for an end, each once."""
+
+    def __init__(self) -> None:
+        self._began = 0.0  # by the monotonic time
+        self._first: int | None = None
+        self._count = 0
+
+    def add(self, number: int) -> int:
+        """Count a signal; return how many there were so far, 0 for the first one once more."""
+        now = time.monotonic()
+        is_one = self._first is not None and now - self._began < SAME_S
+        if is_one and signal.SIGTERM in (number, self._first):
+            return 0
+        if self._first is None:
+            self._first, self._began = number, now
+        self._count += 1
+        return self._count
 
 
 class StopSignals:
@@ -27,7 +55,8 @@ class StopSignals:
 
     def __init__(self, at_once: Callable[[], object] = lambda: None) -> None:
         self._at_once = at_once
-        self._count = 0
+        self._count = SignalCount()
+        self._is_at_once = False
         self._is_ready = False
         # the system may give a signal to any thread, which wakes no other one, and so not the main
         # thread that is to handle it; what Python writes here for each signal does
@@ -45,7 +74,7 @@ class StopSignals:
     @property
     def is_at_once(self) -> bool:
         """Whether a second one came."""
-        return self._count > 1
+        return self._is_at_once
 
     def ready(self) -> None:
         """Raise no more: from here on, or in what ends a start."""
@@ -59,9 +88,11 @@ class StopSignals:
                 os.read(self._woken_by, _MANY)
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
-        self._count += 1
-        if self._count > 1:
+        count = self._count.add(number)
+        if count > 1:
+            self._is_at_once = True
             self._at_once()
+        if count != 1:
             return
         self.name = signal.Signals(number).name
         if not self._is_ready:

@@ -12,7 +12,7 @@ from leasehold.cli.options import json_option, run_argument, url_option
 from leasehold.cli.stdout import Row, print_block, print_json, print_table
 from leasehold.domain.trace import TraceEvent
 from leasehold.presentation.event_line import event_name, event_reason, has_trials
-from leasehold.presentation.failure_lines import headed_tracebacks
+from leasehold.presentation.failure_lines import headed_failures
 from leasehold.presentation.formatting import StyledText, duration, stamp
 
 _COLUMNS: Final = ("AT", "AFTER", "EVENT", "STEP", "ATTEMPT", "WHY")
@@ -38,7 +38,7 @@ def trace(*, run_id: str, url: str | None, as_json: bool) -> None:
         trials = has_trials(events)
         columns = _COLUMNS_WITH_TRIALS if trials else _COLUMNS
         print_table(columns, (_row(event, events[0].at, trials=trials) for event in events))
-        for heading, lines in headed_tracebacks(events):
+        for heading, lines in headed_failures(events):
             print_block(heading, lines)
 
 

@@ -15,7 +15,7 @@ from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
-from leasehold.presentation.failure_lines import traceback_lines
+from leasehold.presentation.failure_lines import failure_of
 from leasehold.presentation.formatting import one_line
 from leasehold.worker.holder import host_name, is_gone
 
@@ -43,7 +43,7 @@ def why(*, run_id: str, url: str | None, as_json: bool) -> None:
     if hint is not None:
         note("this takes it up at once:", hint)
     for operation in answer.operations:
-        note(f"{operation} it with:", _decision(run_id, answer, operation, url))
+        note(f"{operation} it with:", _decision(run, answer, operation, url))
     for channel in _given_up(answer):
         words = ("deliver", run_id, "--channel", channel, *url_words(url))
         note(f"tell {channel} once more with:", command_line(*words))
@@ -61,14 +61,18 @@ def _is_holder_gone(run: Manifest) -> bool:
 
 def _print_error(run: Manifest) -> None:
     """Print what the last attempt failed with, where the run waits for the next one."""
-    if run.status is RunStatus.ERROR and run.error is not None and run.error.traceback is not None:
-        print_block("its error:", traceback_lines(run.error.traceback))
+    error = run.error if run.status is RunStatus.ERROR else None
+    if error is not None and (lines := failure_of(error).lines):
+        print_block("its error:", lines)
 
 
-def _decision(run_id: str, answer: WhyResponse, operation: Operation, url: str | None) -> str:
+def _decision(run: Manifest, answer: WhyResponse, operation: Operation, url: str | None) -> str:
     """Return the command of a decision, which is bound to the run as it is now."""
-    words = [operation.value, run_id]
-    # a run that a person holds keeps its generation when it is let go, and may be held again
+    words = [operation.value, run.run_id]
+    # a run that a person holds keeps its generation when it is let go, and may be held again;
+    # one that heals by itself has another one after each look
     if operation is not Operation.RESUME:
-        words += ["--generation", str(answer.generation)]
+        heals = run.block is not None and run.block.heals
+        bound = ("--step", run.current_step) if heals else ("--generation", str(answer.generation))
+        words += bound
     return command_line(*words, *url_words(url))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final, TypedDict
 
 from leasehold.client.run_wait import OnChange
@@ -22,14 +23,15 @@ Run = str | Summary | Manifest
 class Filters(TypedDict, total=False):
     """Which runs: all that is given must hold; None is not given.
 
-    `label` is "key:value"; `since` and `until` are when they began, `step` is where they are. A
-    status does not find the runs that were cancelled in it: `cancelled=True` does.
+    `label` is "key:value", or several of them; `since` and `until` are when they began, `step` is
+    where they are. A status does not find the runs that were cancelled in it: `cancelled=True`
+    does.
     """
 
     status: RunStatus | str | None
     pipeline: str | None
     dead_lettered: bool | None
-    label: str | None
+    label: str | Sequence[str] | None
     paused: bool | None
     cancelled: bool | None
     since: datetime | str | None
@@ -49,12 +51,17 @@ class Decision(TypedDict, total=False):
     step: str | None
 
 
+#: Files by name: their bytes, or where they lie.
+Files = Mapping[str, bytes | Path]
+
+
 class StartOptions(TypedDict, total=False):
     """How a run is started; see `Client.start`."""
 
     idempotency_key: str | None
     labels: Mapping[str, str] | None
     max_retries: int | None
+    files: Files | None
 
 
 class RunOptions(StartOptions, total=False):
@@ -81,11 +88,31 @@ def start_options(how: RunOptions) -> StartOptions:
         idempotency_key=how.get("idempotency_key"),
         labels=how.get("labels"),
         max_retries=how.get("max_retries"),
+        files=how.get("files"),
     )
 
 
-def plain_input(value: Any) -> Any:
-    """Return the JSON value of an input, which may be a model.
+def read_files(files: Files | None) -> dict[str, bytes]:
+    """Return the bytes of files.
+
+    Raises:
+        InvalidRequestError: one cannot be read.
+    """
+    return {name: _bytes_of(name, given) for name, given in (files or {}).items()}
+
+
+def _bytes_of(name: str, given: bytes | Path) -> bytes:
+    if not isinstance(given, Path):
+        return given
+    try:
+        return given.read_bytes()
+    except OSError as error:
+        problem = f"a file that can be read ({given}: {error.strerror})"
+        raise InvalidRequestError(field="files", value=str(name)[:200], allowed=problem) from None
+
+
+def plain_input(value: Any, field: str = "input") -> Any:
+    """Return the JSON value of an input or an output, which may be a model.
 
     Raises:
         InvalidRequestError: JSON has no such value.
@@ -96,5 +123,5 @@ def plain_input(value: Any) -> Any:
     except (ValueError, TypeError) as error:
         allowed = f"a pydantic model, or a JSON value ({error})"
         shown = f"{type(value).__name__}: {value!r}"[:_MAX_SHOWN]
-        raise InvalidRequestError(field="input", value=shown, allowed=allowed) from None
+        raise InvalidRequestError(field=field, value=shown, allowed=allowed) from None
     return given

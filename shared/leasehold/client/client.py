@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, Unpack, overload
+from typing import Any, Final, Self, TypeVar, Unpack, cast, overload
 
 from leasehold.api.batch import BatchBody
-from leasehold.api.operations import OperationBody, RecreateBody
+from leasehold.api.operations import (
+    ApproveBody,
+    ContinuedRun,
+    OperationBody,
+    RecreateBody,
+    RetryBody,
+)
 from leasehold.api.results import FileEntry
 from leasehold.api.runs import RunsQuery, RunsResponse, StartBody
 from leasehold.api.upkeep import WhyResponse
 from leasehold.client.arguments import (
     Decision,
+    Files,
     Filters,
     Run,
     RunOptions,
     filter_fields,
     id_of,
     plain_input,
+    read_files,
     start_options,
 )
 from leasehold.client.caller import checked_actor, this_user
@@ -108,6 +117,7 @@ class Client(DeliveryCalls, OverrideCalls):
         idempotency_key: str | None = None,
         labels: Mapping[str, str] | None = None,
         max_retries: int | None = None,
+        files: Files | None = None,
     ) -> Summary:
         """Start a run, or find the one that the key started before.
 
@@ -122,10 +132,12 @@ class Client(DeliveryCalls, OverrideCalls):
             labels: at most 16, to find the run by.
             max_retries: how often a failed attempt of any step is repeated; 0: never; None: as its
                 step says.
+            files: what the run has as `ctx.artifacts` from its beginning, by name: bytes, or the
+                path of a file; at most 16 files, of 16 MiB together.
 
         Raises:
-            UnknownPipelineError, InvalidInputError, TooLargeError, HandlerNotFoundError,
-            CatalogError: it cannot be started; nothing was written.
+            UnknownPipelineError, InvalidInputError, ArtifactNameError, TooLargeError,
+            HandlerNotFoundError, CatalogError: it cannot be started; nothing was written.
             IdempotencyKeyReusedError: the key started something else.
         """
         given = {
@@ -135,7 +147,8 @@ class Client(DeliveryCalls, OverrideCalls):
             "labels": dict(labels or {}),
             "max_retries": max_retries,
         }
-        _, run = start_once(self.source, StartBody.model_validate(given).to_request())
+        request = StartBody.model_validate(given).to_request()
+        _, run = start_once(self.source, replace(request, files=read_files(files)))
         self._warn_where_nothing_delivers(run)
         return run
 
@@ -279,13 +292,42 @@ class Client(DeliveryCalls, OverrideCalls):
         """End a run for good; raises as `pause`."""
         return self._operate(run, Operation.CANCEL, OperationBody(**decision))
 
-    def retry(self, run: Run, **decision: Unpack[Decision]) -> Summary:
-        """Run the step again that failed or is blocked, without its backoff; raises as `pause`."""
-        return self._operate(run, Operation.RETRY, OperationBody(**decision))
+    def retry(
+        self,
+        run: Run,
+        *,
+        note: str | None = None,
+        anew: bool = False,
+        **decision: Unpack[Decision],
+    ) -> ContinuedRun:
+        """Run the step again that failed or is blocked, without its backoff; raises as `pause`.
 
-    def approve(self, run: Run, **decision: Unpack[Decision]) -> Summary:
-        """Hand off the output that a gate refused; raises as `pause`."""
-        return self._operate(run, Operation.APPROVE, OperationBody(**decision))
+        Args:
+            run: the run.
+            note: words for the handler (`ctx.note`), until the step is handed off.
+            anew: drop what the step has kept: its checkpoint, results of calls, and trials.
+            decision: see `Decision`.
+        """
+        body = RetryBody(note=note, anew=anew, **decision)
+        return cast("ContinuedRun", self._operate(run, Operation.RETRY, body))
+
+    def approve(
+        self, run: Run, *, output: Any = AS_BEFORE, **decision: Unpack[Decision]
+    ) -> Summary:
+        """Hand off the output that a gate refused, or an edited one; raises as `pause`.
+
+        Args:
+            run: the run.
+            output: JSON values or a model, in place of the output that was kept.
+            decision: see `Decision`.
+
+        Raises:
+            InvalidOutputError: it does not fit the model of the step; nothing was changed.
+        """
+        given: dict[str, Any] = (
+            {} if output is AS_BEFORE else {"output": plain_input(output, "output")}
+        )
+        return self._operate(run, Operation.APPROVE, ApproveBody(**given, **decision))
 
     def recreate(
         self,
@@ -295,26 +337,29 @@ class Client(DeliveryCalls, OverrideCalls):
         input: Any = AS_BEFORE,  # noqa: A002 - the word of the API
         labels: Mapping[str, str] | None = None,
         keep_partial: bool = False,
+        anew: bool = False,
         **decision: Unpack[Decision],
-    ) -> Summary:
+    ) -> ContinuedRun:
         """Make a new run of one that is over, and return the new one; raises as `pause`.
 
         Args:
             run: the run.
-            from_step: where the new run begins; the outputs before it are kept. None: at the first
-                step.
+            from_step: where the new run begins; the outputs before it are kept. None: where the
+                run stopped, or at the first step if it is completed or has another `input`. Where
+                that is the step that it stopped at, what the step has kept is kept, too.
             input: in place of the old run's.
             labels: in place of the old run's.
-            keep_partial: keep outputs of status PARTIAL, too.
+            keep_partial: keep outputs of status PARTIAL, too; without `from_step` they are.
+            anew: keep nothing of the step that it begins at.
             decision: see `Decision`.
 
         Raises:
             PartialOutputError: an output before `from_step` is PARTIAL; nothing was changed.
         """
         given: dict[str, Any] = {} if input is AS_BEFORE else {"input": plain_input(input)}
-        given["keep_partial"] = keep_partial
+        given |= {"keep_partial": keep_partial, "anew": anew}
         body = RecreateBody(from_step=from_step, labels=labels, **given, **decision)
-        return self._operate(run, Operation.RECREATE, body)
+        return cast("ContinuedRun", self._operate(run, Operation.RECREATE, body))
 
     def batch(
         self,
@@ -327,6 +372,8 @@ class Client(DeliveryCalls, OverrideCalls):
         step: str | None = None,
         from_step: str | None = None,
         keep_partial: bool = False,
+        anew: bool = False,
+        note: str | None = None,
     ) -> BatchResult:
         """Do an operation on the runs that fit, newest first: each is a commit of its own.
 
@@ -339,8 +386,10 @@ class Client(DeliveryCalls, OverrideCalls):
             step: refuse the runs that are at another step.
             from_step: of recreate: where the new runs begin.
             keep_partial: of recreate: keep outputs of status PARTIAL, too.
+            anew: of retry and recreate: keep nothing of the step that the runs are at.
+            note: of retry: words for the handlers.
         """
-        given = {
+        given: dict[str, Any] = {
             "action": operation,
             "filter": filter_fields(wanted),
             "limit": limit,
@@ -349,7 +398,10 @@ class Client(DeliveryCalls, OverrideCalls):
             "step": step,
             "from_step": from_step,
             "keep_partial": keep_partial,
+            "anew": anew,
         }
+        if note is not None:
+            given["note"] = note
         body = BatchBody.model_validate(given)
         request, fits = body.to_request(self.actor), body.filter.to_filter()
         return self.source.batch(request, fits, limit=limit, dry_run=dry_run)

@@ -15,7 +15,7 @@ from leasehold.api.deliveries import (
     DeliveryReport,
     RunDeliveriesResponse,
 )
-from leasehold.api.operations import ACTOR_HEADER, body_of
+from leasehold.api.operations import ACTOR_HEADER, ANSWERS, body_of
 from leasehold.api.overrides import (
     OverrideBody,
     OverrideChange,
@@ -27,7 +27,7 @@ from leasehold.api.runs import RunsQuery, RunsResponse, StartBody, TraceResponse
 from leasehold.api.upkeep import WhyResponse
 from leasehold.bootstrap import system_clock
 from leasehold.client.http_calls import RunsApi, path_of
-from leasehold.domain.manifest import Manifest, manifest_of
+from leasehold.domain.manifest import Manifest, shown_manifest
 from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent
 from leasehold.ports.artifacts import ArtifactContent
@@ -67,7 +67,7 @@ class ServerSource:
         path = f"{path_of(run_id)}:{request.operation}"
         body, headers = body_of(request).to_json(), _named(request.actor)
         _, run = self._api.call(path, body, headers=headers)
-        return self._api.read(Summary.model_validate, run)
+        return self._api.read(ANSWERS.get(request.operation, Summary).model_validate, run)
 
     def batch(
         self, request: OperationRequest, wanted: RunFilter, *, limit: int, dry_run: bool
@@ -82,7 +82,7 @@ class ServerSource:
     def get(self, run_id: str) -> Manifest:
         """Return one run."""
         _, run = self._api.call(path_of(run_id))
-        return self._api.read(lambda found: manifest_of(run_id, found), run)
+        return self._api.read(lambda found: shown_manifest(run_id, found), run)
 
     def trace(self, run_id: str) -> list[TraceEvent]:
         """Return all that happened to one run, oldest first."""
@@ -113,7 +113,7 @@ class ServerSource:
     def page(self, wanted: RunFilter, limit: int, token: str | None) -> RunsResponse:
         """Return the runs that fit, newest first."""
         query = RunsQuery.page_of(wanted, limit, token).to_texts()
-        _, answer = self._api.call(f"/runs?{urlencode(query)}")
+        _, answer = self._api.call(f"/runs?{urlencode(query, doseq=True)}")
         return self._api.read(lambda it: _further(RunsResponse, it, token), answer)
 
     def deliveries(self, run_id: str) -> list[DeliveryReport]:
@@ -163,6 +163,10 @@ class ServerSource:
     def delivers(self) -> bool:
         """Return True: the server sees to what it has changed."""
         return True
+
+    def missing_server(self) -> str | None:
+        """Return None: whoever answers works, or functions do when they are called."""
+        return None
 
 
 def _further(model: type[Page], answer: Any, token: str | None) -> Page:

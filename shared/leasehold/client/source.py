@@ -35,7 +35,7 @@ class Source(Protocol):
         ...
 
     def operate(self, run_id: str, request: OperationRequest) -> Summary:
-        """Do an operation; return the run, after a recreate the new one."""
+        """Do an operation; return what it is answered with (`api.operations.ANSWERS`)."""
         ...
 
     def batch(
@@ -108,4 +108,8 @@ class Source(Protocol):
 
     def delivers(self) -> bool:
         """Return whether what is changed here reaches a worker without a server of the store."""
+        ...
+
+    def missing_server(self) -> str | None:
+        """Return in words that live runs wait and nobody works on them; None: somebody does."""
         ...

@@ -11,6 +11,7 @@ from typing import Any
 import pydantic_core
 
 from leasehold.api.deliveries import DeliveriesResponse, DeliveryReport
+from leasehold.api.operations import answer_to
 from leasehold.api.overrides import OverrideChange, OverrideReport
 from leasehold.api.results import FilesResponse
 from leasehold.api.runs import RunsResponse
@@ -38,6 +39,7 @@ from leasehold.services.read_deliveries import DeliveryFilter, list_deliveries, 
 from leasehold.services.read_results import list_files, open_file, read_output
 from leasehold.services.read_runs import RunFilter, list_runs, read_run, read_timeline
 from leasehold.services.start_run import StartRequest, start_run
+from leasehold.services.worker_notes import missing_server
 from leasehold.worker.holder import host_name, is_gone
 
 
@@ -65,7 +67,7 @@ class StoreSource:
         """Do an operation; return the run, after a recreate the new one."""
         engine = self._engine_for(request.operation)
         change = operate(engine, run_id, request)
-        return summary_of(change.created or change.manifest)
+        return answer_to(request.operation, change)
 
     def batch(
         self, request: OperationRequest, wanted: RunFilter, *, limit: int, dry_run: bool
@@ -149,6 +151,10 @@ class StoreSource:
     def delivers(self) -> bool:
         """Return whether there is a queue that takes tasks to workers of other processes."""
         return delivers_tasks(self.engine)
+
+    def missing_server(self) -> str | None:
+        """Return in words that live runs wait and nobody works on them; None: somebody does."""
+        return missing_server(self.engine, partial(is_gone, host=host_name()))
 
     def _acting(self) -> Engine:
         return self.engine if self.store is None else self.store.to_change()

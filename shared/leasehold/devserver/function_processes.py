@@ -106,6 +106,12 @@ class FunctionProcesses:
                 return
         raise self._unavailable(f"it does not answer within {START_S:g} s")
 
+    def restart(self) -> None:
+        """Have a new server serve, while this one finishes what it does."""
+        with self._lock:
+            for server in self._servers[-1:]:
+                server.request_stop()
+
     def request_stop(self) -> None:
         """Have the server finish what it does, and start it no more."""
         self._stopping.set()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,13 +33,16 @@ from leasehold.devserver.scheduler import TICK_S, Scheduler
 from leasehold.devserver.served_functions import among, served_functions
 from leasehold.devserver.server_process import DRAIN_S
 from leasehold.domain.retry import QUEUE_BACKOFF
+from leasehold.domain.worker_note import WorkerKind
 from leasehold.errors import SettingError
+from leasehold.registry.dispatch import check_platform
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
 from leasehold.registry.settings import read_settings
 from leasehold.services.adopt_deliveries import EPOCH, take_up_deliveries
 from leasehold.services.adopt_runs import adopt_all, take_up_dispatched
 from leasehold.services.check_chain import check_chains
+from leasehold.services.worker_notes import Presence, other_projects
 from leasehold.worker.handler_checks import ImportedHandlerChecks
 from leasehold.worker.holder import host_name, is_gone
 
@@ -55,8 +59,19 @@ QUEUES: Final = QueueSettings(
 #: What the addresses that it tells at the start are called, where it is not the function's name.
 _WORDS: Final = {"manage_lease": "leases"}
 
+#: How often the files of the project are looked at.
+_LOOK_S: Final = 0.5
+
+CHANGED: Final = (
+    "the code on disk changed since this server started, and every attempt here still runs the "
+    "code of the start; restart it, or start it with --reload"
+)
+
 #: So long messages that are due are still delivered when it stops; later ones stay due.
 ANNOUNCE_S: Final = 2.0
+
+#: So long it waits at the start for the note that it lives: whoever looks next finds it.
+_NOTED_WITHIN_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +87,7 @@ class DevOptions:
         lease_port: of the API of leases, which is served where the catalog has remote steps; None:
             a free one.
         targets: hosts beyond this machine that tasks may be delivered to.
+        reload: replace the functions' processes when the code on disk changes.
     """
 
     port: int = 8080
@@ -81,6 +97,7 @@ class DevOptions:
     tick_s: float = TICK_S
     lease_port: int | None = None
     targets: tuple[str, ...] = ()
+    reload: bool = False
 
 
 class DevServer:
@@ -114,6 +131,7 @@ class DevServer:
     ) -> None:
         self._report, self._table = report, table
         catalog = load_catalog(read_settings(options.environ)["LEASEHOLD_CATALOG"])
+        check_platform(catalog.steps)  # it plays the platform
         with contextlib.redirect_stdout(sys.stderr):  # what handlers print is no answer
             check_chains(catalog, ImportedHandlerChecks())
         self._functions = served_functions(
@@ -138,6 +156,9 @@ class DevServer:
         scheduled = table.called_by(Trigger.SCHEDULE)
         self._schedulers = [self._scheduler(it, at[it.name], options) for it in scheduled]
         self._bundle: Bundle | None = None
+        self._reloads, self._stopping = options.reload, threading.Event()
+        self._watch = threading.Thread(target=self._watch_code, name="code-watch", daemon=True)
+        self._presence = Presence(WorkerKind.DEV)
         self._check_ports(options)
 
     def start(self) -> None:
@@ -164,8 +185,12 @@ class DevServer:
         for processes in self._processes:
             processes.wait_until_ready(deadline)
         self._adopt(bundle)
+        self._presence.note(bundle.engine, patience_s=_NOTED_WITHIN_S)
+        for line in other_projects(bundle.engine):
+            self._report(line)
         for scheduler in self._schedulers:
             scheduler.start()
+        self._watch.start()
         for function in among(self._functions, self._table.called_by_users()):
             if function.url != self.url:  # which the caller tells
                 self._report(f"{_WORDS.get(function.name, function.name)} {function.url}")
@@ -180,6 +205,7 @@ class DevServer:
         Args:
             at_once: whether to kill what still runs; called again and again.
         """
+        self._stopping.set()
         for scheduler in self._schedulers:
             scheduler.stop()
         self.tasks.stop_deliveries()
@@ -194,7 +220,23 @@ class DevServer:
         if self.events is not None:
             self.events.stop()
         if self._bundle is not None:
+            self._presence.end(self._bundle.engine)
             self._bundle.close()
+
+    def _watch_code(self) -> None:
+        """Say that the code on disk changed; with reload, have all functions begin with it."""
+        assert self._bundle is not None  # noqa: S101 - it is started
+        sources = self._bundle.sources
+        while not self._stopping.wait(_LOOK_S):
+            if not sources.has_changed():
+                continue
+            if not self._reloads:
+                self._report(CHANGED)
+                return
+            self._report("the code on disk changed: the functions begin with it")
+            sources = sources.read_again()
+            for processes in self._processes:
+                processes.restart()
 
     def _check_ports(self, options: DevOptions) -> None:
         """Raise SettingError where the two ports that can be named cannot be had."""
@@ -228,6 +270,7 @@ class DevServer:
         """Do what is owed of runs that a command moved on the store, which has no queue."""
         if self._bundle is not None:
             engine = self._bundle.engine
+            self._presence.note(engine)
             self._dispatched_since = take_up_dispatched(engine, since=self._dispatched_since)
             self._owed_since = take_up_deliveries(engine, since=self._owed_since)
 

@@ -23,7 +23,7 @@ from functions_framework._http import create_server
 from gunicorn.arbiter import Arbiter
 
 from leasehold.devserver.server_process import DRAIN_S, READY, STOPPING
-from leasehold.logs.for_people import log_to_stderr
+from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.web.loopback_guard import LoopbackGuard
 from leasehold.worker.shutdown import ENDING
 

@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Final
 
 from leasehold.domain.archive import SILENT_FOR, longest_wait
 from leasehold.domain.effect import is_awaited, owed_effects
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Dispatch
+
+#: Where an alarm is looked at later than this, nobody was there to look: time off, or an outage.
+#: What cuts a step short within as long after another is the same outage.
+OUTAGE: Final = timedelta(minutes=10)
+
+#: A wait for a remote worker is looked at so often, so that time off is noticed.
+_LOOKS: Final = 12
+
+
+def is_unattended(due_at: datetime, now: datetime) -> bool:
+    """Return whether nobody was there to look when something was due.
+
+    Such time proves nothing against a run: it is not counted, and the look begins it anew.
+
+    Args:
+        due_at: when somebody was to look.
+        now: when somebody did.
+    """
+    return now > due_at + OUTAGE
 
 
 def alarm_for(
@@ -21,15 +42,26 @@ def alarm_for(
         grace: how late a task may come, or what an idle run owes be carried out.
         written_at: when the run is written; None: it is as it was written last.
     """
+    written_at = written_at or manifest.updated_at
     if manifest.is_idle:
-        return _alarm_of_idle(manifest, grace, written_at or manifest.updated_at)
+        return _alarm_of_idle(manifest, grace, written_at)
     if manifest.lease is not None:
         return manifest.lease.expires_at
+    if manifest.look_at is not None:
+        return manifest.look_at
     dispatch = manifest.dispatch
-    since = max(dispatch.not_before, dispatch.seen_at or dispatch.not_before)
     if dispatch.schedule_to_start_s is not None:
-        return since + timedelta(seconds=dispatch.schedule_to_start_s)
-    return since + grace
+        return _next_look(dispatch, written_at)
+    return dispatch.waits_since + grace
+
+
+def _next_look(dispatch: Dispatch, written_at: datetime) -> datetime:
+    """Return when somebody looks next whether a remote step is still to be claimed."""
+    since, until = dispatch.waits_since, dispatch.claim_by
+    assert until is not None  # noqa: S101 - who asks has seen that it is remote
+    each = max(OUTAGE, (until - since) / _LOOKS)
+    looks = max(timedelta(), written_at - since) // each
+    return min(until, since + (looks + 1) * each)
 
 
 def _alarm_of_idle(manifest: Manifest, grace: timedelta, written_at: datetime) -> datetime | None:

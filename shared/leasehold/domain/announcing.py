@@ -41,17 +41,20 @@ def state_event(run: Manifest) -> AnnouncedEvent | None:
 def announced_event(before: Manifest, after: Manifest) -> AnnouncedEvent | None:
     """Return what people have to be told of a change; None: nothing.
 
-    A run ends once. It may block again and again, each time under a generation of its own.
+    A run ends once. It may block again and again, each time under a generation of its own; a
+    block that is found again is the one that people were told of.
     """
     event = state_event(after)
     if event is None or before.is_terminal:
         return None
+    if event is not AnnouncedEvent.RUN_BLOCKED:
+        return event
+    is_found_again = after.block is not None and after.block.looks > 0
     is_same_block = (
-        event is AnnouncedEvent.RUN_BLOCKED
-        and before.status is RunStatus.BLOCKED
+        before.status is RunStatus.BLOCKED
         and before.dispatch.generation == after.dispatch.generation
     )
-    return None if is_same_block else event
+    return None if is_found_again or is_same_block else event
 
 
 def announcement_of(
@@ -154,7 +157,9 @@ def _summary(
     elif event == AnnouncedEvent.RUN_DEAD_LETTERED:
         line = f"{who} was given up {at}{why}"
     else:
-        line = f"{who} is blocked {at} and waits for a person{why}"
+        heals = run.block is not None and run.block.heals
+        waits = "until that is put right" if heals else "and waits for a person"
+        line = f"{who} is blocked {at} {waits}{why}"
     return one_line(line, MAX_SUMMARY)
 
 

@@ -29,11 +29,6 @@ def is_artifact_name(name: str) -> bool:
     return _problem(name) is None
 
 
-def files_folder(run_id: str) -> str:
-    """Return the folder of the files that handlers store: the engine's own values lie elsewhere."""
-    return f"runs/{run_id}/files"
-
-
 def _problem(name: str) -> str | None:
     """Return why the name is refused, or None."""
     if any(_is_no_text(character) for character in name):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from leasehold.domain.json_text import digest
 from leasehold.domain.kept_work import CallResult
+from leasehold.domain.life import step_folder
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_room import (
     CALL_REFERENCE_BYTES,
@@ -14,7 +15,6 @@ from leasehold.domain.manifest_room import (
     WITH_REFERENCES_BYTES,
     fits_inline,
 )
-from leasehold.domain.temporary_files import step_folder
 from leasehold.errors import InvalidRequestError, TooManyCallsError
 
 #: A run keeps so many results at a time.
@@ -37,12 +37,29 @@ def check_call_key(key: object) -> None:
 
 def recorded_call(manifest: Manifest, key: str) -> CallResult | None:
     """Return the result that counts for a key now; None: the call is still to be made."""
-    return next((call for call in _current(manifest) if call.key == key), None)
+    return next((call for call in current_calls(manifest) if call.key == key), None)
 
 
 def outlasting(manifest: Manifest) -> tuple[CallResult, ...]:
     """Return the results that are left when the current step is over."""
     return tuple(call for call in manifest.calls if call.keep)
+
+
+def current_calls(manifest: Manifest) -> tuple[CallResult, ...]:
+    """Return the results that count now: of this step and trial, and what an earlier one kept."""
+    return tuple(
+        call
+        for call in manifest.calls
+        if call.step == manifest.current_step and (call.keep or call.trial == manifest.trial)
+    )
+
+
+def kept_files(manifest: Manifest) -> tuple[str, ...]:
+    """Return the artifacts of the checkpoint, and of the results of calls."""
+    checkpoint = manifest.checkpoint
+    values = [] if checkpoint is None else [checkpoint.partial_results]
+    values += [call.value for call in manifest.calls]
+    return tuple(value.ref for value in values if value.ref is not None)
 
 
 def with_call(manifest: Manifest, call: CallResult) -> tuple[CallResult, ...]:
@@ -81,13 +98,6 @@ def check_room(manifest: Manifest, others: Sequence[CallResult], call: CallResul
 
 def expected_reference(manifest: Manifest, call: CallResult) -> CallResult:
     """Return a call that is to be made, as a reference that is no smaller than it will be."""
-    folder = step_folder(manifest.run_id, call.step, call.trial)
+    folder = step_folder(manifest, call.step, call.trial)
     longest = f"{folder}/{manifest.fencing_token}-{'0' * _LONGEST_ID}.json.gz"
     return call.with_(inline=None, ref=longest, digest=digest(longest))
-
-
-def _current(manifest: Manifest) -> Iterable[CallResult]:
-    """Yield the results of the current step and trial, and what an earlier trial of it kept."""
-    for call in manifest.calls:
-        if call.step == manifest.current_step and (call.keep or call.trial == manifest.trial):
-            yield call

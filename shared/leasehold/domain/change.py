@@ -15,6 +15,7 @@ from leasehold.domain.delivery import Delivery, delivery_ref
 from leasehold.domain.document import DecideDocument, Document, Ref, Write
 from leasehold.domain.effect import Effect, owed_effects
 from leasehold.domain.event_message import EventMessage
+from leasehold.domain.kept_work import KeptCounts
 from leasehold.domain.ledger import LedgerEntry, ledger_ref
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.manifest_parts import OperationRecord
@@ -39,6 +40,7 @@ class Change:
         deliveries: what each channel is owed by it, stored in the same commit.
         ledger: the run's entry in the ledger, stored in the same commit.
         repeats: the first time of an operation that was requested again; nothing is written.
+        kept: of retry and recreate: what the attempts to come find of the work that was done.
     """
 
     outcome: Outcome
@@ -50,12 +52,15 @@ class Change:
     deliveries: tuple[Delivery, ...] = ()
     ledger: LedgerEntry | None = None
     repeats: OperationRecord | None = None
+    kept: KeptCounts | None = None
 
     @property
     def owed(self) -> tuple[Effect, ...]:
         """What is to be carried out once the commit stands."""
         if self.wake is not None:
             return (self.wake,)
+        if self.outcome is Outcome.STEP_UNKNOWN:
+            return ()  # its task is for others, and would come back here at once
         owed = owed_effects(self.manifest) + (owed_effects(self.created) if self.created else ())
         if not self.deliveries:
             return owed

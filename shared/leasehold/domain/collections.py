@@ -59,7 +59,8 @@ DELIVERIES: Final = Collection(
 BREAKERS: Final = Collection("breakers")
 LEDGER: Final = Collection("ledger")
 OVERRIDES: Final = Collection("overrides")
+WORKERS: Final = Collection("workers", indexes=(("seenAt",),))
 
 COLLECTIONS: Final[Mapping[str, Collection]] = {
-    c.name: c for c in (RUNS, TRACE, OVERRIDES, DELIVERIES, BREAKERS, LEDGER)
+    c.name: c for c in (RUNS, TRACE, OVERRIDES, DELIVERIES, BREAKERS, LEDGER, WORKERS)
 }

@@ -60,6 +60,9 @@ class Rules:
     Args:
         settings_for: the settings in force for a step type; None: this deploy does not know it.
         lease_ttl: how long a lease runs that is renewed.
+        on_platform: whether Cloud Tasks calls the steps, which listens for 30 minutes at most.
+        max_failures: how often a step may fail in all, with progress in between; more retries of it
+            go over this.
         max_interruptions: how often a step may be interrupted or lose its lease without progress,
             and how many of its tasks may be lost without a lease in between.
         stuck_timeout: how long nothing may be heard of a step before that is a silence; never
@@ -70,10 +73,13 @@ class Rules:
         channels_for: the channels that are told of an event in runs of a pipeline; None: not known
             here, where there is no catalog.
         delivery: how patient deliveries to them are.
+        code_hash: of the user's code as this process loaded it; empty: not known.
     """
 
     settings_for: Callable[[str], StepSettings | None]
     lease_ttl: timedelta = timedelta(seconds=30)
+    on_platform: bool = False
+    max_failures: int = 100
     max_interruptions: int = 10
     stuck_timeout: timedelta = timedelta(minutes=15)
     recovery_window: timedelta = timedelta(hours=1)
@@ -81,6 +87,7 @@ class Rules:
     grace: timedelta = timedelta(seconds=60)
     channels_for: Callable[[str, AnnouncedEvent], tuple[str, ...] | None] = lambda *_: ()
     delivery: DeliveryRules = field(default_factory=DeliveryRules)
+    code_hash: str = ""
 
     def known_settings(self, step_type: str) -> StepSettings:
         """Return the settings in force, or raise UnknownKeyError."""
@@ -94,10 +101,14 @@ class Rules:
 def has_moved(manifest: Manifest, rules: Rules) -> bool:
     """Return whether a deploy gave the step to remote workers since its dispatch, or took it back.
 
-    Whoever was to run it cannot any more, so it is dispatched again: no reason to give it up.
+    Whoever was to run it cannot any more, so it is dispatched again: no reason to give it up. So
+    is one that was dispatched by who did not know the step. A kept output is judged here.
     """
     settings = rules.settings_for(manifest.current_step)
-    return manifest.dispatch.remote is not (settings is not None and settings.remote)
+    if settings is None:
+        return False
+    is_remote = settings.remote and not manifest.is_judged_again
+    return manifest.dispatch.provisional or manifest.dispatch.remote is not is_remote
 
 
 def as_dispatched(rules: Rules, dispatch: Dispatch) -> Rules:
@@ -156,6 +167,32 @@ def dispatch_of(
         return dispatch
     sources = {**settings.sources, "maxRetries": "run"}
     return dispatch.with_(max_retries=max_retries, sources=sources)
+
+
+def provisional_dispatch(
+    before: Dispatch, *, generation: int, step: str, trial: int, not_before: datetime
+) -> Dispatch:
+    """Return the dispatch of a step that is not known here, with the settings of the one before.
+
+    Another attempt of the same step has the settings that it had. Those of a further step are not
+    known: whoever knows it dispatches it anew, to its own queue, before it takes the lease.
+    """
+    is_further = step != before.step
+    return before.with_(
+        generation=generation,
+        step=step,
+        trial=trial,
+        not_before=not_before,
+        remote=before.remote and not is_further,
+        schedule_to_start_s=None if is_further else before.schedule_to_start_s,
+        redispatched=0,
+        lost_since=None,
+        deferred=0,
+        seen_at=None,
+        enqueued=False,
+        provisional=before.provisional or is_further,
+        after_block=None,
+    )
 
 
 def with_all_limits(dispatch: Dispatch, rules: Rules) -> Dispatch:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, Unpack
 
-from leasehold.domain.alarm import alarm_for
+from leasehold.domain.alarm import OUTAGE, alarm_for, is_unattended
 from leasehold.domain.announcing import announcement_of, deliveries_of
 from leasehold.domain.archive import OwedArchive
 from leasehold.domain.change import Change
@@ -14,12 +14,12 @@ from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.kept_work import CallCount
 from leasehold.domain.lease import Fence
+from leasehold.domain.life import step_folder
 from leasehold.domain.manifest import Manifest, ManifestUpdate
 from leasehold.domain.manifest_parts import Settlement, StepRecordUpdate
 from leasehold.domain.notes import Notes
 from leasehold.domain.status import AttemptEnd, Outcome
 from leasehold.domain.stored import overwrite, trusted
-from leasehold.domain.temporary_files import step_folder
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
 
 _settlement = trusted(Settlement)
@@ -81,24 +81,44 @@ class Draft:
     def owe_folder(self) -> None:
         """Note that the current trial of the step may have temporary files, to be deleted later."""
         run = self.run
-        folder = step_folder(run.run_id, run.current_step, run.trial)
+        folder = step_folder(run, run.current_step, run.trial)
         if folder not in run.owed:
             self.set(owed=(*run.owed, folder))
 
     def count_anew(self) -> None:
-        """Count from zero what bounds attempts without progress: the step made some."""
-        self.set(interruptions=0, silences=0, continuations=0)
+        """Count from zero what bounds attempts without progress: the step made some.
+
+        A block that was looked at is over by that, too: a later one is another.
+        """
+        self.set(failures=0, interruptions=0, interrupted_at=None, silences=0, continuations=0)
+        if self.run.dispatch.after_block is not None:
+            self.set(dispatch=self.run.dispatch.with_(after_block=None))
 
     def count(self, end: AttemptEnd) -> None:
         """Count one more end of an attempt, for the step and in total."""
         run = self.run
         record = run.steps[run.current_step]
-        cut_short = end in (AttemptEnd.INTERRUPTED, AttemptEnd.EXPIRED)
         self.set(
             attempts=run.attempts.plus(end),
-            interruptions=run.interruptions + cut_short,
+            failures=run.failed_in_vain + (end is AttemptEnd.FAILED),
             steps=run.with_step(run.current_step, attempts=record.attempts.plus(end)),
         )
+        if end is AttemptEnd.EXPIRED and not self._lapsed_unattended:
+            self.set(interruptions=run.interruptions + 1)
+        if end is AttemptEnd.INTERRUPTED and not self._is_one_outage:
+            self.set(interruptions=run.interruptions + 1, interrupted_at=self.now)
+
+    @property
+    def _lapsed_unattended(self) -> bool:
+        """Whether nobody was there when the lease ran out: time off, or an outage."""
+        lease = self.before.lease
+        return lease is not None and is_unattended(lease.expires_at, self.now)
+
+    @property
+    def _is_one_outage(self) -> bool:
+        """Whether a shutdown belongs to the same outage as the last one that counted."""
+        last = self.run.interrupted_at
+        return last is not None and abs(self.now - last) < OUTAGE
 
     def trace(self, type_: TraceType, **facts: Any) -> None:
         """Trace an event of the attempt that the run was in before."""

@@ -17,10 +17,11 @@ from typing import Final, TypeAlias
 
 from leasehold.domain.announcing import deliveries_of, state_event
 from leasehold.domain.artifact_name import is_artifact_name
+from leasehold.domain.calls import kept_files
 from leasehold.domain.event_message import EventMessage
+from leasehold.domain.life import checkpoints_folder, step_folder
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.task import Task, dispatch_task
-from leasehold.domain.temporary_files import checkpoints_folder, step_folder
 
 _NO_TIME: Final = timedelta()
 
@@ -44,12 +45,16 @@ class Archive:
 
     Args:
         run_id: the run.
-        folders: its folders of temporary files.
+        life: its mark; see `domain/life.py`.
+        kept: temporary files that stay: a run that is made of it goes on from them.
+        has_temporary: whether there may be temporary files: looking for them costs a list.
         outputs: the texts of its outputs: people open the files whose addresses stand there.
     """
 
     run_id: str
-    folders: tuple[str, ...]
+    life: str
+    kept: tuple[str, ...] = ()
+    has_temporary: bool = field(default=False, compare=False)
     outputs: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
@@ -90,6 +95,8 @@ def owed_messages(manifest: Manifest) -> tuple[EventMessage, ...]:
         return ()
     if manifest.is_terminal and manifest.archive is None:
         return ()
+    if manifest.block is not None and manifest.block.looks > 0:  # people were told long ago
+        return ()
     return tuple(map(EventMessage, deliveries_of(manifest, _NO_TIME)))
 
 
@@ -108,7 +115,7 @@ def left_behind(manifest: Manifest) -> tuple[Deletion, ...]:
 
     Those before it were tried to be deleted then; what is left of them goes with the run's end.
     """
-    current = step_folder(manifest.run_id, manifest.current_step, manifest.trial)
+    current = step_folder(manifest, manifest.current_step, manifest.trial)
     folders = [each for each in manifest.owed if each != current][-1:]
     return (Deletion(manifest.run_id, _own(manifest, folders)),) if folders else ()
 
@@ -118,14 +125,29 @@ def owed_archives(manifest: Manifest) -> tuple[Archive, ...]:
     if not manifest.owes_archive:
         return ()
     outputs = tuple(step.output for step in manifest.steps.values() if step.output is not None)
-    return (Archive(manifest.run_id, _own(manifest, manifest.owed), outputs),)
+    within = f"{checkpoints_folder(manifest)}/"
+    kept = tuple(name for name in kept_files(manifest) if name.startswith(within))
+    has_temporary = _may_have_temporary_files(manifest)
+    return (Archive(manifest.run_id, manifest.life, kept, has_temporary, outputs),)
+
+
+def _may_have_temporary_files(manifest: Manifest) -> bool:
+    """Return whether a run that ended may have left temporary files, known to it or not.
+
+    Each is owed from the commit on that refers to it. A worker that was cut short between the file
+    and that commit leaves an attempt without an output, or a run that was cancelled. A remote
+    worker goes on where the process that stored its file was killed.
+    """
+    was_cut_short = any(record.attempts.ended for record in manifest.steps.values())
+    was_stopped = manifest.cancelled or was_cut_short
+    return bool(manifest.owed) or was_stopped or manifest.dispatch.remote
 
 
 def _own(manifest: Manifest, folders: Sequence[str]) -> tuple[str, ...]:
     """Return those folders of temporary files that are the run's own, whoever wrote it."""
     if not folders:
         return ()
-    within = f"{checkpoints_folder(manifest.run_id)}/"
+    within = f"{checkpoints_folder(manifest)}/"
     return tuple(each for each in folders if each.startswith(within) and is_artifact_name(each))
 
 

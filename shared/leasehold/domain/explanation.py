@@ -49,6 +49,8 @@ def explain(
     *,
     holder_gone: bool = False,
     is_possible: Callable[[Operation], bool] = lambda _: True,
+    no_server: str | None = None,
+    asked: str = "",
 ) -> Explanation:
     """Return what the run waits for.
 
@@ -58,6 +60,8 @@ def explain(
         rules: the rules in force.
         holder_gone: whether the holder of its lease is known to be gone.
         is_possible: whether an operation that its state allows would be done; no other is offered.
+        no_server: in words that nobody is there to do what is due; None: somebody is.
+        asked: in words when a remote worker last asked for its step; empty: it is not known.
     """
     possible = tuple(filter(is_possible, decisions(manifest)))
     if manifest.is_terminal and not any(map(is_awaited, owed_effects(manifest))):
@@ -69,21 +73,31 @@ def explain(
     what = (
         f"a repair (leasehold audit --repair): {broken}"
         if broken
-        else _what(manifest, now, possible, holder_gone=holder_gone)
+        else _what(manifest, now, possible, holder_gone=holder_gone, asked=asked)
     )
     until = manifest.alarm_at
     if until is None:
         words = f"Run {manifest.run_id} waits for {what}."
         return Explanation(what, None, None, words, () if broken else possible)
     change = _at(manifest, max(now, until), rules)
+    is_held = manifest.lease is not None and now < manifest.lease.expires_at and not holder_gone
+    operations = possible if manifest.look_at is not None and not broken else ()
+    if no_server is not None and not is_held:
+        words = f"Run {manifest.run_id} waits for {what}, and {no_server}."
+        return Explanation(what, until, change.outcome, words, operations)
     when = f"until {stamp(until)}" if now < until else f"which was due at {stamp(until)}"
     then = f"if nothing happens by then, {_then(change)}" if now < until else _then(change)
     words = f"Run {manifest.run_id} waits for {what}, {when}; {then}."
-    return Explanation(what, until, change.outcome, words)
+    return Explanation(what, until, change.outcome, words, operations)
 
 
 def _what(
-    manifest: Manifest, now: datetime, possible: tuple[Operation, ...], *, holder_gone: bool
+    manifest: Manifest,
+    now: datetime,
+    possible: tuple[Operation, ...],
+    *,
+    holder_gone: bool,
+    asked: str,
 ) -> str:
     lease, step = manifest.lease, manifest.current_step
     if lease is not None:
@@ -100,7 +114,7 @@ def _what(
         return "what it owes to be published"
     if manifest.paused or manifest.status is RunStatus.BLOCKED:
         return _person(manifest, possible)
-    return _worker(manifest, now)
+    return _worker(manifest, now, asked)
 
 
 def _attempt(manifest: Manifest) -> str:
@@ -115,18 +129,27 @@ def _person(manifest: Manifest, possible: tuple[Operation, ...]) -> str:
     if manifest.paused:
         return f"a person to resume it ({offered})"
     block = manifest.block
-    why = "" if block is None else f": {block.finding} {block.remediation}".rstrip(".")
+    why = "" if block is None else f": {block.words}".rstrip(".")
+    if manifest.look_at is not None:
+        return f"the code to be put right at step {manifest.current_step} ({offered}){why}"
     return f"a person to decide on step {manifest.current_step} ({offered}){why}"
 
 
-def _worker(manifest: Manifest, now: datetime) -> str:
+def _worker(manifest: Manifest, now: datetime, asked: str) -> str:
     attempt = _attempt(manifest)
     dispatch = manifest.dispatch
     if now < dispatch.not_before:
         return f"the time of {attempt}, {stamp(dispatch.not_before)}"
     if dispatch.remote:
-        return f"a remote worker to claim {attempt}"
+        told = f" ({asked})" if asked else ""
+        return f"a remote worker to claim {attempt}{_claim_by(manifest)}{told}"
     return f"a worker to take {attempt} from queue {dispatch.queue}"
+
+
+def _claim_by(manifest: Manifest) -> str:
+    """Return by when a remote worker must claim, where the next look comes before."""
+    claim_by = manifest.dispatch.claim_by
+    return "" if claim_by in (None, manifest.alarm_at) else f" by {stamp(claim_by)}"
 
 
 _REMEDY: Final = " :recreate makes a new run of it."
@@ -165,10 +188,13 @@ def _at(manifest: Manifest, when: datetime, rules: Rules) -> Change:
 
 _THEN: Final[Mapping[Outcome, str]] = {
     Outcome.EXPIRED: "the step is dispatched again",
-    Outcome.REDISPATCHED: "its task counts as lost and the step gets a new one",
+    Outcome.REDISPATCHED: "its task is looked for, and if it is lost the step gets a new one",
+    Outcome.AWAITS_CLAIM: "the sweep sees that it still waits",
     Outcome.REPAIRED: "the sweep sets it right",
     Outcome.REPUBLISHED: "it is published again",
-    Outcome.BLOCKED: "the run is blocked, because this deploy does not know the step",
+    Outcome.BLOCKED: "the run is blocked, unless a worker lives that knows the step",
+    Outcome.LOOKED_AGAIN: "the step is tried again where it stands",
+    Outcome.STEP_UNKNOWN: "a worker that knows the step looks again",
 }
 
 

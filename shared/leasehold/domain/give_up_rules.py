@@ -3,14 +3,17 @@
 Whoever would begin an attempt checks here first: a hint that arrives, a claim, a settlement that
 would schedule a retry, and the sweep. So a run is given up for the same reasons and with the same
 words whoever comes by first.
+
+What nobody began in time is for the sweep alone, and only where somebody was there all the time: a
+hint that arrives proves a queue that delivers, and a claim a worker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Manifest
@@ -36,9 +39,29 @@ def verdict_on(manifest: Manifest, now: datetime, rules: Rules) -> Verdict | Non
         now: the store's time.
         rules: the thresholds.
     """
-    for rule in _RULES:
+    return _first(_RULES, manifest, now, rules)
+
+
+def verdict_on_wait(manifest: Manifest, now: datetime, rules: Rules) -> Verdict | None:
+    """Return why the run waits no longer for its next attempt to begin, or None: it does.
+
+    Args:
+        manifest: the run; its task is known to be lost and counted, or nobody claimed the step.
+        now: the store's time, at which somebody looks who looked before too.
+        rules: the thresholds.
+    """
+    return _first(_OF_WAITS, manifest, now, rules)
+
+
+_Rule: TypeAlias = Callable[[Manifest, datetime, Rules], str | None]
+
+
+def _first(
+    table: Mapping[_Rule, DeadLetterReason], manifest: Manifest, now: datetime, rules: Rules
+) -> Verdict | None:
+    for rule, reason in table.items():
         if detail := rule(manifest, now, rules):
-            return Verdict(_RULES[rule], detail)
+            return Verdict(reason, detail)
     return None
 
 
@@ -51,13 +74,26 @@ def _permanent(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  
 
 
 def _out_of_retries(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # noqa: ARG001
-    """It failed once more than it may be repeated."""
-    failed, retries = manifest.attempts.failed, manifest.dispatch.max_retries
+    """It failed once more than it may be repeated without progress."""
+    failed, retries = manifest.failed_in_vain, manifest.dispatch.max_retries
     if manifest.status is not RunStatus.ERROR or failed <= retries:
         return None
+    words = f"failed {failed} of {retries + 1} times without progress"
+    return f"Step {manifest.current_step} {words}{_last_error(manifest)}"
+
+
+def _too_many_failures(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # noqa: ARG001
+    """It makes progress and fails, again and again; more retries than that may be used up."""
+    failed, most = manifest.attempts.failed, max(rules.max_failures, manifest.dispatch.max_retries)
+    if manifest.status is not RunStatus.ERROR or failed <= most:
+        return None
+    words = f"failed {failed} times, with progress in between; at most {most} are allowed"
+    return f"Step {manifest.current_step} {words}{_last_error(manifest)}"
+
+
+def _last_error(manifest: Manifest) -> str:
     error = manifest.error
-    last = "" if error is None else f"; last: {error.type}: {error.message}"[:_MAX_DETAIL]
-    return f"Step {manifest.current_step} failed {failed} of {retries + 1} times{last}"
+    return "" if error is None else f"; last: {error.type}: {error.message}"[:_MAX_DETAIL]
 
 
 def _stuck(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # noqa: ARG001
@@ -86,31 +122,27 @@ def _silent(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # n
 
 
 def _unrecovered(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
-    """It failed, and nobody tried again within the window.
-
-    Time parked does not count: a run that is resumed or retried is PENDING.
-    """
-    if manifest.status is not RunStatus.ERROR or manifest.error_at is None:
+    """It failed, and its next attempt is known to be lost for as long as the window."""
+    if manifest.status is not RunStatus.ERROR:
         return None
-    if manifest.lease is not None:
+    dispatch = manifest.dispatch
+    lost_since = dispatch.lost_since
+    if dispatch.claim_by is not None:
+        lost_since = None if now < dispatch.claim_by else dispatch.waits_since
+    if lost_since is None or now < lost_since + rules.recovery_window:
         return None
-    if now < max(manifest.error_at + rules.recovery_window, _due_by(manifest, rules)):
-        return None
-    waited = round((now - manifest.error_at).total_seconds())
     return (
-        f"Step {manifest.current_step} failed and was not tried again within {waited} s; "
-        f"the recovery window has {round(rules.recovery_window.total_seconds())} s."
+        f"Step {manifest.current_step} failed, and its next attempt was not begun within "
+        f"{_seconds(now - lost_since)} s in which somebody looked; "
+        f"the recovery window has {_seconds(rules.recovery_window)} s."
     )
 
 
 def _never_started(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
     """Its tasks were lost again and again, or nobody claimed it."""
     dispatch, step = manifest.dispatch, manifest.current_step
-    if manifest.lease is not None:
-        return None
-    if dispatch.schedule_to_start_s is not None:
-        was_claimed = dispatch.enqueued  # a lease notes it, and the attempt that ends has had one
-        if was_claimed or now < _due_by(manifest, rules):
+    if dispatch.claim_by is not None:
+        if now < dispatch.claim_by:
             return None
         return f"No worker claimed step {step} within {dispatch.schedule_to_start_s} s."
     if dispatch.redispatched <= rules.max_interruptions:
@@ -118,21 +150,21 @@ def _never_started(manifest: Manifest, now: datetime, rules: Rules) -> str | Non
     return f"{dispatch.redispatched} tasks of step {step} were lost before one got the lease."
 
 
-def _due_by(manifest: Manifest, rules: Rules) -> datetime:
-    """Return by when the next attempt was to begin: nothing gives the run up before its alarm."""
-    dispatch = manifest.dispatch
-    if dispatch.schedule_to_start_s is not None:
-        since = max(dispatch.not_before, dispatch.seen_at or dispatch.not_before)
-        return since + timedelta(seconds=dispatch.schedule_to_start_s)
-    return dispatch.not_before + rules.grace
+def _seconds(duration: timedelta) -> int:
+    return round(duration.total_seconds())
 
 
 #: In the order in which they are checked: what is known for sure comes first.
-_RULES: Final[dict[Callable[[Manifest, datetime, Rules], str | None], DeadLetterReason]] = {
+_RULES: Final[Mapping[_Rule, DeadLetterReason]] = {
     _permanent: DeadLetterReason.PERMANENT_FAILURE,
     _out_of_retries: DeadLetterReason.RETRIES_EXHAUSTED,
+    _too_many_failures: DeadLetterReason.RETRIES_EXHAUSTED,
     _stuck: DeadLetterReason.STUCK_IN_PROGRESS,
     _silent: DeadLetterReason.STUCK_IN_PROGRESS,
+}
+
+#: What only somebody can find who looked all the time.
+_OF_WAITS: Final[Mapping[_Rule, DeadLetterReason]] = {
     _unrecovered: DeadLetterReason.UNRECOVERED_ERROR,
     _never_started: DeadLetterReason.NEVER_STARTED,
 }

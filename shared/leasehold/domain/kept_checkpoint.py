@@ -9,6 +9,7 @@ from leasehold.domain.iterations import MAX_ITERATIONS
 from leasehold.domain.json_text import check_json
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.kept_work import Checkpoint
+from leasehold.domain.life import is_own_artifact
 from leasehold.domain.manifest import Manifest
 from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, DamagedFileError
 
@@ -53,10 +54,17 @@ def _foreign(run: Manifest, checkpoint: Checkpoint) -> str:
     if (checkpoint.step, checkpoint.trial) != (run.current_step, run.trial):
         return f"It is of step {checkpoint.step}, trial {checkpoint.trial}."
     ref = checkpoint.ref
-    if ref is not None and not ref.startswith(f"runs/{run.run_id}/"):
+    if ref is not None and not may_read(run, ref):
         return f"It refers to {ref!r}, which is none of the run's."
     if ref is None and checkpoint.inline is None:
         return "It holds nothing."
     if not 0 <= checkpoint.iteration_count <= MAX_ITERATIONS:
         return f"It has {str(checkpoint.iteration_count)[:_MAX_SHOWN]} iterations."
     return ""
+
+
+def may_read(run: Manifest, name: str) -> bool:
+    """Return whether an artifact is the run's own, or that of a run that it goes on from."""
+    return is_own_artifact(run, name) or any(
+        name.startswith(f"runs/{other}/") for other in run.shares or ()
+    )

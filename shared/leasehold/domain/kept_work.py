@@ -81,3 +81,21 @@ class CallCount(Stored):
 
     made: int = 0
     spared: int = 0
+
+
+class KeptCounts(Stored):
+    """What the attempts to come find of the work that was done before a person stepped in."""
+
+    steps: int = 0  # whose outputs are kept
+    checkpoint: int = 0  # iterations
+    calls: int = 0  # results of `ctx.once`
+    trials: int = 0  # that are over
+
+    def plus(self, other: KeptCounts) -> KeptCounts:
+        """Return the sum of both."""
+        return KeptCounts(
+            steps=self.steps + other.steps,
+            checkpoint=self.checkpoint + other.checkpoint,
+            calls=self.calls + other.calls,
+            trials=self.trials + other.trials,
+        )

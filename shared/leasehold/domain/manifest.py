@@ -18,11 +18,13 @@ from leasehold.domain.archive import OwedArchive
 from leasehold.domain.document import Document, Ref, UnreadableDocument
 from leasehold.domain.kept_value import KeptValue, kept_value
 from leasehold.domain.kept_work import CallResult, Checkpoint
+from leasehold.domain.life import life_of
 from leasehold.domain.manifest_parts import (
     Attempts,
     Block,
     Dispatch,
     ErrorRecord,
+    InputFile,
     Lease,
     OperationRecord,
     Settlement,
@@ -45,6 +47,7 @@ class ManifestUpdate(TypedDict, total=False):
     """What may be replaced of a `Manifest`."""
 
     run_id: str
+    life: str
     pipeline: str
     plan: tuple[str, ...]
     labels: tuple[str, ...]
@@ -52,6 +55,7 @@ class ManifestUpdate(TypedDict, total=False):
     input_digest: str
     input: str | None
     input_ref: str | None
+    input_files: tuple[InputFile, ...]
     max_retries: int | None
     status: RunStatus
     paused: bool
@@ -75,7 +79,9 @@ class ManifestUpdate(TypedDict, total=False):
     lease: Lease | None
     dispatch: Dispatch
     attempts: Attempts
+    failures: int
     interruptions: int
+    interrupted_at: AwareDatetime | None
     silences: int
     continuations: int
     claimable: str | None
@@ -83,6 +89,8 @@ class ManifestUpdate(TypedDict, total=False):
     checkpoint: Checkpoint | None
     calls: tuple[CallResult, ...]
     trials: TrialRule | None
+    note: str | None
+    shares: tuple[str, ...] | None
     steps: Mapping[str, StepRecord]
     error: ErrorRecord | None
     recreated_from: str | None
@@ -99,6 +107,7 @@ class Manifest(Stored):
     """A run. Each field's meaning: docs/manifest.md."""
 
     run_id: str
+    life: str = ""  # tells it from others of this id; empty: a version before this one began it
     pipeline: str
     plan: tuple[str, ...]
     labels: tuple[str, ...] = ()
@@ -106,6 +115,7 @@ class Manifest(Stored):
     input_digest: str
     input: str | None = None
     input_ref: str | None = None
+    input_files: tuple[InputFile, ...] = ()  # that it was started with
     max_retries: int | None = None  # of each step; None: as the steps say
 
     status: RunStatus
@@ -132,7 +142,9 @@ class Manifest(Stored):
     lease: Lease | None = None
     dispatch: Dispatch
     attempts: Attempts = Attempts()
+    failures: int = 0  # of the current step, since its last progress; see `failed_in_vain`
     interruptions: int = 0  # of the current step, since its last progress
+    interrupted_at: AwareDatetime | None = None  # the last shutdown that counted as one
     silences: int = 0  # those after which nothing was heard for too long
     continuations: int = 0  # of the current step, since its last progress
     claimable: str | None = None  # the step, while a remote worker may claim it
@@ -140,6 +152,8 @@ class Manifest(Stored):
     checkpoint: Checkpoint | None = None
     calls: tuple[CallResult, ...] = ()  # of the current step, and those that are kept
     trials: TrialRule | None = None  # None: its pipeline has none
+    note: str | None = None  # a person's words for the attempts of the current step
+    shares: tuple[str, ...] | None = None  # runs with whose artifacts it was recreated
     steps: Mapping[str, StepRecord]
     error: ErrorRecord | None = None
     recreated_from: str | None = None
@@ -178,13 +192,44 @@ class Manifest(Stored):
     @property
     def is_idle(self) -> bool:
         """Whether no time moves the run: it is terminal, or a person decides and nobody works."""
-        waits_for_person = self.paused or self.status is RunStatus.BLOCKED
-        return self.is_terminal or (waits_for_person and self.lease is None)
+        blocked = self.status is RunStatus.BLOCKED and self.look_at is None
+        return self.is_terminal or ((self.paused or blocked) and self.lease is None)
 
     @property
     def is_moving(self) -> bool:
-        """Whether time moves the run: it has an alarm, and not only for what it left behind."""
-        return self.alarm_at is not None and not self.is_terminal
+        """Whether an attempt runs or will: it has an alarm, and not only for what it left behind.
+
+        One that is blocked moves once somebody has put it right, so nobody waits for that.
+        """
+        is_over = self.is_terminal or self.status is RunStatus.BLOCKED
+        return self.alarm_at is not None and not is_over
+
+    @property
+    def look_at(self) -> datetime | None:
+        """When a blocked run is looked at again; None: it is not, a person decides."""
+        block = self.block
+        if self.status is not RunStatus.BLOCKED or self.paused or self.is_terminal:
+            return None
+        if block is None or not block.heals:
+            return None
+        return block.look_at or self.updated_at
+
+    @property
+    def is_judged_again(self) -> bool:
+        """Whether the output of the step is there, and only its gates have to be asked again."""
+        return self.block is None and self.unjudged_under is not None
+
+    @property
+    def unjudged_under(self) -> Block | None:
+        """The block for which the output of the step could not be judged yet; None: there is none.
+
+        It was paid for, so the step is not done once more, whatever else becomes of the run.
+        """
+        block = self.block
+        if block is None and self.dispatch.step == self.current_step:
+            block = self.dispatch.after_block
+        has_output = self.steps[self.current_step].kept_output is not None
+        return block if block is not None and block.heals and has_output else None
 
     @property
     def waits_for_worker(self) -> bool:
@@ -207,6 +252,15 @@ class Manifest(Stored):
     def attempt(self) -> int:
         """The number of the attempt that runs or comes next, from 1, of this step and trial."""
         return self.attempts.ended + 1
+
+    @property
+    def failed_in_vain(self) -> int:
+        """How often the current step failed since its last progress.
+
+        A version that knows no `failures` leaves those of the step before; a step has at most
+        those that it has in all.
+        """
+        return min(self.failures, self.attempts.failed)
 
     @property
     def next_step(self) -> str | None:
@@ -232,13 +286,13 @@ class Manifest(Stored):
 
     @property
     def text_bytes(self) -> int:
-        """How many bytes the texts of input, outputs, checkpoint and calls take.
+        """How many bytes the texts of input, note, outputs, checkpoint and calls take.
 
         What the trials to come leave beside their outputs counts from the beginning.
         """
         trials = [one for record in self.steps.values() for one in record.trials or ()]
         most = 0 if self.trials is None else self.trials.max_trials * len(self.looped_steps)
-        texts = [self.input, *(record.output for record in self.steps.values())]
+        texts = [self.input, self.note, *(record.output for record in self.steps.values())]
         texts += [one.output for one in trials]
         texts.append(None if self.checkpoint is None else self.checkpoint.inline)
         results = sum(call.size for call in self.calls)
@@ -266,6 +320,18 @@ def manifest_of(run_id: str, document: Document) -> Manifest:
         raise UnreadableRunError(run_id=run_id, problem=document.problem)
     if isinstance(document, StoredDocument) and isinstance(document.value, Manifest):
         return document.value  # this process wrote it a moment ago
+    manifest = shown_manifest(run_id, document)
+    if manifest.life not in ("", life_of(manifest.dispatch.nonce)):
+        problem = f"its life is {manifest.life[:_MAX_SHOWN]!r}, which is that of another run"
+        raise UnreadableRunError(run_id=run_id, problem=problem)
+    return manifest
+
+
+def shown_manifest(run_id: str, document: Document) -> Manifest:
+    """Return the run that a server shows, or raise UnreadableRunError.
+
+    Its nonce is masked there, so nobody can tell by it whose life that is.
+    """
     try:
         manifest = Manifest.model_validate(document)
     except ValidationError as error:

@@ -6,13 +6,13 @@ A test compares each update with the fields of its model.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime
 
 from leasehold.domain.kept_value import KeptValue, kept_value
-from leasehold.domain.kept_work import CallCount
+from leasehold.domain.kept_work import CallCount, KeptCounts
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
 from leasehold.domain.stored import Stored
 from leasehold.domain.trial_record import TrialRecord, TrialVerdict
@@ -20,6 +20,10 @@ from leasehold.errors import LeaseholdError
 
 #: What is left to a handler between its soft limit and its hard one, where its step does not say.
 DEFAULT_CLEANUP: Final = timedelta(seconds=5)
+
+
+#: The code of a step that is not known, as versions before this one wrote it.
+_STEP_UNKNOWN_BEFORE: Final = "UNKNOWN_STEP"
 
 
 class LeaseUpdate(TypedDict, total=False):
@@ -55,6 +59,59 @@ class RetryRule(Stored):
     non_retryable: tuple[str, ...] = ()
 
 
+class BlockUpdate(TypedDict, total=False):
+    """What may be replaced of a `Block`."""
+
+    code: str
+    check_id: str | None
+    finding: str
+    remediation: str
+    look_at: AwareDatetime | None
+    looks: int
+    code_hash: str | None
+
+
+class InputFile(Stored):
+    """A file that a run was started with; its handlers may have replaced it since."""
+
+    name: str
+    digest: str  # of its bytes, in hexadecimal digits
+
+
+class Block(Stored):
+    """Why a run is BLOCKED, and what a person can do about it; `check_id` names the gate.
+
+    One that code can put right is looked at again at `look_at`, and then later and later: `looks`
+    counts how often it was found again. `code_hash` names the code that found it.
+    """
+
+    code: str
+    check_id: str | None = None
+    finding: str
+    remediation: str
+    look_at: AwareDatetime | None = None  # None: a person decides
+    looks: int = 0
+    code_hash: str | None = None  # None: not known
+
+    if TYPE_CHECKING:
+
+        def with_(self, **update: Unpack[BlockUpdate]) -> Self: ...  # noqa: D102
+
+    @property
+    def heals(self) -> bool:
+        """Whether the run goes on by itself once the code is put right.
+
+        A version before this one left a step that it did not know to a person.
+        """
+        return self.look_at is not None or self.code == _STEP_UNKNOWN_BEFORE
+
+    @property
+    def words(self) -> str:
+        """What is wrong, and what to do about it: sentences, also where the first has no end."""
+        end = "" if self.finding.endswith((".", "!", "?")) else "."
+        return f"{self.finding}{end} {self.remediation}"
+
+
 class DispatchUpdate(TypedDict, total=False):
     """What may be replaced of a `Dispatch`."""
 
@@ -75,9 +132,12 @@ class DispatchUpdate(TypedDict, total=False):
     remote: bool
     schedule_to_start_s: int | None
     redispatched: int
+    lost_since: AwareDatetime | None
     deferred: int
     seen_at: AwareDatetime | None
     enqueued: bool
+    provisional: bool
+    after_block: Block | None
 
 
 class Dispatch(Stored):
@@ -104,15 +164,30 @@ class Dispatch(Stored):
     remote: bool = False  # a remote worker claims it: there is no task
     schedule_to_start_s: int | None = None  # how long a remote step may wait to be claimed
     redispatched: int = 0  # how many tasks were lost before this one, without a lease in between
+    lost_since: AwareDatetime | None = None  # since when they are lost, and somebody looks
     deferred: int = 0  # how many attempts in a row before this one met an outage
     seen_at: AwareDatetime | None = (
         None  # when the task was last in its queue, or a worker wanted it
     )
     enqueued: bool = False
+    provisional: bool = False  # by who does not know the step: its settings are of the one before
+    after_block: Block | None = None  # the block that is looked at again by this dispatch
 
     if TYPE_CHECKING:
 
         def with_(self, **update: Unpack[DispatchUpdate]) -> Self: ...  # noqa: D102
+
+    @property
+    def waits_since(self) -> datetime:
+        """Since when it waits to begin, as far as that counts."""
+        return max(self.not_before, self.seen_at or self.not_before)
+
+    @property
+    def claim_by(self) -> datetime | None:
+        """By when a remote worker has to claim it; None: it is not remote."""
+        if self.schedule_to_start_s is None:
+            return None
+        return self.waits_since + timedelta(seconds=self.schedule_to_start_s)
 
     @property
     def hard_limit(self) -> timedelta:
@@ -288,15 +363,6 @@ class ErrorRecord(Stored):
         def with_(self, **update: Unpack[ErrorRecordUpdate]) -> Self: ...  # noqa: D102
 
 
-class Block(Stored):
-    """Why a run is BLOCKED, and what a person can do about it; `check_id` names the gate."""
-
-    code: str
-    check_id: str | None = None
-    finding: str
-    remediation: str
-
-
 class OperationRecord(Stored):
     """What a person did to the run: in which words, and what it was at then.
 
@@ -315,3 +381,4 @@ class OperationRecord(Stored):
     outcome: str
     at: AwareDatetime
     recreated_as: str | None = None
+    kept: KeptCounts | None = None  # of retry and recreate; None: a version before this one did it

@@ -22,7 +22,7 @@ OVERRIDE: Final = "override"
 OVERRIDES_AT_MOST: Final = 1000
 
 #: The most seconds that either limit can have.
-MAX_LIMIT_S: Final = 1800
+MAX_LIMIT_S: Final = 7 * 86_400
 _LEAST_S: Final = 0.001
 #: Characters of `why` and of `setBy`.
 MAX_WORDS: Final = 500

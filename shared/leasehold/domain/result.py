@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
 from leasehold.domain.manifest_parts import Block, ErrorRecord
-from leasehold.domain.status import Termination
+from leasehold.domain.status import BlockCode, Termination
 
 T = TypeVar("T")
 
@@ -45,6 +45,21 @@ class Failed:
 
     error: ErrorRecord
     permanent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unable:
+    """The code that is deployed cannot do it, and has to be put right: no attempt failed.
+
+    Args:
+        code: what is wrong.
+        error: the same, as the run notes it.
+        finished: the output that waits to be judged; None: the handler was not called.
+    """
+
+    code: BlockCode
+    error: ErrorRecord
+    finished: Finished | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,4 +110,4 @@ class Continued:
     at_checkpoint: bool = False
 
 
-Result = Finished | Refused | Failed | LimitExceeded | Stopped | Deferred | Continued
+Result = Finished | Refused | Unable | Failed | LimitExceeded | Stopped | Deferred | Continued

@@ -15,7 +15,7 @@ class RunStatus(StrEnum):
     PENDING = "PENDING"  # dispatched, waiting for a worker
     IN_PROGRESS = "IN_PROGRESS"  # leased
     ERROR = "ERROR"  # an attempt failed; a retry is scheduled, or the run is dead-lettered
-    BLOCKED = "BLOCKED"  # a gate or an approval waits for a person
+    BLOCKED = "BLOCKED"  # it waits for a person, or for code that can run it
     COMPLETED = "COMPLETED"
 
 
@@ -34,6 +34,8 @@ class RunEvent(StrEnum):
     ATTEMPT_FAILED = "attempt failed"
     GATE_FAILED = "gate failed"
     STEP_UNKNOWN = "step unknown"
+    CANNOT_RUN = "cannot run"
+    LOOKED_AGAIN = "looked again"
     PAUSED = "paused"
     RESUMED = "resumed"
     RETRIED = "retried"
@@ -60,6 +62,8 @@ NEXT: Final[Mapping[tuple[RunStatus, RunEvent], RunStatus]] = {
     (_IN_PROGRESS, RunEvent.GATE_FAILED): _BLOCKED,
     (_PENDING, RunEvent.STEP_UNKNOWN): _BLOCKED,
     (_ERROR, RunEvent.STEP_UNKNOWN): _BLOCKED,
+    (_IN_PROGRESS, RunEvent.CANNOT_RUN): _BLOCKED,
+    (_BLOCKED, RunEvent.LOOKED_AGAIN): _PENDING,
     (_ERROR, RunEvent.RETRIED): _PENDING,
     (_BLOCKED, RunEvent.RETRIED): _PENDING,
     (_BLOCKED, RunEvent.APPROVED): _PENDING,
@@ -117,6 +121,7 @@ class Outcome(StrEnum):
     LEASE_LOST = "lease_lost"  # it got the lease, and another attempt has the run by now
     PARKED = "parked"  # the run is paused
     AWAITS_CLAIM = "awaits_claim"  # a remote worker has to claim the step
+    STEP_UNKNOWN = "step_unknown"  # it is left to the workers that know the step
 
     # the sweep, and a repair
     EXPIRED = "expired"
@@ -126,7 +131,8 @@ class Outcome(StrEnum):
     ARCHIVED = "archived"  # an ended run owes nothing any more
     ARCHIVE_OWED = "archive_owed"  # part of its archive failed, or is not over: it is tried again
     STILL_QUEUED = "still_queued"  # the task is in its queue, or may be
-    ALARM_SET = "alarm_set"  # it came too early, by a shorter grace
+    ALARM_SET = "alarm_set"  # it came too early, by a shorter grace; or it looks again later
+    LOOKED_AGAIN = "looked_again"  # a blocked run is tried once more where it stands
     UNCOUNTED = "uncounted"  # a task that could not be created counts as lost no more
     NOT_DUE = "not_due"
     MOVED_ON = "moved_on"  # the generation or the lease that was looked at is not the current one
@@ -178,6 +184,15 @@ class Termination(StrEnum):
     STORE_UNAVAILABLE = "store_unavailable"  # an outage: the attempt is put off
     THREAD_UNAVAILABLE = "thread_unavailable"  # likewise: nothing could renew the lease
     PROCESS_UNAVAILABLE = "process_unavailable"  # likewise: none to run the handler in
+
+
+class BlockCode(StrEnum):
+    """Why a run cannot go on with the code that is deployed; put right, it goes on by itself."""
+
+    HANDLER_UNAVAILABLE = "handler_unavailable"  # of the step, a gate or an entry action of it
+    INPUT_MISMATCH = "input_mismatch"  # what the step is given does not fit the handler any more
+    INPUT_MISSING = "input_missing"  # what the step is given is not among the artifacts
+    STEP_UNKNOWN = "step_unknown"  # no catalog that is in force has the step
 
 
 class DeadLetterReason(StrEnum):

@@ -6,7 +6,6 @@ TTL policy or in the console, leaves its trace.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from datetime import datetime
 from enum import StrEnum
@@ -16,6 +15,7 @@ from pydantic import AwareDatetime, Field
 from pydantic.alias_generators import to_camel
 
 from leasehold.domain.document import Ref
+from leasehold.domain.life import life_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.stored import Stored
 
@@ -38,6 +38,7 @@ class TraceType(StrEnum):
     STEP_REDISPATCHED = "step_redispatched"
     STEP_RECOVERED = "step_recovered"
     STEP_UNKNOWN = "step_unknown"
+    STEP_BLOCKED = "step_blocked"
     GATE_BLOCKED = "gate_blocked"
     AUTHOR_SLOT_OPENED = "author_slot_opened"
     AUTHOR_SLOT_REFUSED = "author_slot_refused"
@@ -131,8 +132,14 @@ def is_of_run(manifest: Manifest, name: str, event: TraceEvent) -> bool:
         name: the name of the event's document; without a mark only the time decides.
         event: the event.
     """
+    mark = mark_in(name)
+    return manifest.created_at <= event.at if mark is None else mark == run_mark(manifest)
+
+
+def mark_in(name: str) -> str | None:
+    """Return the mark of the run that left the event of this name; None: it has no mark."""
     marked = _MARKED.fullmatch(name)
-    return marked["mark"] == run_mark(manifest) if marked else manifest.created_at <= event.at
+    return marked and marked["mark"]
 
 
 def _ref(manifest: Manifest, name: str) -> Ref:
@@ -140,5 +147,5 @@ def _ref(manifest: Manifest, name: str) -> Ref:
 
 
 def run_mark(manifest: Manifest) -> str:
-    """Return what no other run of this id has; the nonce itself is for the names of tasks alone."""
-    return hashlib.sha256(manifest.dispatch.nonce.encode()).hexdigest()[:8]
+    """Return the mark of this life of the run's id: no other run of the id has it."""
+    return manifest.life or life_of(manifest.dispatch.nonce)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Container
 from datetime import timedelta
 from typing import Final
 
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.worker_note import WorkerKind
 from leasehold.errors import LeaseholdError
 from leasehold.services.adopt_deliveries import EPOCH, take_up_deliveries, take_up_deliveries_of
 from leasehold.services.adopt_runs import (
@@ -24,6 +26,7 @@ from leasehold.services.purge_deliveries import runs_that_owe
 from leasehold.services.reporting import without_repeats
 from leasehold.services.stop_cancelled import stop_cancelled
 from leasehold.services.sweep import sweep
+from leasehold.services.worker_notes import Presence
 from leasehold.worker.holder import host_name, is_gone
 
 _LOG: Final = logging.getLogger("leasehold.in_process")
@@ -33,6 +36,12 @@ TICK_S: Final = 1.0
 
 #: How long one sweep begins to attend to runs: the engine may be closed meanwhile.
 _SWEEP_TIME: Final = timedelta(seconds=5)
+
+#: A clockwork that has not ticked for so long hangs, or has ended.
+_ALIVE_S: Final = 60.0
+
+#: How long a server that starts waits for the note that it lives: whoever looks next finds it.
+_NOTED_WITHIN_S: Final = 2.0
 
 
 class Clockwork:
@@ -53,7 +62,10 @@ class Clockwork:
         self._every_run = False
         self._tick_s = TICK_S
         self._looked_at = -math.inf
+        self._looking = threading.Lock()
+        self._ticked_at = time.monotonic()
         self._dispatched_since = self._owed_since = engine().clock.now()
+        self._presence = Presence(WorkerKind.IN_PROCESS)
 
     @property
     def _engine(self) -> Engine:
@@ -66,17 +78,24 @@ class Clockwork:
         take_up_deliveries_of(self._engine, run_id)
 
     def adopt_all(self) -> int:
-        """Take up every live run of the store; return how many that are."""
-        adopted = adopt_all(self._engine, is_gone=_is_gone)
+        """Take up every live run of the store; return how many that are.
+
+        Nobody sweeps meanwhile: what was due while nobody was here is taken up, and not given up.
+        """
+        with self._looking:
+            adopted = adopt_all(self._engine, is_gone=_is_gone)
         self._owed_since = take_up_deliveries(self._engine, since=EPOCH)
         if not self._every_run:
             self._mine.update(adopted, parked_runs(self._engine))
             self._ended.update(runs_that_owe(self._engine, self._engine.clock.now()))
+        else:
+            self._presence.note(self._engine, patience_s=_NOTED_WITHIN_S)
         return len(adopted)
 
     def look_after_every_run(self, tick_s: float) -> None:
         """Look after every run of the store from now on, each `tick_s` seconds."""
         self._every_run, self._tick_s = True, tick_s
+        self._presence = Presence(WorkerKind.SERVE)
         self._mine.clear()
         self._ended.clear()
 
@@ -101,6 +120,17 @@ class Clockwork:
                 warn(f"the sweep failed, again in {self._tick_s:g} s: {error}")
             except Exception:  # noqa: BLE001 - nobody else would look for them
                 _LOG.exception("the sweep failed, again in %g s", self._tick_s)
+            self._presence.note(self._engine)
+            self._ticked_at = time.monotonic()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has ticked lately: one look takes some seconds, in an outage a few more."""
+        return time.monotonic() - self._ticked_at < _ALIVE_S
+
+    def end(self) -> None:
+        """Note that this process looks after no run any more; the threads have ended."""
+        self._presence.end(self._engine)
 
     def look(self) -> None:
         """Take up what others dispatched of the runs that are looked after, and sweep them."""
@@ -109,6 +139,10 @@ class Clockwork:
         if among == set() or now - self._looked_at < self._tick_s:
             return
         self._looked_at = now
+        with self._looking:
+            self._look(engine, among)
+
+    def _look(self, engine: Engine, among: Container[str] | None) -> None:
         try:
             self._dispatched_since = take_up_dispatched(
                 engine, among=among, since=self._dispatched_since

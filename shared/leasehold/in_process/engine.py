@@ -35,6 +35,7 @@ from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.reporting import Facts
 from leasehold.services.shut_down import GRACE_S, shut_down
 from leasehold.services.start_run import StartRequest, begin
+from leasehold.worker.project_sources import ProjectSources
 
 _LOG: Final = logging.getLogger("leasehold.in_process")
 
@@ -58,6 +59,7 @@ class InProcessEngine:
         workers: how many steps run at once.
         warn: given each override that is refused, once; None: the log.
         report: given dead letters and refused outputs, as facts; the log by default.
+        allow_broken: begin also where a pipeline could never reach its end.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class InProcessEngine:
         workers: int = 4,
         warn: Callable[[str], object] | None = None,
         report: Callable[[Facts], object] = log_report,
+        allow_broken: bool = False,
     ) -> None:
         if (steps is None) != (pipelines is None):
             raise TypeError("steps and pipelines are given together, or neither")
@@ -91,7 +94,8 @@ class InProcessEngine:
         )
         self._bundle: Bundle = self._boot(environ, catalog, clock, hooks)
         self.engine: Engine = self._bundle.engine
-        self._check_chains()
+        if not allow_broken:
+            self._check_chains()
         self._clockwork = Clockwork(lambda: self.engine, max(1, workers), self._closing)
         self._workers = Workers(lambda: self.engine, self._queue, workers)
         self._threads = [*self._workers.threads]
@@ -142,12 +146,15 @@ class InProcessEngine:
         idempotency_key: str | None = None,
         labels: Mapping[str, str] | None = None,
         max_retries: int | None = None,
+        files: Mapping[str, bytes] | None = None,
     ) -> Manifest:
         """Start a run, or take up the one the key started before; see `Client.start`.
 
         Where a worker is idle, it has the lease of the first step already when this returns.
         """
-        request = StartRequest(pipeline, plain(input), idempotency_key, labels or {}, max_retries)
+        request = StartRequest(
+            pipeline, plain(input), idempotency_key, labels or {}, max_retries, files or {}
+        )
         change = self.start_run(request)
         if change.outcome is Outcome.EXISTING:
             self.adopt(change.manifest.run_id)
@@ -194,6 +201,20 @@ class InProcessEngine:
         on the same host, and else when its leases end; the others go on with its runs.
         """
         self._clockwork.look_after_every_run(tick_s)
+
+    @property
+    def sources(self) -> ProjectSources:
+        """The project's own sources, as this engine read them."""
+        return self._bundle.sources
+
+    def import_all(self) -> None:
+        """Have all handlers imported now, for the attempts to come; nobody waits for it."""
+        self._bundle.processes.import_all()
+
+    @property
+    def looks_after_runs(self) -> bool:
+        """Whether its clockwork has looked after runs within the last minute."""
+        return self._clockwork.is_alive
 
     def run_until_idle(self) -> int:
         """Run all that is due now, in this thread; return how many tasks that were.
@@ -292,6 +313,7 @@ class InProcessEngine:
         shut_down(self.engine, grace=grace, signal_name=signal_name)
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
+        self._clockwork.end()
         return self._bundle.events.close(max(_SETTLING_S, end - time.monotonic()))
 
     def __enter__(self) -> Self:

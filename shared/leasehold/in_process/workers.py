@@ -99,9 +99,9 @@ class _OwedTasks:
         else:
             self._queue.create(task)
 
-    def exists(self, task: Task) -> bool:
-        """Return whether the task is noted."""
-        return task in self._tasks
+    def exists(self, task: Task) -> bool | None:
+        """Return True if the task is noted; None: it may wait elsewhere."""
+        return True if task in self._tasks else self._queue.exists(task)
 
     def drain(self) -> list[Task]:
         """Return what was noted, and forget it."""

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from leasehold.logs.attempt import attempt_of
-from leasehold.logs.for_people import log_by
 
 #: The logger of events that people analyse; its messages are JSON objects already.
 EVENTS_LOG: Final = "leasehold.events"
@@ -24,11 +23,6 @@ _STEP_OF_LEVELS: Final = 10
 
 #: An entry may be 256 KiB; in JSON a character may take six bytes.
 _LONGEST: Final = 40_000
-
-#: The handler of functions-framework under LOG_EXECUTION_ID, which Cloud Functions sets unless the
-#: deploy does: it writes warnings as plain text, and no event of the level INFO at all.
-#: https://github.com/GoogleCloudPlatform/functions-framework-python/pull/320
-_OF_THE_FRAMEWORK: Final = "wsgi"
 
 #: `TRACE/SPAN;o=1` and `00-TRACE-SPAN-01`.
 _TRACES: Final = (
@@ -72,17 +66,6 @@ def severity_of(level: int) -> str:
     """Return the severity of a level; of one in between, that of the level below it."""
     place = min(max(level // _STEP_OF_LEVELS, 1), len(_SEVERITIES))
     return _SEVERITIES[place - 1]
-
-
-def log_as_json() -> None:
-    """Have all loggers of this process write entries to stderr, where Cloud Run reads them.
-
-    What functions-framework has set up is not somebody's choice, and gives way.
-    """
-    for handler in list(logging.root.handlers):
-        if handler.get_name() == _OF_THE_FRAMEWORK:
-            logging.root.removeHandler(handler)
-    log_by(JsonFormatter())
 
 
 @contextmanager

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import time
 from typing import Final
 
@@ -34,14 +32,16 @@ class LineFormatter(PrintableFormatter):
     Args:
         is_terminal: whether events are sentences; else they stay JSON, for a program that reads
             the file or the journal.
+        is_uniform: every line has this form: what Leasehold says of no attempt, and events, too.
     """
 
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 
-    def __init__(self, *, is_terminal: bool = False) -> None:
+    def __init__(self, *, is_terminal: bool = False, is_uniform: bool = False) -> None:
         super().__init__()
         self._is_terminal = is_terminal
+        self._is_uniform = is_uniform
         self.converter = time.gmtime
 
     def format(self, record: logging.LogRecord) -> str:
@@ -51,58 +51,20 @@ class LineFormatter(PrintableFormatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as its base has it
         """Return the line, without a traceback."""
         facts = getattr(record, EVENT_FACTS, None)
-        if self._is_terminal and facts is not None:
+        message = record.message if facts is None or not self._is_uniform else facts["message"]
+        if self._is_terminal and not self._is_uniform and facts is not None:
             return f"{self.formatTime(record)} {facts['severity']} {facts['message']}"
         attempt = attempt_of(record)
-        if attempt is None and record.name.partition(".")[0] == _OURS:
-            return record.message
+        is_ours = record.name.partition(".")[0] == _OURS
+        if attempt is None and is_ours and not self._is_uniform:
+            return message
         words = [self.formatTime(record), record.levelname]
         if attempt is not None:
             words += [f"run={attempt.run_id}", f"step={attempt.step}", f"attempt={attempt.attempt}"]
-        return f"{' '.join(words)} {record.name}: {record.message}"
-
-
-class StderrHandler(logging.Handler):
-    """Writes to what stderr is at that time: a display that is drawn there keeps lines apart."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write the record."""
-        try:
-            sys.stderr.write(f"{self.format(record)}\n")
-            sys.stderr.flush()
-        except Exception:  # noqa: BLE001 - a line that cannot be written ends no step
-            self.handleError(record)
+        return f"{' '.join(words)} {record.name}: {message}"
 
 
 def print_printable_logs() -> None:
     """Have the log of last resort, which writes to stderr, show no control characters."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(PrintableFormatter())
-
-
-def log_to_stderr() -> None:
-    """Have all loggers of this process write lines for people to stderr."""
-    log_by(LineFormatter(is_terminal=sys.stderr.isatty()))
-
-
-def log_by(formatter: logging.Formatter) -> None:
-    """Have all loggers of this process write to stderr, unless somebody has set them up.
-
-    LEASEHOLD_LOG_LEVEL says from which level on.
-    """
-    if logging.root.handlers:
-        return
-    handler = StderrHandler()
-    handler.setFormatter(formatter)
-    logging.root.addHandler(handler)
-    logging.root.setLevel(_level())
-
-
-def _level() -> str:
-    from leasehold.registry.settings import SETTINGS  # noqa: PLC0415 - not for each command
-
-    entry = SETTINGS["LEASEHOLD_LOG_LEVEL"]
-    try:
-        return str(entry.read(os.environ.get(entry.name, entry.default)))
-    except ValueError:  # who reads the settings says so
-        return entry.default

@@ -73,6 +73,14 @@ class Query:
     within: float | None = None
 
 
+class Queries(Protocol):
+    """What can be asked of a store that is only read."""
+
+    def query(self, query: Query) -> Sequence[Snapshot]:
+        """Return the documents that fit, as `Documents.query` does."""
+        ...
+
+
 class Documents(Protocol):
     """A store of documents with transactions over one of them and what it creates.
 
@@ -143,10 +151,8 @@ class Documents(Protocol):
         """
         ...
 
-    def delete_below(self, ref: Ref, collection: str) -> None:
-        """Delete each document of a collection below a document: `trace` below a run.
-
-        One that is written meanwhile may stay.
+    def delete_all(self, refs: Sequence[Ref]) -> None:
+        """Delete these documents of one collection, whatever is in them, many in a commit.
 
         Raises:
             StoreUnavailableError: the store did not answer; some may be deleted. Retryable.

@@ -24,8 +24,8 @@ class TaskQueue(Protocol):
     def exists(self, task: Task) -> bool | None:
         """Return whether the task waits in its queue, or is being delivered.
 
-        None where it cannot be known: such a task is taken to be there, and is left to whoever
-        has its queue.
+        None where it cannot be known, as in a queue that only one process sees: another one may
+        have the task. Such a task is never lost; whoever looks for it takes it as it is.
 
         Raises:
             StoreUnavailableError: the queue did not answer. Retryable.

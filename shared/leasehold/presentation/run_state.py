@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import KeptCounts
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import StepRecord
 from leasehold.domain.status import RunStatus
@@ -55,6 +56,20 @@ def state_line(run: Manifest | Summary) -> StyledText:
     return StyledText(f"run {run.run_id} {state.text}", state.style)
 
 
+def kept_line(kept: KeptCounts, *, many: bool = False) -> str:
+    """Return what a run, or `many` together, keeps of the work that was done, as a sentence."""
+    counts = (
+        (kept.steps, "output", "outputs"),
+        (kept.checkpoint, "iteration", "iterations"),
+        (kept.calls, "result of calls made once", "results of calls made once"),
+        (kept.trials, "trial", "trials"),
+    )
+    words = [f"{count:,} {one if count == 1 else more}" for count, one, more in counts if count]
+    *first, last = words or ["nothing of what was done before"]
+    what = f"{', '.join(first)} and {last}" if first else last
+    return f"They keep {what}." if many else f"It keeps {what}."
+
+
 def state_and_reason(run: Summary) -> StyledText:
     """Return the state of a run, and the code of the reason why it does not move."""
     state = state_of(run)
@@ -102,5 +117,5 @@ def _style(overlay: OverlayEntry) -> str:
 
 def _why(run: Manifest) -> str | None:
     if run.block is not None:
-        return f"{run.block.code}: {run.block.finding} {run.block.remediation}"
+        return f"{run.block.code}: {run.block.words}"
     return run.dead_letter_detail

@@ -43,19 +43,19 @@ DEAD_LETTERS: Final = Registry(
             "Retries exhausted",
             "ERROR",
             "The step failed, or was ended at one of its limits, once more than it may be "
-            "repeated.",
+            "repeated without progress, or too often in all.",
             "Read the error of the last attempt; repair the cause (agent_timeout_exceeded, "
             "dispatch_deadline_exceeded, memory_limit_exceeded: a handler that does with less, or "
             "a higher limit; the error has the line it was at), then recreate the run from this "
             "step.",
-            ("PIPELINE_MAX_RETRIES",),
+            ("PIPELINE_MAX_RETRIES", "PIPELINE_MAX_FAILURES"),
         ),
         DeadLetterEntry(
             DeadLetterReason.STUCK_IN_PROGRESS,
             "Stuck in progress",
             "CRITICAL",
-            "The step was cut short again and again, or fell silent for long a second time, and "
-            "made no progress in between.",
+            "The step was cut short again and again, or fell silent for long a second time while "
+            "somebody looked, and made no progress in between.",
             "Look at who held the lease and how it ended (step_terminated): a step that is killed "
             "each time needs more memory, or checkpoints. Then recreate the run from this step.",
             ("PIPELINE_MAX_INTERRUPTIONS", "PIPELINE_STUCK_TIMEOUT_MS"),
@@ -64,8 +64,9 @@ DEAD_LETTERS: Final = Registry(
             DeadLetterReason.UNRECOVERED_ERROR,
             "Error not recovered",
             "ERROR",
-            "The step failed, and its next attempt did not begin within the recovery window.",
-            "See why no worker took its task: a paused queue, no instances, no permission. Then "
+            "The step failed, and the tasks of its next attempt were lost, look after look, for "
+            "the recovery window.",
+            "See what removes tasks undelivered: a queue that is purged or made anew. Then "
             "recreate the run from this step.",
             ("PIPELINE_RECOVERY_WINDOW_MS",),
         ),
@@ -81,7 +82,8 @@ DEAD_LETTERS: Final = Registry(
             DeadLetterReason.NEVER_STARTED,
             "Never started",
             "CRITICAL",
-            "The tasks of the step were lost again and again, or no remote worker claimed it.",
+            "The tasks of the step were lost again and again, or no remote worker claimed it, "
+            "while somebody looked.",
             "See whether the queue delivers to execute_step, or whether the step's remote workers "
             "run. Then recreate the run from this step.",
             ("PIPELINE_MAX_INTERRUPTIONS",),

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from types import UnionType
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from leasehold.domain.manifest_parts import DEFAULT_CLEANUP
-from leasehold.errors import InvalidEntryError
+from leasehold.errors import InvalidEntryError, PlatformLimitError
+from leasehold.registry.function_path import FUNCTION_WORDS, UserFunction, path_of
 from leasehold.registry.retry_policy import RetryPolicy
 from leasehold.registry.settings import SETTINGS
 
 #: Cloud Tasks listens to an HTTP target for at least and at most this long.
 MIN_DEADLINE: Final = timedelta(seconds=15)
-MAX_DEADLINE: Final = timedelta(minutes=30)
+PLATFORM_DEADLINE: Final = timedelta(minutes=30)
+#: Where nobody has to listen, a heartbeat notices a worker that died.
+MAX_DEADLINE: Final = timedelta(days=7)
 
 #: The engine's own variables: no step type may be overridden by one of them.
 ENGINE_VARIABLES: Final = frozenset(SETTINGS.keys())
@@ -33,13 +36,18 @@ MIN_MEMORY_LIMIT: Final = 64 * 1024**2
 MAX_MEMORY_LIMIT: Final = 1024**4
 _MEMORY_WORDS: Final = "bytes, from 64 MiB (64 * 1024**2) to 1 TiB (1024**4), or None"
 
+_HEARTBEAT_WORDS: Final = (
+    "a timedelta: without a heartbeat nobody notices a worker that died before the dispatch "
+    f"deadline, and that is above {PLATFORM_DEADLINE.total_seconds():g} s"
+)
+_HANDLER_WORDS: Final = "'module:function' or 'remote'"
 _MODULE_WORDS: Final = "a module (a process of its own has another __main__), or isolation='inline'"
 _ACTIONS_WORDS: Final = "a tuple of 'module:function', each once"
 
 #: What a field must be before it can be looked at any closer.
 _CLASSES: Final[Mapping[str, tuple[type | UnionType, str]]] = {
     "step_type": (str, STEP_TYPE_WORDS),
-    "handler": (str, "'module:function' or 'remote'"),
+    "handler": (str, _HANDLER_WORDS),
     "agent_timeout": (timedelta, "a timedelta"),
     "dispatch_deadline": (timedelta, "a timedelta"),
     "heartbeat_interval": (timedelta | None, "a timedelta, or None"),
@@ -75,10 +83,12 @@ class StepDispatchEntry:
 
     Args:
         step_type: its name; the stem of its variables and queue.
-        handler: `module:function`, resolved when the step runs; `remote` for remote workers.
+        handler: the function, or its path `module:function`, which is resolved when the step runs;
+            `remote` for remote workers. An entry keeps the path.
         agent_timeout: the hard limit of the handler.
-        dispatch_deadline: after this Cloud Tasks stops listening; 15 s to 30 min, above
-            `agent_timeout`.
+        dispatch_deadline: an attempt that still runs then has failed; 15 s to 7 days, above
+            `agent_timeout`. Cloud Tasks listens for at most 30 min; above that a step needs a
+            heartbeat, and runs on `leasehold serve`, in process, or on remote workers.
         env_overrides: the two variables; by default `PIPELINE_{STEP}_TIMEOUT_MS` and
             `PIPELINE_{STEP}_DEADLINE_S`.
         heartbeat_interval: how often the lease is renewed; None: never.
@@ -119,7 +129,34 @@ class StepDispatchEntry:
     gates: tuple[str, ...] = ()
     entry_actions: tuple[str, ...] = ()
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            step_type: str,
+            handler: str | UserFunction,
+            agent_timeout: timedelta,
+            dispatch_deadline: timedelta,
+            env_overrides: EnvOverrides = ...,
+            heartbeat_interval: timedelta | None = ...,
+            isolation: Isolation = ...,
+            cleanup_ttl: timedelta = ...,
+            memory_limit: int | None = ...,
+            max_retries: int | None = ...,
+            retry: RetryPolicy | None = ...,
+            queue: str = ...,
+            schedule_to_start: timedelta = ...,
+            output: str = ...,
+            gates: tuple[str, ...] = ...,
+            entry_actions: tuple[str, ...] = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "handler", path_of(self.handler))
+        except ValueError as error:
+            self._refuse("handler", str(error), f"{FUNCTION_WORDS}, or {_HANDLER_WORDS}")
         self._check_classes()
         object.__setattr__(self, "env_overrides", self._variables())
         object.__setattr__(self, "gates", tuple(self.gates))
@@ -160,13 +197,15 @@ class StepDispatchEntry:
         of_handler = self.handler == REMOTE or _HANDLER.fullmatch(self.handler) is not None
         of_queue = not self.queue or _QUEUE.fullmatch(self.queue) is not None
         yield _STEP_TYPE.fullmatch(name) is not None, "step_type", name, STEP_TYPE_WORDS
-        yield of_handler, "handler", self.handler, "'module:function' or 'remote'"
+        yield of_handler, "handler", self.handler, _HANDLER_WORDS
         yield not self._is_of_program(self.handler), "handler", self.handler, _MODULE_WORDS
         isolated = self.isolation in ("process", "inline")
         yield isolated, "isolation", self.isolation, "'process' or 'inline'"
         yield retries is None or retries >= 0, "max_retries", retries, "0 or more, or None"
         beats = heartbeat is None or heartbeat > timedelta()
         yield beats, "heartbeat_interval", str(heartbeat), "above 0, or None"
+        is_noticed = heartbeat is not None or self.dispatch_deadline <= PLATFORM_DEADLINE
+        yield is_noticed, "heartbeat_interval", heartbeat, _HEARTBEAT_WORDS
         yield self.cleanup_ttl > timedelta(), "cleanup_ttl", str(self.cleanup_ttl), "above 0"
         limit = self.memory_limit
         fits = limit is None or MIN_MEMORY_LIMIT <= limit <= MAX_MEMORY_LIMIT
@@ -213,17 +252,41 @@ def is_step_type(name: str) -> bool:
     return _STEP_TYPE.fullmatch(name) is not None
 
 
+def deadline_cap(entry: StepDispatchEntry, *, on_platform: bool) -> timedelta:
+    """Return the longest dispatch deadline that a step may have.
+
+    Args:
+        entry: the step; nobody listens to a remote worker.
+        on_platform: whether Cloud Tasks calls the steps.
+    """
+    is_called = on_platform and entry.handler != REMOTE
+    return PLATFORM_DEADLINE if is_called or entry.heartbeat_interval is None else MAX_DEADLINE
+
+
+def check_platform(steps: Iterable[StepDispatchEntry]) -> None:
+    """Refuse steps that Cloud Tasks cannot wait for, with PlatformLimitError."""
+    found = [
+        f"{entry.step_type} ({entry.dispatch_deadline})"
+        for entry in steps
+        if entry.dispatch_deadline > deadline_cap(entry, on_platform=True)
+    ]
+    if found:
+        raise PlatformLimitError(
+            steps=", ".join(found), most_s=round(PLATFORM_DEADLINE.total_seconds())
+        )
+
+
 def ladder_problem(
-    agent_timeout: timedelta, dispatch_deadline: timedelta
+    agent_timeout: timedelta, dispatch_deadline: timedelta, longest: timedelta = MAX_DEADLINE
 ) -> tuple[str, str, str] | None:
     """Return field, value and what is allowed where the time ladder does not hold, or None.
 
-    The ladder: soft limit < hard limit (agent timeout) < dispatch deadline, 15 s to 1800 s.
+    The ladder: soft limit < hard limit (agent timeout) < dispatch deadline, 15 s to `longest`.
     """
     if agent_timeout <= timedelta():
         return "agent_timeout", str(agent_timeout), "above 0"
-    if not MIN_DEADLINE <= dispatch_deadline <= MAX_DEADLINE:
-        return "dispatch_deadline", str(dispatch_deadline), "15 s to 1800 s"
+    if not MIN_DEADLINE <= dispatch_deadline <= longest:
+        return "dispatch_deadline", str(dispatch_deadline), f"15 s to {longest.total_seconds():g} s"
     if agent_timeout >= dispatch_deadline:
         allowed = f"below the dispatch deadline ({dispatch_deadline})"
         return "agent_timeout", str(agent_timeout), allowed

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from leasehold.domain.dispatch import StepSettings
 from leasehold.domain.override import OVERRIDE, StoredOverride
 from leasehold.domain.retry import Backoff
-from leasehold.registry.dispatch import REMOTE, StepDispatchEntry, ladder_problem
+from leasehold.registry.dispatch import REMOTE, StepDispatchEntry, deadline_cap, ladder_problem
 
 _ENTRY: Final = "entry"
 _MAX_DIGITS: Final = 9
@@ -35,6 +35,7 @@ def effective_settings(
     backoff: Backoff = Backoff(),  # noqa: B008 - a frozen value
     heartbeat: timedelta | None = None,
     longest_heartbeat: timedelta = timedelta.max,
+    on_platform: bool = False,
 ) -> StepSettings:
     """Resolve the settings of a step type as they are at this moment.
 
@@ -49,6 +50,7 @@ def effective_settings(
         backoff: the waits, for what a retry policy leaves out.
         heartbeat: PIPELINE_HEARTBEAT_S where it is set; an entry without heartbeat stays without.
         longest_heartbeat: a third of PIPELINE_LEASE_TTL_S: a lease must outlast a lost renewal.
+        on_platform: whether Cloud Tasks calls the steps.
     """
     refused: list[str] = []
     timeout_name, deadline_name = entry.env_overrides
@@ -56,7 +58,10 @@ def effective_settings(
         _whole(environ, timeout_name, timedelta(milliseconds=1), refused),
         _whole(environ, deadline_name, timedelta(seconds=1), refused),
     )
-    variables, set_ = _on_the_ladder(entry, variables, _limits_of(override, refused), refused)
+    # an entry that is beyond its platform is refused where a process begins
+    longest = max(deadline_cap(entry, on_platform=on_platform), entry.dispatch_deadline)
+    set_ = _limits_of(override, refused)
+    variables, set_ = _on_the_ladder(entry, longest, variables, set_, refused)
     sources = {
         "agentTimeout": _source(timeout_name, variables.timeout, set_.timeout),
         "dispatchDeadline": _source(deadline_name, variables.deadline, set_.deadline),
@@ -105,7 +110,11 @@ def _source(variable: str, of_variable: timedelta | None, of_override: timedelta
 
 
 def _on_the_ladder(
-    entry: StepDispatchEntry, variables: _Limits, override: _Limits, refused: list[str]
+    entry: StepDispatchEntry,
+    longest: timedelta,
+    variables: _Limits,
+    override: _Limits,
+    refused: list[str],
 ) -> tuple[_Limits, _Limits]:
     """Return what holds together with the entry: as much as can of the variables, then the rest.
 
@@ -115,7 +124,7 @@ def _on_the_ladder(
     for kept in itertools.product(_parts(variables), _parts(override)):
         timeout = kept[0].timeout or kept[1].timeout or entry.agent_timeout
         deadline = kept[0].deadline or kept[1].deadline or entry.dispatch_deadline
-        broken = ladder_problem(timeout, deadline)
+        broken = ladder_problem(timeout, deadline, longest)
         problem = problem or broken
         if broken is None:
             break

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from leasehold.errors import InvalidEntryError
+from leasehold.registry.function_path import FUNCTION_WORDS, UserFunction, path_of
 from leasehold.registry.registry import Registry
 
 _NAME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,62}")
@@ -19,8 +20,9 @@ class GateEntry:
 
     Args:
         name: what step entries name it by.
-        check: `module:function`, resolved when an output is judged. The function takes
-            `(ctx: GateContext, output: Model)` and raises GatePolicyFailure where it refuses.
+        check: the function, or its path `module:function`, which is resolved when an output is
+            judged. The function takes `(ctx: GateContext, output: Model)` and raises
+            GatePolicyFailure where it refuses. An entry keeps the path.
 
     Raises:
         InvalidEntryError: a field has a value that cannot be used.
@@ -29,20 +31,31 @@ class GateEntry:
     name: str
     check: str
 
+    if TYPE_CHECKING:
+
+        def __init__(self, *, name: str, check: str | UserFunction) -> None: ...
+
     def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "check", path_of(self.check))
+        except ValueError as error:
+            self._refuse("check", str(error), f"{FUNCTION_WORDS}, or 'module:function'")
         for field, value, pattern, allowed in (
             ("name", self.name, _NAME, "a letter, then up to 62 of a-z A-Z 0-9 _ -"),
             ("check", self.check, _CHECK, "'module:function'"),
         ):
             if not isinstance(value, str) or pattern.fullmatch(value) is None:
-                raise InvalidEntryError(
-                    registry="gates", key=str(self.name), field=field, value=value, allowed=allowed
-                )
+                self._refuse(field, value, allowed)
 
     @property
     def key(self) -> str:
         """The name the row is found by."""
         return self.name
+
+    def _refuse(self, field: str, value: object, allowed: str) -> None:
+        raise InvalidEntryError(
+            registry="gates", key=str(self.name), field=field, value=value, allowed=allowed
+        )
 
     @property
     def step_type(self) -> str:

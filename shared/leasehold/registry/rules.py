@@ -13,6 +13,7 @@ from leasehold.domain.retry import Backoff
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.effective_settings import effective_settings
 from leasehold.registry.pipelines import Catalog
+from leasehold.registry.setting_texts import IN_PROCESS
 
 
 def rules_of(
@@ -43,6 +44,8 @@ def rules_of(
         settings_for=limits.settings_for,
         lease_ttl=limits.lease_ttl,
         grace=timedelta(seconds=settings["PIPELINE_DISPATCH_GRACE_S"]),
+        on_platform=settings["LEASEHOLD_TASKS"] != IN_PROCESS,
+        max_failures=settings["PIPELINE_MAX_FAILURES"],
         max_interruptions=settings["PIPELINE_MAX_INTERRUPTIONS"],
         stuck_timeout=timedelta(milliseconds=settings["PIPELINE_STUCK_TIMEOUT_MS"]),
         recovery_window=timedelta(milliseconds=settings["PIPELINE_RECOVERY_WINDOW_MS"]),
@@ -88,6 +91,7 @@ class _StepLimits:
         heartbeat = settings["PIPELINE_HEARTBEAT_S"]
         self.lease_ttl = timedelta(seconds=settings["PIPELINE_LEASE_TTL_S"])
         self._heartbeat = None if heartbeat is None else timedelta(seconds=heartbeat)
+        self._on_platform = settings["LEASEHOLD_TASKS"] != IN_PROCESS
         self._max_retries = settings["PIPELINE_MAX_RETRIES"]
         self._backoff = backoff
         self._steps = catalog.steps
@@ -118,6 +122,7 @@ class _StepLimits:
             backoff=self._backoff,
             heartbeat=self._heartbeat,
             longest_heartbeat=self.lease_ttl / 3,
+            on_platform=self._on_platform,
         )
         for sentence in settings.refused:
             if sentence not in self._warned:

@@ -14,6 +14,8 @@ _PUBLIC_URL: Final = re.compile(r"https?://[^\s?#@]+")
 #: Callers are whomever IAM lets in: Cloud Run has asked it, before a function is called.
 IAM: Final = "iam"
 _EMAIL: Final = re.compile(r"[\x21-\x7e]+@[\x21-\x7e]+")
+_LEVELS: Final = frozenset({"DEBUG", "INFO", "WARNING", "ERROR"})
+_LOGGER: Final = re.compile(r"[^\s.=,]+(?:\.[^\s.=,]+)*")
 _AUDIENCE: Final = re.compile(r"[\x21-\x7e]+")
 
 
@@ -66,14 +68,18 @@ def store_address(text: str) -> str:
     )
 
 
+#: The queue and the bus within a process; any other is a service's.
+IN_PROCESS: Final = "in-process"
+
+
 def tasks_address(text: str) -> str:
     """Return the address of a task queue."""
-    return text if text == "in-process" else pair("cloud-tasks://")(text)
+    return text if text == IN_PROCESS else pair("cloud-tasks://")(text)
 
 
 def events_address(text: str) -> str:
     """Return the address of an event bus."""
-    if text == "in-process" or _is_loopback(text):
+    if text == IN_PROCESS or _is_loopback(text):
         return text
     return pair("pubsub://")(text)
 
@@ -109,9 +115,21 @@ def _list(text: str, form: re.Pattern[str]) -> tuple[str, ...]:
     return values
 
 
-def log_level(text: str) -> str:
-    """Return a level of the log."""
-    if text not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
+def log_levels(text: str) -> dict[str, str]:
+    """Return the level of each logger that has one of its own; "" is that of all others."""
+    levels = {"": "INFO"}
+    for part in text.split(","):
+        logger, is_named, level = part.strip().rpartition("=")
+        name = logger.strip()
+        if level.strip().upper() not in _LEVELS or (is_named and not _LOGGER.fullmatch(name)):
+            raise ValueError(text)
+        levels[name] = level.strip().upper()
+    return levels
+
+
+def log_format(text: str) -> str:
+    """Return the form of log lines; empty: lines for people, and events as JSON for programs."""
+    if text not in ("", "text", "json"):
         raise ValueError(text)
     return text
 

@@ -16,7 +16,8 @@ from leasehold.registry.setting_texts import (
     callers,
     events_address,
     isolation,
-    log_level,
+    log_format,
+    log_levels,
     maybe,
     public_url,
     seconds_up_to,
@@ -172,9 +173,20 @@ SETTINGS: Final = Registry(
         SettingEntry(
             "LEASEHOLD_LOG_LEVEL",
             "INFO",
-            "DEBUG, INFO, WARNING or ERROR",
-            "from which level on functions, dev, serve and start --in-process write log lines",
-            log_level,
+            "DEBUG, INFO, WARNING or ERROR; and LOGGER=LEVEL for each logger that has a level of "
+            "its own, separated by commas",
+            "from which level on functions, dev, serve and start --in-process write log lines, "
+            "such as INFO,httpx=WARNING",
+            log_levels,
+        ),
+        SettingEntry(
+            "LEASEHOLD_LOG_FORMAT",
+            "",
+            "text, json, or nothing",
+            "the form of all log lines of dev, serve and start --in-process. Where it is not set, "
+            "they are text, and events are JSON where stderr is no terminal. Deployed functions "
+            "always write JSON",
+            log_format,
         ),
         SettingEntry(
             "LEASEHOLD_RETENTION_DAYS",
@@ -188,15 +200,26 @@ SETTINGS: Final = Registry(
             "PIPELINE_MAX_RETRIES",
             "5",
             "a whole number from 0 to 1000",
-            "how often a failed attempt is repeated, where the step does not say",
+            "how often a failed attempt is repeated without progress in between, where the step "
+            "does not say",
             whole(0, 1000),
+            is_threshold=True,
+        ),
+        SettingEntry(
+            "PIPELINE_MAX_FAILURES",
+            "100",
+            "a whole number from 0 to 1000000",
+            "how often a step may fail in all, with progress in between; never less often than its "
+            "retries allow",
+            whole(0, 1_000_000),
             is_threshold=True,
         ),
         SettingEntry(
             "PIPELINE_MAX_INTERRUPTIONS",
             "10",
             "a whole number from 0 to 1000",
-            "how often a step may be interrupted or lose its lease without progress in between",
+            "how often a step may be interrupted or lose its lease without progress in between; "
+            "time off and further shutdowns within ten minutes do not count",
             whole(0, 1000),
             is_threshold=True,
         ),
@@ -213,7 +236,8 @@ SETTINGS: Final = Registry(
             "PIPELINE_RECOVERY_WINDOW_MS",
             "3600000",
             _MILLISECONDS,
-            "how long after a failure the next attempt may begin; time parked does not count",
+            "how long after a failure the task of the next attempt may be known to be lost; time "
+            "parked, and time in which nobody looks, do not count",
             whole(1, _WEEK_MS),
             is_threshold=True,
         ),
@@ -222,6 +246,13 @@ SETTINGS: Final = Registry(
             "60",
             _SECONDS,
             "how long after its time a task may still come before the sweep looks for it",
+            _seconds,
+        ),
+        SettingEntry(
+            "PIPELINE_IMPORT_TIMEOUT_S",
+            "60",
+            _SECONDS,
+            "how long the import of a handler's module may take; its agent timeout begins after it",
             _seconds,
         ),
         SettingEntry(

@@ -66,7 +66,12 @@ TRACE_EVENTS: Final = Registry(
             "The sweep, or a repair, dispatched a step again that nobody worked on any more.",
         ),
         TraceEventEntry(
-            TraceType.STEP_UNKNOWN, False, "The deploy does not know the step; the run is blocked."
+            TraceType.STEP_UNKNOWN, False, "No worker knows the step; the run is blocked."
+        ),
+        TraceEventEntry(
+            TraceType.STEP_BLOCKED,
+            False,
+            "The code that is deployed cannot run the step; `reason` says which way.",
         ),
         TraceEventEntry(TraceType.GATE_BLOCKED, False, "A gate refused an output; it is kept."),
         TraceEventEntry(

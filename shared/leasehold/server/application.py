@@ -39,6 +39,11 @@ class LocalEngine:
         """The engine."""
         return self.local.engine
 
+    @property
+    def looks_after_runs(self) -> bool:
+        """Whether the clockwork has looked lately."""
+        return self.local.looks_after_runs
+
     def start_run(self, request: StartRequest) -> Change:
         """Start a run; an idle worker has its lease when this returns."""
         return self.local.start_run(request)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -15,11 +17,23 @@ from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.server.application import make_app
 from leasehold.server.http_server import HttpServer
 from leasehold.server.listener import hosts_of, listen, url_of
+from leasehold.services.worker_notes import other_projects
+from leasehold.worker.sandbox.source_finder import install
+
+_LOG: Final = logging.getLogger("leasehold.server")
 
 #: How often runs are looked for that another process dispatched or left.
 TICK_S: Final = 1.0
 #: The same where each look is billed.
 BILLED_TICK_S: Final = 10.0
+
+#: How often the files of the project are looked at.
+_LOOK_S: Final = 2.0
+
+CHANGED: Final = (
+    "the code on disk changed since this server started, and every attempt here still runs the "
+    "code of the start; restart the server to use the new one"
+)
 
 #: How often a store is asked again that is away at the start.
 _RETRY_S: Final = 1.0
@@ -33,11 +47,13 @@ class ServeOptions:
         host: the address to listen on.
         port: the port.
         workers: how many steps run at once.
+        allow_broken: begin also where something of the catalog does not resolve; its steps block.
     """
 
     host: str = "127.0.0.1"
     port: int = 8080
     workers: int = 4
+    allow_broken: bool = False
 
 
 class Server:
@@ -68,12 +84,21 @@ class Server:
         _check_queue(settings["LEASEHOLD_TASKS"])
         is_billed = not settings["LEASEHOLD_STORE"].startswith("sqlite:")
         self._tick_s = BILLED_TICK_S if is_billed else TICK_S
+        self._stopping = threading.Event()
+        self._watch = threading.Thread(target=self._watch_code, name="code-watch", daemon=True)
         with ExitStack() as undo:
             listener = undo.enter_context(listen(options.host, options.port))
             self.url = url_of(listener)
             self.local = undo.enter_context(
-                InProcessEngine(environ=environ, workers=options.workers, warn=report)
+                InProcessEngine(
+                    environ=environ,
+                    workers=options.workers,
+                    warn=report,
+                    allow_broken=options.allow_broken,
+                )
             )
+            self._forget_sources = install(self.local.sources.files)
+            undo.callback(self._forget_sources)
             self._http = HttpServer(make_app(self.local, hosts_of(listener)), listener)
             undo.pop_all()
 
@@ -82,18 +107,31 @@ class Server:
 
         A store that is away is waited for; the API says so meanwhile.
         """
+        self.local.import_all()
         self.local.look_after_every_run(self._tick_s)
         self._http.start()
+        self._watch.start()
         if adopted := self._adopt():
             self._report(
                 f"resuming {adopted} live {'run' if adopted == 1 else 'runs'} of the store"
             )
+        for line in other_projects(self.local.engine):
+            self._report(line)
 
     def stop(self, signal_name: str | None = None) -> None:
         """Let running attempts end, release the leases of the others, and answer until then."""
+        self._stopping.set()
         self.local.drain(signal_name=signal_name)
         self._http.stop()
         self.local.close(grace=0)
+        self._forget_sources()
+
+    def _watch_code(self) -> None:
+        """Say once that the code on disk is another one: nothing of it is mixed in."""
+        while not self._stopping.wait(_LOOK_S):
+            if self.local.sources.has_changed():
+                _LOG.warning("%s", CHANGED)
+                return
 
     def _adopt(self) -> int:
         has_reported = False

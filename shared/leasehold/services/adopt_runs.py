@@ -13,12 +13,12 @@ from leasehold.domain.change import Change
 from leasehold.domain.document import Document
 from leasehold.domain.effect import owed_tasks, waiting_tasks
 from leasehold.domain.lifecycle.start import SHARDS
-from leasehold.domain.manifest import manifest_of
+from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.manifest_parts import Lease
 from leasehold.domain.status import RunStatus
 from leasehold.domain.task import wake_task
 from leasehold.errors import LeaseholdError, UnreadableRunError
-from leasehold.ports.documents import Query, Range, Snapshot
+from leasehold.ports.documents import Queries, Query, Range, Snapshot
 from leasehold.services.engine import Engine, change_run, dispatch_rules, publish
 from leasehold.services.paging import SCAN_PAGE, scan
 from leasehold.services.read_runs import get_run
@@ -33,6 +33,9 @@ _A_MOMENT: Final = timedelta(microseconds=1)
 def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) -> None:
     """Take up a run where another process left it.
 
+    A remote step whose time to be claimed was over before anybody came waits anew: there was
+    nobody whom its workers could have asked.
+
     Args:
         engine: the parts.
         run_id: the run.
@@ -44,12 +47,24 @@ def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) ->
     """
     manifest = get_run(engine, run_id)
     lease = manifest.lease
-    if lease is None:
+    if manifest.look_at is not None:
+        _look_at(engine, run_id)
+    elif lease is None:
         publish(engine, waiting_tasks(manifest))  # whatever was seen in the queue that is gone
+        _let_wait_on(engine, manifest)
     elif is_gone(lease.holder):
         _expire(engine, run_id, lease)
     else:
         publish(engine, [wake_task(manifest, lease)])
+
+
+def _let_wait_on(engine: Engine, manifest: Manifest) -> None:
+    claim_by = manifest.dispatch.claim_by
+    if manifest.claimable is None or claim_by is None or engine.clock.now() < claim_by:
+        return
+    generation = manifest.dispatch.generation
+    wait_on = partial(lifecycle.extend_wait, rules=dispatch_rules(engine), generation=generation)
+    change_run(engine, manifest.run_id, wait_on)
 
 
 def expire_if_gone(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) -> bool:
@@ -70,10 +85,11 @@ def expire_if_gone(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool
 def adopt_all(engine: Engine, *, is_gone: Callable[[str], bool]) -> set[str]:
     """Take up every live run of the store, as after a restart; return their ids.
 
-    One that cannot be taken up is logged, and left to the sweep.
+    Those that are blocked until the code is put right are looked at. One that cannot be taken up
+    is logged, and left to the sweep.
     """
     adopted = set()
-    for run_id in live_runs(engine):
+    for run_id in live_runs(engine.documents):
         try:
             adopt_run(engine, run_id, is_gone=is_gone)
         except Exception as error:  # noqa: BLE001 - one odd run must stop no start
@@ -82,7 +98,27 @@ def adopt_all(engine: Engine, *, is_gone: Callable[[str], bool]) -> set[str]:
             engine.log(f"run {run_id} is not taken up: {problem}")
         else:
             adopted.add(run_id)
+    look_at_blocked(engine)
     return adopted
+
+
+def look_at_blocked(engine: Engine) -> None:
+    """Look at once at all runs that are blocked until the code is put right.
+
+    For a process that begins: its code, or the packages that it finds, may be what they wait for.
+    """
+    for found in _with_status(engine, RunStatus.BLOCKED):
+        try:
+            manifest = manifest_of(found.ref.id, found.document)
+            if manifest.look_at is not None:
+                _look_at(engine, manifest.run_id)
+        except LeaseholdError as error:
+            engine.log(f"run {found.ref.id} is not looked at: {error}")
+
+
+def _look_at(engine: Engine, run_id: str) -> None:
+    look = partial(lifecycle.look_again, rules=dispatch_rules(engine), at_once=True)
+    change_run(engine, run_id, look)
 
 
 def take_over_gone(engine: Engine, *, is_gone: Callable[[str], bool]) -> None:
@@ -95,30 +131,30 @@ def take_over_gone(engine: Engine, *, is_gone: Callable[[str], bool]) -> None:
         is_gone: whether the holder of a lease is known to work no more.
     """
     leased = Range("alarmAt", at_least=_EPOCH)
-    for found in _by_alarm(engine, leased, status=RunStatus.IN_PROGRESS.value):
+    for found in _by_alarm(engine.documents, leased, status=RunStatus.IN_PROGRESS.value):
         with contextlib.suppress(UnreadableRunError):  # the sweep logs it
             manifest = manifest_of(found.ref.id, found.document)
             if manifest.lease is not None and is_gone(manifest.lease.holder):
                 _expire(engine, manifest.run_id, manifest.lease)
 
 
-def live_runs(engine: Engine) -> Iterator[str]:
+def live_runs(documents: Queries) -> Iterator[str]:
     """Yield the ids of all runs that time moves; one may come twice."""
-    return (found.ref.id for found in alarmed(engine) if not _is_over(found.document))
+    return (found.ref.id for found in alarmed(documents) if not _rests(found.document))
 
 
-def _is_over(run: Document) -> bool:
-    """Return whether a run has its alarm only for what it left behind: that is for the sweep."""
-    is_completed = run.get("status") == RunStatus.COMPLETED.value
-    return bool(is_completed or run.get("cancelled") or run.get("deadLettered"))
+def _rests(run: Document) -> bool:
+    """Return whether a run is blocked, or has its alarm only for what it left behind."""
+    rests = run.get("status") in (RunStatus.COMPLETED.value, RunStatus.BLOCKED.value)
+    return bool(rests or run.get("cancelled") or run.get("deadLettered"))
 
 
-def alarmed(engine: Engine) -> Iterator[Snapshot]:
+def alarmed(documents: Queries) -> Iterator[Snapshot]:
     """Yield all runs that have an alarm, shard by shard; one may come twice."""
-    return _by_alarm(engine, Range("alarmAt", at_least=_EPOCH))
+    return _by_alarm(documents, Range("alarmAt", at_least=_EPOCH))
 
 
-def _by_alarm(engine: Engine, range_: Range, **equal: Any) -> Iterator[Snapshot]:
+def _by_alarm(documents: Queries, range_: Range, **equal: Any) -> Iterator[Snapshot]:
     for shard in range(SHARDS):
         query = Query(
             "runs",
@@ -127,16 +163,17 @@ def _by_alarm(engine: Engine, range_: Range, **equal: Any) -> Iterator[Snapshot]
             range=range_,
             limit=SCAN_PAGE,
         )
-        yield from scan(engine.documents, query)
+        yield from scan(documents, query)
 
 
 def take_up_dispatched(
     engine: Engine, *, among: Container[str] | None = None, since: datetime
 ) -> datetime:
-    """Create the tasks of runs that were dispatched since then, if they are in no queue.
+    """Create the tasks of runs whose next attempt is due since then, if they are in no queue.
 
     Whoever resumes, approves or retries a run may have no queue: a command on the store of an
-    engine that runs. The dispatch is taken up as it is, it is neither late nor lost.
+    engine that runs. And whoever has the task of a retry may be gone. The dispatch is taken up as
+    it is, it is neither late nor lost.
 
     Args:
         engine: the parts; its queue drops a task that it has.
@@ -149,7 +186,7 @@ def take_up_dispatched(
     now = engine.clock.now()
     grace = engine.rules.grace
     dispatched = Range("alarmAt", at_least=since + grace, below=now + grace + _A_MOMENT)
-    for found in _by_alarm(engine, dispatched, status=RunStatus.PENDING.value):
+    for found in _by_alarm(engine.documents, dispatched):
         if among is not None and found.ref.id not in among:
             continue
         with contextlib.suppress(UnreadableRunError):  # the sweep logs it
@@ -158,19 +195,24 @@ def take_up_dispatched(
 
 
 def parked_runs(engine: Engine) -> Iterator[str]:
-    """Yield the ids of all runs that a person holds, which have no alarm."""
+    """Yield the ids of all runs that a person holds, or that are blocked."""
     for status in (RunStatus.PENDING, RunStatus.ERROR, RunStatus.BLOCKED):
-        query = Query(
-            "runs",
-            order_by="createdAt",
-            equal={"status": status.value},
-            descending=True,
-            limit=SCAN_PAGE,
-        )
-        for found in scan(engine.documents, query):
+        for found in _with_status(engine, status):
             run = found.document
-            if not (run.get("alarmAt") or run.get("cancelled") or run.get("deadLettered")):
+            moves = run.get("alarmAt") and status is not RunStatus.BLOCKED
+            if not (moves or run.get("cancelled") or run.get("deadLettered")):
                 yield found.ref.id
+
+
+def _with_status(engine: Engine, status: RunStatus) -> Iterator[Snapshot]:
+    query = Query(
+        "runs",
+        order_by="createdAt",
+        equal={"status": status.value},
+        descending=True,
+        limit=SCAN_PAGE,
+    )
+    yield from scan(engine.documents, query)
 
 
 def _expire(engine: Engine, run_id: str, lease: Lease) -> Change:

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Final, Protocol
 
 from leasehold.domain import lifecycle
-from leasehold.domain.artifact_name import files_folder
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Archive
+from leasehold.domain.life import checkpoints_folder, files_folder
 from leasehold.domain.status import Outcome
 from leasehold.errors import ArtifactNameError, LeaseholdError, UnknownRunError
 from leasehold.ports.artifacts import Artifacts
@@ -58,7 +58,9 @@ def archive_run(engine: ArchiveParts, owed: Archive, note: Callable[[Transition]
     """
     failed: dict[str, str] = {}
     late = [name for name, step in STEPS.items() if not _do(engine, name, step, owed, failed)]
-    outcome = partial(lifecycle.note_archive, rules=engine.rules, failed=failed, is_over=not late)
+    outcome = partial(
+        lifecycle.note_archive, rules=engine.rules, life=owed.life, failed=failed, is_over=not late
+    )
     try:
         return note(outcome).outcome is Outcome.ARCHIVED
     except UnknownRunError:  # it was purged meanwhile
@@ -70,13 +72,21 @@ def archive_run(engine: ArchiveParts, owed: Archive, note: Callable[[Transition]
 
 def _compress_artifacts(artifacts: Artifacts, owed: Archive) -> None:
     with suppress(ArtifactNameError):  # behind a link nothing is the run's, now or later
-        artifacts.compress(files_folder(owed.run_id), owed.outputs)
+        artifacts.compress(files_folder(owed), owed.outputs)
 
 
 def _delete_checkpoints(artifacts: Artifacts, owed: Archive) -> None:
-    for folder in owed.folders:
-        with suppress(ArtifactNameError):  # as above
+    if not owed.has_temporary:
+        return
+    with suppress(ArtifactNameError):  # as above
+        folder = checkpoints_folder(owed)
+        if not owed.kept:
             artifacts.delete(folder)
+            return
+        artifacts.delete_file(f"{folder}/none")  # refused behind a link; a list is an outage there
+        for name in artifacts.list(folder):
+            if name not in owed.kept:
+                artifacts.delete(name)
 
 
 Step = Callable[[Artifacts, Archive], None]
@@ -90,8 +100,6 @@ STEPS: Final[Mapping[str, Step]] = {
 
 def _do(engine: ArchiveParts, name: str, step: Step, owed: Archive, failed: dict[str, str]) -> bool:
     """Do one step; return whether it is over: one that hangs goes on without the caller."""
-    if step is _delete_checkpoints and not owed.folders:
-        return True
     try:
         is_over = engine.errand(partial(step, engine.artifacts, owed))
     except Exception as error:  # noqa: BLE001 - whatever fails, the other steps are done

@@ -19,6 +19,7 @@ from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.kept_work import CallResult, Checkpoint
 from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_lease
+from leasehold.domain.life import values_folder
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import manifest_of, to_document
 from leasehold.domain.manifest_parts import ErrorRecord
@@ -32,6 +33,7 @@ from leasehold.domain.result import (
     Refused,
     Result,
     Stopped,
+    Unable,
 )
 from leasehold.domain.status import Termination
 from leasehold.domain.trace import TraceType, event_of, loss_ref
@@ -196,13 +198,21 @@ class Attempt:
     def settle(self, ending: Transition) -> Committed[Change]:
         """End the attempt; once more, it is answered as the first time, and nothing is written.
 
+        That holds after the end of the lease as well, so the store is asked then: as far as it is
+        known here, a settlement whose answer was lost has not been made.
+
         Args:
             ending: as `ending_of` returns it. What it owes is the caller's to publish.
 
         Raises:
             LeaseLostError: the lease is not held any more; nothing was written.
         """
-        return self._write(ending)
+        try:
+            return self._write(ending)
+        except LeaseLostError:
+            if LeaseLostError in self._outdated:  # the store was asked
+                raise
+            return self._asked_again(ending)
 
     def end_at_deadline(
         self, stacks: str, origin: str | None, notes: Notes, *, within: float
@@ -277,16 +287,27 @@ class Attempt:
         return Write(None, to_document(event))
 
     def _write(self, transition: Transition, within: float | None = None) -> Committed[Change]:
-        engine, known, sent_at = self._engine, self._known, self._engine.clock.monotonic()
+        known, sent_at = self._known, self._engine.clock.monotonic()
         run_id = known.manifest.run_id
         try:
-            committed = commit(engine, run_id, transition, known=known, within=within)
+            committed = commit(self._engine, run_id, transition, known=known, within=within)
         except self._outdated:
-            committed = commit(engine, run_id, transition, within=within)
-        snapshot = committed.snapshot or known.snapshot
+            return self._asked_again(transition, within)
+        return self._noted(committed, sent_at)
+
+    def _asked_again(
+        self, transition: Transition, within: float | None = None
+    ) -> Committed[Change]:
+        """Write what follows from the run as it is stored, and not as it is known here."""
+        sent_at = self._engine.clock.monotonic()
+        committed = commit(self._engine, self.manifest.run_id, transition, within=within)
+        return self._noted(committed, sent_at)
+
+    def _noted(self, committed: Committed[Change], sent_at: float) -> Committed[Change]:
+        snapshot = committed.snapshot or self._known.snapshot
         self.manifest = committed.answer.manifest
         self._known = KnownRun(self.manifest, snapshot)
-        took = engine.clock.monotonic() - sent_at
+        took = self._engine.clock.monotonic() - sent_at
         self.ends_at = _end_of_lease(self._known) - took  # as if it was answered when it was sent
         return committed
 
@@ -311,8 +332,8 @@ def ending_of(engine: Engine, attempt: RunningAttempt, result: Result) -> Transi
         "notes": attempt.notes,
     }
     match result:
-        case Finished() | Refused():
-            return _with_output(engine, attempt, result, facts)
+        case Finished() | Refused() | Unable():
+            return _judged(engine, attempt, result, facts)
         case Failed(failure, permanent):
             return partial(lifecycle.fail, **facts, error=failure, permanent=permanent)
         case LimitExceeded(reason, failure, stacks):
@@ -335,10 +356,19 @@ def _put_off(result: Deferred | Continued, facts: dict[str, Any]) -> Transition:
     return partial(lifecycle.defer, **facts, reason=result.reason, detail=result.detail)
 
 
-def _with_output(
-    engine: Engine, attempt: RunningAttempt, result: Finished | Refused, facts: dict[str, Any]
+def _judged(
+    engine: Engine,
+    attempt: RunningAttempt,
+    result: Finished | Refused | Unable,
+    facts: dict[str, Any],
 ) -> Transition:
+    """Return the ending of an attempt that has an output, or one that the code cannot begin.
+
+    An output that nobody can judge was paid for: it is kept, and judged once that can be done.
+    """
     try:
+        if isinstance(result, Unable):
+            return _unable(engine, attempt, result, facts)
         verdict = verdict_in(attempt.manifest, result.output)
         kept = _keep_output(engine, attempt, result.output)
     except InvalidVerdictError as error:
@@ -351,6 +381,18 @@ def _with_output(
     return partial(lifecycle.complete, **facts)
 
 
+def _unable(
+    engine: Engine, attempt: RunningAttempt, result: Unable, facts: dict[str, Any]
+) -> Transition:
+    block = partial(lifecycle.block_attempt, **facts, code=result.code, error=result.error)
+    finished = result.finished
+    if finished is None:
+        return block
+    verdict = verdict_in(attempt.manifest, finished.output)
+    kept = _keep_output(engine, attempt, finished.output)
+    return partial(block, output=kept, output_status=finished.status, verdict=verdict)
+
+
 def _keep_output(engine: Engine, attempt: RunningAttempt, output: str) -> KeptValue:
     """Keep the output of the current step under a name that no other attempt's output has.
 
@@ -358,13 +400,15 @@ def _keep_output(engine: Engine, attempt: RunningAttempt, output: str) -> KeptVa
         TooLargeError: no output may be as large; nothing was kept.
     """
     run = attempt.manifest
+    if run.is_judged_again and (before := run.steps[run.current_step].kept_output):
+        return before
     if kept := inline(output, beside=run.text_bytes):
         return kept
     step = run.current_step
     check_size(f"the output of step {step}", output, OUTPUT_BYTES)
     # names are shown to those who read the run, and the id of a lease is its holder's
     mark = f"{digest(attempt.fence.lease_id)[:16]}-{digest(output)[:16]}"
-    name = f"runs/{run.run_id}/values/{step}-{mark}.json"
+    name = f"{values_folder(run)}/{step}-{mark}.json"
     return attempt.insist(partial(put, engine.artifacts, output, name))
 
 

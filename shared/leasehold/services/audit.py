@@ -18,6 +18,7 @@ from leasehold.services.adopt_runs import alarmed
 from leasehold.services.engine import Engine, change_run, dispatch_rules
 from leasehold.services.paging import SCAN_PAGE, scan
 from leasehold.services.task_presence import task_presence
+from leasehold.services.worker_notes import steps_known_elsewhere
 
 _UNREADABLE: Final = "unreadable"
 
@@ -60,7 +61,10 @@ def audit(engine: Engine, *, repair: bool = False) -> Iterator[AuditResult]:
 def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
     try:
         look = task_presence(engine, manifest)
-        repair = partial(lifecycle.on_audit, rules=dispatch_rules(engine), **look)
+        step = manifest.current_step
+        known = step not in engine.catalog.steps and step in steps_known_elsewhere(engine)
+        rules = dispatch_rules(engine)
+        repair = partial(lifecycle.on_audit, rules=rules, known_elsewhere=known, **look)
         change = change_run(engine, manifest.run_id, repair)
     except (LeaseholdError, ArithmeticError) as error:
         engine.log(f"run {manifest.run_id} is not repaired: {error}")
@@ -72,7 +76,7 @@ def _suspects(engine: Engine) -> Iterator[Snapshot]:
     """Yield all runs; one without a time of its creation is found by its alarm, if it has one."""
     by_creation = Query("runs", order_by="createdAt", descending=True, limit=SCAN_PAGE)
     seen: set[str] = set()
-    for found in itertools.chain(scan(engine.documents, by_creation), alarmed(engine)):
+    for found in itertools.chain(scan(engine.documents, by_creation), alarmed(engine.documents)):
         if found.ref.id not in seen:
             seen.add(found.ref.id)
             yield found

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from leasehold.domain.change import Change
+from leasehold.domain.kept_work import KeptCounts
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.errors import InvalidRequestError, LeaseholdError, StateChangedError
@@ -31,11 +32,14 @@ class BatchResult:
         matched: how many runs were looked at.
         changed: how many of them were changed; in a dry run, none.
         refused: run and code of each that the operation is not allowed on.
+        kept: of retry and recreate: what the runs keep of the work that was done, all together; in
+            a dry run, what they would keep.
     """
 
     matched: int = 0
     changed: int = 0
     refused: list[tuple[str, str]] = field(default_factory=list)
+    kept: KeptCounts | None = None
 
 
 def batch(
@@ -64,7 +68,7 @@ def batch(
     """
     _check(engine, request, wanted)
     done = BatchResult()
-    request = replace(request, once=True)
+    request = replace(request, in_batch=True)
     for run in _fitting(engine, request, wanted):
         accepted = done.matched - len(done.refused)
         if accepted == limit or len(done.refused) == MAX_REFUSED:
@@ -79,7 +83,10 @@ def batch(
             continue
         if change.repeats is not None:  # done when this batch was given before, and moved on since
             done.refused.append((run.run_id, StateChangedError.code))
-        elif not dry_run:
+            continue
+        if change.kept is not None:
+            done.kept = change.kept if done.kept is None else done.kept.plus(change.kept)
+        if not dry_run:
             done.changed += 1
     return done
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from leasehold.domain.kept_work import CallResult
+from leasehold.domain.life import values_folder
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_room import fits_inline
 from leasehold.domain.notes import NO_NOTES, Notes
@@ -81,7 +82,7 @@ class CallWrite:
         file = temporary_files.pack(run, new_id, call.inline or "null")
         if call.keep:
             name = f"{run.current_step}-call-{run.fencing_token}-{new_id}{temporary_files.GZIP}"
-            file = file._replace(name=f"runs/{run.run_id}/values/{name}")
+            file = file._replace(name=f"{values_folder(run)}/{name}")
         self._file = file
         self._call = call.with_(inline=None, ref=file.name, digest=file.digest)
 

@@ -12,9 +12,9 @@ from functools import partial
 from leasehold.domain.json_text import check_json, not_json
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.kept_work import Checkpoint
+from leasehold.domain.life import step_folder
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.notes import NO_NOTES, Notes
-from leasehold.domain.temporary_files import step_folder
 from leasehold.errors import InvalidRequestError, LeaseLostError
 from leasehold.services import temporary_files
 from leasehold.services.engine import Engine
@@ -42,7 +42,7 @@ class CheckpointWrite:
     def __init__(self, engine: Engine, run: Manifest, results: str, save: SaveCheckpoint) -> None:
         self._engine = engine
         self._save = save
-        self._folder = step_folder(run.run_id, run.current_step, run.trial)
+        self._folder = step_folder(run, run.current_step, run.trial)
         self._run_id = run.run_id
         self._file: PackedFile | None = None
         self._is_sent = False

@@ -22,7 +22,7 @@ from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle.attempt import EARLY
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.manifest_parts import ErrorRecord
-from leasehold.domain.status import Outcome
+from leasehold.domain.status import BlockCode, Outcome
 from leasehold.domain.trial_verdict import findings_in
 from leasehold.domain.trials import last_review
 from leasehold.errors import (
@@ -38,8 +38,9 @@ from leasehold.ports.documents import Query
 from leasehold.registry.dispatch import REMOTE
 from leasehold.services.engine import Engine, KnownRun, change_run, dispatch_rules, find_run
 from leasehold.services.kept_values import load
-from leasehold.services.manage_lease import LeaseCredentials, fail_step
+from leasehold.services.manage_lease import LeaseCredentials, block_step
 from leasehold.services.paging import pages
+from leasehold.services.worker_notes import note_asked
 
 #: How many waiting runs are read in one query.
 PAGE: Final = 10
@@ -107,6 +108,7 @@ def claim_step(engine: Engine, step_type: str, holder: str) -> ClaimedStep:
         names = ", ".join(remote) or "none"
         allowed = f"a step for remote workers ({names}); execute_step runs the others"
         raise InvalidRequestError(field="stepType", value=step_type, allowed=allowed)
+    note_asked(engine, step_type, holder)
     until = engine.clock.monotonic() + SEARCH_S
     outage: StoreUnavailableError | None = None
     for found in _waiting(engine, step_type, until):
@@ -131,7 +133,10 @@ def acquire_run(engine: Engine, run_id: str, holder: str) -> ClaimedStep:
         LeaseHeldError, NothingToClaimError: another worker has it, or it waits for none.
         StoreUnavailableError: as `claim_step`.
     """
-    return _acquire(engine, find_run(engine, run_id), holder)
+    found = find_run(engine, run_id)
+    if found.manifest.dispatch.remote:
+        note_asked(engine, found.manifest.current_step, holder)
+    return _acquire(engine, found, holder)
 
 
 def _acquire(engine: Engine, found: KnownRun, holder: str) -> ClaimedStep:
@@ -190,7 +195,7 @@ def _claimed(engine: Engine, change: Change, loaded: _StepValues | None) -> Clai
     if change.outcome is not Outcome.ACQUIRED or loaded is None:  # it was one try too many
         raise _nothing(run, f"run {run.run_id} was given up: {run.dead_letter_detail}")
     if isinstance(loaded.given, ArtifactNotFoundError):
-        raise _given_up(engine, run, loaded.given)
+        raise _blocked(engine, run, loaded.given)
     results = loaded.results
     usable = None if results is None or results.problem else results.text
     return ClaimedStep(run, loaded.given, usable, loaded.findings)
@@ -258,11 +263,11 @@ def _results(engine: Engine, run: Manifest) -> KeptResults | None:
     return None if kept is None else read_results(run, kept, partial(load, engine.artifacts))
 
 
-def _given_up(engine: Engine, run: Manifest, lost: ArtifactNotFoundError) -> NothingToClaimError:
-    """Give up the run whose value is lost, under the lease that it just got."""
+def _blocked(engine: Engine, run: Manifest, lost: ArtifactNotFoundError) -> NothingToClaimError:
+    """Block the run whose value is lost, under the lease that it just got."""
     credentials = LeaseCredentials(run.run_id, fence_of(run))
-    ended = fail_step(engine, credentials, ErrorRecord.of(lost), permanent=True)
-    return _nothing(ended.manifest, f"run {run.run_id} was given up: {lost.message}")
+    ended = block_step(engine, credentials, BlockCode.INPUT_MISSING, ErrorRecord.of(lost))
+    return _nothing(ended.manifest, f"run {run.run_id} is blocked: {lost.message}")
 
 
 def _nothing(run: Manifest, problem: str) -> NothingToClaimError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -15,16 +16,20 @@ from leasehold.domain.delivery_events import requested_event, traced
 from leasehold.domain.delivery_rules import Standing, standing
 from leasehold.domain.document import Document, Write
 from leasehold.domain.event_message import EventMessage
+from leasehold.domain.lifecycle.on_alarm import announce_pending
+from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.stored import StoredDocument
+from leasehold.domain.trace import run_mark
 from leasehold.errors import (
     DeliveryClaimedError,
     LeaseholdError,
     StoreUnavailableError,
     UnknownDeliveryError,
+    UnknownRunError,
     VersionConflictError,
 )
-from leasehold.ports.documents import Query, Range, Snapshot
-from leasehold.services.engine import Engine, find_run, publish
+from leasehold.ports.documents import Committed, Query, Range, Snapshot
+from leasehold.services.engine import Engine, commit, find_run, publish
 from leasehold.services.paging import pages
 
 #: How many deliveries are read, and published, at once.
@@ -43,10 +48,12 @@ def request_delivery(
     """Have a channel told once more of the last announcement of a run; return what it is owed.
 
     Of one that was announced, or given up, a further round begins, under a key that the provider
-    has not seen. A channel that was not to be told of it is told now, if the catalog has it.
+    has not seen. A channel that was not to be told of it is told now, if the catalog has it. An
+    announcement that waits for somebody with a catalog is owed to its channels first: nobody
+    stores its records in place of this one later.
 
     Raises:
-        UnknownRunError: there is no such run.
+        UnknownRunError: there is no such run, or it is purged meanwhile: nobody is told.
         UnknownKeyError: there is no such channel.
         UnknownDeliveryError: the run has not announced anything, or went on since, and the channel
             was not to be told.
@@ -59,6 +66,11 @@ def request_delivery(
         engine.catalog.channels[channel]
     if told is None:
         raise UnknownDeliveryError(run_id=run_id, channel=channel)
+    others: tuple[Delivery, ...] = ()
+    if told.pending:
+        change = commit(engine, run_id, partial(announce_pending, rules=engine.rules)).answer
+        run, told = change.manifest, change.manifest.announcement or told
+        others = tuple(one for one in change.deliveries if one.channel != channel)
     rules, ref = engine.rules, delivery_ref(run_id, told.occurrence, channel)
     new_run = run.with_(announcement=told.with_(channels=(channel,)))
     (new,) = deliveries_of(new_run, rules.grace)
@@ -77,9 +89,29 @@ def request_delivery(
         event = requested_event(after, now, actor, reason)
         return Write(after, StoredDocument(after), puts=traced(after, event))
 
-    delivery = engine.documents.transact(ref, decide).answer
-    publish(engine, (EventMessage(delivery),))
-    return delivery
+    committed = engine.documents.transact(ref, decide)
+    _take_back_if_purged(engine, run, committed)
+    publish(engine, map(EventMessage, (committed.answer, *others)))
+    return committed.answer
+
+
+def _take_back_if_purged(engine: Engine, run: Manifest, committed: Committed[Delivery]) -> None:
+    """Refuse what was requested of a run that is being purged; a request that stands keeps it.
+
+    A purge leaves what is to be sent, and may have looked before this was requested. What somebody
+    sends already, or a kill leaves, is sent.
+
+    Raises:
+        UnknownRunError: it was taken back.
+    """
+    found = engine.documents.get(run_ref(run.run_id))
+    now = None if found is None else manifest_of(run.run_id, found.document)
+    is_there = now is not None and now.purged_at is None and run_mark(now) == run_mark(run)
+    if is_there or committed.snapshot is None:
+        return
+    with suppress(VersionConflictError):
+        engine.documents.delete(committed.snapshot.ref, if_version=committed.snapshot)
+        raise UnknownRunError(run_id=run.run_id)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from leasehold.domain.breaker import Breaker
 from leasehold.domain.change import Change, Transition, as_write, on_manifest, on_run
@@ -72,8 +72,13 @@ class KnownBreaker(NamedTuple):
 #: The next call to make, or None where there is none now.
 NextCall = Callable[[], Callable[[], None] | None]
 
-#: Makes a call that nobody needs the end of now; see `Engine`.
-Errand = Callable[[Callable[[], object]], bool]
+
+class Errand(Protocol):
+    """Makes a call that nobody needs the end of now; see `Engine`."""
+
+    def __call__(self, call: Callable[[], object], patience_s: float | None = None, /) -> bool:
+        """Make the call, wait for it so many seconds, and return whether it is over."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +103,13 @@ class Engine:
         report: given each event that people analyse, as facts for a structured log.
         retention: how long ended runs are kept.
         breakers: what is known here of the channels that failed.
+        asked_for: when it was last noted here that a remote step was asked for, by its type.
         isolation: that of every step, in place of what its entry says; None: as that says.
         may_continue: asked before a hand-off: may this worker take the next step's lease with it?
+        has_servers: whether servers look after the runs of the store, as with a queue within each
+            process; functions come when they are called.
+        code_hash: a hash of the project's own sources as this process read them at its start, the
+            same in every process of one deploy; empty: they are not known here.
     """
 
     documents: Documents
@@ -128,7 +138,10 @@ class Engine:
     report: Callable[[Facts], object]
     retention: Retention = field(default_factory=Retention)
     breakers: dict[str, KnownBreaker] = field(default_factory=dict)
+    asked_for: dict[str, float] = field(default_factory=dict)
     isolation: Isolation | None = None
+    has_servers: bool = False
+    code_hash: str = ""
 
 
 def isolation_of(engine: Engine, step: StepDispatchEntry) -> Isolation:

@@ -11,8 +11,8 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.effect import left_behind
 from leasehold.domain.manifest_parts import ErrorRecord
-from leasehold.domain.result import Deferred, Failed, Result, Stopped
-from leasehold.domain.status import Outcome, Termination
+from leasehold.domain.result import Deferred, Finished, Result, Stopped, Unable
+from leasehold.domain.status import BlockCode, Outcome, Termination
 from leasehold.errors import (
     ArtifactNotFoundError,
     LeaseLostError,
@@ -31,7 +31,7 @@ from leasehold.services.engine import (
     publish,
     publish_owed,
 )
-from leasehold.services.gates import through_gates
+from leasehold.services.gates import checked_output, through_gates
 from leasehold.services.kept_values import load
 
 _MOVED: Final = "This deploy has the step run remotely; the lease was released for its worker."
@@ -134,21 +134,25 @@ def _ending(engine: Engine, held: HeldAttempt) -> Transition:
 
 
 def _run_handler(engine: Engine, held: HeldAttempt) -> Result:
-    """Call the handler of the current step with what it is given.
+    """Call the handler of the current step with what it is given; one that has ended is not.
 
     Raises:
         StoreUnavailableError: what it is given could not be loaded; it was not called.
     """
     manifest = held.manifest
-    value = manifest.given
-    load_given = partial(load, engine.artifacts, value)
+    kept = manifest.steps[manifest.current_step]
+    is_judged = manifest.is_judged_again
+    value = (kept.kept_output if is_judged else None) or manifest.given
+    load_value = partial(load, engine.artifacts, value)
     try:
-        given = load_given() if value.ref is None else held.fetch(load_given)
+        text = load_value() if value.ref is None else held.fetch(load_value)
     except ArtifactNotFoundError as error:
-        return Failed(ErrorRecord.of(error), permanent=True)
+        return Unable(BlockCode.INPUT_MISSING, ErrorRecord.of(error))
     step = engine.catalog.steps[manifest.current_step]
+    if is_judged:  # it was paid for, and only its gates could not be asked
+        return checked_output(engine, manifest, Finished(text, kept.output_status or "SUCCESS"))
     if step.handler == REMOTE:  # no handler is missing: another worker has it, and may claim it
         return Stopped(Termination.INSTANCE_SHUTDOWN, _MOVED)
     runner = engine.runners[isolation_of(engine, step)]
-    run: Callable[[], Result] = partial(runner.run, held, step, given)
+    run: Callable[[], Result] = partial(runner.run, held, step, text)
     return held.call(run, "handler", step.handler)

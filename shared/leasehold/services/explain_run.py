@@ -14,12 +14,14 @@ from leasehold.domain.dispatch import as_dispatched
 from leasehold.domain.explanation import Explanation, explain
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.worker_note import last_asked, no_server
 from leasehold.errors import LeaseholdError
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.engine import Engine
 from leasehold.services.operate import OperationRequest, preview
 from leasehold.services.read_deliveries import deliveries_of_run
 from leasehold.services.read_runs import get_run
+from leasehold.services.worker_notes import read_notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,15 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
     if engine.catalog is NO_CATALOG:
         engine = replace(engine, rules=as_dispatched(engine.rules, run.dispatch))
     holder_gone = run.lease is not None and is_gone(run.lease.holder)
+    notes, now = read_notes(engine.documents, engine.clock.now())
     explanation = explain(
         run,
         engine.clock.now(),
         engine.rules,
         holder_gone=holder_gone,
         is_possible=partial(_is_possible, engine, run),
+        no_server=no_server(notes, now, is_gone) if engine.has_servers else None,
+        asked=last_asked(notes, run.current_step),
     )
     left = unannounced(run.announcement, deliveries_of_run(engine, run))
     now = engine.clock.now()

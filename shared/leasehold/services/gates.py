@@ -4,9 +4,29 @@ from __future__ import annotations
 
 from functools import partial
 
-from leasehold.domain.result import Failed, Finished, Result
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.result import Failed, Finished, Result, Unable
+from leasehold.domain.status import BlockCode
+from leasehold.errors import HandlerNotFoundError
 from leasehold.ports.lease_keeper import RunningAttempt
+from leasehold.registry.dispatch import REMOTE
 from leasehold.services.engine import Engine
+
+
+def checked_output(engine: Engine, run: Manifest, finished: Finished) -> Result:
+    """Return the output of a remote worker as it is, or what its model makes of it.
+
+    A handler's own output was checked when it returned it.
+    """
+    step = engine.catalog.steps[run.current_step]
+    if step.handler != REMOTE:
+        return finished
+    try:
+        misfit = engine.checks.problem_with_output(step, finished.output)
+    except HandlerNotFoundError as error:
+        return Unable(BlockCode.HANDLER_UNAVAILABLE, ErrorRecord.of(error), finished)
+    return finished if misfit is None else Unable(BlockCode.INPUT_MISMATCH, misfit, finished)
 
 
 def through_gates(engine: Engine, attempt: RunningAttempt, result: Result) -> Result:

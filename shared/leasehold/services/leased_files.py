@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from leasehold.domain.artifact_name import check_artifact_name, files_folder
+from leasehold.domain.artifact_name import check_artifact_name
+from leasehold.domain.life import files_folder
 from leasehold.errors import FileTooLargeError
 from leasehold.services.engine import Engine
 from leasehold.services.limits import FILE_BYTES
@@ -30,7 +31,7 @@ def put_file(engine: Engine, credentials: LeaseCredentials, name: str, data: byt
         remedy = "Store it elsewhere, and give its address in the output."
         raise _too_large(name, len(data), remedy)
     run = check_lease(engine, credentials)
-    engine.artifacts.put(f"{files_folder(run.run_id)}/{name}", data)
+    engine.artifacts.put(f"{files_folder(run)}/{name}", data)
 
 
 def get_file(engine: Engine, credentials: LeaseCredentials, name: str) -> bytes:

@@ -13,6 +13,9 @@ DEFAULT_PAGE: Final = 50
 #: stands around it, it stays below the 32 MiB that Google's servers take.
 FILE_BYTES: Final = 16 * 1024 * 1024
 
+#: How many files a run may be started with; together they may have FILE_BYTES.
+MAX_INPUT_FILES: Final = 16
+
 #: Characters of an idempotency key.
 MAX_KEY: Final = 256
 #: Labels of a run, and characters of a label's key and of its value.
@@ -24,6 +27,9 @@ MAX_RETRIES: Final = 1000
 
 #: Characters of the reason for an operation.
 MAX_REASON: Final = 500
+#: Bytes of a note for the handler, and what it may be.
+MAX_NOTE: Final = 4096
+NOTE: Final = f"a text of 1 to {MAX_NOTE} bytes, of printable characters and newlines"
 #: Characters of who asks for it.
 MAX_ACTOR: Final = 200
 
@@ -32,3 +38,9 @@ MAX_NAME: Final = 128
 
 #: Every store keeps a whole number of 64 bits.
 MAX_INTEGER: Final = 2**63 - 1
+
+
+def is_note(text: str) -> bool:
+    """Return whether a text can be a note for the handler."""
+    is_clean = text.replace("\n", "").replace("\t", "").isprintable()
+    return bool(text.strip()) and is_clean and len(text.encode()) <= MAX_NOTE

@@ -16,14 +16,13 @@ from leasehold.domain.lifecycle.settle import first_answer
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Progress
 from leasehold.domain.notes import Notes
-from leasehold.domain.result import Continued, Failed, Finished, Result, Stopped
-from leasehold.domain.status import Termination
-from leasehold.domain.trial_verdict import verdict_in
-from leasehold.errors import InvalidOutputError, InvalidVerdictError, LeaseLostError
-from leasehold.registry.dispatch import REMOTE
+from leasehold.domain.result import Continued, Failed, Finished, Result, Stopped, Unable
+from leasehold.domain.status import BlockCode, Termination
+from leasehold.errors import HandlerNotFoundError, LeaseLostError
 from leasehold.services.attempt import Attempt, ending_of
 from leasehold.services.engine import Engine, find_run, publish_owed
 from leasehold.services.gates import through_gates
+from leasehold.services.output_checks import check_output, check_verdict
 
 _RELEASED: Final = "The worker released the step; another one may claim it at once."
 
@@ -83,7 +82,6 @@ def complete_step(
     Raises:
         InvalidOutputError: it does not fit the step's model, or what the next step is given; or
             it is a reviewer's and has no verdict.
-        HandlerNotFoundError: the model does not resolve.
         TooLargeError, and as `renew_lease`: nothing was changed; an output that could not be
             stored may be sent again.
     """
@@ -94,11 +92,17 @@ def complete_step(
         if answer := first_answer(attempt.manifest, attempt.fence):
             return publish_owed(engine, answer)
         raise
-    _check_output(engine, attempt.manifest, output)
+    finished: Result = Finished(output, status)
+    try:
+        check_output(engine, attempt.manifest, output)
+    except HandlerNotFoundError as error:  # no mistake of the worker's, and its work is done
+        finished = Unable(
+            BlockCode.HANDLER_UNAVAILABLE, ErrorRecord.of(error), Finished(output, status)
+        )
     if status != "ERROR":  # which fails the attempt, whatever it says
-        _check_verdict(attempt.manifest, output)
+        check_verdict(attempt.manifest, output)
     check_size("output", output, OUTPUT_BYTES)
-    return _settle(engine, attempt, Finished(output, status))
+    return _settle(engine, attempt, finished)
 
 
 def fail_step(
@@ -110,6 +114,17 @@ def fail_step(
         UnknownRunError, LeaseLostError, StoreUnavailableError: as `renew_lease`.
     """
     return _settle(engine, _attempt(engine, credentials), Failed(error, permanent))
+
+
+def block_step(
+    engine: Engine, credentials: LeaseCredentials, code: BlockCode, error: ErrorRecord
+) -> Change:
+    """Block the run until the code, or what it is given, is put right; the attempt counts not.
+
+    Raises:
+        UnknownRunError, LeaseLostError, StoreUnavailableError: as `renew_lease`.
+    """
+    return _settle(engine, _attempt(engine, credentials), Unable(code, error))
 
 
 def release_step(
@@ -147,31 +162,3 @@ def _settle(engine: Engine, attempt: Attempt, result: Result) -> Change:
     result = through_gates(engine, attempt, result)
     settled = attempt.settle(ending_of(engine, attempt, result))
     return publish_owed(engine, settled.answer, settled.snapshot)
-
-
-def _check_output(engine: Engine, run: Manifest, output: str) -> None:
-    """Refuse an output that a handler could not have returned, or the next could not take."""
-    steps = engine.catalog.steps
-    step = steps.get(run.current_step)
-    following = steps.get(run.next_step) if run.next_step else None
-    if step is None:
-        return
-    if following is not None and following.handler == REMOTE:
-        following = None
-    if misfit := engine.checks.problem_with_output(step, output, following):
-        raise InvalidOutputError(
-            problem=f"{misfit.message}.",
-            step=step.step_type,
-            issues=misfit.validation_issues,
-            issue_count=misfit.validation_issue_count,
-        )
-
-
-def _check_verdict(run: Manifest, output: str) -> None:
-    """Refuse the output of a reviewer that has no verdict."""
-    try:
-        verdict_in(run, output)
-    except InvalidVerdictError as error:
-        raise InvalidOutputError(
-            problem=error.message, step=run.current_step, issues=(), issue_count=0
-        ) from None

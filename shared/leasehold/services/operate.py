@@ -8,20 +8,26 @@ from functools import partial
 from typing import Any, Final
 
 from leasehold.domain import lifecycle
+from leasehold.domain.calls import kept_files
 from leasehold.domain.change import Change, Transition
-from leasehold.domain.json_text import canonical, digest
+from leasehold.domain.json_text import OUTPUT_BYTES, canonical, check_size, digest, not_json
 from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.life import values_folder
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.trial_verdict import verdict_in
 from leasehold.errors import AlreadyRecreatedError, InvalidRequestError
 from leasehold.registry.pipelines import PipelineEntry
+from leasehold.services.catalog_fit import check_approval, check_recreation
 from leasehold.services.engine import Engine, commit, dispatch_rules, publish_or_leave
+from leasehold.services.input_files import copy_files
 from leasehold.services.kept_values import keep
-from leasehold.services.limits import MAX_REASON
+from leasehold.services.limits import MAX_REASON, NOTE, is_note
+from leasehold.services.output_checks import check_output, check_verdict
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import checked_input, checked_labels
 
-#: What an input or labels of "as before" look like.
+#: What an input, labels or an output of "as before" look like.
 AS_BEFORE: Final = object()
 
 
@@ -33,12 +39,16 @@ class OperationRequest:
         operation: what is to be done.
         actor: who asks; for the trace.
         reason: why; for the trace.
-        from_step: of recreate: where the new run begins, earlier outputs are kept; None: at the
-            first step.
+        from_step: of recreate: where the new run begins, earlier outputs are kept; None: see
+            `lifecycle.begins_at`.
         input: of recreate: in place of the old run's.
         labels: of recreate: in place of the old run's.
         keep_partial: of recreate: keep outputs of status PARTIAL, too.
-        once: of recreate: refuse a run that was recreated before.
+        anew: of retry and recreate: drop what the step itself has kept.
+        note: of retry: words for the handler; None: those before, if any.
+        output: of approve: JSON values, in place of the output that was kept.
+        in_batch: one of many: a run that was recreated before is refused, and to begin anew where
+            nothing is kept is no mistake.
         generation: the generation of the run that was looked at; None: the actor does not say.
         step: the step that it is meant for; None: the actor does not say.
     """
@@ -50,7 +60,10 @@ class OperationRequest:
     input: Any = AS_BEFORE
     labels: Mapping[str, str] | None = None
     keep_partial: bool = False
-    once: bool = False
+    anew: bool = False
+    note: str | None = None
+    output: Any = AS_BEFORE
+    in_batch: bool = False
     generation: int | None = None
     step: str | None = None
 
@@ -66,9 +79,11 @@ def operate(engine: Engine, run_id: str, request: OperationRequest) -> Change:
         UnknownRunError: there is no such run.
         NotAllowedError: the run's state forbids it.
         PartialOutputError: an output that a new run would keep is PARTIAL.
+        CatalogMisfitError: the step that would be next cannot run, or not take what it is given.
         StateChangedError: the run is not, or may not be, what the caller looked at.
-        InvalidRequestError, InvalidInputError, TooLargeError, UnknownPipelineError: the texts of
-            the request cannot be used. In each case nothing was written.
+        InvalidRequestError, InvalidInputError, InvalidOutputError, TooLargeError,
+            UnknownPipelineError: the texts of the request cannot be used. In each case nothing was
+            written.
         AlreadyRecreatedError: it was recreated before, and is to be so once.
         StoreUnavailableError: it may have been done or not.
     """
@@ -94,11 +109,14 @@ def preview(engine: Engine, manifest: Manifest, request: OperationRequest) -> Ch
 
 
 def check_request(request: OperationRequest) -> None:
-    """Raise InvalidRequestError where actor or reason are not fit for a trace."""
+    """Raise InvalidRequestError where actor or reason are not fit for a trace, or a note is not."""
     for field, text in (("actor", request.actor), ("reason", request.reason)):
         if len(text) > MAX_REASON or not text.isprintable():
             allowed = f"at most {MAX_REASON} printable characters"
             raise InvalidRequestError(field=field, value=text[:MAX_REASON], allowed=allowed)
+    if request.note is not None and not is_note(request.note):
+        value = f"{len(request.note.encode(errors='replace'))} bytes"
+        raise InvalidRequestError(field="note", value=value, allowed=NOTE)
 
 
 def _transition(
@@ -109,17 +127,85 @@ def _transition(
         "actor": request.actor,
         "reason": request.reason,
     }
-    if request.operation is not Operation.RECREATE:
-        return lifecycle.on_request(bound, partial(_PLAIN[request.operation], **facts))
+    match request.operation:
+        case Operation.RETRY:
+            facts |= {"note": request.note, "anew": _checked_anew(manifest, request)}
+        case Operation.APPROVE:
+            facts |= _approved(engine, manifest, request.output)
+        case Operation.RECREATE:
+            return lifecycle.on_request(bound, _recreate(engine, manifest, request, facts))
+    return lifecycle.on_request(bound, partial(_PLAIN[request.operation], **facts))
+
+
+def _recreate(
+    engine: Engine, manifest: Manifest, request: OperationRequest, facts: dict[str, Any]
+) -> Transition:
     new = _new_run(engine, manifest, request)
+    lifecycle.check_allowed(manifest, Operation.RECREATE)
+    step = lifecycle.begins_at(manifest, new, request.from_step)
+    check_recreation(engine, manifest, new.plan, step, new.input)
+    keeps_work = lifecycle.goes_on(manifest, new, step)
+    anew = _checked_anew(manifest, request, keeps_work=keeps_work)
+    copy_files(engine.artifacts, manifest, new)
     recreate = partial(
         lifecycle.recreate,
         **facts,
-        from_step=request.from_step or new.plan[0],
+        from_step=request.from_step,
         new=new,
         keep_partial=request.keep_partial,
+        anew=anew,
+        lost=_lost_files(engine, manifest) if keeps_work and not anew else (),
     )
-    return lifecycle.on_request(bound, _once(recreate) if request.once else recreate)
+    return _once(recreate) if request.in_batch else recreate
+
+
+def _checked_anew(
+    manifest: Manifest, request: OperationRequest, *, keeps_work: bool = True
+) -> bool:
+    """Return whether to begin anew, or raise InvalidRequestError where nothing would be dropped."""
+    lifecycle.check_allowed(manifest, request.operation)
+    is_needless = request.anew and not (keeps_work and lifecycle.has_own_work(manifest))
+    if is_needless and not request.in_batch:
+        kept = "checkpoint, no results of calls and no trials"
+        allowed = f"nothing here, as no {kept} would be kept: leave it out"
+        raise InvalidRequestError(field="anew", value=True, allowed=allowed)
+    return request.anew
+
+
+def _lost_files(engine: Engine, manifest: Manifest) -> frozenset[str]:
+    """Return the artifacts of what the step has kept that are not there any more.
+
+    A version before this one deleted them at the end of the run.
+    """
+    names = kept_files(manifest)
+    folders = {name.rpartition("/")[0] for name in names}
+    found = {name for folder in folders for name in engine.artifacts.list(folder)}
+    return frozenset(names) - found
+
+
+def _approved(engine: Engine, manifest: Manifest, value: Any) -> dict[str, Any]:
+    """Return what a person puts in place of the output that was kept, if anything.
+
+    Raises:
+        NotAllowedError: no output waits for a decision.
+        InvalidOutputError, TooLargeError: it is no output of the step; nothing was kept.
+    """
+    lifecycle.check_allowed(manifest, Operation.APPROVE)
+    if value is AS_BEFORE:
+        check_approval(engine, manifest)
+        return {}
+    try:
+        text = canonical(value)
+    except (ValueError, TypeError) as error:
+        raise not_json("output", ValueError(error)) from None
+    check_output(engine, manifest, text)
+    check_verdict(manifest, text)
+    check_size("output", text, OUTPUT_BYTES)
+    step = manifest.current_step
+    name = f"{values_folder(manifest)}/{step}-edited-{digest(text)[:16]}.json"
+    rest = manifest.with_(steps=manifest.with_step(step, output=None)).text_bytes
+    edited = keep(engine.artifacts, text, name, beside=rest)
+    return {"edited": edited, "verdict": verdict_in(manifest, text)}
 
 
 def _request(engine: Engine, manifest: Manifest, request: OperationRequest) -> BoundOperation:
@@ -138,16 +224,20 @@ def _request(engine: Engine, manifest: Manifest, request: OperationRequest) -> B
 
 
 def _options(request: OperationRequest) -> str:
-    """Return what tells this recreation from any other, as text."""
-    options: dict[str, Any] = {"fromStep": request.from_step, "labels": request.labels}
+    """Return what tells this request from any other of its operation, as text."""
+    options: dict[str, Any] = {
+        "fromStep": request.from_step,
+        "labels": request.labels,
+        "note": request.note,
+        "keepPartial": request.keep_partial or None,
+        "anew": request.anew or None,
+    }
     given = {name: value for name, value in options.items() if value is not None}
-    if request.keep_partial:
-        given["keepPartial"] = True
-    if request.input is not AS_BEFORE:
-        given["input"] = request.input
+    values = {"input": request.input, "output": request.output}
+    given |= {name: value for name, value in values.items() if value is not AS_BEFORE}
     try:
         return canonical(given)
-    except (ValueError, TypeError, RecursionError):  # an input that is refused once it is checked
+    except (ValueError, TypeError, RecursionError):  # a value that is refused once it is checked
         return ""
 
 
@@ -172,6 +262,7 @@ def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> N
         labels=labels,
         max_retries=manifest.max_retries,
         trials=pipeline.trial_rule,
+        input_files=manifest.input_files,
     )
     if request.input is AS_BEFORE:
         return new
@@ -186,7 +277,7 @@ def _with_input(
         raise InvalidRequestError(field="fromStep", value=request.from_step, allowed=allowed)
     text = checked_input(engine, pipeline, request.input)
     given = digest(text)
-    name = f"runs/{new.run_id}/values/input-{given[:16]}.json"
+    name = f"{values_folder(new)}/input-{given[:16]}.json"
     return replace(new, input=keep(engine.artifacts, text, name), input_digest=given)
 
 

@@ -20,7 +20,12 @@ from leasehold.domain.override import (
     whole_milliseconds,
 )
 from leasehold.errors import InvalidRequestError, StoreUnavailableError
-from leasehold.registry.dispatch import StepDispatchEntry, is_step_type, ladder_problem
+from leasehold.registry.dispatch import (
+    StepDispatchEntry,
+    deadline_cap,
+    is_step_type,
+    ladder_problem,
+)
 from leasehold.services.engine import Engine
 from leasehold.services.limits import MAX_NAME, MAX_REASON
 
@@ -67,7 +72,7 @@ def set_override(engine: Engine, request: OverrideRequest) -> dict[str, Any]:
             past, or its texts cannot be used. In each case nothing was written.
         StoreUnavailableError: it may have been set or not; the same may be given again.
     """
-    override = _checked(_entry(engine, request.step_type), request)
+    override = _checked(engine, _entry(engine, request.step_type), request)
     ref = override_ref(request.step_type)
     stored, before = engine.documents.transact(ref, partial(_set, request, override)).answer
     _look_again(engine)
@@ -118,7 +123,7 @@ def _entry(engine: Engine, step_type: str) -> StepDispatchEntry:
     return engine.catalog.steps[step_type[:MAX_NAME]]
 
 
-def _checked(entry: StepDispatchEntry, request: OverrideRequest) -> Override:
+def _checked(engine: Engine, entry: StepDispatchEntry, request: OverrideRequest) -> Override:
     """Return what is to be stored: with the entry of its step it keeps to the time ladder."""
     for field, text in (("why", request.why), ("actor", request.actor)):
         if not 0 < len(text) <= MAX_REASON or not text.isprintable():
@@ -133,14 +138,14 @@ def _checked(entry: StepDispatchEntry, request: OverrideRequest) -> Override:
         why=request.why,
         set_by=request.actor,
     )
-    _check_ladder(entry, override)
+    _check_ladder(entry, override, deadline_cap(entry, on_platform=engine.rules.on_platform))
     return override
 
 
-def _check_ladder(entry: StepDispatchEntry, override: Override) -> None:
+def _check_ladder(entry: StepDispatchEntry, override: Override, longest: timedelta) -> None:
     timeout = entry.agent_timeout if override.timeout is None else override.timeout
     deadline = entry.dispatch_deadline if override.deadline is None else override.deadline
-    if problem := ladder_problem(timeout, deadline):
+    if problem := ladder_problem(timeout, deadline, longest):
         field, _, allowed = problem
         if field == "agent_timeout" and override.timeout is not None:
             limit = ("timeoutS", override.timeout)

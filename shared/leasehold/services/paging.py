@@ -16,7 +16,7 @@ from typing import Any, Final
 import pydantic_core
 
 from leasehold.errors import InvalidRequestError
-from leasehold.ports.documents import Documents, Query, Snapshot
+from leasehold.ports.documents import Queries, Query, Snapshot
 from leasehold.services.limits import MAX_INTEGER
 
 #: How many documents are read at once by what goes through all of them, and so are in memory.
@@ -29,7 +29,7 @@ _LONGEST_ID: Final = 1500
 Place = tuple[Any, str]
 
 
-def pages(documents: Documents, query: Query) -> Iterator[Sequence[Snapshot]]:
+def pages(documents: Queries, query: Query) -> Iterator[Sequence[Snapshot]]:
     """Yield all that a query finds, in pages of `query.limit`, each read when it is due.
 
     Raises:
@@ -43,7 +43,7 @@ def pages(documents: Documents, query: Query) -> Iterator[Sequence[Snapshot]]:
         query = replace(query, after=place_behind(page[-1], query.order_by))
 
 
-def scan(documents: Documents, query: Query) -> Iterator[Snapshot]:
+def scan(documents: Queries, query: Query) -> Iterator[Snapshot]:
     """Yield all documents that a query finds; `query.limit` is that of a page."""
     return chain.from_iterable(pages(documents, query))
 

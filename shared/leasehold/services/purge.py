@@ -1,11 +1,13 @@
 """Purging: ended runs that are old go, with their trace, their values and their files.
 
 First a run is marked, in one commit that holds only if nobody has changed it since it was looked
-at: from then on it is as if it was not there. Then its artifacts are deleted, its deliveries, its
+at: from then on it is as if it was not there. Then its deliveries are deleted, its artifacts, its
 trace, and the marked document at last; what the ledger says of it stays. A purge that is cut off in
-between leaves a mark, and the next purge that comes by deletes the rest. It marks the run anew
-first: once a run is gone its key may begin it again, and what was read of it before says nothing of
-that one.
+between leaves a mark, and the next purge that comes by marks the run anew and deletes the rest.
+
+Once a run is gone its key may begin another life of its id, while a purge that was slower is still
+at work. So all that a purge deletes has the mark of the life that it began to purge
+(`domain/life.py`), and the document is deleted only as that purge marked it.
 
 A run goes after those that were recreated from it: they may use its values. That holds for a
 marked one too: a version that knows of no marks may have recreated it since.
@@ -20,7 +22,10 @@ from functools import partial
 from typing import Final
 
 from leasehold.domain import lifecycle
+from leasehold.domain.life import purged_folders
+from leasehold.domain.lifecycle.purge import goes_with
 from leasehold.domain.manifest import Manifest, run_ref
+from leasehold.domain.trace import mark_in
 from leasehold.errors import (
     InvalidRequestError,
     LeaseholdError,
@@ -29,7 +34,7 @@ from leasehold.errors import (
 )
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.engine import Engine, KnownRun, commit
-from leasehold.services.paging import SCAN_PAGE, scan
+from leasehold.services.paging import SCAN_PAGE, pages, scan
 from leasehold.services.purge_deliveries import (
     delete_deliveries,
     is_still_to_be_owed,
@@ -42,6 +47,9 @@ WIDTH: Final = 4
 
 #: Why a run is kept that is old enough: one that was recreated from it is there.
 NEEDED: Final = "needed"
+
+#: Why a run is marked and not deleted: a channel is to be told of it, as somebody has just asked.
+ANNOUNCING: Final = "announcing"
 
 Found = Iterator[Snapshot]
 
@@ -199,7 +207,7 @@ class Purge:
         """Delete one run; one that cannot be keeps no other from it."""
         run_id = known.manifest.run_id
         try:
-            delete_run(self._engine, known, self._ended_before)
+            is_gone = delete_run(self._engine, known, self._ended_before)
         except VersionConflictError as error:  # recreated meanwhile, or another purge has it
             self._kept.append((run_id, error.code))
         except LeaseholdError as error:
@@ -208,11 +216,18 @@ class Purge:
             self._engine.log(f"run {run_id} is not purged: {error}")
             self._kept.append((run_id, error.code))
         else:
-            self._deleted.append(run_id)
+            if is_gone:
+                self._deleted.append(run_id)
+            else:
+                self._kept.append((run_id, ANNOUNCING))
 
 
-def delete_run(engine: Engine, known: KnownRun, ended_before: datetime) -> None:
+def delete_run(engine: Engine, known: KnownRun, ended_before: datetime) -> bool:
     """Mark the run, anew where it is, and delete all there is of it.
+
+    Returns:
+        Whether it is gone; if not, somebody asked for an announcement of it meanwhile, and what is
+        left is deleted by the purge that comes by once that is sent.
 
     Raises:
         VersionConflictError: somebody has changed it since; nothing was deleted, or another purge
@@ -222,7 +237,19 @@ def delete_run(engine: Engine, known: KnownRun, ended_before: datetime) -> None:
     run_id = known.manifest.run_id
     mark = partial(lifecycle.purge, ended_before=ended_before)
     marked = commit(engine, run_id, mark, known=known)
-    engine.artifacts.delete(f"runs/{run_id}")
-    delete_deliveries(engine, marked.answer.manifest)
-    engine.documents.delete_below(run_ref(run_id), "trace")
+    run = marked.answer.manifest
+    if not delete_deliveries(engine, run):
+        return False
+    for folder in purged_folders(run):
+        engine.artifacts.delete(folder)
+    _delete_trace(engine, run)
     engine.documents.delete(run_ref(run_id), if_version=marked.snapshot)
+    return True
+
+
+def _delete_trace(engine: Engine, run: Manifest) -> None:
+    query = Query(f"{run_ref(run.run_id)}/trace", limit=SCAN_PAGE)
+    for page in pages(engine.documents, query):
+        named = ((mark_in(one.ref.id), one) for one in page)
+        own = [one.ref for mark, one in named if goes_with(run, mark, one.document.get("at"))]
+        engine.documents.delete_all(own)

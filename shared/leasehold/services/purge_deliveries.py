@@ -7,9 +7,11 @@ from typing import Final
 
 from leasehold.domain.announcing import GIVEN_UP_AFTER
 from leasehold.domain.collections import DELIVERIES
-from leasehold.domain.delivery import DeliveryState
+from leasehold.domain.delivery import DeliveryState, delivery_of
+from leasehold.domain.lifecycle.purge import goes_with
 from leasehold.domain.manifest import Manifest
-from leasehold.ports.documents import Query, Range
+from leasehold.errors import UnreadableDeliveryError, VersionConflictError
+from leasehold.ports.documents import Query, Range, Snapshot
 from leasehold.services.engine import Engine
 from leasehold.services.paging import SCAN_PAGE, scan
 
@@ -46,22 +48,46 @@ def is_still_to_be_owed(engine: Engine, run: Manifest, now: datetime) -> bool:
     return told is not None and told.pending and now - told.at < _given_up_after(engine)
 
 
-def delete_deliveries(engine: Engine, run: Manifest) -> None:
-    """Delete the deliveries of a run that is marked.
+def delete_deliveries(engine: Engine, run: Manifest) -> bool:
+    """Delete the deliveries of a run that is marked, and return whether all are gone.
 
-    Those that are younger than its mark are the next run's of its key: this purge is late then, and
-    another one was faster.
+    One that somebody asked for meanwhile stays until it is sent. Those of the next life of the
+    run's id stay too: this purge is late then, and another one was faster.
     """
     query = Query(
         DELIVERIES.name,
         order_by="createdAt",
         equal={"runId": run.run_id},
-        range=Range("createdAt", below=run.purged_at),
         descending=True,
         limit=SCAN_PAGE,
     )
-    for found in scan(engine.documents, query):
-        engine.documents.delete(found.ref)
+    mine = (found for found in scan(engine.documents, query) if _goes_with(run, found))
+    left = [found.ref for found in mine if not _delete(engine, found)]
+    return not left
+
+
+def _goes_with(run: Manifest, found: Snapshot) -> bool:
+    return goes_with(run, found.document.get("mark"), found.document.get("createdAt"))
+
+
+def _delete(engine: Engine, found: Snapshot) -> bool:
+    """Delete a delivery unless it is to be sent, or somebody has changed it since."""
+    if _is_owed(engine, found):
+        return False
+    try:
+        engine.documents.delete(found.ref, if_version=found)
+    except VersionConflictError:
+        return False
+    return True
+
+
+def _is_owed(engine: Engine, found: Snapshot) -> bool:
+    try:
+        delivery = delivery_of(found.ref, found.document)
+    except UnreadableDeliveryError:  # nobody can send it
+        return False
+    is_young = found.read_at - delivery.due_since < _given_up_after(engine)
+    return delivery.state in _OWED and is_young
 
 
 def _given_up_after(engine: Engine) -> timedelta:

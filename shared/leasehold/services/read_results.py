@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from leasehold.domain.artifact_name import check_artifact_name, files_folder
+from leasehold.domain.artifact_name import check_artifact_name
+from leasehold.domain.kept_value import kept_value
+from leasehold.domain.life import files_folder
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.errors import (
@@ -61,6 +63,18 @@ def read_output(engine: Engine, run_id: str, step: str | None = None) -> str:
     return _output(engine, run, step)
 
 
+def read_input(engine: Engine, run_id: str) -> str:
+    """Return what a run was started with as JSON text, wherever it is kept.
+
+    Raises:
+        UnknownRunError: there is no such run.
+        ArtifactNotFoundError: the artifact that holds it was deleted.
+        StoreUnavailableError: it cannot be read now.
+    """
+    run = find_run(engine, run_id).manifest
+    return load(engine.artifacts, kept_value(text=run.input, ref=run.input_ref))
+
+
 def list_files(
     engine: Engine, run_id: str, *, limit: int = MAX_PAGE, page_token: str | None = None
 ) -> FilePage:
@@ -76,7 +90,7 @@ def list_files(
         UnknownRunError: there is none.
         StoreUnavailableError: they cannot be listed now.
     """
-    folder = files_folder(find_run(engine, run_id).manifest.run_id)
+    folder = files_folder(find_run(engine, run_id).manifest)
     start = len(folder) + 1
     found = ((name[start:], size) for name, size in engine.artifacts.sizes(folder).items())
     rest = (file for file in found if page_token is None or file[0] > page_token)
@@ -96,7 +110,7 @@ def open_file(engine: Engine, run_id: str, name: str) -> Iterator[ArtifactConten
     """
     run = find_run(engine, run_id).manifest
     check_artifact_name(name)
-    opened = engine.artifacts.open(f"{files_folder(run.run_id)}/{name}")
+    opened = engine.artifacts.open(f"{files_folder(run)}/{name}")
     with ExitStack() as stack:
         try:
             content = stack.enter_context(opened)

@@ -18,7 +18,7 @@ from leasehold.domain.trace import TraceEvent, is_of_run
 from leasehold.errors import InvalidRequestError, UnreadableRunError
 from leasehold.ports.documents import Query, Range, Snapshot
 from leasehold.services.engine import Engine, find_run
-from leasehold.services.limits import DEFAULT_PAGE
+from leasehold.services.limits import DEFAULT_PAGE, MAX_LABELS
 from leasehold.services.paging import SCAN_PAGE, place_behind, place_of, scan, token_of
 
 #: Lists are newest first.
@@ -37,7 +37,8 @@ class RunFilter:
             ever: `cancelled` asks for them. A run that was given up is in ERROR.
         pipeline: runs of this pipeline.
         dead_lettered: whether they were given up.
-        label: `key:value`, which they have.
+        label: `key:value`, which they have; of several, they have each. A store looks for the
+            first, the others are looked at in what it finds. Kept: each once, one alone as a text.
         paused: whether they are paused.
         cancelled: whether they were cancelled.
         since: runs that began then or later.
@@ -48,12 +49,22 @@ class RunFilter:
     status: str | None = None
     pipeline: str | None = None
     dead_lettered: bool | None = None
-    label: str | None = None
+    label: str | tuple[str, ...] | None = None
     paused: bool | None = None
     cancelled: bool | None = None
     since: datetime | None = None
     until: datetime | None = None
     step: str | None = None
+
+    def __post_init__(self) -> None:
+        labels = self.labels
+        object.__setattr__(self, "label", labels if len(labels) > 1 else next(iter(labels), None))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels, each once, in the order in which they were given."""
+        given = (self.label,) if isinstance(self.label, str) else self.label or ()
+        return tuple(dict.fromkeys(given))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +102,8 @@ def list_runs(
         page_token: of an earlier page of the same filter; None: the first page.
 
     Raises:
-        InvalidRequestError: the page token is not one of this filter, or no time is between its
-            times.
+        InvalidRequestError: the page token is not one of this filter, or the filter cannot be
+            used: see `query_of`.
     """
     mark = _mark_of(wanted)
     after = None if page_token is None else place_of(page_token, mark)
@@ -128,10 +139,16 @@ def query_of(wanted: RunFilter) -> Query:
     """Return what a store is asked for; `is_wanted` looks at the rest of the filter.
 
     More indexes would find more at once, and cost each run that is ever started.
+
+    Raises:
+        InvalidRequestError: no time is between its times, or no run can have so many labels.
     """
     if wanted.since is not None and wanted.until is not None and wanted.since >= wanted.until:
         value, allowed = wanted.until.isoformat(), f"a time after {wanted.since.isoformat()}"
         raise InvalidRequestError(field="until", value=value, allowed=allowed)
+    if len(wanted.labels) > MAX_LABELS:
+        allowed = f"at most {MAX_LABELS} labels"
+        raise InvalidRequestError(field="label", value=len(wanted.labels), allowed=allowed)
     equal: dict[str, Any] = {
         "status": wanted.status,
         "pipeline": wanted.pipeline,
@@ -142,7 +159,7 @@ def query_of(wanted: RunFilter) -> Query:
         "runs",
         order_by=_ORDER,
         equal={name: value for name, value in equal.items() if value is not None},
-        contains=None if wanted.label is None else ("labels", wanted.label),
+        contains=("labels", wanted.labels[0]) if wanted.labels else None,
         range=Range(_ORDER, wanted.since, wanted.until) if has_range else None,
         descending=True,
     )
@@ -150,7 +167,7 @@ def query_of(wanted: RunFilter) -> Query:
 
 def _indexed_part(wanted: RunFilter) -> RunFilter:
     """Return the part of a filter that the query of a store tells."""
-    return replace(wanted, paused=None, cancelled=None, step=None)
+    return replace(wanted, label=wanted.labels[:1], paused=None, cancelled=None, step=None)
 
 
 def is_wanted(wanted: RunFilter, run: Document) -> bool:
@@ -165,7 +182,8 @@ def is_wanted(wanted: RunFilter, run: Document) -> bool:
         (wanted.cancelled, cancelled),
         (wanted.step, run.get("currentStep")),
     )
-    return all(value is None or value == found for value, found in looked_at)
+    has_labels = all(label in run["labels"] for label in wanted.labels[1:])
+    return has_labels and all(value is None or value == found for value, found in looked_at)
 
 
 def readable(engine: Engine, found: Snapshot) -> Manifest | None:
@@ -180,9 +198,11 @@ def readable(engine: Engine, found: Snapshot) -> Manifest | None:
 def _mark_of(wanted: RunFilter) -> str:
     """Return what tells the tokens of one query from those of another.
 
-    Times bound the same list, and one that was given as an age is another one each time.
+    Times bound the same list, and one that was given as an age is another one each time. Labels
+    are the same in any order.
     """
-    return digest(repr(replace(wanted, since=None, until=None)))[:8]
+    labels = tuple(sorted(wanted.labels))
+    return digest(repr(replace(wanted, label=labels, since=None, until=None)))[:8]
 
 
 def read_timeline(engine: Engine, run_id: str) -> list[TraceEvent]:

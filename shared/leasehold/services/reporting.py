@@ -24,6 +24,9 @@ ENDS: Final = (
     "ANNOUNCEMENT_SENT",
 )
 
+#: A run that the code which is deployed cannot run: a person has to put that right.
+RUN_BLOCKED: Final = "RUN_BLOCKED"
+
 #: What the sweep finds wrong it finds wrong again each second; a person needs it less often.
 REPEAT_AFTER: Final = timedelta(minutes=10)
 _MAX_LINES: Final = 1000
@@ -72,8 +75,8 @@ def reports(change: Change) -> Iterator[Facts]:
     for event in change.events:
         if event.type in _FACTS:
             yield {
-                **_FACTS[event.type](change.manifest, event),
                 "event": event.type.upper(),
+                **_FACTS[event.type](change.manifest, event),
                 "runId": change.manifest.run_id,
                 "pipeline": change.manifest.pipeline,
                 "at": event.at.isoformat(),
@@ -155,6 +158,20 @@ def _gate(manifest: Manifest, event: TraceEvent) -> Facts:
     }
 
 
+def _blocked(manifest: Manifest, event: TraceEvent) -> Facts:
+    further = event.model_extra or {}
+    return {
+        "event": RUN_BLOCKED,
+        "severity": "ERROR",
+        "message": f"run {manifest.run_id} is blocked, {event.reason}: {event.detail}",
+        "code": event.reason,
+        "step": event.step,
+        "reason": event.detail,
+        "generation": manifest.dispatch.generation,
+        "remediation": further.get("remediation"),
+    }
+
+
 def _terminated(manifest: Manifest, event: TraceEvent) -> Facts:
     further = event.model_extra or {}
     attempt = f"attempt {event.attempt} of step {event.step}"
@@ -187,6 +204,8 @@ def _text(at: datetime | None) -> str | None:
 _FACTS: Final[Mapping[str, Callable[[Manifest, TraceEvent], Facts]]] = {
     TraceType.STEP_DEAD_LETTERED: _dead_letter,
     TraceType.GATE_BLOCKED: _gate,
+    TraceType.STEP_BLOCKED: _blocked,
+    TraceType.STEP_UNKNOWN: _blocked,
     TraceType.STEP_TERMINATED: _terminated,
     TraceType.ARCHIVE_FAILED: _archive,
 }

@@ -13,16 +13,24 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.json_text import INPUT_BYTES, canonical, check_size, digest
 from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.life import values_folder
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
-from leasehold.errors import InvalidInputError, InvalidRequestError
+from leasehold.errors import (
+    InvalidInputError,
+    InvalidRequestError,
+    LeaseholdError,
+    StoreUnavailableError,
+)
 from leasehold.ports.documents import Committed
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import PipelineEntry
 from leasehold.services.check_chain import check_chain
 from leasehold.services.engine import Engine, create_run, dispatch_rules, publish_or_leave
-from leasehold.services.kept_values import inline, keep
+from leasehold.services.input_files import checked_files, drop_files, store_files
+from leasehold.services.kept_values import inline, put
 from leasehold.services.limits import MAX_KEY, MAX_LABEL, MAX_LABELS, MAX_RETRIES
+from leasehold.services.temporary_files import discard
 
 _Start = Callable[[Manifest | None, datetime], Change]
 
@@ -37,6 +45,7 @@ class StartRequest:
         idempotency_key: the same key and input always name the same run.
         labels: at most 16, for lists to be filtered by.
         max_retries: how often a failed attempt of any step is repeated; None: as its step says.
+        files: what the run is to have as files from its beginning, by name.
     """
 
     pipeline: str
@@ -44,6 +53,7 @@ class StartRequest:
     idempotency_key: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     max_retries: int | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 def start_run(engine: Engine, request: StartRequest) -> Change:
@@ -61,8 +71,8 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
 
     Raises:
         UnknownPipelineError, HandlerNotFoundError, EntryActionNotFoundError, ChainError,
-        ReviewerModelError, InvalidRequestError, InvalidInputError, TooLargeError: nothing was
-            written.
+        ReviewerModelError, InvalidRequestError, InvalidInputError, ArtifactNameError,
+        TooLargeError: nothing was written.
         IdempotencyKeyReusedError: the key started something else.
         StoreUnavailableError: the run may be there or not; start it again with the same key.
     """
@@ -81,24 +91,38 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         idempotency_key=request.idempotency_key,
         max_retries=checked_retries(request.max_retries),
         trials=pipeline.trial_rule,
+        input_files=checked_files(request.files),
     )
     was_there = _check_large(engine, new, text)
-    new = replace(new, input=_kept(engine, new, text))
+    new = replace(new, input=inline(text) or KeptValue(ref=_name_of_input(new)))
+    if not was_there:
+        _store_input(engine, new, text)
+        store_files(engine.artifacts, new, request.files)
     started: _Start = partial(lifecycle.start, rules=dispatch_rules(engine), new=new)
     if eager:
         lease_id, holder = engine.clock.new_id(), engine.holder
         started = lifecycle.then_arrive(
             started, rules=engine.rules, lease_id=lease_id, holder=holder
         )
-    begun = create_run(engine, run_id, started, is_new=request.idempotency_key is None)
-    if was_there and begun.answer.changed:  # it was purged meanwhile, with what was kept just now
-        _kept(engine, new, text)
+    try:
+        begun = create_run(engine, run_id, started, is_new=request.idempotency_key is None)
+    except LeaseholdError as error:
+        if not (was_there or isinstance(error, StoreUnavailableError)):  # else it may be begun
+            _discard_input(engine, new)
+            drop_files(engine.artifacts, new)
+        raise
+    if was_there and begun.answer.changed:  # it was purged meanwhile
+        _store_input(engine, new, text)
+        store_files(engine.artifacts, new, request.files)
+    elif not (was_there or begun.answer.changed):  # another start with the key was faster
+        _discard_input(engine, new)
+        drop_files(engine.artifacts, new)
     return begun
 
 
 def _check_large(engine: Engine, new: NewRun, text: str) -> bool:
-    """Return whether the run is there: a key that is refused is to leave no large input behind."""
-    is_large = new.idempotency_key is not None and inline(text) is None
+    """Return whether the run is there: a key that is refused is to leave nothing large behind."""
+    is_large = new.idempotency_key is not None and (inline(text) is None or bool(new.input_files))
     found = engine.documents.get(run_ref(new.run_id)) if is_large else None
     if found is None:
         return False
@@ -106,10 +130,20 @@ def _check_large(engine: Engine, new: NewRun, text: str) -> bool:
     return True
 
 
-def _kept(engine: Engine, new: NewRun, text: str) -> KeptValue:
-    """Keep the input; a large one is stored before the run."""
-    name = f"runs/{new.run_id}/values/input-{new.input_digest[:16]}.json"
-    return keep(engine.artifacts, text, name)
+def _name_of_input(new: NewRun) -> str:
+    return f"{values_folder(new)}/input-{new.input_digest[:16]}.json"
+
+
+def _store_input(engine: Engine, new: NewRun, text: str) -> None:
+    """Store a large input, before the run."""
+    if new.input.ref is not None:
+        put(engine.artifacts, text, new.input.ref)
+
+
+def _discard_input(engine: Engine, new: NewRun) -> None:
+    """Delete a large input whose life did not begin."""
+    if new.input.ref is not None:
+        discard(engine.artifacts, new.input.ref, engine.errand)
 
 
 def _run_id(engine: Engine, key: str | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable, Container, Iterator
+from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from functools import partial
 from itertools import chain
@@ -32,6 +33,7 @@ from leasehold.services.retention import forget_old_runs
 from leasehold.services.sweep_result import Report, RunEnd, SweepResult, line_of
 from leasehold.services.sweep_times import ATTEND_WITHIN_S, LOOK_AGAIN_S, SWEEP_TIME, WIDTH
 from leasehold.services.task_presence import TaskPresence, has_task, task_presence
+from leasehold.services.worker_notes import steps_known_elsewhere
 
 Call = Callable[[], None]
 
@@ -115,6 +117,7 @@ class _Sweep:
         self._unattended: list[str] = []
         self._unwritten_leases: list[str] = []
         self._waits: list[float] = []  # the seconds of each run that waits in a queue
+        self._known_elsewhere: AbstractSet[str] | None = None  # None: nobody had to know yet
         self._asked: set[tuple[str, str]] = set()
         self._failed: dict[str, StoreUnavailableError] = {}  # by queue
 
@@ -232,6 +235,7 @@ class _Sweep:
             lifecycle.on_alarm,
             rules=dispatch_rules(self._engine),
             sweep_job_id=self._result.job_id,
+            known_elsewhere=self._is_known_elsewhere(known.manifest.current_step),
             **look,
         )
         try:
@@ -255,6 +259,14 @@ class _Sweep:
         if committed.snapshot is not None:
             after = KnownRun(change.manifest, committed.snapshot)
             self._archives.extend((each, after, change.outcome) for each in archives)
+
+    def _is_known_elsewhere(self, step: str) -> bool:
+        """Return whether another process lives whose catalog has a step that this one has not."""
+        if step in self._engine.catalog.steps:
+            return False
+        if self._known_elsewhere is None:
+            self._known_elsewhere = steps_known_elsewhere(self._engine)
+        return step in self._known_elsewhere
 
     def _look(self, manifest: Manifest) -> TaskPresence | None:
         """Look for the task of a run; None: its queue does not answer."""

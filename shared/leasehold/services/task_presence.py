@@ -29,5 +29,6 @@ def task_presence(engine: Engine, manifest: Manifest) -> TaskPresence:
 
 def has_task(manifest: Manifest) -> bool:
     """Return whether a queue should have a task of the run."""
-    waits = manifest.status is not RunStatus.IN_PROGRESS and not manifest.is_terminal
+    has_none = manifest.status in (RunStatus.IN_PROGRESS, RunStatus.BLOCKED)
+    waits = not (has_none or manifest.is_terminal)
     return waits and not manifest.dispatch.remote

@@ -2,7 +2,7 @@
 
 Whoever records a file in the manifest keeps its digest with it, and deletes the file that it takes
 the place of after that; whoever could not record it deletes its own. What a kill leaves in between
-goes with the step's folder (`domain/temporary_files.py`).
+goes with the step's folder (`domain/life.py`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from leasehold.domain.json_text import OUTPUT_BYTES, digest
 from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.life import step_folder
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.temporary_files import step_folder
 from leasehold.errors import (
     ArtifactNameError,
     ArtifactNotFoundError,
@@ -53,7 +53,7 @@ def pack(run: Manifest, new_id: str, text: str) -> PackedFile:
         new_id: so that no other file under the lease has the name.
         text: JSON text.
     """
-    folder = step_folder(run.run_id, run.current_step, run.trial)
+    folder = step_folder(run, run.current_step, run.trial)
     name = f"{folder}/{run.fencing_token}-{new_id}{GZIP}"
     return PackedFile(name, _packed(text.encode()), digest(text))
 

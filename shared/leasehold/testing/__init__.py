@@ -21,6 +21,7 @@ from leasehold.testing.contexts import (
 )
 from leasehold.testing.faults import Faults
 from leasehold.testing.in_process import InProcessEngine, engine
+from leasehold.testing.remote_worker import RemoteStep
 
 __all__ = [
     "Faults",
@@ -28,6 +29,7 @@ __all__ = [
     "InProcessEngine",
     "RecordingContext",
     "RecordingGateContext",
+    "RemoteStep",
     "engine",
     "gate_context",
     "step_context",

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from leasehold.bootstrap import folder_artifacts
+from leasehold.domain.life import RunLife
 from leasehold.domain.manifest_parts import Attempts, Progress
 from leasehold.domain.status import Termination
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.services.kept_values import load
+from leasehold.services.limits import NOTE, is_note
 from leasehold.testing.arguments import (
     checked_clock,
     checked_mapping,
@@ -116,6 +118,7 @@ def step_context(
     step_type: str = "step",
     attempt: int = 1,
     trial: int = 1,
+    note: str | None = None,
     resume: IncrementalState | None = None,
     calls: Mapping[str, Any] | None = None,
     outputs: Mapping[str, Any] | None = None,
@@ -135,6 +138,7 @@ def step_context(
         step_type: the step.
         attempt: the number of the attempt, from 1.
         trial: the number of the trial, from 1.
+        note: the words of the person who had the step retried.
         resume: what an earlier attempt kept; None: it begins at the beginning.
         calls: results of `ctx.once` that earlier attempts recorded, by key; JSON values or
             pydantic models.
@@ -159,7 +163,9 @@ def step_context(
     failed = Attempts(failed=checked_number("attempt", attempt) - 1)
     number = checked_number("trial", trial)
     results = results_of(step_type, number, checked_mapping("calls", calls or {}, object, _VALUES))
-    manifest = manifest.with_(attempts=failed, trial=number, calls=results)
+    if note is not None and not (isinstance(note, str) and is_note(note)):
+        refuse("note", note, NOTE)
+    manifest = manifest.with_(attempts=failed, trial=number, calls=results, note=note)
     if resume is not None:
         manifest = manifest.with_(checkpoint=checkpoint_of(clock, manifest, resume))
     manifest = after_review(manifest, findings)
@@ -167,7 +173,7 @@ def step_context(
         if isinstance(clock, FrozenClock):
             stack.enter_context(clock.watched_by(lambda: None))
         recorded = Recorded()
-        artifacts = stack.enter_context(_artifacts(run_id, files, clock, recorded))
+        artifacts = stack.enter_context(_artifacts(manifest, files, clock, recorded))
 
         def on_checkpoint(state: IncrementalState) -> None:
             recorded.checkpoints.append(state)
@@ -194,6 +200,7 @@ def gate_context(
     *,
     run_id: str = "r-test",
     step_type: str = "step",
+    trial: int = 1,
     given: Any = None,
     outputs: Mapping[str, Any] | None = None,
     files: Mapping[str, bytes] | None = None,
@@ -203,6 +210,7 @@ def gate_context(
     Args:
         run_id: the run.
         step_type: the step whose output is judged.
+        trial: the number of the trial, from 1.
         given: what the step was given, where it is the first; a JSON value or a pydantic model.
         outputs: of earlier steps, in order, for `ctx.output_of`; the last of them is `ctx.given`.
         files: of the run.
@@ -214,8 +222,9 @@ def gate_context(
     if outputs and given is not None:
         refuse("given", given, "nothing beside outputs: a step is given the last of them")
     manifest = run_at_work(clock, run_id, step_type, _outputs(outputs), timedelta(minutes=10))
-    manifest = manifest.with_(input=json_text("given", given))
-    with _artifacts(run_id, files, clock, recorded) as artifacts:
+    number = checked_number("trial", trial)
+    manifest = manifest.with_(input=json_text("given", given), trial=number)
+    with _artifacts(manifest, files, clock, recorded) as artifacts:
         ctx = RecordingGateContext(manifest, artifacts, partial(load, artifacts))
         ctx.recorded = recorded
         yield ctx
@@ -223,12 +232,12 @@ def gate_context(
 
 @contextlib.contextmanager
 def _artifacts(
-    run_id: str, files: Mapping[str, bytes] | None, clock: Clock, recorded: Recorded
+    run: RunLife, files: Mapping[str, bytes] | None, clock: Clock, recorded: Recorded
 ) -> Iterator[Artifacts]:
     """Keep artifacts in a temporary folder; what the run has in the end is recorded."""
     with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
         artifacts = folder_artifacts(Path(folder), clock)
-        of_run = recorded._artifacts = RunArtifacts(artifacts, run_id)  # noqa: SLF001 - its maker
+        of_run = recorded._artifacts = RunArtifacts(artifacts, run)  # noqa: SLF001 - its maker
         for name, data in checked_mapping("files", files or {}, bytes, "bytes").items():
             of_run.put(name, data)
         try:

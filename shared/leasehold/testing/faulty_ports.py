@@ -84,6 +84,11 @@ class FaultyTasks(Reached):
         if not self._loses(task):
             self._inner.create(task)
 
+    def exists(self, task: Task) -> bool | None:
+        """Return whether it has the task; it knows what it lost, as a deployed queue does."""
+        self._check()
+        return False if task.name in self._lost else self._inner.exists(task)
+
     def exchange(self, done: Task | None, created: Iterable[Task]) -> Task | None:
         """Do as the queue does with the tasks that are not lost."""
         kept = [task for task in created if not self._loses(task)]

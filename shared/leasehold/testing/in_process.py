@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, Final, cast
 
 from leasehold import in_process
@@ -44,6 +44,7 @@ from leasehold.testing.clock import FrozenClock
 from leasehold.testing.faults import WORKER_PROCESS, Faults, KilledError, WorkerProcess
 from leasehold.testing.faulty_ports import FaultyDocuments, FaultyTasks, Reached
 from leasehold.testing.operations import Operations
+from leasehold.testing.remote_worker import RemoteFunction, checked_remote, play_remote
 
 _ONE_DAY: Final = timedelta(days=1)
 _LONGEST_S: Final = 3650 * 86_400.0
@@ -61,12 +62,14 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
     Nothing is announced to anybody: channels of a test only note what they get.
 
     Attributes:
+        remote: what plays the remote worker of a step: `(step, given)`, by the name of the step.
         faults: orders of what only production does; see `Faults`.
         clock: the clock it was given.
     """
 
     faults: Faults
     clock: Clock
+    remote: Mapping[str, RemoteFunction] = MappingProxyType({})
 
     def _boot(
         self,
@@ -119,12 +122,31 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
 
     def run(self, pipeline: str, input: Any = None) -> Manifest:  # noqa: A002 - the word of the API
         """Start a run and run it in this thread; return it as its attempts here left it."""
-        if not self.faults.is_ordered:
+        if not self.faults.is_ordered and not self.remote:
             with self._moved_by_hand(WorkerProcess()):
                 return super().run(pipeline, input)
         started = self.start(pipeline, input)
         self.run_until_idle()
         return get_run(self.engine, started.run_id)
+
+    def run_until_idle(self) -> int:
+        """Run all that is due now, in this thread; return how many tasks and remote steps.
+
+        Raises:
+            InvalidOutputError, TooLargeError: what plays a remote worker returned what is refused.
+            KeyboardInterrupt: as `run`.
+        """
+        ran = super().run_until_idle()
+        while played := self._play_remote():
+            ran += played + super().run_until_idle()
+        return ran
+
+    def _play_remote(self) -> int:
+        """Work at the remote steps that wait, as a process of its own."""
+        if not self.remote:
+            return 0
+        with self._moved_by_hand(WorkerProcess()):
+            return play_remote(self.engine, self.remote)
 
     def advance(self, by: timedelta | float) -> None:
         """Let time pass, a timedelta or seconds; what is due then, `run_until_idle` runs.
@@ -278,6 +300,7 @@ def engine(
     settings: Mapping[str, str] | None = None,
     clock: Clock | None = None,
     workers: int = 0,
+    remote: Mapping[str, RemoteFunction] | None = None,
     **hooks: Any,
 ) -> Iterator[InProcessEngine]:
     """Open an engine for a test, with a store of its own; the environment has no say in it.
@@ -289,6 +312,9 @@ def engine(
         settings: `PIPELINE_…` and other settings, where the defaults will not do.
         clock: in place of a FrozenClock that skips waits.
         workers: how many steps run at once; 0: what the test has run, in its own thread.
+        remote: what plays the remote worker of a step, by the name of the step: a function
+            `(step, given)`, which gets a RemoteStep and JSON values, and returns the output. It is
+            called where the test has things run, so only with `workers=0`.
         hooks: `warn` and `report`, as of `InProcessEngine`.
 
     Raises:
@@ -296,6 +322,9 @@ def engine(
         SettingError, InvalidRequestError: a setting cannot be used, or is none.
     """
     known, workers = _catalog_of(catalog), checked_number("workers", workers, least=0)
+    checked_remote(remote or {}, known)
+    if remote and workers:
+        refuse("workers", workers, "0 beside remote, whose functions the test itself runs")
     clock = checked_clock(clock or FrozenClock(skips_waits=True))
     with contextlib.ExitStack() as stack:
         if folder is None:
@@ -311,6 +340,7 @@ def engine(
             workers=workers,
             **hooks,
         ) as opened:
+            opened.remote = dict(remote or {})
             yield opened
 
 

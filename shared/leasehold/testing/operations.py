@@ -8,7 +8,12 @@ from typing import Any, Final, Protocol, TypeVar, Unpack, overload
 import pydantic_core
 
 from leasehold.api.batch import BatchBody
-from leasehold.api.operations import OperationBody, RecreateBody
+from leasehold.api.operations import (
+    ApproveBody,
+    OperationBody,
+    RecreateBody,
+    RetryBody,
+)
 from leasehold.api.runs import RunsQuery
 from leasehold.client.arguments import Decision, Filters, filter_fields
 from leasehold.client.typed_result import read_as
@@ -62,13 +67,24 @@ class Operations:
         """End a run for good."""
         return _operate(self, run_id, Operation.CANCEL, OperationBody(**decision))
 
-    def retry(self: _InProcess, run_id: str, **decision: Unpack[Decision]) -> Manifest:
-        """Run the step again that failed or is blocked, without its backoff."""
-        return _operate(self, run_id, Operation.RETRY, OperationBody(**decision))
+    def retry(
+        self: _InProcess,
+        run_id: str,
+        *,
+        note: str | None = None,
+        anew: bool = False,
+        **decision: Unpack[Decision],
+    ) -> Manifest:
+        """Run the step again that failed or is blocked, without its backoff; see `Client.retry`."""
+        body = RetryBody(note=note, anew=anew, **decision)
+        return _operate(self, run_id, Operation.RETRY, body)
 
-    def approve(self: _InProcess, run_id: str, **decision: Unpack[Decision]) -> Manifest:
-        """Hand off the output that a gate refused."""
-        return _operate(self, run_id, Operation.APPROVE, OperationBody(**decision))
+    def approve(
+        self: _InProcess, run_id: str, *, output: Any = AS_BEFORE, **decision: Unpack[Decision]
+    ) -> Manifest:
+        """Hand off the output that a gate refused, or an edited one; see `Client.approve`."""
+        given: dict[str, Any] = {} if output is AS_BEFORE else {"output": plain(output)}
+        return _operate(self, run_id, Operation.APPROVE, ApproveBody(**given, **decision))
 
     def recreate(
         self: _InProcess,
@@ -78,11 +94,12 @@ class Operations:
         input: Any = AS_BEFORE,  # noqa: A002 - the word of the API
         labels: Mapping[str, str] | None = None,
         keep_partial: bool = False,
+        anew: bool = False,
         **decision: Unpack[Decision],
     ) -> Manifest:
         """Make a new run of one that is over, and return the new one; see `Client.recreate`."""
         given: dict[str, Any] = {} if input is AS_BEFORE else {"input": plain(input)}
-        given["keep_partial"] = keep_partial
+        given |= {"keep_partial": keep_partial, "anew": anew}
         body = RecreateBody(from_step=from_step, labels=labels, **given, **decision)
         return _operate(self, run_id, Operation.RECREATE, body)
 
@@ -97,9 +114,11 @@ class Operations:
         step: str | None = None,
         from_step: str | None = None,
         keep_partial: bool = False,
+        anew: bool = False,
+        note: str | None = None,
     ) -> BatchResult:
         """Do an operation on the runs that fit, newest first; see `Client.batch`."""
-        given = {
+        given: dict[str, Any] = {
             "action": operation,
             "filter": filter_fields(wanted),
             "limit": limit,
@@ -108,7 +127,10 @@ class Operations:
             "step": step,
             "from_step": from_step,
             "keep_partial": keep_partial,
+            "anew": anew,
         }
+        if note is not None:
+            given["note"] = note
         body = BatchBody.model_validate(given)
         request, fits = body.to_request(ACTOR), body.filter.to_filter()
         return batch(self.engine, request, fits, limit=limit, dry_run=dry_run)

@@ -6,6 +6,7 @@ would be shared by all of them.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -13,18 +14,23 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
 
-from leasehold.bootstrap import Bundle, boot, load_catalog
+from leasehold.bootstrap import Bundle, boot, check_home, load_catalog
 from leasehold.domain.change import Change
-from leasehold.logs.for_cloud import log_as_json
+from leasehold.domain.worker_note import WorkerKind
+from leasehold.logs.stderr_log import log_as_json
 from leasehold.registry.half_set import check_functions
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
 from leasehold.services.engine import Engine
 from leasehold.services.shut_down import shut_down
 from leasehold.services.start_run import StartRequest, start_run
+from leasehold.services.worker_notes import Presence
 from leasehold.web.callers import CallerCheck, check_every_request
 from leasehold.worker.holder import HOLDER
+from leasehold.worker.project_sources import ProjectSources
 from leasehold.worker.shutdown import ENDING, ShutdownCoordinator
+
+_LOG: Final = logging.getLogger("leasehold.engine")
 
 #: Of this process; it listens for signals from the import of a function on.
 SHUTDOWN: Final = ShutdownCoordinator()
@@ -43,6 +49,11 @@ class EngineSource(Protocol):
         """Who may call; None: what stands before the answer has checked that."""
         ...
 
+    @property
+    def looks_after_runs(self) -> bool:
+        """Whether whoever looks after runs here does: True where that is another function's."""
+        ...
+
     def start_run(self, request: StartRequest) -> Change:
         """Start a run, as `services.start_run` has it."""
         ...
@@ -52,6 +63,9 @@ class EngineSource(Protocol):
 class EngineProvider:
     """Opens the bundle of the environment once a process.
 
+    Attributes:
+        has_looked: whether this process has looked at the runs that wait for other code.
+
     Raises:
         SettingError, CatalogError, and the errors of the registries: the revision does not start.
     """
@@ -59,9 +73,12 @@ class EngineProvider:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     catalog: Catalog = field(init=False)
     callers: CallerCheck = field(init=False)
+    sources: ProjectSources = field(init=False, repr=False)
+    has_looked: bool = False
     _bundle: Bundle | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _forget: Callable[[], None] = field(default=lambda: None)
+    _presence: Presence = field(default_factory=lambda: Presence(WorkerKind.FUNCTION))
 
     def __post_init__(self) -> None:
         log_as_json()
@@ -70,7 +87,12 @@ class EngineProvider:
         check_functions(settings, self.environ)
         self.callers = CallerCheck.of(settings, self.environ)
         check_every_request(self)
-        self.catalog = load_catalog(settings["LEASEHOLD_CATALOG"])
+        name = settings["LEASEHOLD_CATALOG"]
+        self.catalog = load_catalog(name)
+        check_home(settings, self.catalog)
+        self.sources = ProjectSources.of(self.catalog, name)
+        for line in self.sources.missing():
+            _LOG.error("%s", line)
 
     @property
     def engine(self) -> Engine:
@@ -78,7 +100,7 @@ class EngineProvider:
         with self._lock:
             is_new = self._bundle is None
             if self._bundle is None:
-                self._bundle = boot(self.environ, catalog=self.catalog)
+                self._bundle = boot(self.environ, catalog=self.catalog, sources=self.sources)
                 os.environ[HOLDER] = self._bundle.engine.holder  # for what handlers start
                 end = partial(shut_down, self._bundle.engine, signal_name="SIGTERM")
                 self._forget = SHUTDOWN.on_stop(end)
@@ -86,9 +108,21 @@ class EngineProvider:
                 SHUTDOWN.watch()
             return self._bundle.engine
 
+    @property
+    def looks_after_runs(self) -> bool:
+        """True: the sweep is a function of its own."""
+        return True
+
     def start_run(self, request: StartRequest) -> Change:
         """Start a run; a worker gets it from the queue."""
         return start_run(self.engine, request)
+
+    def note_presence(self) -> None:
+        """Note that this process works, in a call that nobody waits for; once a minute at most.
+
+        That it ends is not noted: a process that is to end has its leases to release.
+        """
+        self._presence.note(self.engine)
 
     def close(self) -> None:
         """Close the stores, for tests; a function ends with its process."""

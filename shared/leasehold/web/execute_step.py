@@ -41,11 +41,18 @@ def answer_task(provider: EngineProvider, request: flask.Request) -> flask.Respo
         return _rejected(request, error)
     hint = Hint(task.run_id, task.generation)
     try:
+        provider.note_presence()
         outcome = execute_step(provider.engine, hint)
     except Exception as error:  # noqa: BLE001 - logged whole; the task comes again
         _LOG.exception("run %s could not be worked on", hint.run_id)
         code = error.code if isinstance(error, LeaseholdError) else "internal"
         return refuse(500, code, "Nothing could be committed; the task comes again.")
+    return _answer(request, hint, outcome)
+
+
+def _answer(request: flask.Request, hint: Hint, outcome: Outcome) -> flask.Response:
+    if outcome is Outcome.STEP_UNKNOWN:
+        return refuse(500, outcome, "Another version may know the step; the task comes again.")
     if outcome is Outcome.REJECTED:
         facts = {"run_id": hint.run_id, "generation": hint.generation}
         return _rejected(request, InvalidRequestError(field="task", value=facts, allowed=_KNOWN))

@@ -39,9 +39,11 @@ _STATUS: Final[Mapping[str, int]] = {
     "step_not_completed": 409,
     "state_changed": 409,
     "already_recreated": 409,
+    "catalog_misfit": 409,
     "lease_held": 409,
     "lease_lost": 409,
     "output_gone": 410,
+    "artifact_not_found": 410,
     "too_large": 413,
     "file_too_large": 413,
     "unreadable_delivery": 500,
@@ -49,6 +51,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "missing_extra": 500,
     "certificates_unavailable": 500,  # a 503 would have Cloud Tasks throttle the whole queue
     "store_unavailable": _OUTAGE,
+    "not_ready": _OUTAGE,
 }
 
 

@@ -9,12 +9,12 @@ from typing import Any, Generic, TypeVar
 import flask
 from werkzeug.datastructures import Headers
 
-from leasehold.api.request_model import RequestModel
+from leasehold.api.request_model import RequestModel, fields_of
 from leasehold.errors import InvalidRequestError, LeaseholdError
 from leasehold.services.engine import Engine
 from leasehold.web.actor import actor_of
 from leasehold.web.engine_provider import EngineSource
-from leasehold.web.request_body import json_body
+from leasehold.web.request_body import BODY_BYTES, json_body
 
 Given = TypeVar("Given")
 
@@ -54,6 +54,7 @@ class Route:
         gives: what is answered; errors are `ErrorResponse`.
         refuses: the errors of its own, for the docs; any route may refuse what it takes, and any
             store may be away.
+        limit: the most bytes of a body.
     """
 
     method: str
@@ -62,18 +63,24 @@ class Route:
     takes: type[RequestModel] | None
     gives: Any
     refuses: tuple[type[LeaseholdError], ...] = ()
+    limit: int = BODY_BYTES
 
     def given(self, request: flask.Request) -> RequestModel | None:
         """Return what was given with a request, or raise InvalidRequestError."""
         if self.takes is None:
             return None
-        return self.takes.read(json_body(request) if self.method == "POST" else _query(request))
+        if self.method == "POST":
+            return self.takes.read(json_body(request, self.limit))
+        return self.takes.read(_query(request, self.takes))
 
 
-def _query(request: flask.Request) -> dict[str, str]:
-    """Return the query; which of two values is meant, nobody knows."""
+def _query(request: flask.Request, takes: type[RequestModel]) -> dict[str, str | list[str]]:
+    """Return the query; which of two values is meant, nobody knows, but where both may be."""
+    repeatable = {name for name, field in fields_of(takes).items() if field.takes_several}
+    query: dict[str, str | list[str]] = {}
     for name, values in request.args.lists():
-        if len(values) > 1:
+        if len(values) > 1 and name not in repeatable:
             value = ", ".join(values)[:200]
             raise InvalidRequestError(field=name, value=value, allowed="one value")
-    return request.args.to_dict()
+        query[name] = values if len(values) > 1 else values[0]
+    return query

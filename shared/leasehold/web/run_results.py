@@ -14,7 +14,7 @@ import flask
 from werkzeug.http import dump_options_header
 
 from leasehold.api.results import SIZE_HEADER, FilesQuery, FilesResponse
-from leasehold.services.read_results import list_files, open_file, read_output
+from leasehold.services.read_results import list_files, open_file, read_input, read_output
 from leasehold.web.responses import respond, respond_json_text
 from leasehold.web.route import Call
 
@@ -27,6 +27,11 @@ _SAVE_ONLY: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+
+def run_input(call: Call[None]) -> flask.Response:
+    """What the run was started with, as it is."""
+    return respond_json_text(read_input(call.engine, call.run_id))
 
 
 def output(call: Call[None]) -> flask.Response:

@@ -19,7 +19,7 @@ from leasehold.api.deliveries import (
     DeliveryReport,
     RunDeliveriesResponse,
 )
-from leasehold.api.operations import OperationBody, RecreateBody
+from leasehold.api.operations import ANSWERS, BODIES, OperationBody, answer_to
 from leasehold.api.overrides import (
     OverrideBody,
     OverrideChange,
@@ -27,9 +27,9 @@ from leasehold.api.overrides import (
 )
 from leasehold.api.registry import HealthResponse, RegistryResponse
 from leasehold.api.results import FilesQuery, FilesResponse
-from leasehold.api.runs import RunsQuery, RunsResponse, StartBody, TraceResponse
+from leasehold.api.runs import ManifestsResponse, RunsQuery, RunsResponse, StartBody, TraceResponse
 from leasehold.api.sweep import SweepResponse
-from leasehold.api.upkeep import AuditResponse, WhyResponse
+from leasehold.api.upkeep import AuditResponse, WhyResponse, WorkersResponse
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
@@ -38,21 +38,27 @@ from leasehold.services import batch as batch_service
 from leasehold.services import operate as operate_service
 from leasehold.services.audit import audit as audit_runs
 from leasehold.services.explain_run import explain_run
+from leasehold.services.limits import FILE_BYTES
 from leasehold.services.overrides import clear_override, list_overrides, set_override
 from leasehold.services.read_runs import list_runs, read_run, read_timeline
+from leasehold.services.readiness import check_ready
 from leasehold.services.registry_report import registry_report
 from leasehold.services.sweep import sweep as sweep_runs
 from leasehold.services.sweep_result import Report
 from leasehold.services.sweep_times import sweep_time
+from leasehold.services.worker_notes import live_workers
 from leasehold.web.callers import caller_of, checks_caller
 from leasehold.web.engine_provider import EngineSource
-from leasehold.web.request_body import drops_rest
+from leasehold.web.request_body import BODY_BYTES, drops_rest
 from leasehold.web.request_trace import names_trace
 from leasehold.web.responses import guarded, refuse_method, refuse_path, respond
 from leasehold.web.route import Call, Route
 from leasehold.web.run_deliveries import deliver, deliveries, run_deliveries
-from leasehold.web.run_results import file, files, output, step_output
+from leasehold.web.run_results import file, files, output, run_input, step_output
 from leasehold.worker.holder import host_name, is_gone
+
+#: An input, and files in base64.
+START_BYTES: Final = BODY_BYTES + FILE_BYTES * 4 // 3
 
 
 def start(call: Call[StartBody]) -> flask.Response:
@@ -67,6 +73,14 @@ def runs(call: Call[RunsQuery]) -> flask.Response:
     wanted, token = query.to_filter(), query.page_token
     page = list_runs(call.engine, wanted, limit=query.limit, page_token=token)
     return respond(RunsResponse.of(page))
+
+
+def manifests(call: Call[RunsQuery]) -> flask.Response:
+    """The manifests of a page, newest first; each may be as large as a run gets."""
+    query = call.given
+    wanted, token = query.to_filter(), query.page_token
+    page = list_runs(call.engine, wanted, limit=query.limit, page_token=token)
+    return respond(ManifestsResponse.of(page))
 
 
 def show(call: Call[None]) -> flask.Response:
@@ -87,7 +101,7 @@ def operate(operation: Operation, call: Call[OperationBody]) -> flask.Response:
     """
     request = call.given.to_request(operation, call.actor)
     change = operate_service.operate(call.engine, call.run_id, request)
-    return respond(summary_of(change.created or change.manifest))
+    return respond(answer_to(operation, change))
 
 
 def batch(call: Call[BatchBody]) -> flask.Response:
@@ -141,8 +155,21 @@ def sweep(call: Call[None]) -> flask.Response:
     return respond(SweepResponse.model_validate(result.counts()))
 
 
+def workers(call: Call[None]) -> flask.Response:
+    """Who works on the store; of deployed functions, those that did within the last minutes."""
+    return respond(WorkersResponse.of(live_workers(call.engine)))
+
+
 def health(_call: Call[None]) -> flask.Response:
     """The function runs; whether its store answers, other requests tell."""
+    return respond(HealthResponse())
+
+
+def ready(call: Call[None]) -> flask.Response:
+    """It could work now: its store takes a write, and its artifacts answer, within 3 s."""
+    if not call.provider.looks_after_runs:
+        raise errors.NotReadyError(problem="nobody looks after the runs: the clockwork hangs")
+    check_ready(call.engine)
     return respond(HealthResponse())
 
 
@@ -154,10 +181,12 @@ _START_ERRORS: Final = (
     errors.EntryActionNotFoundError,
     errors.ChainError,
     errors.ReviewerModelError,
+    errors.ArtifactNameError,
     errors.TooLargeError,
     errors.IdempotencyKeyReusedError,
     errors.RunBeingPurgedError,
 )
+_INPUT_ERRORS: Final = (*_OF_RUN, errors.ArtifactNotFoundError)
 _OUTPUT_ERRORS: Final = (
     *_OF_RUN,
     errors.RunUnfinishedError,
@@ -178,7 +207,12 @@ _DELIVER_ERRORS: Final = (
     errors.UnreadableDeliveryError,
     errors.DeliveryClaimedError,
 )
-_OPERATION_ERRORS: Final = (*_OF_RUN, errors.NotAllowedError, errors.StateChangedError)
+_OPERATION_ERRORS: Final = (
+    *_OF_RUN,
+    errors.NotAllowedError,
+    errors.StateChangedError,
+    errors.CatalogMisfitError,
+)
 _RECREATE_ERRORS: Final = (
     *_OPERATION_ERRORS,
     errors.AlreadyRecreatedError,
@@ -192,21 +226,30 @@ _RECREATE_ERRORS: Final = (
     errors.PartialOutputError,
     errors.TooLargeError,
 )
+_APPROVE_ERRORS: Final = (
+    *_OPERATION_ERRORS,
+    errors.InvalidOutputError,
+    errors.HandlerNotFoundError,
+    errors.TooLargeError,
+)
+_REFUSES: Final = {Operation.RECREATE: _RECREATE_ERRORS, Operation.APPROVE: _APPROVE_ERRORS}
 
 
 def _operation(operation: Operation) -> Route:
-    takes = RecreateBody if operation is Operation.RECREATE else OperationBody
+    takes, answers = BODIES.get(operation, OperationBody), ANSWERS.get(operation, Summary)
     path = f"/runs/<run_id>:{operation}"
-    refuses = _RECREATE_ERRORS if operation is Operation.RECREATE else _OPERATION_ERRORS
-    return Route("POST", path, partial(operate, operation), takes, Summary, refuses)
+    refuses = _REFUSES.get(operation, _OPERATION_ERRORS)
+    return Route("POST", path, partial(operate, operation), takes, answers, refuses)
 
 
 ROUTES: Final = (
-    Route("POST", "/runs", start, StartBody, Summary, _START_ERRORS),
+    Route("POST", "/runs", start, StartBody, Summary, _START_ERRORS, START_BYTES),
     Route("GET", "/runs", runs, RunsQuery, RunsResponse),
+    Route("GET", "/manifests", manifests, RunsQuery, ManifestsResponse),
     Route("GET", "/runs/<run_id>", show, None, Manifest, _OF_RUN),
     Route("GET", "/runs/<run_id>/trace", trace, None, TraceResponse, _OF_RUN),
     Route("GET", "/runs/<run_id>/why", why, None, WhyResponse, _OF_RUN),
+    Route("GET", "/runs/<run_id>/input", run_input, None, JsonValue, _INPUT_ERRORS),
     Route("GET", "/runs/<run_id>/output", output, None, JsonValue, _OUTPUT_ERRORS),
     Route("GET", "/runs/<run_id>/steps/<step>/output", step_output, None, JsonValue, _STEP_ERRORS),
     Route("GET", "/runs/<run_id>/files", files, FilesQuery, FilesResponse, _OF_RUN),
@@ -220,6 +263,7 @@ ROUTES: Final = (
     Route("POST", "/audit:repair", partial(audit, repair=True), None, AuditResponse),
     Route("POST", "/sweep", sweep, None, SweepResponse),
     Route("GET", "/registry", registry, None, RegistryResponse),
+    Route("GET", "/workers", workers, None, WorkersResponse),
     Route("GET", "/overrides", overrides, None, OverridesResponse),
     Route(
         "POST",
@@ -238,6 +282,7 @@ ROUTES: Final = (
         (errors.UnknownKeyError,),
     ),
     Route("GET", "/health", health, None, HealthResponse),
+    Route("GET", "/ready", ready, None, HealthResponse, (errors.NotReadyError,)),
 )
 
 

@@ -6,6 +6,7 @@ import flask
 
 from leasehold.api.sweep import SweepResponse
 from leasehold.registry.half_set import ON_CLOUD_RUN
+from leasehold.services.adopt_runs import look_at_blocked
 from leasehold.services.sweep import sweep
 from leasehold.services.sweep_result import Report
 from leasehold.web.callers import checks_caller
@@ -26,5 +27,8 @@ def answer_sweep(provider: EngineProvider, request: flask.Request) -> flask.Resp
 
 
 def _sweep(provider: EngineProvider) -> flask.Response:
+    if not provider.has_looked:
+        look_at_blocked(provider.engine)
+        provider.has_looked = True
     report = Report.ALWAYS if ON_CLOUD_RUN in provider.environ else Report.IF_DUE
     return respond(SweepResponse.model_validate(sweep(provider.engine, report=report).counts()))

@@ -24,6 +24,7 @@ class AttemptFacts:
         hard_s: its agent timeout, in seconds.
         cleanup_s: what is left of that at its soft limit.
         furthest: the most iterations of each phase that any attempt of the step ever kept.
+        note: a person's words for it, if any.
     """
 
     run_id: str
@@ -33,6 +34,7 @@ class AttemptFacts:
     hard_s: float
     cleanup_s: float
     furthest: Mapping[str, int]
+    note: str | None = None
 
     @classmethod
     def of(cls, manifest: Manifest) -> AttemptFacts:
@@ -46,6 +48,7 @@ class AttemptFacts:
             hard_s=hard.total_seconds(),
             cleanup_s=(hard - soft).total_seconds(),
             furthest=furthest_of(manifest),
+            note=manifest.note,
         )
 
 

@@ -85,7 +85,15 @@ class Loops:
 
     def keep(self, phase: Phase) -> None:
         """Keep what all phases have done, as a checkpoint of this one."""
-        self._keep(phase.done, self._phases.to_json(), phase.name)
+        done = phase.done
+        self._keep(done, self._phases.to_json(), phase.name)
+        phase.kept = done
+
+    def keep_rest(self) -> None:
+        """Keep what is done and not kept yet: an item, or what came after, has raised."""
+        for phase in self._begun:
+            if phase.has_new:
+                self.keep(phase)
 
 
 class Loop:
@@ -95,7 +103,6 @@ class Loop:
         self.phase = phase
         self._loops = loops
         self._every = every
-        self._kept = phase.done
 
     def begin(self, iterator: Any) -> None:
         """Begin it; raises as `Loops.begin`."""
@@ -113,14 +120,13 @@ class Loop:
         self._loops.reject(
             f"Phase {phase.name!r} has done {phase.done} items, and by now there are {count}."
         )
-        phase.done = self._kept = 0
-        phase.results.clear()
+        phase.begin_anew()
         return False
 
     def is_due(self) -> bool:
         """Note that an item is done; return whether to keep what is new now."""
-        self.phase.done += 1
-        is_enough = self.phase.done - self._kept >= self._every
+        self.phase.finish_item()
+        is_enough = self.phase.done - self.phase.kept >= self._every
         return is_enough or self._loops.stop.is_requested
 
     def may_end(self) -> bool:
@@ -128,15 +134,9 @@ class Loop:
         self._loops.pace.beat()
         return self._loops.stop.is_requested or self._loops.pace.is_short()
 
-    @property
-    def has_new(self) -> bool:
-        """Whether anything is done that is not kept."""
-        return self.phase.done > self._kept
-
     def keep(self) -> None:
         """Keep what is done."""
         self._loops.keep(self.phase)
-        self._kept = self.phase.done
 
     def end(self) -> None:
         """End the attempt, now that all is kept; not for want of time before there is progress."""
@@ -175,14 +175,14 @@ class Checkpointed(Generic[T]):
             return
         for item in self._left():
             if loop.may_end():
-                if loop.has_new:
+                if loop.phase.has_new:
                     loop.keep()
                 loop.end()
             yield item
             if loop.is_due():
                 loop.keep()
         loop.phase.is_over = True
-        if loop.has_new:
+        if loop.phase.has_new:
             loop.keep()
 
     def _left(self) -> Iterator[T]:
@@ -215,14 +215,14 @@ class AsyncCheckpointed(Generic[T]):
             return
         async for item in self._left():
             if loop.may_end():
-                if loop.has_new:
+                if loop.phase.has_new:
                     await in_thread(loop.keep)
                 loop.end()
             yield item
             if loop.is_due():
                 await in_thread(loop.keep)
         loop.phase.is_over = True
-        if loop.has_new:
+        if loop.phase.has_new:
             await in_thread(loop.keep)
 
     async def _left(self) -> AsyncIterator[T]:

@@ -27,11 +27,14 @@ from leasehold.worker.checkpointed import AsyncCheckpointed, Checkpointed, Loop,
 from leasehold.worker.once import CallsMadeOnce
 from leasehold.worker.pace import Pace
 from leasehold.worker.threads import in_thread
+from leasehold.worker.typed_json import plain_json_text_of
 
 T = TypeVar("T")
 
 _LOG: Final = logging.getLogger(STEP_LOG)
 _MAX_MESSAGE: Final = 200
+#: Shares that add up to 1 may be a little above it, as numbers of a computer are.
+_WHOLE: Final = 1.000001
 
 MAX_PHASE: Final = 128
 
@@ -60,6 +63,7 @@ class StepContext:
         attempt: the number of this attempt, from 1.
         trial: the number of this trial, from 1.
         findings: what the reviewer of the trial before found; empty in the first trial.
+        note: the words of the person who had the step retried, until it is handed off; else None.
         artifacts: files of this run.
         log: a logger that names run and step in each line.
     """
@@ -70,6 +74,7 @@ class StepContext:
         self.step_type = attempt.step_type
         self.attempt = attempt.attempt
         self.trial = attempt.trial
+        self.note = attempt.note
         self.artifacts = calls.files
         facts = {"run_id": self.run_id, "step": self.step_type, "attempt": self.attempt}
         self.log = logging.LoggerAdapter(_LOG, facts)
@@ -157,7 +162,7 @@ class StepContext:
 
         An attempt that comes later is given the items that are left, and finds in `results` what
         was made of the others. Where the attempt is to stop, or its time is short, it ends between
-        two items, with all kept that is done.
+        two items, with all kept that is done; where an item raises, those before it are kept, too.
 
         Args:
             items: in the same order in each attempt. What was done is kept by its number.
@@ -191,6 +196,18 @@ class StepContext:
         """
         raise ContinuedError
 
+    def _keep_rest(self) -> None:
+        """Keep what the loops have done and not kept yet, now that the handler has raised.
+
+        What it raised is what counts: where this fails, a line of the log says so.
+        """
+        if self._loops is None:
+            return
+        try:
+            self._loops.keep_rest()
+        except Exception as error:  # noqa: BLE001 - it must not take the place of the handler's
+            self.log.warning("what was done since the last checkpoint is not kept: %r", error)
+
     def _loop(self, every: int, phase: str) -> Loop:
         if type(every) is not int or every < 1:
             value = repr(every)[:_MAX_MESSAGE]
@@ -222,7 +239,7 @@ class StepContext:
             raise CheckpointMisusedError(problem=problem, remedy="Keep it in the handler")
         _check_place(iteration_count, phase)
         try:
-            text = pydantic_core.to_json(partial_results, inf_nan_mode="constants").decode()
+            text = plain_json_text_of("partial_results", partial_results)
         except ValueError as error:
             raise not_json("partial_results", error) from None
         check_size("partial_results", text, OUTPUT_BYTES)
@@ -246,8 +263,8 @@ class StepContext:
             key: the name of the call within its step and trial: 1 to 128 printable characters.
             call: what is called, with `args`; with named arguments: a `functools.partial`.
             args: of the call. Within an attempt, a key has one call and one set of arguments.
-            keep: the result outlasts the step: a trial that comes later, and a blocked step that
-                runs again, get it too, and it stays in the run.
+            keep: the result outlasts the step: a trial that comes later gets it too, and it stays
+                in the run.
 
         Raises:
             InvalidRequestError: the key or the call cannot be used; it was not called.
@@ -280,7 +297,14 @@ class StepContext:
         return await self._once.amake(key, call, args, keep)
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Record how far the work is: a share of 1, and a short message."""
+        """Record how far the work is: a share of 1, and a short message.
+
+        Raises:
+            InvalidRequestError: the share is above 1.
+        """
+        if fraction > _WHOLE:
+            allowed = f"a share from 0 to 1; of 100 it is {fraction:g}/100"
+            raise InvalidRequestError(field="fraction", value=fraction, allowed=allowed)
         clean = message.encode("utf-8", "replace").decode()  # a file name may be no text
         share = min(1.0, max(0.0, fraction)) if fraction == fraction else 0.0  # noqa: PLR0124 - NaN
         self._calls.note_progress(Progress(fraction=share, message=clean[:_MAX_MESSAGE]))

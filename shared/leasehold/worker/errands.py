@@ -23,18 +23,23 @@ class Errands:
         self._patience_s = patience_s
         self._threads = CallThreads("errand", most_late)
 
-    def run(self, call: Callable[[], object]) -> bool:
+    def run(self, call: Callable[[], object], patience_s: float | None = None) -> bool:
         """Make a call; return whether it is over.
 
         One that takes long goes on without the caller. Where too many do, or the system has no
         thread, it is not made.
+
+        Args:
+            call: what is called.
+            patience_s: for how many seconds it is waited for; None: as all are.
 
         Raises:
             What the call raises, if it is over in time.
         """
         if self._threads.are_taken():
             return False
-        made = self._threads.make(call, wait_s=self._patience_s)
+        wait_s = self._patience_s if patience_s is None else patience_s
+        made = self._threads.make(call, wait_s=wait_s)
         if made is None or not made.done():
             return False
         made.result()

@@ -13,8 +13,14 @@ from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.retry import MAX_RETRY_AFTER
 from leasehold.errors import AgentClientError, LeaseholdError, PermanentError
-from leasehold.worker.error_chain import class_name, full_class_name, parts_of
-from leasehold.worker.kept_text import bounded, cut, json_of, size, try_text
+from leasehold.worker.error_chain import (
+    MAX_MEMBERS,
+    class_name,
+    full_class_name,
+    leaves_of,
+    parts_of,
+)
+from leasehold.worker.kept_text import MAX_TEXT, bounded, cut, json_of, size, try_text
 from leasehold.worker.misfits import (
     MAX_EXCERPT,
     MAX_ISSUES,
@@ -31,6 +37,7 @@ from leasehold.worker.tracebacks import MAX_ERRORS, origin_of, reported_tracebac
 _MAX_FIELDS: Final = 20
 _MAX_NOTES: Final = 10
 _MAX_OF_IMPORT: Final = 1000
+_MAX_OF_MEMBER: Final = 300
 #: A store has no larger whole numbers.
 _MAX_BITS: Final = 64
 _RAISED: Final = "handler_raised"
@@ -57,8 +64,9 @@ def _record_of(error: BaseException, own: str, what: str) -> ErrorRecord:
     parts = parts_of(error, MAX_ERRORS)
     for part in parts:
         _learn(part.error, redaction)  # what one of them knows for a secret is cut from them all
-    origin = origin_of(parts, own)
-    words = _words_of(error, redaction)
+    first = next(leaves_of(error), error)
+    origin = origin_of(parts if first is error else [*parts_of(first, MAX_ERRORS), *parts], own)
+    words = _words_of(error, own, redaction)
     record = (_headed(words, what) if what else words).with_(
         type=cut(class_name(error), MAX_EXCERPT),
         origin=None if origin is None else cut(origin, 2 * MAX_EXCERPT),
@@ -69,23 +77,56 @@ def _record_of(error: BaseException, own: str, what: str) -> ErrorRecord:
     return record.with_(traceback=traceback)
 
 
-def _words_of(error: BaseException, redaction: Redaction) -> ErrorRecord:
+def _words_of(error: BaseException, own: str, redaction: Redaction) -> ErrorRecord:
+    if isinstance(error, BaseExceptionGroup):
+        return _words_of_group(error, own, redaction)
     code = cut(try_text(lambda: str(_code(error))), MAX_EXCERPT)
     if isinstance(error, ValidationError):
-        return record_of_misfit(error, code=code, what="What it read")
+        return record_of_misfit(error, code=code, what="What it read", redaction=redaction)
     facts = _facts(_details(error), redaction)
     message = redaction.text(try_text(lambda: str(error)) or class_name(error))
     return ErrorRecord(type="", code=redaction.text(code), message=bounded(message), **facts)
 
 
+def _words_of_group(group: BaseExceptionGroup[Any], own: str, redaction: Redaction) -> ErrorRecord:
+    """Return the words of a group: its own, then those of its members.
+
+    Code and details are those of the first member that has any.
+    """
+    members = list(leaves_of(group))
+    named = [(one, _words_of(one, own, redaction)) for one in members[:MAX_MEMBERS]]
+    limit = MAX_TEXT if len(members) == 1 else _MAX_OF_MEMBER
+    texts = [_member_line(one, words, own, limit) for one, words in named]
+    if left := len(members) - len(texts):
+        texts.append(f"{left} more")
+    title = redaction.text(try_text(lambda: str(group)))
+    words = next((words for _, words in named if _has_facts(words)), None)
+    telling = words or ErrorRecord(type="", code=_RAISED, message="")
+    return _fitted(telling.with_(message=bounded(": ".join([title, "; ".join(texts)]))))
+
+
+def _member_line(error: BaseException, words: ErrorRecord, own: str, limit: int) -> str:
+    origin = origin_of(parts_of(error, MAX_ERRORS), own)
+    name = cut(class_name(error), MAX_EXCERPT)
+    text = name if words.message == class_name(error) else f"{name}: {cut(words.message, limit)}"
+    return f"{text}, at {cut(origin, MAX_EXCERPT)}" if origin else text
+
+
+def _has_facts(words: ErrorRecord) -> bool:
+    return words.code != _RAISED or bool(words.validation_issues) or words.details is not None
+
+
 def _headed(words: ErrorRecord, what: str) -> ErrorRecord:
     """Return the words of an error after those on what raised it."""
     message = bounded(f"{cut(what, MAX_EXCERPT)}: {words.message}")
-    headed = words.with_(message=message, validation_issues=())
-    issues = fitting(
-        [dict(each) for each in words.validation_issues], beside=size(to_document(headed))
-    )
-    return headed.with_(validation_issues=issues)
+    return _fitted(words.with_(message=message))
+
+
+def _fitted(words: ErrorRecord) -> ErrorRecord:
+    """Return the words of an error with as many of its issues as there is room for."""
+    issues = [dict(each) for each in words.validation_issues]
+    beside = size(to_document(words.with_(validation_issues=())))
+    return words.with_(validation_issues=fitting(issues, beside=beside))
 
 
 def record_of_report(

@@ -8,8 +8,9 @@ import pydantic_core
 from pydantic import ValidationError
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block
-from leasehold.domain.result import Failed, Finished, Refused, Result
+from leasehold.domain.manifest_parts import Block, ErrorRecord
+from leasehold.domain.result import Failed, Finished, Refused, Result, Unable
+from leasehold.domain.status import BlockCode
 from leasehold.errors import GatePolicyFailure
 from leasehold.logs.attempt import lines_of
 from leasehold.ports.artifacts import Artifacts
@@ -20,7 +21,7 @@ from leasehold.worker.held_calls import Load, output_text_of
 from leasehold.worker.interrupts import Interrupts, is_ctrl_c
 from leasehold.worker.kept_text import MAX_TEXT, cut
 from leasehold.worker.misfits import record_of_misfit
-from leasehold.worker.outage import may_pass, outage_in
+from leasehold.worker.outage import outage_in
 from leasehold.worker.retry_hints import is_permanent
 from leasehold.worker.run_artifacts import RunArtifacts
 
@@ -36,6 +37,7 @@ class GateContext:
     Attributes:
         run_id: the run.
         step_type: the step whose output is judged.
+        trial: the number of the trial that the output is of, from 1.
         given: what the step was given, as plain JSON values.
         artifacts: files of this run.
     """
@@ -43,7 +45,8 @@ class GateContext:
     def __init__(self, manifest: Manifest, artifacts: Artifacts, load: Load) -> None:
         self.run_id = manifest.run_id
         self.step_type = manifest.current_step
-        self.artifacts = RunArtifacts(artifacts, self.run_id)
+        self.trial = manifest.trial
+        self.artifacts = RunArtifacts(artifacts, manifest)
         self._manifest = manifest
         self._load = load
 
@@ -87,15 +90,15 @@ class InlineGateRunner:
             return self._run(gate, manifest, finished)
 
     def _run(self, gate: StepHandler, manifest: Manifest, finished: Finished) -> Result:
+        code = BlockCode.HANDLER_UNAVAILABLE
         try:
             check = handler_of(gate)
+            code = BlockCode.INPUT_MISMATCH
             output = check.given.validate_json(finished.output)
-        except ValidationError as error:
-            return Failed(record_of_misfit(error, code="invalid_output", what="The output"))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is kept with the run
             if outage := outage_in(error):
                 raise outage from None
-            return _failed(gate, error, permanent=not may_pass(error))
+            return Unable(code, _record_of(gate, error), finished)
         try:
             context: Any = GateContext(manifest, self._artifacts, self._load)
             check(context, output)
@@ -106,8 +109,8 @@ class InlineGateRunner:
                 return self._interrupts.stopped_by(error)
             if outage := outage_in(error):
                 raise outage from None
-            permanent = is_permanent(error, manifest.dispatch.retry)
-            return _failed(gate, error, permanent=permanent)
+            record = _record_of(gate, error).with_(code="gate_raised")
+            return Failed(record, is_permanent(error, manifest.dispatch.retry))
         return finished
 
 
@@ -120,7 +123,9 @@ def _block(refusal: GatePolicyFailure) -> Block:
     )
 
 
-def _failed(gate: StepHandler, error: BaseException, *, permanent: bool) -> Failed:
+def _record_of(gate: StepHandler, error: BaseException) -> ErrorRecord:
+    if isinstance(error, ValidationError):
+        what = f"What {gate.step_type} is given"
+        return record_of_misfit(error, code="invalid_output", what=what)
     record = record_of(error, gate.handler)
-    message = cut(f"{gate.step_type}: {record.message}", MAX_TEXT)
-    return Failed(record.with_(code="gate_raised", message=message), permanent=permanent)
+    return record.with_(message=cut(f"{gate.step_type}: {record.message}", MAX_TEXT))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
 from leasehold.domain.manifest_parts import RetryRule
-from leasehold.domain.result import Continued, Deferred, Failed, Result
-from leasehold.domain.status import Termination
+from leasehold.domain.result import Continued, Deferred, Failed, Result, Unable
+from leasehold.domain.status import BlockCode, Termination
 from leasehold.errors import ContinuedError, StoreUnavailableError
 from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.worker.context import StepContext
@@ -17,7 +17,7 @@ from leasehold.worker.entry_actions import EntryAction, enter, entry_actions_of
 from leasehold.worker.failures import record_of, safe_text
 from leasehold.worker.handlers import Handler, handler_of
 from leasehold.worker.misfits import record_of_misfit
-from leasehold.worker.outage import may_pass, outage_in
+from leasehold.worker.outage import outage_in
 from leasehold.worker.outputs import judged
 from leasehold.worker.retry_hints import is_permanent
 
@@ -54,34 +54,45 @@ def call_handler(
             the handler also when `begin` has.
         resolve: imports what is called.
     """
+    code = BlockCode.HANDLER_UNAVAILABLE
     try:
         actions, handler = resolve(step)
+        code = BlockCode.INPUT_MISMATCH
         value = handler.given.validate_json(given)
-    except ValidationError as error:
-        what = f"What step {step.step_type} is given"
-        return Failed(record_of_misfit(error, code="invalid_input", what=what), permanent=True)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is kept with the run
-        return end_before_the_call(error, step)
+        return _unable(code, error, step)
     try:
         context = begin()
         if not isinstance(context, StepContext):
             return context
         if end := enter(actions, context, value, end_by=end_by):
             return end
-        answer = handler(context, value)
+        answer = _answer_of(handler, context, value)
     except BaseException as error:  # noqa: BLE001 - a handler must not take the worker with it
         return end_by(error, step.handler)
     return judged(handler, answer)
 
 
-def end_before_the_call(error: Exception, step: StepHandler) -> Result:
-    """Return how an attempt ends whose handler cannot be called: its code has to be repaired.
+def _answer_of(handler: Handler, context: StepContext, given: Any) -> Any:
+    """Return what a handler returns; where it raises, what its loops have done is kept first."""
+    try:
+        return handler(context, given)
+    except BaseException:
+        context._keep_rest()  # noqa: SLF001 - what only the caller of a handler knows to do
+        raise
+
+
+def _unable(code: BlockCode, error: Exception, step: StepHandler) -> Result:
+    """Return how an attempt ends whose handler cannot be called: its code has to be put right.
 
     An outage that kept its module from being imported is no mistake of the code.
     """
     if outage := outage_in(error):
         return _deferred_by(outage)
-    return Failed(record_of(error, step.handler), permanent=not may_pass(error))
+    if isinstance(error, ValidationError):
+        what = f"What step {step.step_type} is given"
+        return Unable(code, record_of_misfit(error, code="invalid_input", what=what))
+    return Unable(code, record_of(error, step.handler))
 
 
 def deferred_in(error: BaseException) -> Deferred | None:

@@ -7,9 +7,12 @@ import contextlib
 import functools
 import importlib
 import inspect
-from collections.abc import Callable
+import signal
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, get_args, get_origin, get_type_hints
+from types import ModuleType
+from typing import Any, Final, NoReturn, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter
 
@@ -19,6 +22,9 @@ from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context import StepContext
 from leasehold.worker.stack_frames import frames_of
 from leasehold.worker.user_code import adapter_of, code_of, first_sentence, unwrapped
+
+#: A module that catches what says that it is late hears it again after so many seconds.
+_AGAIN_S: Final = 1.0
 
 _HANDLER: Final = "a handler is a function (ctx, given) that returns its output"
 _ACTION: Final = "an entry action is a function (ctx, given)"
@@ -149,10 +155,55 @@ def _name_of(model: Any) -> str:
     return str(model) if is_generic else getattr(model, "__name__", str(model))
 
 
+@contextlib.contextmanager
+def imports_within(seconds: float) -> Iterator[None]:
+    """Have each import of a module of the user's, inside, take no longer; in the main thread.
+
+    One that does is not resolved, now or later: who asks again in this process does not wait.
+    """
+    _limits.append(seconds)
+    before = signal.signal(signal.SIGALRM, _say_that_it_is_late)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        _limits.pop()
+
+
+_limits: Final[list[float]] = []  # of imports, in seconds; the last one holds
+_late: Final[dict[str, str]] = {}  # modules that took too long, and for how long
+
+
+def _say_that_it_is_late(_signal: int, _frame: object) -> NoReturn:
+    raise TimeoutError
+
+
+def _module(name: str) -> ModuleType:
+    """Import a module.
+
+    Raises:
+        UnresolvedError: that takes, or took, too long.
+    """
+    if name in _late:
+        raise UnresolvedError(_late[name])
+    if not _limits or name in sys.modules:
+        return importlib.import_module(name)
+    signal.setitimer(signal.ITIMER_REAL, _limits[-1], _AGAIN_S)
+    try:
+        return importlib.import_module(name)
+    except TimeoutError as error:
+        _late[name] = f"importing {name!r} took longer than {_limits[-1]:g} s"
+        raise UnresolvedError(_late[name]) from error
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
 def _imported(path: str) -> Any:
     module_name, _, name = path.partition(":")
     try:
-        module = importlib.import_module(module_name)
+        module = _module(module_name)
+    except UnresolvedError:
+        raise
     except (Exception, SystemExit) as error:
         from leasehold.worker.failures import words_of_import  # noqa: PLC0415 - when it is needed
 

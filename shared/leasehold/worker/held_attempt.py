@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -85,6 +86,7 @@ class HeldAttempt:
         self._in_call: UserCall | None = None
         self._unpublished: Change | None = None
         self._is_overrun = False
+        self._is_unanswered = False  # a settlement was sent, and may stand
         self.name = AttemptName(manifest.run_id, manifest.current_step, manifest.attempt)
         self.told_at: float | None = None
         self.stop_detail = ""
@@ -207,8 +209,12 @@ class HeldAttempt:
             self._in_call = None
 
     def settle(self, ending: Transition) -> Committed[Change]:
-        """End the attempt; a second call is answered as the first, with a change that is none."""
-        return self._persist(partial(self._settle_once, ending))
+        """End the attempt; a second call is answered as the first, with a change that is none.
+
+        A store that does not answer is asked until the dispatch deadline: the settlement may stand,
+        and is answered after the end of the lease as before.
+        """
+        return self._persist(partial(self._settle_once, ending), until=self._answer_by)
 
     def checkpoint(self, iteration_count: int, phase: str, results: str) -> None:
         """Keep what the attempt has so far, JSON text; the lease is renewed with it.
@@ -218,6 +224,7 @@ class HeldAttempt:
             LeaseLostError: the lease is not held any more; nothing was written.
             StoreUnavailableError: it could not be written while the lease was held.
         """
+        self._check_unsettled()  # before a file is stored
         kept = self._attempt.new_checkpoint(iteration_count, phase, results)
         try:
             if kept.leaves_file:
@@ -247,6 +254,7 @@ class HeldAttempt:
             TooManyCallsError: there is no room for it.
             LeaseLostError, StoreUnavailableError: as `checkpoint`.
         """
+        self._check_unsettled()  # before a file is stored
         write = self._attempt.new_call(call, in_place_of)
         is_recorded = False
         try:
@@ -306,19 +314,24 @@ class HeldAttempt:
             elif now < self._answer_by:
                 self._attempt.renew(self.notes, within=RENEWAL_S)
         except LeaseLostError as error:
-            self._lost(error)
+            if not self._is_unanswered:  # else the settlement may stand; it is asked for again
+                self._lost(error)
         except StoreUnavailableError:
             return
         finally:
             self._writing.release()
             self._publish_end()
 
-    def _persist(self, write: Callable[[], T]) -> T:
+    def _persist(self, write: Callable[[], T], *, until: float = -math.inf) -> T:
         """Write, and ask a store that does not answer again while the lease can still be held.
 
         The work is done by then, and would be done again.
+
+        Args:
+            write: what is to be written.
+            until: ask at least until then, in monotonic seconds.
         """
-        give_up_at = self._attempt.ends_at  # however often it is renewed meanwhile
+        give_up_at = max(until, self._attempt.ends_at)  # however often it is renewed meanwhile
         try:
             wait = self._never.wait  # an attempt that is to stop still says how it ended
             return self._outlast(write, until=lambda: give_up_at, wait=wait)
@@ -340,7 +353,11 @@ class HeldAttempt:
     def _settle_once(self, ending: Transition) -> Committed[Change]:
         with self._writing:
             if self._settled is None:
-                self._settled = self._attempt.settle(ending)
+                try:
+                    self._settled = self._attempt.settle(ending)
+                except StoreUnavailableError:
+                    self._is_unanswered = True
+                    raise
                 self._ended.set()
                 return self._settled
             first = self._settled
@@ -374,11 +391,15 @@ class HeldAttempt:
     def _write(self, write: Callable[[], T]) -> T:
         """Write, unless the attempt was settled before."""
         with self._writing:
-            if self._settled is not None:
-                run_id, lease_id = self.manifest.run_id, masked(self.fence.lease_id)
-                raise LeaseLostError(lease_id=lease_id, run_id=run_id, known="its attempt is over")
+            self._check_unsettled()
             self._progress_at = self._clock.monotonic() + PROGRESS_S
             return write()
+
+    def _check_unsettled(self) -> None:
+        """Refuse what a handler does that goes on after its attempt was settled."""
+        if self._settled is not None:
+            run_id, lease_id = self.manifest.run_id, masked(self.fence.lease_id)
+            raise LeaseLostError(lease_id=lease_id, run_id=run_id, known="its attempt is over")
 
     def _lost(self, error: LeaseLostError) -> None:
         """Stop the handler, and record it beside the run, which may tell of it already."""
@@ -391,4 +412,5 @@ class HeldAttempt:
             self.ask_to_stop(Termination.CANCELLED)
             return
         self.ask_to_stop(Termination.LEASE_EXPIRED)
-        self._attempt.trace_loss(error, within=RENEWAL_S)
+        if not self._is_unanswered:  # else nobody can tell whether it was lost, or settled before
+            self._attempt.trace_loss(error, within=RENEWAL_S)

@@ -20,9 +20,18 @@ _MAX_MESSAGE: Final = 500
 _LOOKED_AT: Final = 2000
 
 
-def record_of_misfit(error: ValidationError, *, code: str, what: str) -> ErrorRecord:
-    """Return the error of a value that does not fit its model, with its issues."""
-    redaction = Redaction()
+def record_of_misfit(
+    error: ValidationError, *, code: str, what: str, redaction: Redaction | None = None
+) -> ErrorRecord:
+    """Return the error of a value that does not fit its model, with its issues.
+
+    Args:
+        error: what pydantic says.
+        code: what failed, for machines.
+        what: what does not fit, for people.
+        redaction: knows the secrets of errors that belong to this one; None: there are none.
+    """
+    redaction = redaction or Redaction()
     issues = [_issue(issue, redaction) for issue in _issues(error)]
     record = ErrorRecord(
         type="ValidationError",

@@ -15,12 +15,12 @@ from pydantic import ValidationError
 
 from leasehold.domain.calls import check_call_key
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
-from leasehold.errors import CallKeyReusedError, CallResultError
+from leasehold.errors import CallKeyReusedError, CallResultError, UnrestorableResultError
 from leasehold.worker.attempt_calls import AttemptCalls
 from leasehold.worker.failures import record_of
 from leasehold.worker.kept_text import cut, try_text
 from leasehold.worker.misfits import first_problem
-from leasehold.worker.return_type import ReturnType, name_of, refused, return_type_of
+from leasehold.worker.return_type import RECIPE, ReturnType, name_of, refused, return_type_of
 from leasehold.worker.threads import in_thread
 from leasehold.worker.turns import OwnTurnError, Turns
 from leasehold.worker.typed_json import json_text_of
@@ -55,6 +55,7 @@ class CallsMadeOnce:
             with self._turns.turn(key):
                 text = self._recorded(key, returns, mark)
                 if text is None:
+                    returns.check_restorable(call)
                     result = _not_awaitable(call, call(*args))
                     text = self._record(key, returns, mark, result, keep)
                 return _read(key, returns, text)
@@ -71,6 +72,7 @@ class CallsMadeOnce:
             async with self._turns.aturn(key):
                 text = await in_thread(partial(self._recorded, key, returns, mark))
                 if text is None:
+                    returns.check_restorable(call)
                     result = await _awaited(call, args, returns)
                     record = partial(self._record, key, returns, mark, result, keep)
                     text = await _to_the_end(record)
@@ -100,17 +102,20 @@ def _written(key: str, returns: ReturnType, result: Any) -> str:
 
     Raises:
         CallResultError, TooLargeError: it cannot be kept.
+        UnrestorableResultError: it is not JSON, or would come back as something else.
     """
     try:
-        text = json_text_of(returns.model, result, round_trip=True)
+        text = json_text_of(returns.model, result, name="result", round_trip=True)
     except ValidationError as error:
         problem = f"is not the {returns.name} that it is annotated to return"
         raise CallResultError(key=key, problem=f"{problem}: {first_problem(error)}") from None
     except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
-        problem = cut(record_of(error).message, _MAX_PROBLEM)
-        raise CallResultError(key=key, problem=f"cannot be kept as JSON: {problem}") from None
+        problem = f"cannot be kept as JSON: {cut(record_of(error).message, _MAX_PROBLEM)}"
+        raise UnrestorableResultError(key=key, problem=problem) from None
     check_size(f"the result of the call {key!r}", text, OUTPUT_BYTES)
-    _read(key, returns, text)
+    if lost := returns.lost_in(result, _read(key, returns, text)):
+        problem = f"would not come back as what it is: {lost}. {RECIPE}"
+        raise UnrestorableResultError(key=key, problem=problem)
     return text
 
 

@@ -70,15 +70,6 @@ def outage_in(error: BaseException) -> StoreUnavailableError | None:
         return None
 
 
-def may_pass(error: BaseException) -> bool:
-    """Return whether what kept a module from being imported may be over the next time.
-
-    A file that cannot be read, an address that does not answer, or no memory: none of them says
-    that the code is wrong.
-    """
-    return any(isinstance(one, OSError | MemoryError) for one in _all_behind(error))
-
-
 def lacked_memory(error: BaseException | None) -> bool:
     """Return whether it is, or came from, a MemoryError."""
     return error is not None and any(isinstance(one, MemoryError) for one in _all_behind(error))

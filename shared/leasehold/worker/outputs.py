@@ -33,6 +33,7 @@ def judged(handler: Handler, answer: Any) -> Result:
     except (ValueError, RecursionError) as error:  # PydanticSerializationError among them
         record = record_of(error)
         message = cut(f"The output cannot be kept as JSON: {record.message}", MAX_TEXT)
-        return Failed(record.with_(type="TypeError", code="invalid_output", message=message))
+        record = record.with_(type="TypeError", code="invalid_output", message=message)
+        return Failed(record, permanent=True)  # another attempt would return the same
     except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
         return Failed(record_of(error).with_(code="invalid_output"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leasehold.domain.result import Deferred, Result
@@ -19,6 +19,7 @@ from leasehold.worker.interrupts import Interrupts, is_ctrl_c
 if TYPE_CHECKING:  # both are imported when there is something to run
     from leasehold.worker.held_calls import Load
     from leasehold.worker.sandbox.sandbox import Sandbox
+    from leasehold.worker.sandbox.source_finder import SourceText
 
 
 class ProcessRunner:
@@ -30,6 +31,8 @@ class ProcessRunner:
         clock: monotonic seconds, those of the machine.
         interrupts: where a Ctrl-C is kept that cuts an attempt short.
         handlers: all that it may be given, `module:function`.
+        sources: the project's own, as they were read here: handlers are imported from these.
+        import_s: how long the import of a handler may take, in seconds.
     """
 
     def __init__(
@@ -39,7 +42,12 @@ class ProcessRunner:
         clock: Clock,
         interrupts: Interrupts,
         handlers: Sequence[str],
+        *,
+        sources: Mapping[str, SourceText],
+        import_s: float,
     ) -> None:
+        self._sources = sources
+        self._import_s = import_s
         self._handlers = handlers
         self._artifacts = artifacts
         self._load = load
@@ -68,6 +76,10 @@ class ProcessRunner:
                 raise
             return self._interrupts.stopped_by(error, held.stop.reason)
 
+    def import_all(self) -> None:
+        """Have all handlers imported now, for the attempts to come; nobody waits for it."""
+        self._opened().import_all()
+
     def close(self) -> None:
         """End all processes; no attempt may run."""
         if self._sandbox is not None:
@@ -78,5 +90,7 @@ class ProcessRunner:
         from leasehold.worker.sandbox.sandbox import Sandbox  # noqa: PLC0415 - see above
 
         with self._opening:
-            self._sandbox = self._sandbox or Sandbox(self._handlers)
+            self._sandbox = self._sandbox or Sandbox(
+                self._handlers, sources=self._sources, import_s=self._import_s
+            )
             return self._sandbox

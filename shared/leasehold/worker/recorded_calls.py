@@ -10,6 +10,7 @@ from typing import Final
 
 from leasehold.domain.calls import check_call_key, check_room, expected_reference, recorded_call
 from leasehold.domain.json_text import OUTPUT_BYTES, check_json, check_size
+from leasehold.domain.kept_checkpoint import may_read
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.kept_work import CallResult
 from leasehold.domain.manifest import Manifest
@@ -108,5 +109,5 @@ def _check_type(found: CallResult, type_: str) -> None:
 
 def _check_own(run: Manifest, call: CallResult) -> None:
     """Refuse a file that is not the run's, whoever wrote the manifest."""
-    if call.ref and not call.ref.startswith(f"runs/{run.run_id}/"):
+    if call.ref and not may_read(run, call.ref):
         raise DamagedFileError(name=call.ref, problem="it is of another run")

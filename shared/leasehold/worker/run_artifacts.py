@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from leasehold.domain.artifact_name import files_folder
+from leasehold.domain.life import RunLife, files_folder
 from leasehold.ports.artifacts import Artifacts
 from leasehold.worker.async_files import AsyncFiles
 
@@ -21,18 +21,18 @@ class RunArtifacts(AsyncFiles):
 
     Args:
         artifacts: the store.
-        run_id: the run.
+        run: the run.
         ask: makes a call, and again where the store is away; once, unless given.
     """
 
     def __init__(
         self,
         artifacts: Artifacts,
-        run_id: str,
+        run: RunLife,
         ask: Callable[[Callable[[], Any]], Any] = _once,
     ) -> None:
         self._artifacts = artifacts
-        self._folder = files_folder(run_id)
+        self._folder = files_folder(run)
         self._ask = ask
 
     def put(self, name: str, data: bytes) -> str:

@@ -28,7 +28,7 @@ from leasehold.api.leases import (
     ReleaseBody,
     RenewBody,
 )
-from leasehold.api.operations import OperationBody, RecreateBody, body_of
+from leasehold.api.operations import ApproveBody, OperationBody, RecreateBody, RetryBody, body_of
 from leasehold.api.overrides import OverrideBody
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.results import FilesQuery
@@ -46,6 +46,8 @@ RIGHT: dict[type[RequestModel], dict[str, Any]] = {
     StartBody: {"pipeline": "review"},
     RunsQuery: {},
     OperationBody: {},
+    RetryBody: {},
+    ApproveBody: {},
     RecreateBody: {},
     BatchBody: {"action": "pause", "limit": 1},
     TaskBody: {"runId": "r-1", "generation": 1},
@@ -80,9 +82,9 @@ LIMITS: list[tuple[type[RequestModel], str, Any, Any, str]] = [
     (DeliveriesQuery, "state", "given_up", "gone", "due, claimed, announced, given_up"),
     (DeliverBody, "channel", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
     (BatchBody, "limit", 1, 0, "a whole number from 1 to 1000"),
-    (OverrideBody, "timeoutS", 1800, 1800.1, "seconds from 0 to 1800"),
-    (OverrideBody, "timeoutS", 0.5, float("nan"), "seconds from 0 to 1800"),
-    (OverrideBody, "deadlineS", 15, 14, "a whole number from 15 to 1800"),
+    (OverrideBody, "timeoutS", 604_800, 604_800.1, "seconds from 0 to 604800"),
+    (OverrideBody, "timeoutS", 0.5, float("nan"), "seconds from 0 to 604800"),
+    (OverrideBody, "deadlineS", 15, 14, "a whole number from 15 to 604800"),
     (OverrideBody, "why", "x" * MAX_REASON, "x" * (MAX_REASON + 1), "1 to 500 printable"),
     (OverrideBody, "until", "2027-01-01T00:00:00Z", "2h", "a time with its zone"),
     *(
@@ -94,6 +96,9 @@ LIMITS: list[tuple[type[RequestModel], str, Any, Any, str]] = [
         for model in (OperationBody, RecreateBody, BatchBody)
     ),
     (RecreateBody, "fromStep", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
+    (RetryBody, "note", "ä\n" * 1365 + "x", "ä\n" * 1366, "1 to 4096 bytes"),
+    (RetryBody, "note", "shorter", " \n", "printable characters and newlines"),
+    (BatchBody, "note", "a\tb", "a\x1b[31mb", "printable characters and newlines"),
     (OperationBody, "generation", 1, 0, "a whole number from 1"),
     (OperationBody, "generation", MAX_INTEGER, MAX_INTEGER + 1, "a whole number from 1"),
     (TaskBody, "generation", 1, 0, "a whole number from 1"),
@@ -159,7 +164,7 @@ def test_each_limit_is_refused_in_one_line(
 def test_a_field_takes_no_value_of_another_type(model: type[RequestModel]) -> None:
     """Whatever is taken is as it was given: nothing is made of a text, a boolean or a fraction."""
     booleans = {"dryRun", "permanent", "continued", "deadLettered", "paused", "cancelled"}
-    booleans |= {"keepPartial"}
+    booleans |= {"keepPartial", "anew"}
     empty = {"labels", "filter"}
     for name in names_of(model) - {"input", "output", "partialResults"}:
         for value in ODD:
@@ -225,7 +230,8 @@ def test_a_field_within_an_object_is_named_with_it() -> None:
 
     assert within.message == "progress.fraction is 2; allowed: a number from 0 to 1."
     assert unknown.message == "progress.word is ''; allowed: one of the fields fraction, message."
-    assert none.message == "filter.label is None; allowed: a text that is not empty."
+    a_text = "a text that is not empty"
+    assert none.message == f"filter.label is None; allowed: {a_text}, or a list of 1 to 16."
     assert missing.message == "error.message is None; allowed: a text that is not empty."
     assert odd.message == (
         "error is 'no'; allowed: an object with the fields message, code, type, details, traceback."
@@ -282,6 +288,7 @@ def test_an_operation_arrives_as_the_client_sent_it(request_: OperationRequest) 
     [
         RunFilter(),
         RunFilter("ERROR", "p", False, "k:v"),
+        RunFilter(label=("k:v", "a:b, c", 'say:"hi"')),
         RunFilter(dead_lettered=True),
         RunFilter(paused=True, cancelled=False, step="draft"),
         RunFilter(

@@ -9,12 +9,20 @@ from datetime import datetime
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.effect import Archive
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
+from leasehold.domain.life import life_of
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
+from leasehold.domain.status import BlockCode
 from tests.builders import new_run
+
+#: Where the runs keep their artifacts.
+FOLDER = f"runs/r-1/{life_of('nonce-1')}"
+#: What a run owes that ended.
+ARCHIVE = Archive("r-1", life_of("nonce-1"))
 
 #: The time so many seconds after the start.
 At = Callable[[float], datetime]
@@ -129,18 +137,41 @@ class Runs:
         return Block(code="TOO_SHORT", finding="2 letters", remediation="Approve or retry.")
 
     def unknown(self) -> Manifest:
-        """A run whose step a deploy does not know."""
-        return lifecycle.arrive(
-            self.pending(),
-            self.at(1),
+        """A run whose step nobody knows, blocked at second 60: it is looked at at second 70."""
+        return self.swept_unknown(self.pending()).manifest
+
+    def swept_unknown(self, run: Manifest) -> Change:
+        """What the sweep makes of a run at its alarm whose step nobody knows."""
+        return lifecycle.on_alarm(
+            run,
+            run.alarm_at or self.at(60),
             rules=self.knowing_nothing(),
-            generation=1,
-            lease_id="lease-1",
-            holder="host-a",
-        ).manifest
+            generation=run.dispatch.generation,
+            in_queue=None,
+        )
+
+    def unable(self, run: Manifest | None = None, *, at: float = 5, **facts: object) -> Change:
+        """A run whose handler cannot be imported, blocked at second 5."""
+        run = run or self.leased()
+        return lifecycle.block_attempt(
+            run,
+            self.at(at),
+            rules=self.rules,
+            fence=self.fence(run),
+            **{"code": BlockCode.HANDLER_UNAVAILABLE, "error": self.import_error(), **facts},
+        )
+
+    def looked_at(self, run: Manifest, *, at: float, lease_id: str) -> Manifest:
+        """The run with a lease, once it is looked at again."""
+        look = lifecycle.look_again(run, self.at(at), rules=self.rules).manifest
+        return self.leased(look, at=at, lease_id=lease_id)
+
+    def import_error(self) -> ErrorRecord:
+        problem = "Handler steps:draft: importing 'steps' raised ModuleNotFoundError: No module"
+        return ErrorRecord(type="HandlerNotFoundError", code="handler_not_found", message=problem)
 
     def knowing_nothing(self) -> Rules:
-        return Rules(settings_for=lambda _: None)
+        return replace(self.rules, settings_for=lambda _: None)
 
     def paused(self, run: Manifest) -> Manifest:
         return lifecycle.pause(
@@ -173,7 +204,7 @@ class Runs:
     ) -> Change:
         """What came of a try to archive the run: the steps that failed, and why."""
         return lifecycle.note_archive(
-            run, self.at(at), rules=self.rules, failed=failed, is_over=is_over
+            run, self.at(at), rules=self.rules, life=run.life, failed=failed, is_over=is_over
         )
 
     def fence(self, run: Manifest) -> Fence:

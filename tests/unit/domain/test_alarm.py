@@ -20,11 +20,14 @@ def test_a_live_run_is_looked_at_when_what_it_waits_for_is_late(
     assert run.alarm_at == at(second)
 
 
-@pytest.mark.parametrize("state", ["blocked", "unknown"])
-def test_a_run_that_waits_for_a_person_has_no_alarm(runs: Runs, state: str) -> None:
-    run = getattr(runs, state)()
+def test_a_run_that_waits_for_a_person_has_no_alarm(runs: Runs) -> None:
+    assert runs.blocked().alarm_at is None
 
-    assert run.alarm_at is None
+
+def test_a_run_that_waits_for_other_code_is_looked_at(runs: Runs, at: At) -> None:
+    assert runs.unknown().alarm_at == at(70)
+    assert runs.unable().manifest.alarm_at == at(15)
+    assert runs.paused(runs.unknown()).alarm_at is None
 
 
 @pytest.mark.parametrize("state", ["pending", "failed", "blocked", "handed_off"])
@@ -46,5 +49,5 @@ def test_a_run_that_is_over_is_looked_at_until_it_is_archived(runs: Runs, state:
     run = runs.cancelled(runs.leased()) if state == "cancelled" else getattr(runs, state)()
 
     assert run.alarm_at == run.updated_at + runs.rules.grace
-    archived = runs.archived(run)
+    archived = runs.archived(run, at=3700)  # nobody may still write a file by then
     assert (archived.alarm_at, archived.archive) == (None, None)

@@ -74,7 +74,12 @@ def refused(runs: Runs, at: At, rules: Rules, found: Block | None = None) -> Cha
 
 
 def unknown(runs: Runs, at: At, rules: Rules) -> Change:
-    return arrived(runs, runs.pending(), at, 1, replace(rules, settings_for=lambda _: None))
+    rules = replace(rules, settings_for=lambda _: None)
+    return lifecycle.on_alarm(runs.pending(), at(61), rules=rules, generation=1, in_queue=False)
+
+
+def unable(runs: Runs, at: At, rules: Rules) -> Change:
+    return replace(runs, rules=rules).unable()
 
 
 def failed_for_good(runs: Runs, at: At, rules: Rules) -> Change:
@@ -118,14 +123,9 @@ def approved(runs: Runs, at: At, rules: Rules) -> Change:
 
 def approved_before_an_unknown_step(runs: Runs, at: At, rules: Rules) -> Change:
     rules = replace(rules, settings_for=lambda _: None)
-    return lifecycle.approve(runs.blocked(), at(8), rules=rules, actor="ada", reason="")
-
-
-def resumed_too_late(runs: Runs, at: At, rules: Rules) -> Change:
-    """Its lease ended while it was paused, and the deploy does not know its step by now."""
-    rules = replace(rules, settings_for=lambda _: None)
-    run = runs.paused(runs.leased())
-    return lifecycle.resume(run, at(31), rules=rules, actor="ada", reason="")
+    run = lifecycle.approve(runs.blocked(), at(8), rules=rules, actor="ada", reason="").manifest
+    generation = run.dispatch.generation
+    return lifecycle.on_alarm(run, at(68), rules=rules, generation=generation, in_queue=False)
 
 
 def eagerly_completed(runs: Runs, at: At, rules: Rules) -> Change:
@@ -142,7 +142,10 @@ COMPLETED, BLOCKED, DEAD_LETTERED, CANCELLED = (
     AnnouncedEvent.RUN_CANCELLED,
 )
 WHO = "Run r-1 of pipeline letters"
-UNKNOWN = "waits for a person: UNKNOWN_STEP: This deploy knows no step"
+UNKNOWN = "until that is put right: step_unknown: No catalog that is deployed has the step"
+UNABLE = (
+    "until that is put right: handler_unavailable: Handler steps:draft: importing 'steps' raised"
+)
 
 #: Every way in which a run ends or blocks: what people are told, under which occurrence, in words.
 WAYS: list[tuple[Callable[[Runs, At, Rules], Change], AnnouncedEvent, str, str]] = [
@@ -159,19 +162,19 @@ WAYS: list[tuple[Callable[[Runs, At, Rules], Change], AnnouncedEvent, str, str]]
         unknown,
         BLOCKED,
         "0",
-        f"{WHO} is blocked at step draft and {UNKNOWN} 'draft'.",
+        f"{WHO} is blocked at step draft {UNKNOWN} 'draft'.",
     ),
     (
         approved_before_an_unknown_step,
         BLOCKED,
         "1.2",
-        f"{WHO} is blocked at step send and {UNKNOWN} 'send'.",
+        f"{WHO} is blocked at step send {UNKNOWN} 'send'.",
     ),
     (
-        resumed_too_late,
+        unable,
         BLOCKED,
         "1",
-        f"{WHO} is blocked at step draft and {UNKNOWN} 'draft'.",
+        f"{WHO} is blocked at step draft {UNABLE} ModuleNotFoundError: No module",
     ),
     (
         failed_for_good,
@@ -249,7 +252,7 @@ def test_a_step_that_is_handed_off_or_retried_owes_nobody_anything(
         assert (change.deliveries, change.manifest.announcement) == ((), None)
 
 
-def test_a_run_that_is_blocked_under_one_token_again_and_cancelled_is_told_each_time(
+def test_a_run_that_is_blocked_for_the_same_reason_again_is_told_once_and_its_end_too(
     runs: Runs, at: At, rules: Rules
 ) -> None:
     """No worker had it in between; a record of its own for each, so that none is overwritten."""
@@ -257,21 +260,26 @@ def test_a_run_that_is_blocked_under_one_token_again_and_cancelled_is_told_each_
     by = {"actor": "ada", "reason": ""}
 
     first = unknown(runs, at, rules)
-    same = lifecycle.retry(first.manifest, at(2), rules=knowing_nothing, **by)
-    paused = lifecycle.pause(same.manifest, at(3), rules=rules, **by)
-    resumed = lifecycle.resume(paused.manifest, at(4), rules=rules, **by)
-    ended = lifecycle.cancel(resumed.manifest, at(5), rules=rules, **by)
+    retried = lifecycle.retry(first.manifest, at(62), rules=knowing_nothing, **by)
+    generation = retried.manifest.dispatch.generation
+    same = lifecycle.on_alarm(
+        retried.manifest, at(122), rules=knowing_nothing, generation=generation, in_queue=None
+    )
+    paused = lifecycle.pause(same.manifest, at(123), rules=rules, **by)
+    resumed = lifecycle.resume(paused.manifest, at(124), rules=rules, **by)
+    ended = lifecycle.cancel(resumed.manifest, at(125), rules=rules, **by)
     recreated = lifecycle.recreate(
-        ended.manifest, at(6), rules=rules, from_step="draft", new=runs.new("r-2"), **by
+        ended.manifest, at(126), rules=rules, from_step="draft", new=runs.new("r-2"), **by
     )
 
     assert told(first)[0] == (BLOCKED, "0", "log")
-    assert told(same)[0] == (BLOCKED, "0.2", "log")
+    assert (same.manifest.status, same.manifest.block.looks) == ("BLOCKED", 1)
+    assert (told(retried), told(same)) == ([], []), "they were told of it"
     assert (told(paused), told(resumed), told(recreated)) == ([], [], [])
-    assert told(ended)[0] == (CANCELLED, "0.3", "log")
+    assert told(ended)[0] == (CANCELLED, "0.2", "log")
     assert recreated.created is not None
     assert recreated.created.announcement is None
-    occurrences = [change.deliveries[0].occurrence for change in (first, same, ended)]
+    occurrences = [change.deliveries[0].occurrence for change in (first, ended)]
     assert all(map(is_occurrence, occurrences))
 
 
@@ -303,21 +311,25 @@ def test_what_nobody_was_told_has_an_occurrence_too_where_there_was_one_before(
         rules, channels_for=lambda _pipeline, _event: (), settings_for=lambda _step: None
     )
     by = {"actor": "ada", "reason": ""}
-    first = unknown(runs, at, rules)
+    first = refused(runs, at, rules)
 
-    silent = lifecycle.retry(first.manifest, at(2), rules=nobody, **by)
-    third = lifecycle.cancel(silent.manifest, at(3), rules=rules, **by)
+    retried = lifecycle.retry(first.manifest, at(6), rules=rules, **by).manifest
+    silent = lifecycle.on_alarm(
+        retried, at(66), rules=nobody, generation=retried.dispatch.generation, in_queue=None
+    )
+    third = lifecycle.cancel(silent.manifest, at(67), rules=rules, **by)
 
     assert silent.manifest.announcement is not None
-    assert (silent.manifest.announcement.occurrence, silent.deliveries) == ("0.2", ())
+    assert (silent.manifest.announcement.occurrence, silent.deliveries) == ("1.2", ())
     assert owed_messages(silent.manifest) == ()
-    assert told(third)[0] == (CANCELLED, "0.3", "log")
+    assert told(third)[0] == (CANCELLED, "1.3", "log")
 
 
 def test_the_next_run_of_an_id_has_keys_of_its_own(runs: Runs, at: At, rules: Rules) -> None:
     """A provider that takes keys would drop what it is told of the second as a repetition."""
     first = cancelled(runs, at, rules).deliveries[0]
-    another = runs.leased().with_(dispatch=runs.leased().dispatch.with_(nonce="another"))
+    begun = lifecycle.start(None, at(0), rules=rules, new=runs.new(nonce="another")).manifest
+    another = runs.leased(begun)
     second = lifecycle.cancel(another, at(7), rules=rules, actor="ada", reason="").deliveries[0]
 
     assert first.delivery_id == second.delivery_id

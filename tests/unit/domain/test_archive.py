@@ -16,7 +16,7 @@ from leasehold.domain.explanation import explain
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.domain.trace import TraceType
-from tests.unit.domain.runs import At, Runs
+from tests.unit.domain.runs import ARCHIVE, At, Runs
 
 ENDED = ("completed", "cancelled", "dead_lettered")
 
@@ -29,7 +29,7 @@ def ended(runs: Runs, how: str) -> Manifest:
 def test_however_a_run_ends_it_owes_its_archive_from_that_commit_on(runs: Runs, how: str) -> None:
     run = ended(runs, how)
 
-    assert owed_effects(run)[-1] == Archive("r-1", ())
+    assert owed_effects(run)[-1] == ARCHIVE
     assert run.archive is not None
     assert run.archive.ended_at == run.updated_at
     assert run.alarm_at == run.updated_at + runs.rules.grace
@@ -56,13 +56,13 @@ def test_a_live_run_owes_no_archive(runs: Runs, state: str) -> None:
 def test_once_all_is_done_it_owes_nothing_and_the_ledger_is_written_with_that(
     runs: Runs, how: str
 ) -> None:
-    change = runs.archive_noted(ended(runs, how), at=10)
+    change = runs.archive_noted(ended(runs, how), at=3700)
 
     assert change.outcome is Outcome.ARCHIVED
     assert (change.manifest.archive, change.manifest.alarm_at, change.owed) == (None, None, ())
     assert change.events == ()
     assert list(as_write(change).puts or ()) == [Ref("ledger", "r-1")]
-    again = runs.archive_noted(change.manifest, at=11)
+    again = runs.archive_noted(change.manifest, at=3701)
     assert (again.outcome, again.changed) == (Outcome.MOVED_ON, False)
 
 
@@ -113,7 +113,7 @@ def test_the_sweep_tries_again_after_the_grace_then_after_twice_as_long_up_to_an
         now = run.alarm_at
         change = lifecycle.on_alarm(run, now, rules=runs.rules, generation=1, in_queue=False)
         assert change.outcome is Outcome.REPUBLISHED
-        assert change.owed[-1] == Archive("r-1", ())
+        assert change.owed[-1] == ARCHIVE
         run = change.manifest
         assert run.alarm_at is not None
         waits.append(round((run.alarm_at - now).total_seconds()))
@@ -143,7 +143,7 @@ def test_an_alarm_that_another_version_took_away_is_found_and_set(
 
     assert breach.finding == "It is COMPLETED, and owes its archive, and has no alarm."
     assert change.manifest.alarm_at == at(20 + 60)
-    assert change.owed == (Archive("r-1", ()),)
+    assert change.owed == (ARCHIVE,)
 
 
 def test_a_run_may_be_purged_before_it_is_archived_and_leaves_its_ledger(

@@ -10,6 +10,7 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.notes import Notes
@@ -167,29 +168,49 @@ def test_the_expired_attempt_of_a_paused_run_ends_and_nothing_is_dispatched(
     assert (run.dispatch.generation, change.owed) == (1, ())
 
 
-def test_a_step_that_the_deploy_does_not_know_blocks_the_run(
+def test_a_step_that_the_deploy_does_not_know_is_left_to_those_who_do(
     runs: Runs, arrive: Bound, at: At
 ) -> None:
-    """It is not the run's fault: a deploy that has the step again can go on."""
+    """In the middle of a rollout the next worker may know it; this one does not keep its task."""
     change = arrive(runs.pending(), at(1), rules=runs.knowing_nothing())
 
-    run = change.manifest
-    assert change.outcome is Outcome.BLOCKED
-    assert (run.status, run.block.code, run.alarm_at) == ("BLOCKED", "UNKNOWN_STEP", None)
-    assert run.block.finding == "This deploy knows no step 'draft'."
-    assert run.steps["draft"].status is RunStatus.BLOCKED
-    assert [event.type for event in change.events] == ["step_unknown"]
+    assert (change.outcome, change.changed, change.owed) == (Outcome.STEP_UNKNOWN, False, ())
 
 
-def test_an_expired_attempt_of_an_unknown_step_ends_and_blocks_the_run(
+def test_an_expired_attempt_of_an_unknown_step_ends_and_the_step_is_left_to_those_who_know_it(
     runs: Runs, arrive: Bound, at: At
 ) -> None:
-    change = arrive(runs.leased(), at(30), rules=runs.knowing_nothing())
+    before = runs.leased()
+
+    change = arrive(before, at(30), rules=runs.knowing_nothing())
 
     run = change.manifest
-    assert (change.outcome, run.status, run.lease) == (Outcome.BLOCKED, "BLOCKED", None)
+    assert (change.outcome, run.status, run.lease) == (Outcome.RETRY_SCHEDULED, "PENDING", None)
     assert run.attempts.expired == 1
-    assert [event.type for event in change.events] == ["step_terminated", "step_unknown"]
+    assert run.dispatch.timeout_ms == before.dispatch.timeout_ms
+    assert not run.dispatch.provisional, "its settings are its own"
+    assert [event.type for event in change.events] == ["step_terminated"]
+
+
+def test_who_knows_the_step_gives_it_its_own_settings_before_it_takes_the_lease(
+    runs: Runs, arrive: Bound, at: At
+) -> None:
+    """It came from a worker that did not know it: with limits and a queue of the step before."""
+    leased = runs.leased()
+    output, fence = KeptValue(text='"Dear Ada"'), runs.fence(leased)
+    handed_off = lifecycle.complete(
+        leased, at(5), rules=runs.knowing_nothing(), fence=fence, output=output
+    )
+
+    change = arrive(handed_off.manifest, at(6), generation=2)
+    acquired = arrive(change.manifest, at(7), generation=3)
+
+    before, dispatch = handed_off.manifest.dispatch, change.manifest.dispatch
+    assert (before.step, before.queue, before.provisional) == ("send", "draft", True)
+    assert (dispatch.step, dispatch.queue, dispatch.provisional) == ("send", "mail", False)
+    assert (change.outcome, [task.queue for task in change.owed]) == ("redispatched", ["mail"])
+    assert [event.type for event in change.events] == ["step_redispatched"]
+    assert acquired.outcome is Outcome.ACQUIRED
 
 
 def test_a_renewed_lease_runs_on_from_now_and_notes_the_progress(

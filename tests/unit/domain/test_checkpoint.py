@@ -12,7 +12,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.iterations import MAX_PHASES
 from leasehold.domain.kept_value import KeptValue
-from leasehold.domain.kept_work import Checkpoint, PhaseReached
+from leasehold.domain.kept_work import Checkpoint, KeptCounts, PhaseReached
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
@@ -34,11 +34,14 @@ def checkpoint(rules: Rules) -> Bound:
 
 
 def interrupted(runs: Runs, run: Manifest, *, at: float) -> Manifest:
-    """The run after its attempt was interrupted, and leased again at once."""
+    """The run after its attempt was interrupted, and leased again at once.
+
+    Each time by an outage of its own: two within ten minutes are one, see test_lapse.
+    """
     released = lifecycle.release(
         run, runs.at(at), rules=runs.rules, fence=runs.fence(run), reason="instance_shutdown"
     ).manifest
-    return runs.leased(released, at=at, lease_id=f"lease-{at}")
+    return runs.leased(released, at=at, lease_id=f"lease-{at}").with_(interrupted_at=None)
 
 
 # -- what is kept ------------------------------------------------------------------------------
@@ -229,14 +232,19 @@ def test_a_failed_step_that_is_retried_goes_on_and_may_be_interrupted_anew(
     assert (retried.attempts.interrupted, retried.attempts.failed) == (1, 1)
 
 
-def test_a_blocked_step_that_is_retried_runs_from_the_beginning(runs: Runs, at: At) -> None:
-    """It had come to its end: from its last checkpoint it would only come to the same one."""
+def test_a_blocked_step_that_is_retried_keeps_its_checkpoint_unless_a_person_says_otherwise(
+    runs: Runs, at: At
+) -> None:
     run = runs.blocked(interrupted(runs, runs.checkpointed(runs.leased(), at=3), at=4))
+    facts = {"rules": runs.rules, "actor": "ada", "reason": ""}
 
-    retried = lifecycle.retry(run, at(8), rules=runs.rules, actor="ada", reason="").manifest
+    retried = lifecycle.retry(run, at(8), **facts)
+    anew = lifecycle.retry(run, at(8), **facts, anew=True)
 
     assert run.checkpoint is not None
-    assert (retried.checkpoint, retried.interruptions) == (None, 0)
+    assert (retried.manifest.checkpoint, retried.manifest.interruptions) == (run.checkpoint, 0)
+    assert retried.kept == KeptCounts(checkpoint=run.checkpoint.iteration_count)
+    assert (anew.manifest.checkpoint, anew.kept) == (None, KeptCounts())
 
 
 # -- interruptions since the last progress -----------------------------------------------------

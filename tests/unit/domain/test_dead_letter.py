@@ -7,10 +7,9 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
-from leasehold.domain.effect import Archive
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.status import DeadLetterReason, Outcome
-from tests.unit.domain.runs import At, Runs
+from tests.unit.domain.runs import ARCHIVE, At, Runs
 
 NEVER = Verdict(DeadLetterReason.NEVER_STARTED, "its tasks ran out")
 
@@ -29,7 +28,7 @@ def test_a_live_run_is_given_up_and_owes_its_archive_alone(
     assert run.dead_letter_detail == "its tasks ran out"
     assert (run.lease, run.paused, run.block, run.alarm_at) == (None, False, None, at(80))
     assert run.steps[run.current_step].status == "ERROR"
-    assert change.owed == (Archive("r-1", ()),)
+    assert change.owed == (ARCHIVE,)
     assert [event.type for event in change.events] == ["step_dead_lettered"]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
-from leasehold.domain.give_up_rules import verdict_on
+from leasehold.domain.give_up_rules import verdict_on, verdict_on_wait
 from leasehold.domain.lifecycle import breaches
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus, Termination
@@ -91,10 +91,10 @@ def test_no_number_of_deferrals_gives_a_run_up(runs: Runs, at: At) -> None:
     for number in range(60):
         run = deferred(runs, run, at=now + 5).manifest
         due = run.dispatch.not_before
-        assert verdict_on(run, due, runs.rules) is None
-        assert verdict_on(run, due + runs.rules.grace, runs.rules) is None
         now = (due - at(0)).total_seconds() + 3600
-        assert verdict_on(run, at(now), runs.rules) is None
+        for when in (due, due + runs.rules.grace, at(now)):
+            assert verdict_on(run, when, runs.rules) is None
+            assert verdict_on_wait(run, when, runs.rules) is None
         run = runs.leased(run, at=now, lease_id=f"lease-{number + 1}")
 
     assert run.status is RunStatus.IN_PROGRESS
@@ -147,8 +147,8 @@ def test_a_step_that_was_asked_for_in_vain_waits_on(runs: Runs, at: At) -> None:
 
     assert change.manifest.alarm_at == at(100) + wait
     assert change.events == ()
-    assert verdict_on(change.manifest, at(0) + wait, remote.rules) is None
-    assert verdict_on(change.manifest, at(100) + wait, remote.rules) is not None
+    assert verdict_on_wait(change.manifest, at(0) + wait, remote.rules) is None
+    assert verdict_on_wait(change.manifest, at(100) + wait, remote.rules) is not None
     assert list(breaches(change.manifest, at(101), remote.rules)) == []
 
 

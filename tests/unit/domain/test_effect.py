@@ -14,7 +14,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from tests.unit.domain.runs import At, Bound, Runs
 
-ENDS = ["completed", "dead_lettered", "blocked", "unknown"]
+ENDS = ["completed", "dead_lettered", "blocked"]
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,8 @@ def test_a_dispatched_step_waits_for_a_worker_to_take_it(runs: Runs, rules: Rule
         then=found.then,
         words=(
             "Run r-1 waits for a worker to take attempt 1 of step draft from queue draft, until "
-            "2026-01-01T12:01:00Z; if nothing happens by then, its task counts as lost and the "
-            "step gets a new one."
+            "2026-01-01T12:01:00Z; if nothing happens by then, its task is looked "
+            "for, and if it is lost the step gets a new one."
         ),
     )
     assert found.then == "redispatched"
@@ -51,8 +51,8 @@ def test_a_dispatched_step_waits_for_a_worker_to_take_it(runs: Runs, rules: Rule
 def test_a_failed_step_waits_for_its_time(runs: Runs, rules: Rules, at: At) -> None:
     assert words(runs.failed(), at, 6, rules) == (
         "Run r-1 waits for the time of attempt 2 of step draft, 2026-01-01T12:00:15Z, until "
-        "2026-01-01T12:01:15Z; if nothing happens by then, its task counts as lost and the step "
-        "gets a new one."
+        "2026-01-01T12:01:15Z; if nothing happens by then, its task is looked for, and if "
+        "it is lost the step gets a new one."
     )
 
 
@@ -98,11 +98,12 @@ def test_a_step_elsewhere_waits_to_be_claimed_or_is_given_up(elsewhere: Runs, at
 def test_a_run_that_would_be_given_up_says_so(runs: Runs, rules: Rules, at: At) -> None:
     stuck = runs.leased().with_(interruptions=2)
     late = runs.failed()
+    late = late.with_(dispatch=late.dispatch.with_(lost_since=at(5)))
     lost = runs.pending().with_(dispatch=runs.pending().dispatch.with_(redispatched=2))
 
     sentences = [
         words(stuck, at, 1, rules),
-        words(late, at, 9000, rules),
+        words(late, at, 75, replace(rules, recovery_window=timedelta(seconds=70))),
         words(lost, at, 1, rules),
     ]
 
@@ -119,6 +120,7 @@ def test_at_the_end_of_the_window_it_says_what_the_sweep_will_do_a_second_later(
     """The alarm of the last task falls on the end of a short window."""
     short = replace(rules, recovery_window=timedelta(seconds=30))
     run = runs.failed()
+    run = run.with_(dispatch=run.dispatch.with_(lost_since=at(45)))
 
     answer = explain(run, at(20), short)
     done = lifecycle.on_alarm(run, at(76), rules=short, generation=2, in_queue=False)
@@ -130,7 +132,7 @@ def test_at_the_end_of_the_window_it_says_what_the_sweep_will_do_a_second_later(
 
 def test_a_step_that_the_deploy_does_not_know_would_block(runs: Runs, at: At) -> None:
     assert words(runs.pending(), at, 1, runs.knowing_nothing()).endswith(
-        "the run is blocked, because this deploy does not know the step."
+        "the run is blocked, unless a worker lives that knows the step."
     )
 
 
@@ -161,19 +163,21 @@ def test_a_blocked_run_waits_for_a_decision(runs: Runs, rules: Rules, at: At) ->
     assert (found.until, found.then) == (None, None)
     assert found.words == (
         "Run r-1 waits for a person to decide on step draft (:approve, :retry or :cancel): "
-        "2 letters Approve or retry."
+        "2 letters. Approve or retry."
     )
     assert found.operations == ("approve", "retry", "cancel")
 
 
 def test_a_run_of_an_unknown_step_cannot_be_approved(runs: Runs, rules: Rules, at: At) -> None:
     """There is no output to hand off: the offer would be refused."""
-    found = explain(runs.unknown(), at(90_000), rules)
+    found = explain(runs.unknown(), at(61), rules)
 
     assert found.operations == ("retry", "cancel")
     assert found.words == (
-        "Run r-1 waits for a person to decide on step draft (:retry or :cancel): This deploy "
-        "knows no step 'draft'. Deploy a catalog that has the step and retry the run, or cancel it."
+        "Run r-1 waits for the code to be put right at step draft (:retry or :cancel): No catalog "
+        "that is deployed has the step 'draft'. Deploy a catalog that has the step; the run goes "
+        "on by itself then, and `retry` has it look now, until 2026-01-01T12:01:10Z; if nothing "
+        "happens by then, the step is tried again where it stands."
     )
 
 

@@ -215,6 +215,6 @@ def test_why_says_that_the_clock_was_wrong(runs: Runs, ahead: Runs, at: At) -> N
     assert found.words == (
         "Run r-1 waits for a repair (leasehold audit --repair): It was last written at "
         "2055-12-25T12:00:00+00:00, which is too far ahead of now, 2026-01-01T12:01:40+00:00, "
-        "until 2055-12-25T12:01:00Z; if nothing happens by then, its task counts as lost and the "
-        "step gets a new one."
+        "until 2055-12-25T12:01:00Z; if nothing happens by then, its task is looked "
+        "for, and if it is lost the step gets a new one."
     )

@@ -9,7 +9,8 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.give_up_rules import Verdict, verdict_on
+from leasehold.domain.give_up_rules import Verdict, verdict_on, verdict_on_wait
+from leasehold.domain.kept_work import CallResult
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import DeadLetterReason
 from tests.unit.domain.runs import At, Runs
@@ -19,7 +20,9 @@ def failed(run: Manifest, *, times: int, permanent: bool = False) -> Manifest:
     """The run as if its step had failed so often."""
     assert run.error is not None
     return run.with_(
-        attempts=run.attempts.with_(failed=times), error=run.error.with_(permanent=permanent)
+        attempts=run.attempts.with_(failed=times),
+        failures=times,
+        error=run.error.with_(permanent=permanent),
     )
 
 
@@ -87,7 +90,71 @@ def test_a_step_that_is_out_of_retries_says_how_often_and_how_it_failed(
     found = verdict_on(failed(runs.failed(), times=3), at(5), rules)
 
     assert found is not None
-    assert found.detail == "Step draft failed 3 of 3 times; last: AgentClientError: Try later."
+    assert (
+        found.detail
+        == "Step draft failed 3 of 3 times without progress; last: AgentClientError: Try later."
+    )
+
+
+def test_progress_gives_a_step_its_retries_again_and_its_first_wait(runs: Runs, at: At) -> None:
+    """A loop of many items meets an error now and then; each attempt is further than the last."""
+    run = runs.leased()
+
+    for items in range(1, 9):
+        run = runs.checkpointed(run, at=10 * items, iterations=items)
+        run = runs.failed(run, at=10 * items)
+        assert (run.failures, run.attempts.failed) == (1, items)
+        assert run.dispatch.not_before == at(10 * items + 10), "the wait after a first failure"
+        run = runs.leased(run, at=10 * items + 10, lease_id=f"lease-{items}")
+
+
+def test_a_recorded_call_gives_a_step_its_retries_again(runs: Runs, at: At) -> None:
+    run = runs.leased().with_(failures=2)
+    call = CallResult(step="draft", trial=1, key="model", type="str", inline='"paid"')
+
+    recorded = lifecycle.record_call(
+        run, at(5), rules=runs.rules, fence=runs.fence(run), call=call
+    ).manifest
+
+    assert recorded.failures == 0
+    assert runs.failed(recorded, at=6).failures == 1
+
+
+@pytest.mark.parametrize(("total", "reason"), [(100, None), (101, "RETRIES_EXHAUSTED")])
+def test_progress_is_no_way_to_fail_for_ever(
+    runs: Runs, rules: Rules, at: At, total: int, reason: str | None
+) -> None:
+    run = failed(runs.failed(), times=total).with_(failures=1)
+
+    assert reason_of(verdict_on(run, at(5), rules)) == reason
+
+
+def test_a_step_that_failed_too_often_in_all_says_so(runs: Runs, rules: Rules, at: At) -> None:
+    found = verdict_on(failed(runs.failed(), times=101).with_(failures=1), at(5), rules)
+
+    assert found is not None
+    assert found.detail == (
+        "Step draft failed 101 times, with progress in between; at most 100 are allowed; "
+        "last: AgentClientError: Try later."
+    )
+
+
+def test_retries_that_a_step_has_go_over_the_bound_of_all_failures(
+    runs: Runs, rules: Rules, at: At
+) -> None:
+    run = failed(runs.failed(), times=2)
+
+    assert verdict_on(run, at(5), replace(rules, max_failures=0)) is None
+
+
+def test_a_person_who_retries_gives_the_step_its_retries_again(
+    runs: Runs, rules: Rules, at: At
+) -> None:
+    run = failed(runs.failed(), times=2)
+
+    run = lifecycle.retry(run, at(6), rules=rules, actor="ada", reason="").manifest
+
+    assert (run.failures, run.attempts.failed) == (0, 2)
 
 
 def test_only_what_failed_uses_up_retries(runs: Runs, rules: Rules, at: At) -> None:
@@ -136,41 +203,65 @@ def test_the_second_silence_gives_a_run_up_and_no_other_interruption_counts_as_o
 # -- unrecovered ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("second", "reason"), [(3604.999, None), (3605, "UNRECOVERED_ERROR")])
-def test_a_failed_run_may_be_tried_again_within_an_hour(
+def lost_since(run: Manifest, at: At, second: float) -> Manifest:
+    """The run whose task is known to be lost since then, and somebody looked all the time."""
+    return run.with_(dispatch=run.dispatch.with_(redispatched=1, lost_since=at(second)))
+
+
+@pytest.mark.parametrize(("second", "reason"), [(3674.999, None), (3675, "UNRECOVERED_ERROR")])
+def test_a_failed_run_whose_task_is_lost_may_be_tried_again_within_an_hour(
     runs: Runs, rules: Rules, at: At, second: float, reason: str | None
 ) -> None:
     """`why` asks at the alarm itself and the sweep comes later: the border belongs to the end."""
-    assert reason_of(verdict_on(runs.failed(), at(second), rules)) == reason
+    run = lost_since(runs.failed(), at, 75)
+
+    assert reason_of(verdict_on_wait(run, at(second), rules)) == reason
 
 
 def test_an_unrecovered_run_says_how_long_it_waited(runs: Runs, rules: Rules, at: At) -> None:
-    found = verdict_on(runs.failed(), at(4005), rules)
+    found = verdict_on_wait(lost_since(runs.failed(), at, 75), at(4075), rules)
 
     assert found is not None
     assert found.detail == (
-        "Step draft failed and was not tried again within 4000 s; the recovery window has 3600 s."
+        "Step draft failed, and its next attempt was not begun within 4000 s in which somebody "
+        "looked; the recovery window has 3600 s."
     )
 
 
-@pytest.mark.parametrize(("second", "reason"), [(74.999, None), (75, "UNRECOVERED_ERROR")])
-def test_a_window_shorter_than_the_backoff_leaves_the_next_attempt_its_time(
-    runs: Runs, rules: Rules, at: At, second: float, reason: str | None
+def test_a_failed_run_of_which_no_task_is_known_to_be_lost_waits_on(
+    runs: Runs, rules: Rules, at: At
 ) -> None:
-    """Its backoff is over at second 15, and its grace at 75."""
-    short = replace(rules, recovery_window=timedelta(milliseconds=1))
+    """For as long as other runs are before it."""
+    assert verdict_on_wait(runs.failed(), at(900_000), rules) is None
 
-    assert reason_of(verdict_on(runs.failed(), at(second), short)) == reason
+
+@pytest.mark.parametrize("second", [4000, 900_000])
+def test_no_time_gives_a_run_up_whose_hint_arrives(
+    runs: Runs, rules: Rules, at: At, second: float
+) -> None:
+    """Whoever brings it proves a queue that delivers, however late."""
+    run = lost_since(runs.failed(), at, 75)
+    run = run.with_(dispatch=run.dispatch.with_(redispatched=9))
+
+    taken = runs.leased(run, at=second, lease_id="lease-2")
+
+    assert verdict_on(run, at(second), rules) is None
+    assert (taken.status, taken.dispatch.redispatched, taken.dispatch.lost_since) == (
+        "IN_PROGRESS",
+        0,
+        None,
+    )
 
 
 @pytest.mark.parametrize("operation", ["resume", "retry"])
 def test_time_parked_does_not_count(runs: Runs, rules: Rules, at: At, operation: str) -> None:
-    run = runs.paused(runs.failed()) if operation == "resume" else runs.failed()
+    run = lost_since(runs.failed(), at, 75)
+    run = runs.paused(run) if operation == "resume" else run
     run = getattr(lifecycle, operation)(
         run, at(90_000), rules=rules, actor="ada", reason="back from leave"
     ).manifest
 
-    assert verdict_on(run, at(90_001), rules) is None
+    assert verdict_on_wait(run, at(90_001), rules) is None
 
 
 def test_a_failed_step_that_is_claimed_elsewhere_may_wait_as_long_as_its_entry_says(
@@ -181,8 +272,8 @@ def test_a_failed_step_that_is_claimed_elsewhere_may_wait_as_long_as_its_entry_s
     short = replace(elsewhere.rules, recovery_window=timedelta(seconds=100))
 
     assert run.alarm_at == at(615)
-    assert verdict_on(run, at(614), short) is None
-    assert reason_of(verdict_on(run, at(615), short)) == "UNRECOVERED_ERROR"
+    assert verdict_on_wait(run, at(614), short) is None
+    assert reason_of(verdict_on_wait(run, at(615), short)) == "UNRECOVERED_ERROR"
 
 
 # -- never started -------------------------------------------------------------------------------
@@ -192,11 +283,11 @@ def test_a_failed_step_that_is_claimed_elsewhere_may_wait_as_long_as_its_entry_s
 def test_two_tasks_may_be_lost(
     runs: Runs, rules: Rules, at: At, tasks: int, reason: str | None
 ) -> None:
-    assert reason_of(verdict_on(lost(runs.pending(), tasks), at(60), rules)) == reason
+    assert reason_of(verdict_on_wait(lost(runs.pending(), tasks), at(60), rules)) == reason
 
 
 def test_a_run_whose_tasks_ran_out_says_how_many(runs: Runs, rules: Rules, at: At) -> None:
-    found = verdict_on(lost(runs.pending(), 3), at(60), rules)
+    found = verdict_on_wait(lost(runs.pending(), 3), at(60), rules)
 
     assert found is not None
     assert found.detail == "3 tasks of step draft were lost before one got the lease."
@@ -210,7 +301,13 @@ def test_the_first_lease_begins_the_count_anew(runs: Runs) -> None:
 def test_a_step_elsewhere_may_wait_as_long_as_its_entry_says(
     elsewhere: Runs, at: At, second: float, reason: str | None
 ) -> None:
-    assert reason_of(verdict_on(elsewhere.pending(), at(second), elsewhere.rules)) == reason
+    assert reason_of(verdict_on_wait(elsewhere.pending(), at(second), elsewhere.rules)) == reason
+
+
+@pytest.mark.parametrize("second", [600, 90_000])
+def test_no_claim_comes_too_late_while_the_run_waits(elsewhere: Runs, second: float) -> None:
+    """Whoever claims is there to work; nobody gave the run up before."""
+    assert elsewhere.claimed(at=second).status == "IN_PROGRESS"
 
 
 def test_a_step_elsewhere_that_fails_late_was_started_all_the_same(elsewhere: Runs, at: At) -> None:
@@ -234,19 +331,23 @@ def test_a_step_elsewhere_that_fails_late_was_started_all_the_same(elsewhere: Ru
 
 def test_what_is_known_for_sure_comes_first(runs: Runs, rules: Rules, at: At) -> None:
     """One run to which every rule applies, and each of them taken away in its turn."""
-    run = lost(failed(runs.failed(), times=3, permanent=True), 3).with_(interruptions=3)
+    run = lost_since(failed(runs.failed(), times=3, permanent=True), at, 75)
+    run = lost(run, 3).with_(interruptions=3)
     assert run.error is not None
-    found = [reason_of(verdict_on(run, at(9000), rules))]
 
+    def found(second: float) -> str | None:
+        now = at(second)
+        return reason_of(verdict_on(run, now, rules) or verdict_on_wait(run, now, rules))
+
+    reasons = [found(9000)]
     run = run.with_(error=run.error.with_(permanent=False))
-    found.append(reason_of(verdict_on(run, at(9000), rules)))
-    run = run.with_(attempts=run.attempts.with_(failed=2))
-    found.append(reason_of(verdict_on(run, at(9000), rules)))
+    reasons.append(found(9000))
+    run = failed(run, times=2)
+    reasons.append(found(9000))
     run = run.with_(interruptions=2)
-    found.append(reason_of(verdict_on(run, at(9000), rules)))
-    found.append(reason_of(verdict_on(run, at(90), rules)))
+    reasons += [found(9000), found(90)]
 
-    assert found == [
+    assert reasons == [
         "PERMANENT_FAILURE",
         "RETRIES_EXHAUSTED",
         "STUCK_IN_PROGRESS",

@@ -167,7 +167,8 @@ def test_a_step_that_hangs_each_time_is_out_of_retries_after_as_many_attempts(ru
     assert attempts == 3
     assert (run.dead_letter_reason, run.attempts.failed) == ("RETRIES_EXHAUSTED", 3)
     assert (run.dead_letter_detail or "").startswith(
-        "Step draft failed 3 of 3 times; last: DispatchDeadlineError: Attempt 3 of step draft "
+        "Step draft failed 3 of 3 times without progress; last: DispatchDeadlineError: "
+        "Attempt 3 of step draft "
     )
 
 
@@ -240,6 +241,12 @@ def test_a_clock_set_back_makes_no_deadline_pass(runs: Runs, at: At) -> None:
 # -- silence ---------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def watchful(runs: Runs) -> Runs:
+    """The same runs where five minutes without a word are a silence."""
+    return replace(runs, rules=replace(runs.rules, stuck_timeout=timedelta(minutes=5)))
+
+
 def silent(runs: Runs, run: Manifest, *, at: float, for_s: float) -> Change:
     """A worker takes the step, and the sweep comes by only so much later."""
     lease_id = f"lease-{run.fencing_token + 1}"
@@ -257,11 +264,11 @@ def interrupted(runs: Runs, run: Manifest, *, at: float) -> Manifest:
     ).manifest
 
 
-def test_the_first_silence_is_no_proof_whatever_was_cut_short_before(runs: Runs) -> None:
-    """A deploy, then an outage: neither is the fault of the step."""
-    run = interrupted(runs, runs.pending(), at=0)
+def test_the_first_silence_is_no_proof_whatever_was_cut_short_before(watchful: Runs) -> None:
+    """A deploy, then a silence: neither is the fault of the step."""
+    run = interrupted(watchful, watchful.pending(), at=0)
 
-    change = silent(runs, run, at=10, for_s=5000)
+    change = silent(watchful, run, at=10, for_s=500)
 
     assert (change.outcome, change.manifest.silences) == (Outcome.EXPIRED, 1)
     assert change.manifest.interruptions == 2
@@ -280,23 +287,23 @@ def test_a_killed_worker_and_a_deploy_are_no_silence(runs: Runs) -> None:
     assert (change.outcome, change.manifest.silences) == (Outcome.EXPIRED, 0)
 
 
-def test_the_second_silence_gives_the_run_up(runs: Runs) -> None:
-    first = silent(runs, runs.pending(), at=0, for_s=961).manifest
+def test_the_second_silence_gives_the_run_up(watchful: Runs) -> None:
+    first = silent(watchful, watchful.pending(), at=0, for_s=361).manifest
 
-    change = silent(runs, first, at=1000, for_s=1200)
+    change = silent(watchful, first, at=1000, for_s=600)
 
     run = change.manifest
     assert (run.dead_letter_reason, run.silences) == ("STUCK_IN_PROGRESS", 2)
     assert run.dead_letter_detail == (
-        "Step draft was not heard of for 1200 s, for the second time without progress."
+        "Step draft was not heard of for 600 s, for the second time without progress."
     )
 
 
-@pytest.mark.parametrize(("for_s", "silences"), [(960, 0), (960.001, 1)])
+@pytest.mark.parametrize(("for_s", "silences"), [(360, 0), (360.001, 1)])
 def test_a_silence_is_longer_than_the_threshold_and_the_grace(
-    runs: Runs, for_s: float, silences: int
+    watchful: Runs, for_s: float, silences: int
 ) -> None:
-    assert silent(runs, runs.pending(), at=0, for_s=for_s).manifest.silences == silences
+    assert silent(watchful, watchful.pending(), at=0, for_s=for_s).manifest.silences == silences
 
 
 @pytest.mark.parametrize(("for_s", "silences"), [(120, 0), (120.001, 1)])
@@ -314,29 +321,116 @@ def test_no_threshold_is_shorter_than_the_lease(runs: Runs, for_s: float, silenc
     assert silent(hasty, hasty.pending(), at=0, for_s=for_s).manifest.silences == silences
 
 
-def test_a_silence_is_counted_from_the_last_word(runs: Runs, rules: Rules) -> None:
-    run = renewed(runs, runs.leased(), until=100)
-    assert by_sweep(runs, run, 100 + 960).manifest.silences == 0
+def test_a_silence_is_counted_from_the_last_word(watchful: Runs) -> None:
+    run = renewed(watchful, watchful.leased(), until=100)
+    assert by_sweep(watchful, run, 100 + 360).manifest.silences == 0
 
-    assert by_sweep(runs, run, 100 + 961).manifest.silences == 1
+    assert by_sweep(watchful, run, 100 + 361).manifest.silences == 1
 
 
 @pytest.mark.parametrize("finder", ["sweep", "hint", "claim"])
-def test_whoever_comes_by_counts_a_silence(runs: Runs, finder: str) -> None:
-    change = FINDERS[finder].find(runs, runs.leased(), 5000)
+def test_whoever_comes_by_counts_a_silence(watchful: Runs, finder: str) -> None:
+    change = FINDERS[finder].find(watchful, watchful.leased(), 500)
 
     assert (change.manifest.silences, change.manifest.interruptions) == (1, 1)
 
 
 @pytest.mark.parametrize("finder", ["restart", "resume"])
-def test_what_is_explained_is_no_silence(runs: Runs, finder: str) -> None:
+def test_what_is_explained_is_no_silence(watchful: Runs, finder: str) -> None:
     """The holder's process is known to be gone; or a person held the run, and nobody waited."""
-    run = runs.leased().with_(silences=1)
+    run = watchful.leased().with_(silences=1)
 
-    change = FINDERS[finder].find(runs, run, 5000)
+    change = FINDERS[finder].find(watchful, run, 500)
 
     assert (change.manifest.silences, change.manifest.interruptions) == (1, 1)
     assert not change.manifest.dead_lettered
+
+
+# -- time off --------------------------------------------------------------------------------------
+
+#: A lease of draft that nobody renews runs for 30 s.
+TEN_MINUTES_LATE = 30 + 600
+
+
+@ALL
+@pytest.mark.parametrize(("late", "counts"), [(0, 1), (0.001, 0), (9 * 3600, 0)])
+def test_an_attempt_that_nobody_was_there_to_see_end_counts_as_nothing(
+    runs: Runs, finder: Finder, late: float, counts: int
+) -> None:
+    change = finder.find(runs, runs.leased(), TEN_MINUTES_LATE + late)
+
+    after = change.manifest
+    assert (after.interruptions, after.silences) == (counts, 0)
+    assert after.attempts.expired == 1, "it is an attempt all the same, with a number of its own"
+
+
+@ALL
+def test_a_step_that_is_cut_short_night_after_night_is_not_given_up(
+    runs: Runs, finder: Finder
+) -> None:
+    """Two interruptions are allowed, and two silences are too many."""
+    night, run = 9 * 3600, runs.pending()
+    for number in range(12):
+        run = runs.leased(run, at=number * night, lease_id=f"lease-{number}")
+        run = finder.find(runs, run, (number + 1) * night).manifest
+        if run.lease is not None:  # whoever came took the step itself
+            run = by_restart(runs, run, (number + 1) * night).manifest
+            run = run.with_(interruptions=0)
+
+    assert not run.dead_lettered
+    assert run.attempts.expired >= 12
+
+
+def test_a_step_that_kills_its_worker_each_time_is_given_up(runs: Runs) -> None:
+    """With a back-off of five minutes between the starts of its server, too."""
+    run, second = runs.pending(), 0
+    while not run.dead_lettered:
+        run = runs.leased(run, at=second, lease_id=f"lease-{second}")
+        second += 350
+        run = by_sweep(runs, run, second).manifest
+
+    assert (run.dead_letter_reason, run.attempts.expired) == ("STUCK_IN_PROGRESS", 3)
+
+
+# -- shutdowns -------------------------------------------------------------------------------------
+
+
+def shut_down(runs: Runs, *, each_s: int, times: int) -> Manifest:
+    run = runs.pending()
+    for number in range(times):
+        run = interrupted(runs, run, at=number * each_s)
+    return run
+
+
+def test_a_storm_of_deploys_is_one_outage(runs: Runs) -> None:
+    """A server that is replaced twelve times within ten minutes says nothing about its runs."""
+    run = shut_down(runs, each_s=50, times=12)
+
+    assert (run.status, run.interruptions, run.attempts.interrupted) == ("PENDING", 1, 12)
+
+
+def test_a_step_that_no_platform_lets_end_is_given_up(runs: Runs) -> None:
+    run = shut_down(runs, each_s=600, times=3)
+
+    assert (run.dead_letter_reason, run.interruptions) == ("STUCK_IN_PROGRESS", 3)
+
+
+def test_shutdowns_that_go_on_and_on_count_once_in_ten_minutes(runs: Runs) -> None:
+    """So they come to an end, however near to each other they are."""
+    run = shut_down(runs, each_s=60, times=21)
+
+    assert (run.dead_lettered, run.attempts.interrupted) == (True, 21)
+
+
+def test_a_clock_that_jumps_back_hides_no_shutdown(runs: Runs, at: At) -> None:
+    run = interrupted(runs, runs.pending(), at=3600)
+
+    assert (
+        interrupted(
+            runs, run.with_(dispatch=run.dispatch.with_(not_before=at(0))), at=2999
+        ).interruptions
+        == 2
+    )
 
 
 @pytest.mark.parametrize("what", ["progress", "hand-off", "retry"])

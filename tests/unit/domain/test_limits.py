@@ -102,7 +102,7 @@ def test_limits_use_up_the_retries(runs: Runs, exceed: Bound, at: At) -> None:
     assert [change.outcome for change in changes[:2]] == [Outcome.RETRY_SCHEDULED] * 2
     assert (run.dead_letter_reason, run.attempts.failed) == ("RETRIES_EXHAUSTED", 3)
     assert run.dead_letter_detail == (
-        "Step draft failed 3 of 3 times; last: AgentTimeoutError: Too long."
+        "Step draft failed 3 of 3 times without progress; last: AgentTimeoutError: Too long."
     )
     assert [event.type for event in changes[-1].events] == ["step_terminated", "step_dead_lettered"]
 

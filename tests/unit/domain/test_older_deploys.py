@@ -7,6 +7,7 @@ from dataclasses import replace
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import owed_messages
+from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.manifest import manifest_of, to_document
 from leasehold.domain.status import DeadLetterReason, Outcome, RunStatus
 from tests.unit.domain.runs import At, Runs
@@ -43,7 +44,7 @@ def test_an_attempt_that_is_continued_is_the_one_answer_that_is_stored_by_anothe
     }
 
     assert set(Outcome) >= settles | {"continued"}
-    assert len(Outcome) == 38, "is the new word ever the outcome of a settlement?"
+    assert len(Outcome) == 40, "is the new word ever the outcome of a settlement?"
 
 
 def test_what_an_older_deploy_does_not_know_of_a_run_it_keeps(runs: Runs, at: At) -> None:
@@ -54,6 +55,26 @@ def test_what_an_older_deploy_does_not_know_of_a_run_it_keeps(runs: Runs, at: At
     ended = lifecycle.cancel(run, at(9), rules=runs.rules, actor="ada", reason="").manifest
 
     assert to_document(ended)["laterField"] == {"occurrence": "1"}
+
+
+def test_a_run_of_an_older_deploy_has_no_failures_in_vain(runs: Runs) -> None:
+    """Nobody noted when it made progress; in all it has those that it had."""
+    document = dict(to_document(runs.failed()))
+    del document["failures"]
+
+    run = manifest_of("r-1", document)
+
+    assert (run.failed_in_vain, run.attempts.failed) == (0, 1)
+
+
+def test_failures_that_an_older_deploy_left_from_the_step_before_do_not_count(
+    runs: Runs, rules: Rules, at: At
+) -> None:
+    """It keeps the field and hands off, and does not know that it begins anew."""
+    run = runs.failed().with_(failures=3)
+
+    assert run.failed_in_vain == 1
+    assert verdict_on(run, at(6), rules) is None
 
 
 def test_a_run_that_an_older_deploy_ended_is_announced_by_nobody(

@@ -36,7 +36,7 @@ def test_before_its_alarm_a_run_is_left_alone(
     assert (change.outcome, change.changed, change.manifest) == (Outcome.NOT_DUE, False, run)
 
 
-@pytest.mark.parametrize("state", ["blocked", "unknown", "completed", "dead_lettered"])
+@pytest.mark.parametrize("state", ["blocked", "completed", "dead_lettered"])
 def test_a_run_without_an_alarm_is_left_alone(
     runs: Runs, on_alarm: Bound, at: At, state: str
 ) -> None:
@@ -156,12 +156,28 @@ def test_a_step_that_the_deploy_does_not_know_blocks_whenever_it_is_found(
     assert (change.outcome, change.manifest.status) == (Outcome.BLOCKED, "BLOCKED")
 
 
-def test_an_unknown_step_whose_task_waits_is_left_to_the_deploy_that_knows_it(
+@pytest.mark.parametrize("in_queue", [True, None])
+def test_an_unknown_step_whose_task_waits_is_left_to_a_worker_that_knows_it(
+    runs: Runs, on_alarm: Bound, at: At, *, in_queue: bool | None
+) -> None:
+    """As long as one lives; a task that waits where nobody knows the step waits in vain."""
+    waiting = {"rules": runs.knowing_nothing(), "in_queue": in_queue}
+
+    left = on_alarm(runs.pending(), at(60), known_elsewhere=True, **waiting)
+    blocked = on_alarm(runs.pending(), at(60), **waiting)
+
+    assert (left.outcome, left.changed) == (Outcome.STILL_QUEUED, False)
+    assert (blocked.outcome, blocked.manifest.block.code) == (Outcome.BLOCKED, "step_unknown")
+
+
+def test_a_lost_task_of_an_unknown_step_is_replaced_for_the_worker_that_knows_it(
     runs: Runs, on_alarm: Bound, at: At
 ) -> None:
-    change = on_alarm(runs.pending(), at(60), rules=runs.knowing_nothing(), in_queue=True)
+    """A deploy is no reason to count it as lost: the run would be given up for it."""
+    change = on_alarm(runs.pending(), at(60), rules=runs.knowing_nothing(), known_elsewhere=True)
 
-    assert (change.outcome, change.manifest.status) == (Outcome.STILL_QUEUED, "PENDING")
+    dispatch = change.manifest.dispatch
+    assert (change.outcome, dispatch.generation, dispatch.redispatched) == ("redispatched", 2, 0)
 
 
 def test_an_alarm_of_a_shorter_grace_is_set_anew(

@@ -11,13 +11,12 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.effect import Archive
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.task import Task
 from leasehold.errors import InvalidRequestError, NotAllowedError, UnknownKeyError
-from tests.unit.domain.runs import At, Bound, Runs
+from tests.unit.domain.runs import ARCHIVE, At, Bound, Runs
 
 #: Rows are the states of a run: status, overlay, and for BLOCKED whether an output was kept.
 TABLE = """
@@ -263,12 +262,13 @@ def test_resuming_does_not_get_around_the_bound_on_interruptions(
     assert change.manifest.dead_letter_reason == "STUCK_IN_PROGRESS"
 
 
-def test_a_resumed_run_of_an_unknown_step_is_blocked(
+def test_a_resumed_run_of_an_unknown_step_is_dispatched_for_those_who_know_it(
     runs: Runs, run_in: Callable[[str], Manifest], operate: Bound
 ) -> None:
     change = operate(Operation.RESUME, run_in("PENDING+paused"), rules=runs.knowing_nothing())
 
-    assert (change.outcome, change.manifest.block.code) == (Outcome.BLOCKED, "UNKNOWN_STEP")
+    assert (change.outcome, change.manifest.status) == (Outcome.RESUMED, "PENDING")
+    assert [task.queue for task in change.owed] == ["draft"]
 
 
 # -- cancel ------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_a_cancelled_run_is_over_and_its_worker_has_lost_it(
     run = change.manifest
     assert (run.status, run.cancelled, run.lease) == ("PENDING", True, None)
     assert (run.last_settlement.lease_id, run.last_settlement.outcome) == ("lease-1", "cancelled")
-    assert change.owed == (Archive("r-1", ()),)
+    assert change.owed == (ARCHIVE,)
     assert [(event.type, event.reason) for event in change.events] == [
         ("run_cancelled", "because"),
         ("step_terminated", "cancelled"),
@@ -338,12 +338,14 @@ def test_a_retry_once_the_step_is_known_again_goes_on(
     assert [task.generation for task in change.owed] == [3]
 
 
-def test_a_retry_while_the_step_is_still_unknown_blocks_again(
+def test_a_retry_while_the_step_is_still_unknown_is_left_to_those_who_know_it(
     runs: Runs, run_in: Callable[[str], Manifest], operate: Bound
 ) -> None:
+    """A command may have another catalog than the workers; the sweep says whether nobody knows."""
     change = operate(Operation.RETRY, run_in("BLOCKED/unknown"), rules=runs.knowing_nothing())
 
-    assert (change.outcome, change.manifest.status) == (Outcome.BLOCKED, "BLOCKED")
+    assert (change.outcome, change.manifest.status) == (Outcome.RETRIED, "PENDING")
+    assert runs.swept_unknown(change.manifest).manifest.status == "BLOCKED"
 
 
 def test_an_approved_output_is_handed_off(

@@ -8,15 +8,14 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.effect import Archive, Deletion, left_behind, owed_effects
+from leasehold.domain.effect import Deletion, left_behind, owed_effects
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.status import Outcome
-from tests.unit.domain.runs import At, Runs
+from tests.unit.domain.runs import ARCHIVE, FOLDER, At, Runs
 
-DRAFT = "runs/r-1/checkpoints/draft-1"
-SEND = "runs/r-1/checkpoints/send-1"
+DRAFT = f"{FOLDER}/checkpoints/draft-1"
 LARGE = KeptValue(ref=f"{DRAFT}/1-id.json.gz", digest="d")
 HOUR = 3600
 
@@ -96,7 +95,7 @@ def test_an_idle_run_has_no_alarm_for_it_until_it_ends(runs: Runs, large: Manife
 
 
 def test_a_run_that_ended_deletes_them_with_its_archive(completed: Manifest) -> None:
-    assert owed_effects(completed) == (Archive("r-1", (DRAFT,)),)
+    assert owed_effects(completed) == (ARCHIVE,)
 
 
 def test_of_a_live_run_no_archive_is_noted(runs: Runs, large: Manifest) -> None:
@@ -139,15 +138,22 @@ def test_a_failure_that_gives_the_run_up_was_heard(runs: Runs, large: Manifest) 
 
 
 @pytest.mark.parametrize(
-    "folder", ["runs/r-2/checkpoints/draft-1", "runs/r-1/files", f"{DRAFT}/../../../r-2", ""]
+    "folder",
+    [
+        "runs/r-2/checkpoints/draft-1",
+        "runs/r-1/01234567/checkpoints/draft-1",
+        "runs/r-1/files",
+        f"{DRAFT}/../../../r-2",
+        "",
+    ],
 )
 def test_nothing_is_deleted_that_is_none_of_the_runs_temporary_files(
-    completed: Manifest, folder: str
+    runs: Runs, large: Manifest, folder: str
 ) -> None:
-    """Whatever wrote the manifest; what is owed and cannot be deleted is forgotten."""
-    run = completed.with_(owed=(folder, SEND))
+    """Whatever wrote the manifest."""
+    run = runs.with_output(large, at=5).with_(owed=(folder,))
 
-    assert owed_effects(run) == (Archive("r-1", (SEND,)),)
+    assert owed_effects(run)[1:] == (Deletion("r-1", ()),)
 
 
 def test_what_an_earlier_version_left_is_deleted_an_hour_after_it_ended_the_run(
@@ -156,9 +162,9 @@ def test_what_an_earlier_version_left_is_deleted_an_hour_after_it_ended_the_run(
     """It knew no archive, only folders."""
     run = completed.with_(archive=None, alarm_at=at(9 + HOUR))
 
-    assert owed_effects(run) == (Archive("r-1", (DRAFT,)),)
+    assert owed_effects(run) == (ARCHIVE,)
     assert not list(lifecycle.breaches(run, at(10), rules))
     change = lifecycle.on_alarm(run, at(9 + HOUR), rules=rules, generation=1, in_queue=False)
     assert change.outcome is Outcome.REPUBLISHED
-    assert change.owed == (Archive("r-1", (DRAFT,)),)
+    assert change.owed == (ARCHIVE,)
     assert runs.archived(change.manifest, at=10 + HOUR).owed == ()

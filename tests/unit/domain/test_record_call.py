@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from leasehold.domain import lifecycle
 from leasehold.domain.calls import MAX_KEY, MAX_RESULTS, MAX_TYPE, check_call_key, recorded_call
 from leasehold.domain.change import Change
-from leasehold.domain.kept_work import CallCount, CallResult, Checkpoint
+from leasehold.domain.kept_work import CallCount, CallResult, Checkpoint, KeptCounts
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.manifest_room import CALL_TEXT_BYTES, INLINE_BYTES
 from leasehold.domain.notes import Notes
 from leasehold.errors import InvalidRequestError, LeaseLostError, TooManyCallsError
-from tests.unit.domain.runs import At, Runs
+from tests.unit.domain.runs import FOLDER, At, Runs
 
-REF = "runs/r-1/checkpoints/draft-1/1-a.json.gz"
+REF = f"{FOLDER}/checkpoints/draft-1/1-a.json.gz"
 
 
 def call_of(key: str = "ask", inline: str | None = '"yes"', **fields: Any) -> CallResult:
@@ -113,7 +113,7 @@ def test_a_large_result_makes_the_run_owe_the_deletion_of_its_folder(runs: Runs)
     run = recorded(runs, runs.leased(), by_reference()).manifest
     run = recorded(runs, run, by_reference("another")).manifest
 
-    assert run.owed == ("runs/r-1/checkpoints/draft-1",)
+    assert run.owed == (f"{FOLDER}/checkpoints/draft-1",)
     assert recorded(runs, runs.leased(), by_reference(keep=True)).manifest.owed == ()
 
 
@@ -139,6 +139,7 @@ def test_an_attempt_that_comes_later_finds_all_of_them(runs: Runs) -> None:
 
 @pytest.mark.parametrize("end", ["handed off", "completed", "given up", "cancelled"])
 def test_results_go_with_their_step_unless_they_are_kept(runs: Runs, end: str) -> None:
+    """A run that stopped before the end of its step has them for the one that is made of it."""
     run = two_calls(runs, runs.leased())
     match end:
         case "handed off":
@@ -157,7 +158,8 @@ def test_results_go_with_their_step_unless_they_are_kept(runs: Runs, end: str) -
                 permanent=True,
             ).manifest
 
-    assert keys(run) == ["kept"]
+    is_over = end in ("handed off", "completed")
+    assert keys(run) == (["kept"] if is_over else ["ask", "kept"])
     assert run.steps["draft"].calls == CallCount(made=2)
 
 
@@ -167,10 +169,10 @@ def test_a_kept_result_is_none_of_another_steps(runs: Runs) -> None:
     assert (run.current_step, recorded_call(run, "kept")) == ("send", None)
 
 
-def test_a_step_that_is_retried_goes_on_with_them_unless_it_had_come_to_its_end(
+def test_a_step_that_is_retried_goes_on_with_them_unless_a_person_says_otherwise(
     runs: Runs,
 ) -> None:
-    """A gate has looked at the output: it runs again from the beginning."""
+    """One that a gate refused, too: nobody pays twice for what was not at fault."""
     failed = runs.failed(two_calls(runs, runs.leased()))
     blocked = runs.blocked(two_calls(runs, runs.leased()))
     unknown = two_calls(runs, runs.leased())
@@ -181,13 +183,16 @@ def test_a_step_that_is_retried_goes_on_with_them_unless_it_had_come_to_its_end(
         fence=runs.fence(unknown),
         reason="instance_shutdown",
     ).manifest
+    unknown = runs.swept_unknown(unknown).manifest
 
     after = [
         lifecycle.retry(run, runs.at(8), rules=runs.rules, actor="ada", reason="").manifest
         for run in (failed, blocked, unknown)
     ]
 
-    assert [keys(run) for run in after] == [["ask", "kept"], ["kept"], ["ask", "kept"]]
+    anew = lifecycle.retry(blocked, runs.at(8), rules=runs.rules, actor="ada", reason="", anew=True)
+    assert [keys(run) for run in after] == [["ask", "kept"]] * 3
+    assert keys(anew.manifest) == []
     assert unknown.status == "BLOCKED"
 
 
@@ -201,21 +206,20 @@ def test_another_trial_has_results_of_its_own_beside_the_kept_ones(runs: Runs) -
     assert [(call.key, call.trial) for call in later.calls] == [("kept", 1), ("ask", 2)]
 
 
-def test_a_run_that_is_recreated_begins_without_any(runs: Runs) -> None:
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_run_that_is_recreated_begins_with_them_unless_a_person_says_otherwise(
+    runs: Runs, *, anew: bool
+) -> None:
     run = runs.cancelled(two_calls(runs, runs.leased()))
 
-    created = lifecycle.recreate(
-        run,
-        runs.at(9),
-        rules=runs.rules,
-        from_step="draft",
-        new=runs.new("r-2"),
-        actor="ada",
-        reason="",
-    ).created
+    change = lifecycle.recreate(
+        run, runs.at(9), rules=runs.rules, new=runs.new("r-2"), actor="ada", reason="", anew=anew
+    )
 
+    created = change.created
     assert created is not None
-    assert (created.calls, created.owed, created.steps["draft"].calls) == ((), (), None)
+    assert change.kept == KeptCounts(calls=0 if anew else 2)
+    assert (created.calls, created.owed) == (() if anew else run.calls, ())
 
 
 # -- keys and room -----------------------------------------------------------------------------

@@ -174,8 +174,8 @@ def test_a_step_that_the_deploy_does_not_know_blocks_the_run_in_place_of_giving_
     change = redispatch(elsewhere.pending(), at(600), rules=elsewhere.knowing_nothing())
 
     run = change.manifest
-    assert (change.outcome, run.block.code) == (Outcome.BLOCKED, "UNKNOWN_STEP")
-    assert (run.alarm_at, run.claimable) == (None, None)
+    assert (change.outcome, run.block.code) == (Outcome.BLOCKED, "step_unknown")
+    assert (run.alarm_at, run.claimable) == (at(610), None)
 
 
 def test_a_step_that_was_parked_before_steps_could_be_claimed_is_offered_now(

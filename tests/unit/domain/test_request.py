@@ -62,11 +62,13 @@ def test_each_block_has_a_generation_of_its_own(
     """A decision that names a generation would hit the wrong block else."""
     nothing = runs.knowing_nothing()
     first = runs.blocked()
-    unknown = ask(first, "approve", rules=nothing).manifest
-    still_unknown = ask(unknown, "retry", rules=nothing).manifest
+    unknown = runs.swept_unknown(ask(first, "approve", rules=nothing).manifest).manifest
+    still_unknown = runs.swept_unknown(ask(unknown, "retry", rules=nothing).manifest).manifest
     paused = runs.paused(first)
     resumed = ask(ask(paused, "approve").manifest, "resume", rules=nothing).manifest
+    resumed = runs.swept_unknown(resumed).manifest
     retried = ask(ask(paused, "retry").manifest, "resume", rules=nothing).manifest
+    retried = runs.swept_unknown(retried).manifest
 
     assert {run.status for run in (unknown, still_unknown, resumed, retried)} == {"BLOCKED"}
     assert first.dispatch.generation == paused.dispatch.generation == 2
@@ -324,7 +326,8 @@ def test_the_same_words_may_retry_one_error_after_another(runs: Runs, ask: Ask) 
 
 def test_the_same_words_may_retry_an_unknown_step_after_each_deploy(runs: Runs, ask: Ask) -> None:
     """There is no output that nobody has looked at."""
-    again = ask(runs.unknown(), "retry", rules=runs.knowing_nothing()).manifest
+    retried = ask(runs.unknown(), "retry", rules=runs.knowing_nothing()).manifest
+    again = runs.swept_unknown(retried).manifest
 
     assert again.block is not None
     assert ask(again, "retry").manifest.status is RunStatus.PENDING

@@ -8,12 +8,11 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.effect import Archive
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.status import Outcome, RunStatus, Termination
 from leasehold.errors import LeaseLostError
-from tests.unit.domain.runs import At, Bound, Runs
+from tests.unit.domain.runs import ARCHIVE, At, Bound, Runs
 
 FENCE = Fence("lease-1", 1)
 
@@ -113,7 +112,7 @@ def test_the_last_output_completes_the_run(runs: Runs, complete: Bound, at: At) 
     assert (change.outcome, done.status, done.completed_at) == ("completed", "COMPLETED", at(9))
     assert (done.lease, done.alarm_at, done.is_terminal) == (None, at(69), True)
     assert done.steps["send"].handed_off_at is None
-    assert change.owed == (Archive("r-1", ()),)
+    assert change.owed == (ARCHIVE,)
 
 
 def test_the_output_of_a_paused_run_is_recorded_and_nothing_is_dispatched(
@@ -141,10 +140,10 @@ def test_an_output_is_kept_although_the_deploy_does_not_know_the_next_step(
     change = complete(runs.leased(), at(5), rules=runs.knowing_nothing())
 
     run = change.manifest
-    assert (change.outcome, run.status, run.current_step) == ("blocked", "BLOCKED", "send")
-    assert (run.block.code, run.steps["draft"].output) == ("UNKNOWN_STEP", '"Dear Ada"')
-    assert run.steps["send"].status is RunStatus.BLOCKED
-    assert run.last_settlement.outcome is Outcome.BLOCKED
+    assert (change.outcome, run.status, run.current_step) == ("handed_off", "PENDING", "send")
+    assert (run.dispatch.step, run.dispatch.provisional) == ("send", True)
+    assert (run.steps["draft"].output, len(change.owed)) == ('"Dear Ada"', 1)
+    assert run.last_settlement.outcome is Outcome.HANDED_OFF
 
 
 # -- block -------------------------------------------------------------------------------------
@@ -209,7 +208,7 @@ def test_one_failure_more_than_the_repeats_gives_the_run_up(
 ) -> None:
     """Two repeats are three attempts."""
     run = runs.leased()
-    run = run.with_(attempts=run.attempts.with_(failed=2))
+    run = run.with_(attempts=run.attempts.with_(failed=2), failures=2)
 
     change = fail(run, at(5))
 
@@ -217,10 +216,10 @@ def test_one_failure_more_than_the_repeats_gives_the_run_up(
     assert (change.outcome, run.status, run.dead_lettered) == ("dead_lettered", "ERROR", True)
     assert (run.dead_letter_reason, run.dead_lettered_at) == ("RETRIES_EXHAUSTED", at(5))
     assert run.dead_letter_detail == (
-        "Step draft failed 3 of 3 times; last: AgentClientError: Try later."
+        "Step draft failed 3 of 3 times without progress; last: AgentClientError: Try later."
     )
     assert (run.attempts.failed, run.lease, run.alarm_at) == (3, None, at(65))
-    assert change.owed == (Archive("r-1", ()),)
+    assert change.owed == (ARCHIVE,)
     assert [event.type for event in change.events] == ["step_error", "step_dead_lettered"]
     assert change.events[1].model_dump()["retryCount"] == 2
 
@@ -244,15 +243,15 @@ def test_a_failure_of_a_paused_run_waits_for_nothing_but_the_person(
     assert (run.dispatch.generation, run.alarm_at, change.owed) == (1, None, ())
 
 
-def test_a_failure_of_a_step_that_is_not_known_any_more_blocks_the_run(
+def test_a_failure_of_a_step_that_is_not_known_any_more_is_retried_by_who_knows_it(
     runs: Runs, fail: Bound, at: At
 ) -> None:
     change = fail(runs.leased(), at(5), rules=runs.knowing_nothing())
 
     run = change.manifest
-    assert (change.outcome, run.status, run.block.code) == ("blocked", "BLOCKED", "UNKNOWN_STEP")
+    assert (change.outcome, run.status) == ("retry_scheduled", "ERROR")
     assert (run.error.message, run.attempts.failed) == ("Try later.", 1)
-    assert [event.type for event in change.events] == ["step_error", "step_unknown"]
+    assert [event.type for event in change.events] == ["step_error"]
 
 
 def test_how_often_a_step_is_repeated_was_decided_when_it_was_dispatched(
@@ -443,7 +442,7 @@ def test_what_a_worker_delivers_to_a_cancelled_run_is_discarded(
     change = settlements[name](run, at(8))
 
     assert (change.outcome, change.changed) == (Outcome.CANCELLED, False)
-    assert change.owed == (Archive("r-1", ()),)
+    assert change.owed == (ARCHIVE,)
 
 
 @pytest.mark.parametrize("name", SETTLEMENTS)

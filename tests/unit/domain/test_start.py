@@ -52,9 +52,12 @@ def test_the_settings_in_force_are_frozen_into_the_dispatch(runs: Runs) -> None:
         "sources": {"agentTimeout": "entry"},
         "nonce": "nonce-1",
         "redispatched": 0,
+        "lostSince": None,
         "deferred": 0,
         "seenAt": None,
         "enqueued": False,
+        "provisional": False,
+        "afterBlock": None,
     }
 
 

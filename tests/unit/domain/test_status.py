@@ -22,6 +22,8 @@ last_step_done    -            COMPLETED    -            COMPLETED  -
 attempt_failed    -            ERROR        -            -          -
 gate_failed       -            BLOCKED      -            -          -
 step_unknown      BLOCKED      -            BLOCKED      -          -
+cannot_run        -            BLOCKED      -            -          -
+looked_again      -            -            -            PENDING    -
 paused            PENDING      IN_PROGRESS  ERROR        BLOCKED    -
 resumed           PENDING      IN_PROGRESS  PENDING      BLOCKED    -
 retried           -            -            PENDING      PENDING    -

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from leasehold.domain import lifecycle
+from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import to_document
 from leasehold.domain.trace import TraceEvent, TraceType, is_of_run, loss_ref, trace_ref
 from tests.unit.domain.runs import At, Runs
@@ -28,10 +30,11 @@ def test_events_sort_behind_those_of_a_version_before_that_named_them_by_number_
     assert names == sorted(names)
 
 
-def test_two_runs_of_one_id_never_share_a_name(runs: Runs) -> None:
+def test_two_runs_of_one_id_never_share_a_name(runs: Runs, at: At, rules: Rules) -> None:
     """The document of the first was deleted, and its trace was left."""
     first = runs.pending()
-    second = first.with_(dispatch=first.dispatch.with_(nonce="nonce-2"))
+    new = runs.new(nonce="nonce-2")
+    second = lifecycle.start(None, at(0), rules=rules, new=new).manifest
 
     for name in (lambda run: trace_ref(run, 0).id, lambda run: loss_ref(run, "lease-1").id):
         assert name(first) != name(second)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from leasehold.domain import lifecycle
+from leasehold.domain.change import Change
+from leasehold.domain.kept_work import KeptCounts
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.summary import progress_of
@@ -145,6 +148,12 @@ def test_an_approved_verdict_decides_as_it_would_have_without_the_gate(run: Tria
     assert run.run.steps["review"].trial == 1
 
 
+def test_a_verdict_that_no_gate_could_judge_decides_once_it_is_approved(run: TrialRun) -> None:
+    run.output().output().unjudged(review(0.6)).operate(lifecycle.approve)
+
+    assert (run.run.current_step, run.run.trial) == ("write", 2)
+
+
 def test_a_reviewer_that_runs_again_gives_a_verdict_of_its_own(run: TrialRun) -> None:
     run.output().output().refused(review(0.6, settled=True)).operate(lifecycle.retry)
     assert run.run.steps["review"].verdict is None
@@ -178,13 +187,15 @@ def test_a_run_that_is_cancelled_takes_no_verdict(run: TrialRun) -> None:
     assert (late.outcome, late.changed) == (Outcome.CANCELLED, False)
 
 
-def test_a_deploy_that_does_not_know_the_author_blocks_the_trial(run: TrialRun) -> None:
+def test_a_deploy_that_does_not_know_the_author_leaves_the_trial_to_one_that_does(
+    run: TrialRun,
+) -> None:
     run.output().knowing("polish", "review").output()
     run.output(review(0.5))
 
-    assert (run.run.status, run.run.current_step, run.run.trial) == ("BLOCKED", "write", 2)
-    assert run.run.block is not None
-    assert run.run.block.code == "UNKNOWN_STEP"
+    assert (run.run.status, run.run.current_step, run.run.trial) == ("PENDING", "write", 2)
+    assert (run.run.dispatch.step, run.run.dispatch.trial) == ("write", 2)
+    assert run.run.dispatch.provisional
 
 
 def test_a_settlement_that_is_repeated_opens_no_second_trial(run: TrialRun) -> None:
@@ -321,18 +332,14 @@ def test_a_version_before_this_one_may_take_a_step_of_a_later_trial(run: TrialRu
 # -- recreate --------------------------------------------------------------------------------------
 
 
-def recreated(run: Manifest, from_step: str, *, keep_partial: bool = False) -> Manifest:
+def recreation(run: Manifest, **more: Any) -> Change:
     new = new_run("r-2", plan=PLAN, trials=RULE)
-    change = lifecycle.recreate(
-        run,
-        run.updated_at + timedelta(seconds=1),
-        rules=RULES,
-        from_step=from_step,
-        new=new,
-        actor="ada",
-        reason="",
-        keep_partial=keep_partial,
-    )
+    at = run.updated_at + timedelta(seconds=1)
+    return lifecycle.recreate(run, at, rules=RULES, new=new, actor="ada", reason="", **more)
+
+
+def recreated(run: Manifest, from_step: str, *, keep_partial: bool = False) -> Manifest:
+    change = recreation(run, from_step=from_step, keep_partial=keep_partial)
     assert change.created is not None
     return change.created
 
@@ -343,21 +350,54 @@ def test_a_run_recreated_behind_the_trials_keeps_the_one_that_counts(run: TrialR
     new = recreated(run.run, "publish")
 
     assert new.steps["write"].output == '"write of trial 1"'
-    assert {record.trials for record in new.steps.values()} == {None}
+    assert new.steps["write"].trials == run.run.steps["write"].trials
     assert (new.trials, new.current_step, new.trial) == (RULE, "publish", 1)
 
 
-@pytest.mark.parametrize("from_step", ["polish", "review"])
-def test_a_run_recreated_within_a_trial_begins_with_its_first(
-    run: TrialRun, from_step: str
-) -> None:
+def test_a_run_recreated_in_a_trial_goes_on_in_it(run: TrialRun) -> None:
+    """The trials before were paid for, and the author is told what the reviewer found in them."""
+    run.trial(0.5).trial(0.7).output().fails(permanent=True)
+
+    change = recreation(run.run)
+    assert change.created is not None
+    again = TrialRun(change.created, now=run.now + timedelta(seconds=2))
+
+    assert change.kept == KeptCounts(steps=2, trials=2)
+    assert (again.run.current_step, again.run.trial, again.run.dispatch.trial) == ("polish", 3, 3)
+    again.output().output(review(0.6))
+    assert again.run.current_step == "publish"
+    assert again.outputs()["write"] == "write of trial 2"
+
+
+def test_a_run_recreated_anew_in_a_trial_begins_with_the_first(run: TrialRun) -> None:
+    run.trial(0.5).output().fails(permanent=True)
+
+    change = recreation(run.run, anew=True)
+
+    assert change.created is not None
+    assert change.kept == KeptCounts(steps=2)
+    assert (change.created.current_step, change.created.trial) == ("polish", 1)
+    assert {record.trials for record in change.created.steps.values()} == {None}
+
+
+def test_a_trial_that_is_retried_anew_is_the_first_again(run: TrialRun) -> None:
+    run.trial(0.5).output().fails()
+    facts = {"rules": RULES, "actor": "ada", "reason": ""}
+
+    kept = lifecycle.retry(run.run, run.now, **facts)
+    anew = lifecycle.retry(run.run, run.now, **facts, anew=True)
+
+    assert (kept.manifest.trial, kept.kept) == (2, KeptCounts(steps=2, trials=1))
+    assert (anew.manifest.trial, anew.manifest.dispatch.trial) == (1, 1)
+    assert anew.kept == KeptCounts(steps=2)
+
+
+def test_a_run_recreated_earlier_in_a_trial_begins_with_its_first(run: TrialRun) -> None:
     run.trial(0.5).output().output().fails(permanent=True)
 
-    again = TrialRun(recreated(run.run, from_step), now=run.now + timedelta(seconds=2))
+    again = TrialRun(recreated(run.run, "polish"), now=run.now + timedelta(seconds=2))
     assert again.run.steps["write"].output == '"write of trial 2"'
-    if from_step == "polish":
-        again.output()
-    again.output(review(0.5))
+    again.output().output(review(0.5))
 
     assert (again.run.current_step, again.run.trial) == ("write", 2)
     again.trial(0.9).trial(0.1)

@@ -15,6 +15,7 @@ from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
+from leasehold.domain.status import BlockCode
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent
 from leasehold.domain.trial_record import TrialRule
@@ -78,6 +79,12 @@ class TrialRun:
     def refused(self, value: Any = None, status: str = "SUCCESS") -> TrialRun:
         """The current step runs, and a gate refuses its output."""
         return self.do(lifecycle.block, **self._output(value, status), found=FOUND)
+
+    def unjudged(self, value: Any = None) -> TrialRun:
+        """The current step runs, and a gate cannot be asked for its output."""
+        error = ErrorRecord(type="E", code="handler_not_found", message="No gate.")
+        facts = {"code": BlockCode.HANDLER_UNAVAILABLE, "error": error}
+        return self.do(lifecycle.block_attempt, **self._output(value, "SUCCESS"), **facts)
 
     def _output(self, value: Any, status: str) -> dict[str, Any]:
         if self.run.lease is None:

@@ -16,11 +16,12 @@ import pytest
 
 from leasehold import Registry, StepDispatchEntry
 from leasehold.adapters.null_stores import NullDocuments
-from leasehold.domain.collections import DELIVERIES, RUNS
+from leasehold.domain.collections import DELIVERIES, RUNS, WORKERS
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.stored import Stored
 from leasehold.domain.trace import TraceEvent
+from leasehold.domain.worker_note import WorkerKind, WorkerNote
 from leasehold.errors import NothingToClaimError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.adopt_runs import live_runs, parked_runs, take_up_dispatched
@@ -28,6 +29,7 @@ from leasehold.services.claim_step import claim_step
 from leasehold.services.engine import Engine, Retention
 from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep
+from leasehold.services.worker_notes import Presence, live_workers
 from leasehold.testing import FrozenClock
 from leasehold.worker.side_by_side import side_by_side
 
@@ -39,6 +41,8 @@ Index = tuple[str, frozenset[str], str, str]
 
 #: How each field sorts that lists and alarms are sorted by.
 DIRECTION = {"createdAt": "DESCENDING", "alarmAt": "ASCENDING"}
+#: The notes of who lives are read newest first, and deleted oldest first.
+BOTH_WAYS = {("workers", "seenAt", order) for order in ("ASCENDING", "DESCENDING")}
 
 FILTERS = {
     "status": "ERROR",
@@ -79,7 +83,7 @@ REMOTE = StepDispatchEntry(
 def queries_of_services() -> list[Query]:
     """Return what is asked for lists, however they are filtered, live runs, alarms and claims."""
     documents = AskedDocuments()
-    catalog = SimpleNamespace(steps=Registry("dispatch", [REMOTE]))
+    catalog = SimpleNamespace(steps=Registry("dispatch", [REMOTE]), pipelines=())
     rules = SimpleNamespace(grace=timedelta(minutes=1))
     clock = FrozenClock()
     parts = SimpleNamespace(
@@ -87,7 +91,10 @@ def queries_of_services() -> list[Query]:
         clock=clock,
         catalog=catalog,
         side_by_side=side_by_side,
-        errand=lambda call: bool(call()) or True,
+        errand=lambda call, *_: bool(call()) or True,
+        holder="vm-1/1@1",
+        code_hash="0a1b",
+        asked_for={},
         rules=rules,
         retention=Retention(timedelta(days=30)),
     )
@@ -97,10 +104,12 @@ def queries_of_services() -> list[Query]:
             wanted: dict[str, Any] = {name: FILTERS[name] for name in names}
             list_runs(engine, RunFilter(**wanted))
             list_runs(engine, RunFilter(**wanted, **LOOKED_AT))
-    list(live_runs(engine))
+    list(live_runs(documents))
     list(parked_runs(engine))
     take_up_dispatched(engine, since=clock.now())
     sweep(engine)
+    Presence(WorkerKind.SERVE).note(engine)
+    live_workers(engine)
     with pytest.raises(NothingToClaimError):
         claim_step(engine, "elsewhere", "vm-1")
     return documents.queries
@@ -205,7 +214,8 @@ def test_the_declared_indexes_are_those_of_the_collections() -> None:
         for collection in (RUNS, DELIVERIES)
         for index in collection.indexes
         if len(index) == 1
-    } == SINGLES
+    } | BOTH_WAYS == SINGLES
+    assert WORKERS.indexes == (("seenAt",),)
 
 
 def exempt(collection: str) -> set[str]:
@@ -242,6 +252,10 @@ def test_no_field_of_a_delivery_is_indexed_unasked() -> None:
 def test_no_field_of_a_trace_event_is_indexed() -> None:
     """A trace is read by its ids alone."""
     assert exempt("trace") == names_of(TraceEvent) | {"_commit"}
+
+
+def test_no_field_of_a_note_that_a_process_lives_is_indexed_unasked() -> None:
+    assert exempt("workers") == (names_of(WorkerNote) | {"_commit"}) - {"seenAt"}
 
 
 def test_the_file_has_the_form_that_firebase_deploys() -> None:

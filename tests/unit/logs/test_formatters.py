@@ -16,16 +16,10 @@ from leasehold.logs.for_cloud import (
     EVENTS_LOG,
     JsonFormatter,
     lines_of_request,
-    log_as_json,
     severity_of,
 )
-from leasehold.logs.for_people import (
-    EVENT_FACTS,
-    LineFormatter,
-    StderrHandler,
-    log_by,
-    log_to_stderr,
-)
+from leasehold.logs.for_people import EVENT_FACTS, LineFormatter
+from leasehold.logs.stderr_log import StderrHandler, log_as_json, log_by, log_to_stderr
 
 TRACE = "0123456789abcdef0123456789abcdef"
 
@@ -55,6 +49,9 @@ def test_outside_an_attempt_leasehold_s_own_lines_are_what_they_say() -> None:
     assert LineFormatter().format(other("the sweep failed", "leasehold.in_process")) == (
         "the sweep failed"
     )
+    assert LineFormatter(is_uniform=True).format(other("the sweep failed", "leasehold.x")) == (
+        "1970-01-01T00:00:00.250Z WARNING leasehold.x: the sweep failed"
+    )
     assert LineFormatter().format(other("slow", "shop")) == (
         "1970-01-01T00:00:00.250Z WARNING shop: slow"
     )
@@ -67,6 +64,9 @@ def test_an_event_is_a_sentence_in_a_terminal_and_json_elsewhere() -> None:
 
     assert LineFormatter(is_terminal=True).format(made) == (
         "1970-01-01T00:00:00.250Z WARNING run r-1 is blocked"
+    )
+    assert LineFormatter(is_uniform=True).format(made) == (
+        "1970-01-01T00:00:00.250Z WARNING leasehold.events: run r-1 is blocked"
     )
     assert json.loads(LineFormatter().format(made)) == facts
     assert json.loads(JsonFormatter().format(made)) == facts

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.errors import InvalidEntryError
-from leasehold.registry.dispatch import EnvOverrides, StepDispatchEntry
+from leasehold.errors import InvalidEntryError, PlatformLimitError
+from leasehold.registry.dispatch import EnvOverrides, StepDispatchEntry, check_platform
 
 Entry = Callable[..., StepDispatchEntry]
 S = timedelta(seconds=1)
@@ -157,8 +157,8 @@ def test_a_value_of_the_wrong_class_is_named_with_what_is_allowed(
         (0, 900, "agent_timeout", "above 0"),
         (600, 600, "agent_timeout", "below the dispatch deadline (0:10:00)"),
         (601, 600, "agent_timeout", "below the dispatch deadline (0:10:00)"),
-        (5, 14.9, "dispatch_deadline", "15 s to 1800 s"),
-        (600, 1801, "dispatch_deadline", "15 s to 1800 s"),
+        (5, 14.9, "dispatch_deadline", "15 s to 604800 s"),
+        (600, 604_801, "dispatch_deadline", "15 s to 604800 s"),
     ],
 )
 def test_limits_that_break_the_time_ladder_are_refused(
@@ -171,7 +171,9 @@ def test_limits_that_break_the_time_ladder_are_refused(
     assert (refused.value.details["field"], refused.value.details["allowed"]) == (field, allowed)
 
 
-@pytest.mark.parametrize(("timeout", "deadline"), [(14.999, 15), (1799.999, 1800), (0.001, 15)])
+@pytest.mark.parametrize(
+    ("timeout", "deadline"), [(14.999, 15), (604_799.999, 604_800), (0.001, 15)]
+)
 def test_limits_at_the_ends_of_the_ladder_are_taken(
     entry: Entry, timeout: float, deadline: float
 ) -> None:
@@ -266,3 +268,27 @@ def test_one_variable_cannot_be_both_limits(entry: Entry) -> None:
     """One is in milliseconds, the other in seconds."""
     with pytest.raises(InvalidEntryError, match="one variable for each limit"):
         entry(env_overrides=EnvOverrides(timeout_ms="EXTRACT", deadline_s="EXTRACT"))
+
+
+def test_a_long_step_needs_a_heartbeat(entry: Entry) -> None:
+    """Else its lease would run for a week before anybody notices that its worker died."""
+    with pytest.raises(InvalidEntryError, match="without a heartbeat nobody notices a worker"):
+        entry(dispatch_deadline=1801 * S, heartbeat_interval=None)
+
+    assert entry(dispatch_deadline=1800 * S, heartbeat_interval=None).heartbeat_interval is None
+
+
+def test_cloud_tasks_waits_for_no_step_of_two_hours(entry: Entry) -> None:
+    long, short = entry("crawl", dispatch_deadline=7200 * S), entry("read")
+    away = entry("review", handler="remote", dispatch_deadline=86_400 * S)
+
+    check_platform([short, away])
+    with pytest.raises(PlatformLimitError) as refused:
+        check_platform([short, away, long])
+
+    assert refused.value.message == (
+        "Cloud Tasks listens to an attempt for at most 1800 s, and these steps have a longer "
+        "dispatch deadline: crawl (2:00:00). Give them a shorter one and checkpoints, or run them "
+        "where 7 days are allowed: on `leasehold serve`, in process, or on remote workers "
+        "(handler='remote')."
+    )

@@ -117,15 +117,16 @@ def test_a_value_that_is_no_whole_number_is_refused_and_the_entry_applies(
         ),
         (
             None,
-            "1801",
+            "604801",
             (600, 900),
-            f"{DEADLINE} refused: dispatch_deadline would be 0:30:01; allowed: 15 s to 1800 s.",
+            DEADLINE + " refused: dispatch_deadline would be 7 days, 0:00:01; allowed: 15 s to "
+            "604800 s.",
         ),
         (
             "60000",
             "14",
             (60, 900),
-            f"{DEADLINE} refused: dispatch_deadline would be 0:00:14; allowed: 15 s to 1800 s.",
+            f"{DEADLINE} refused: dispatch_deadline would be 0:00:14; allowed: 15 s to 604800 s.",
         ),
         (
             "1300000",
@@ -142,7 +143,7 @@ def test_a_value_that_is_no_whole_number_is_refused_and_the_entry_applies(
             (600, 900),
             (
                 f"{TIMEOUT} and {DEADLINE} refused: dispatch_deadline would be 0:00:14; "
-                "allowed: 15 s to 1800 s."
+                "allowed: 15 s to 604800 s."
             ),
         ),
     ],
@@ -188,3 +189,27 @@ def test_a_value_that_is_no_number_does_not_spoil_the_other(entry: Entry) -> Non
     assert settings.refused == (
         f"{TIMEOUT} refused: it is 'soon'; allowed: whole milliseconds above 0.",
     )
+
+
+@pytest.mark.parametrize(
+    ("on_platform", "handler", "seconds", "refused"),
+    [
+        (False, "letters.steps:extract", 7200, ()),
+        (True, "remote", 7200, ()),
+        (
+            True,
+            "letters.steps:extract",
+            900,
+            (f"{DEADLINE} refused: dispatch_deadline would be 2:00:00; allowed: 15 s to 1800 s.",),
+        ),
+    ],
+)
+def test_half_an_hour_binds_where_cloud_tasks_calls_the_step(
+    entry: Entry, on_platform: bool, handler: str, seconds: int, refused: tuple[str, ...]
+) -> None:
+    settings = effective_settings(
+        entry(handler=handler), {DEADLINE: "7200"}, max_retries=5, on_platform=on_platform
+    )
+
+    assert settings.dispatch_deadline == timedelta(seconds=seconds)
+    assert settings.refused == refused

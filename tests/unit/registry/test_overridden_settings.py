@@ -91,7 +91,7 @@ def test_an_override_that_cannot_be_read_is_refused_and_the_next_source_applies(
     assert settings.refused == (
         (
             "overrides/extraction refused: timeoutS is '20 minutes'; "
-            "allowed: seconds above 0, at most 1800."
+            "allowed: seconds above 0, at most 604800."
         ),
     )
 

@@ -40,6 +40,10 @@ from tests.waiting import until
 DEADLINE_S = 120
 
 
+#: Those whose handlers hang.
+THREADS: list[threading.Thread] = []
+
+
 @dataclass
 class Hung:
     """One attempt in a thread of its own, which is there by now."""
@@ -54,6 +58,7 @@ class Hung:
         MET[self.run_id] = []
         self.thread = threading.Thread(target=self._work)
         self.thread.start()
+        THREADS.append(self.thread)
         assert THERE[self.run_id].wait(30)
 
     def _work(self) -> None:
@@ -92,6 +97,8 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield made
         for go_on in GO_ON.values():
             go_on.set()
+        while THREADS:  # each asks the store once more what became of its attempt
+            THREADS.pop().join(30)
 
 
 def hung(world: World, pipeline: str = "hang") -> Hung:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import re
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 import pydantic_core
@@ -95,6 +97,83 @@ def test_details_that_no_store_could_keep_are_kept_flat() -> None:
 
     (issue,) = record.validation_issues
     assert issue == {"name": "[[1],[2]]", "detail": None, "share": 0.5, "nan": '"NaN"'}
+
+
+async def fetch(page: int) -> None:
+    raise ValueError(f"page {page} is empty")
+
+
+async def ask(page: int) -> None:
+    details = [{"path": "model", "message": f"busy with page {page}"}]
+    raise AgentClientError("overloaded", code="rate_limited", details=details)
+
+
+async def all_of(*calls: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for call in calls:
+            group.create_task(call)
+
+
+def raised_by_tasks(*calls: Coroutine[Any, Any, None]) -> BaseException:
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(all_of(*calls))
+    return caught.value
+
+
+def test_of_a_group_of_one_the_message_of_its_member_is_told() -> None:
+    """A task group says nothing but how many of its tasks failed."""
+    record = record_of(raised_by_tasks(fetch(7)), "test_failures:all_of")
+
+    assert record.type == "ExceptionGroup"
+    assert re.fullmatch(
+        r"unhandled errors in a TaskGroup \(1 sub-exception\): "
+        r"ValueError: page 7 is empty, at test_failures.py:\d+ \(fetch\)",
+        record.message,
+    )
+    assert record.origin is not None
+    assert record.origin.endswith("(fetch)")
+
+
+def test_of_a_group_each_member_is_told_and_the_first_code_and_details_are_kept() -> None:
+    record = record_of(raised_by_tasks(fetch(1), ask(2), fetch(3)), "test_failures:all_of")
+
+    for words in (
+        "(3 sub-exceptions): ValueError: page 1 is empty, at ",
+        " (fetch); AgentClientError: overloaded, at ",
+        " (ask); ValueError: page 3 is empty, at ",
+    ):
+        assert words in record.message
+    assert record.code == "rate_limited"
+    assert record.validation_issues == ({"path": "model", "message": "busy with page 2"},)
+
+
+def test_the_members_of_groups_within_groups_are_told_and_those_left_out_are_counted() -> None:
+    inner = ExceptionGroup("inner", [KeyError(number) for number in range(30)])
+
+    record = record_of(ExceptionGroup("outer", [ValueError(), inner]))
+
+    assert record.message.startswith("outer (2 sub-exceptions): ValueError; KeyError: 0; KeyError")
+    assert record.message.endswith("KeyError: 8; 21 more")
+
+
+def test_a_member_of_a_group_shows_no_secret_and_takes_its_room() -> None:
+    misfit = misfit_of({"user": "u", "password": 7, "pages": ["hunter2"]})
+    known = AgentClientError("no hunter2", details=[{"api_key": "hunter2"}] * 60)
+
+    record = record_of(ExceptionGroup("both", [misfit, ValueError("x" * 9999), known]))
+
+    assert "hunter2" not in stored(record)
+    assert len(stored(record)) <= LIMIT
+    assert "ValidationError: What it read does not fit Login: password: " in record.message
+    assert record.validation_issue_count == 2
+
+
+def test_groups_without_end_are_told_as_far_as_they_are_looked_at() -> None:
+    error: Exception = ValueError("deep")
+    for _ in range(1200):
+        error = ExceptionGroup("outer", [error])
+
+    assert record_of(error).message.startswith("outer (1 sub-exception)")
 
 
 def test_numbers_of_a_child_that_no_store_could_keep_are_refused_or_texts() -> None:

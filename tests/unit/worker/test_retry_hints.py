@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Callable
 from datetime import timedelta
+from email.message import Message
+from email.utils import format_datetime
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
+from urllib.error import HTTPError
 
+import httpx2
+import openai
 import pytest
+import requests
 
+from leasehold.adapters.clock import SystemClock
 from leasehold.domain.manifest_parts import RetryRule
 from leasehold.errors import AgentClientError, PermanentError
 from leasehold.worker.failures import record_of
@@ -115,3 +126,151 @@ def test_of_a_group_the_longest_time_counts() -> None:
     busy = [AgentClientError("busy", retry_after=wait) for wait in (3, 9, None)]
 
     assert retry_after_of(ExceptionGroup("3 failed", [*busy, ValueError()])) == 9
+
+
+class ProviderError(Exception):
+    """What a client library raises of an answer."""
+
+    def __init__(self, headers: Any) -> None:
+        super().__init__("busy")
+        self.response = SimpleNamespace(headers=headers)
+
+
+def caused_by(*errors: BaseException) -> BaseException:
+    """Return the last of them, each caused by the one before."""
+    for older, newer in itertools.pairwise(errors):
+        newer.__cause__ = older
+    return errors[-1]
+
+
+def of_requests() -> Exception:
+    answer = requests.Response()
+    answer.status_code = 429
+    answer.headers["Retry-After"] = "17"
+    return requests.HTTPError("busy", response=answer)
+
+
+def of_openai() -> Exception:
+    request = httpx2.Request("POST", "https://api.example.com")
+    answer = httpx2.Response(429, headers={"Retry-After": "17"}, request=request)
+    return openai.RateLimitError("busy", response=answer, body=None)
+
+
+def of_urllib() -> Exception:
+    headers = Message()
+    headers["Retry-After"] = "17"
+    return HTTPError("https://api.example.com", 429, "busy", headers, None)
+
+
+@pytest.mark.parametrize("made", [of_requests, of_openai, of_urllib])
+def test_the_header_of_a_providers_answer_is_read(made: Callable[[], Exception]) -> None:
+    assert retry_after_of(made()) == 17
+
+
+@pytest.mark.parametrize("name", ["retry-after", "Retry-After", "RETRY-AFTER"])
+def test_the_header_is_found_in_any_case(name: str) -> None:
+    assert retry_after_of(ProviderError({name: "17"})) == 17
+    assert retry_after_of(ProviderError({name: b"17"})) == 17
+
+
+def test_the_nearest_of_the_chain_of_causes_counts() -> None:
+    provider = ProviderError({"retry-after": "17"})
+
+    assert retry_after_of(caused_by(provider, KeyError("no"), ValueError("no"))) == 17
+    assert retry_after_of(caused_by(provider, AgentClientError("no"))) == 17
+    assert retry_after_of(caused_by(provider, AgentClientError("no", retry_after=5))) == 5
+
+
+def handling(answer: ProviderError, *, cut_off: bool) -> None:
+    try:
+        raise answer
+    except ProviderError:
+        if cut_off:
+            raise ValueError("no") from None
+        raise ValueError("no")  # noqa: B904 - what handlers do
+
+
+@pytest.mark.parametrize(("cut_off", "seconds"), [(False, 17), (True, None)])
+def test_what_was_being_handled_counts_unless_it_was_cut_off(
+    cut_off: bool,
+    seconds: float | None,
+) -> None:
+    with pytest.raises(ValueError, match="no") as caught:
+        handling(ProviderError({"retry-after": "17"}), cut_off=cut_off)
+
+    assert retry_after_of(caught.value) == seconds
+
+
+def test_of_a_group_the_longest_of_the_chains_of_its_members_counts() -> None:
+    chains = [
+        caused_by(ProviderError({"retry-after": wait}), ValueError("no")) for wait in ("3", "9")
+    ]
+    group = ExceptionGroup("2 failed", [chains[0], ExceptionGroup("1", [chains[1]])])
+
+    assert retry_after_of(caused_by(group, RuntimeError("all failed"))) == 9
+
+
+def test_a_date_is_counted_from_that_of_the_answer() -> None:
+    """How the clock of this machine is set says nothing of the provider's."""
+    headers = {
+        "Date": "Wed, 21 Oct 2015 07:27:00 GMT",
+        "Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT",
+    }
+
+    assert retry_after_of(ProviderError(headers)) == 60
+
+
+def test_a_date_without_one_of_the_answer_is_counted_from_now() -> None:
+    soon = format_datetime(SystemClock().now() + timedelta(minutes=10), usegmt=True)
+
+    for error in (ProviderError({"retry-after": soon}), AgentClientError("no", retry_after=soon)):
+        assert 500 < (retry_after_of(error) or 0) <= 600
+
+
+class HostileHeaders:
+    """Whoever asks them for anything gets an error."""
+
+    def get(self, name: str) -> Any:
+        raise OSError(name)
+
+
+class HostileError(Exception):
+    """Its answer cannot be had."""
+
+    @property
+    def response(self) -> Any:
+        raise OSError
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        None,
+        7,
+        [],
+        {},
+        HostileHeaders(),
+        MagicMock(),
+        {"retry-after": "soon"},
+        {"retry-after": "9" * 999},
+    ],
+)
+def test_headers_that_say_no_time_are_passed_over(headers: Any) -> None:
+    """It must never hide the error itself; what lies behind it still counts."""
+    behind = ProviderError({"retry-after": "17"})
+
+    assert retry_after_of(ProviderError(headers)) is None
+    assert retry_after_of(caused_by(behind, ProviderError(headers), HostileError())) == 17
+    assert record_of(ProviderError(headers)).message == "busy"
+
+
+def test_chains_and_groups_without_end_are_followed_for_a_while() -> None:
+    error = ValueError("0")
+    error.__cause__ = other = ValueError("1")
+    other.__cause__ = error
+    deep: Exception = ProviderError({"retry-after": "17"})
+    for _ in range(2000):
+        deep = caused_by(ExceptionGroup("outer", [deep]), ValueError("no"))  # type: ignore[assignment]
+
+    assert retry_after_of(error) is None
+    assert retry_after_of(deep) is None

@@ -100,15 +100,11 @@ class FirestoreDocuments:
 
         budget.run(delete)
 
-    def delete_below(self, ref: Ref, collection: str) -> None:
-        """Delete each document of a collection below a document, a page in each commit."""
-        query = Query(f"{ref}/{collection}", limit=_DELETED_AT_ONCE)
-        while found := self.query(query):
-            budget = self._budget()
-            refs = [one.ref for one in found]
-            budget.run(lambda: self._connection.delete(refs, budget.timeout()))  # noqa: B023 - called at once
-            if len(found) < query.limit:
-                return
+    def delete_all(self, refs: Sequence[Ref]) -> None:
+        """Delete these documents, as many in each commit as that takes."""
+        for start in range(0, len(refs), _DELETED_AT_ONCE):
+            budget, some = self._budget(), refs[start : start + _DELETED_AT_ONCE]
+            budget.run(lambda: self._connection.delete(some, budget.timeout()))  # noqa: B023 - called at once
 
     def give_back_space(self) -> None:
         """Do nothing: Firestore bills what is there."""

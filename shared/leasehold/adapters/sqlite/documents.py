@@ -135,11 +135,15 @@ class SqliteDocuments:
         """Delete the document, if it is there."""
         self._commits.run(partial(self._delete, ref, if_version))
 
-    def delete_below(self, ref: Ref, collection: str) -> None:
-        """Delete each document of a collection below a document, in one transaction."""
-        kind, parent = self._place(f"{ref}/{collection}")
-        sql = f'DELETE FROM "{kind.name}" WHERE parent = ?'  # noqa: S608 - a known table
-        self._commits.run(lambda connection: connection.execute(sql, (parent,)).close())
+    def delete_all(self, refs: Sequence[Ref]) -> None:
+        """Delete these documents, in one transaction."""
+
+        def delete(connection: sqlite3.Connection) -> None:
+            for ref in refs:
+                self._delete(ref, None, connection)
+
+        if refs:
+            self._commits.run(delete)
 
     def give_back_space(self) -> None:
         """Shorten the file by the pages that are free, some at a time: others write in between.

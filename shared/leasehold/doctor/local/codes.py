@@ -52,6 +52,13 @@ LOCAL_CODES: Final[Sequence[CodeEntry]] = (
         "`leasehold override STEP --clear`, and set it anew.",
     ),
     CodeEntry(
+        "live_run_misfit",
+        _HERE,
+        "Live runs would block at a step with this catalog: it lacks the step, the handler does "
+        "not resolve, or what the run holds for it does not fit its model.",
+        "Put the code right; `leasehold check --live-runs` lists the runs.",
+    ),
+    CodeEntry(
         "override_over",
         _HERE,
         "The time of an override has passed.",
@@ -165,6 +172,27 @@ LOCAL_CODES: Final[Sequence[CodeEntry]] = (
         _HERE,
         "This machine's clock is more than 10 s off the store's, or runs are of a time to come.",
         "Set the clock by NTP.",
+    ),
+    CodeEntry(
+        "no_server",
+        _HERE,
+        "Live runs wait, and no server works on their store: none noted within three minutes that "
+        "it lives. Only where `LEASEHOLD_TASKS` is `in-process`.",
+        "`leasehold serve`.",
+    ),
+    CodeEntry(
+        "other_project",
+        _HERE,
+        "A process works on the store whose catalog has no step and no pipeline in common with "
+        "the one that is set here.",
+        "A store of its own for each project: `LEASEHOLD_STORE`.",
+    ),
+    CodeEntry(
+        "catalogs_differ",
+        _HERE,
+        "Two processes that both work for more than 15 minutes know different steps or pipelines.",
+        "Restart the one that was left behind; another project needs a store of its own.",
+        kind=Kind.WARNING,
     ),
     CodeEntry(
         "min_instances_proposed",

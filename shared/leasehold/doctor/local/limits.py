@@ -8,6 +8,7 @@ from typing import Final
 
 from leasehold.doctor.finding import Finding
 from leasehold.doctor.setup import Setup
+from leasehold.registry.dispatch import PLATFORM_DEADLINE
 from leasehold.registry.effective_settings import effective_settings
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
@@ -20,7 +21,7 @@ def limits(setup: Setup, functions: FunctionTable = FUNCTIONS) -> Iterator[Findi
     """Yield what the functions of the table have no time for."""
     step = functions.of_tasks
     for name, deadline in deadlines(setup):
-        if step.timeout < deadline + MARGIN:
+        if step.timeout < deadline + MARGIN and deadline <= PLATFORM_DEADLINE:
             yield _too_short(name, deadline, step)
     call = timedelta(seconds=setup.settings["PIPELINE_DELIVERY_CALL_S"])
     for delivery in functions.called_by(Trigger.EVENTS) if setup.channels else ():

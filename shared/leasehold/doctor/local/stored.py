@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
+from functools import partial
+from itertools import combinations
 from typing import Any, Final
 
 from leasehold.bootstrap.store_reader import StoreReader, read_store, store_file
@@ -15,10 +17,21 @@ from leasehold.doctor.setup import Setup
 from leasehold.domain.moment import stamp, time_or_date
 from leasehold.domain.override import OVERRIDES_AT_MOST, StoredOverride, stored_override
 from leasehold.domain.printable import printable
+from leasehold.domain.worker_note import (
+    differ_for_long,
+    known_names,
+    living,
+    no_server,
+    share_nothing,
+)
 from leasehold.errors import StoreUnavailableError, StoreVersionError
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Query
 from leasehold.registry.effective_settings import effective_settings
+from leasehold.registry.setting_texts import IN_PROCESS
+from leasehold.services.adopt_runs import live_runs
+from leasehold.services.worker_notes import read_notes
+from leasehold.worker.holder import host_name, is_gone
 
 _WITHIN_S: Final = 5.0
 _OVERRIDES: Final = Query("overrides", limit=OVERRIDES_AT_MOST, within=_WITHIN_S)
@@ -36,6 +49,7 @@ def stored_state(setup: Setup, clock: Clock) -> Iterator[Finding]:
         with closing(read_store(setup.store, clock)) as store:
             yield from _clock(store, clock)
             yield from _overrides(setup, store)
+            yield from _who_works(setup, store, clock)
     except (StoreUnavailableError, StoreVersionError) as error:
         if file is None:  # a file's own look says what is wrong with it
             yield Finding(error.code, error.message)
@@ -81,11 +95,46 @@ def _against_entry(setup: Setup, stored: StoredOverride, repair: str) -> Iterato
         message = f"overrides/{stored.step_type} is of no step of this catalog."
         yield Finding("override_refused", message, repair)
         return
-    settings = effective_settings(entry, setup.environ, stored, max_retries=0)
+    settings = effective_settings(
+        entry,
+        setup.environ,
+        stored,
+        max_retries=0,
+        on_platform=setup.settings["LEASEHOLD_TASKS"] != IN_PROCESS,
+    )
     of_it = f"overrides/{stored.step_type} "
     for sentence in settings.refused:
         if of_it in sentence:
             yield Finding("override_refused", sentence, repair)
+
+
+def _who_works(setup: Setup, store: StoreReader, clock: Clock) -> Iterator[Finding]:
+    """Yield that runs wait for a server, and that those who work here are of several projects."""
+    notes, now = read_notes(store, clock.now())
+    here = partial(is_gone, host=host_name())
+    has_servers = setup.settings["LEASEHOLD_TASKS"] == "in-process"
+    words = no_server(notes, now, here) if has_servers else None
+    if words is not None and any(live_runs(store)):
+        yield Finding("no_server", f"Live runs wait, and {words}.")
+    living_here = [note for note in living(notes, now, here) if not note.is_remote]
+    own = known_names(
+        (it.step_type for it in setup.steps), (it.name for it in setup.catalog.pipelines)
+    )
+    for note in living_here:
+        if share_nothing(own, note.knows):
+            message = (
+                f"{note.process} works on this store, and has no step or pipeline in common with "
+                "the catalog that is set here: two projects need a LEASEHOLD_STORE each."
+            )
+            yield Finding("other_project", message, "leasehold workers")
+    for one, other in combinations(living_here, 2):
+        if differ_for_long(one, other, now):
+            message = (
+                f"{one.process} and {other.process} work on this store for longer than a deploy "
+                "takes, and their catalogs differ: one of them was left behind, or is another "
+                "project's."
+            )
+            yield Finding("catalogs_differ", message, "leasehold workers", kind=Kind.WARNING)
 
 
 def time_of(value: Any) -> datetime | None:

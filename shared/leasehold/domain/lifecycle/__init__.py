@@ -3,18 +3,20 @@
 Each takes the manifest as stored, the store's time and the rules, and answers one `Change`, which
 it makes with a `Draft`: set fields, trace events, commit.
 `start` begins a run; `arrive` and `claim` are an attempt's ways in, `renew`, `checkpoint` and
-`record_call` keep it going; `complete`, `fail`, `exceed_limit`, `block`, `release`,
-`continue_later`, `defer` and `expire` are its ways out; the rest are what people may do. `purge`
-lets an ended run be deleted.
+`record_call` keep it going; `complete`, `fail`, `exceed_limit`, `block`, `block_attempt`,
+`release`, `continue_later`, `defer` and `expire` are its ways out; `look_again` and the rest move
+a run that no attempt has. `purge` lets an ended run be deleted.
 """
 
 from leasehold.domain.lifecycle.archive import note_archive
 from leasehold.domain.lifecycle.attempt import arrive
+from leasehold.domain.lifecycle.block import block_attempt, look_again
 from leasehold.domain.lifecycle.claim import claim
 from leasehold.domain.lifecycle.continuation import continue_later
 from leasehold.domain.lifecycle.dead_letter import dead_letter
 from leasehold.domain.lifecycle.defer import defer, extend_wait
 from leasehold.domain.lifecycle.eager import then_arrive
+from leasehold.domain.lifecycle.kept_steps import begins_at, goes_on, has_own_work
 from leasehold.domain.lifecycle.on_alarm import on_alarm, on_audit
 from leasehold.domain.lifecycle.operate import (
     ALLOWED,
@@ -53,7 +55,9 @@ __all__ = [
     "Operation",
     "approve",
     "arrive",
+    "begins_at",
     "block",
+    "block_attempt",
     "breaches",
     "cancel",
     "check_again",
@@ -70,8 +74,11 @@ __all__ = [
     "extend_wait",
     "fail",
     "first_time",
+    "goes_on",
+    "has_own_work",
     "is_allowed",
     "is_purgeable",
+    "look_again",
     "not_created",
     "note_archive",
     "on_alarm",

@@ -24,22 +24,24 @@ def note_archive(
     now: datetime,
     *,
     rules: Rules,
+    life: str,
     failed: Mapping[str, str],
     is_over: bool,
 ) -> Change:
     """Note what came of a try to archive a run; its ledger is written in the same commit.
 
-    It owes its archive until every step of it is done; and while a worker that was not heard to
-    end may write another temporary file, which a later try deletes.
+    It owes its archive until every step of it is done; and while a worker may write another
+    temporary file, which a later try deletes.
 
     Args:
         manifest: the run.
         now: the store's time.
         rules: the rules in force.
+        life: the mark of what was archived; another life of the id has nothing of it.
         failed: the steps that failed, and why. One that failed the last time is not traced again.
         is_over: no step is still under way.
     """
-    if not manifest.owes_archive:
+    if not manifest.owes_archive or manifest.life != life:
         return unchanged(manifest, Outcome.MOVED_ON)
     archive = (manifest.archive or OwedArchive(ended_at=manifest.ended_at)).with_(in_ledger=True)
     draft = Draft(manifest, now, rules)
@@ -64,9 +66,12 @@ def _with_ledger(draft: Draft, outcome: Outcome) -> Change:
 
 
 def _may_be_written_until(manifest: Manifest, now: datetime) -> datetime | None:
-    """Return until when a worker may write to a folder that is owed; None: none may any more."""
+    """Return until when a worker may write a temporary file; None: none may any more.
+
+    It may, if nobody heard that its attempt was over.
+    """
     last, heard_at = manifest.last_settlement, manifest.heartbeat_at
-    if not manifest.owed or heard_at is None or heard_at + SILENT_FOR <= now:
+    if heard_at is None or heard_at + SILENT_FOR <= now:
         return None
     is_heard = last is not None and last.fencing_token == manifest.fencing_token
     was_stopped = last is not None and last.outcome is Outcome.CANCELLED

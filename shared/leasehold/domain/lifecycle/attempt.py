@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from leasehold.domain.change import Change, unchanged
-from leasehold.domain.dispatch import Rules, with_all_limits
+from leasehold.domain.dispatch import Rules, has_moved, with_all_limits
 from leasehold.domain.draft import Draft
 from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.lease import lease_for
 from leasehold.domain.lifecycle.dead_letter import dead_letter, outcome_at_end
-from leasehold.domain.lifecycle.handoff import block_unknown_step, dispatch_next
+from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.lapse import lapse
 from leasehold.domain.lifecycle.settle import end_attempt, expire
 from leasehold.domain.manifest import Manifest
@@ -23,6 +23,9 @@ from leasehold.domain.trace import TraceType
 
 #: Clocks of a queue and a store differ a little; a hint this early is on time.
 EARLY: Final = timedelta(seconds=2)
+
+_IS_REMOTE: Final = "The step is remote by now: a worker has to claim it."
+_CAME_WITHOUT_SETTINGS: Final = "It came from a worker that did not know the step."
 
 
 def arrive(
@@ -48,18 +51,15 @@ def arrive(
     if answer := acquired_before(draft, lease_id) or _refusal(manifest, now, generation):
         return answer
     lease = manifest.lease
-    settings = rules.settings_for(manifest.current_step)
-    is_here = settings is not None and not settings.remote
+    is_known = rules.settings_for(manifest.current_step) is not None
+    has_left = not is_known or has_moved(manifest, rules)
     if lease is not None:
-        if manifest.paused or manifest.dispatch.remote or not is_here:
+        if manifest.paused or manifest.dispatch.remote or has_left:
             return _only_end(draft, lease)
         return take_over(draft, lease, lease_id=lease_id, holder=holder)
-    if not is_here:
+    if has_left:
         return _not_here(draft)
-    arrived = manifest
-    if manifest.dispatch.redispatched:  # this task is here
-        arrived = manifest.with_(dispatch=manifest.dispatch.with_(redispatched=0))
-    if verdict := verdict_on(arrived, now, rules):
+    if verdict := verdict_on(manifest, now, rules):
         return dead_letter(draft, verdict)
     return acquire(draft, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
 
@@ -77,15 +77,20 @@ def acquired_before(draft: Draft, lease_id: str) -> Change | None:
 
 
 def _not_here(draft: Draft) -> Change:
-    """Block a run whose step this deploy does not know; offer a step that it made remote."""
-    if draft.rules.settings_for(draft.run.current_step) is None:
-        return block_unknown_step(draft)
+    """Leave a step that is not known here to those who know it; dispatch one anew that moved.
+
+    A deploy made it remote, or it came from a worker that did not know it, without its settings.
+    """
+    settings = draft.rules.settings_for(draft.run.current_step)
+    if settings is None:
+        return unchanged(draft.before, Outcome.STEP_UNKNOWN)
+    is_remote = settings.remote
     draft.trace(
         TraceType.STEP_REDISPATCHED,
         generation=draft.before.dispatch.generation,
-        detail="The step is remote by now: a worker has to claim it.",
+        detail=_IS_REMOTE if is_remote else _CAME_WITHOUT_SETTINGS,
     )
-    return dispatch_next(draft, Outcome.AWAITS_CLAIM)
+    return dispatch_next(draft, Outcome.AWAITS_CLAIM if is_remote else Outcome.REDISPATCHED)
 
 
 def _only_end(draft: Draft, lease: Lease) -> Change:
@@ -143,7 +148,8 @@ def take_over(draft: Draft, lease: Lease, *, lease_id: str, holder: str) -> Chan
 def acquire(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> Change:
     """Give the lease, with the next token; a step that left a checkpoint goes on from there."""
     run, now = draft.run, draft.now
-    if kept := run.checkpoint:
+    block = run.dispatch.after_block
+    if (kept := run.checkpoint) and not (block and block.looks):  # it looks again and again
         facts = {"phase": kept.phase, "iteration_count": kept.iteration_count}
         draft.trace_next(TraceType.CHECKPOINT_RESUMED, **facts)
     step = run.current_step
@@ -154,7 +160,7 @@ def acquire(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> Cha
         fencing_token=run.fencing_token + 1,
         heartbeat_at=now,
         step_started_at=run.step_started_at or now,
-        dispatch=dispatch.with_(enqueued=True, redispatched=0),  # its task is here
+        dispatch=dispatch.with_(enqueued=True, redispatched=0, lost_since=None),  # it is here
         steps=run.with_step(
             step,
             status=RunStatus.IN_PROGRESS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from leasehold.domain.change import Change
-from leasehold.domain.dispatch import Rules, has_moved
+from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
 from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.lifecycle.attempt import EARLY, acquire, acquired_before, take_over
@@ -18,9 +18,9 @@ from leasehold.errors import LeaseHeldError, NothingToClaimError
 def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, holder: str) -> Change:
     """Give the lease on the current step to a worker that has no hint.
 
-    An expired lease is taken over, which counts as one that expired, and may be one too many; and
-    a claim may come too late. The change is `dead_lettered` then. Where the attempt before hung,
-    it failed, and the next one is due after its backoff: `retry_scheduled`.
+    An expired lease is taken over, which counts as one that expired, and may be one too many: the
+    change is `dead_lettered` then. Where the attempt before hung, it failed, and the next one is
+    due after its backoff: `retry_scheduled`. No claim comes too late while the run waits.
 
     Args:
         manifest: the run.
@@ -45,7 +45,7 @@ def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, hol
         raise NothingToClaimError(problem=problem, run_id=manifest.run_id, state=manifest.state)
     if lease is not None:
         return take_over(draft, lease, lease_id=lease_id, holder=holder)
-    if not has_moved(manifest, rules) and (verdict := verdict_on(manifest, now, rules)):
+    if verdict := verdict_on(manifest, now, rules):
         return dead_letter(draft, verdict)
     return acquire(draft, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
 
@@ -56,6 +56,8 @@ def _problem(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
         return f"run {manifest.run_id} is {manifest.state}"
     if rules.settings_for(manifest.current_step) is None:
         return f"this deploy knows no step {manifest.current_step!r}"
+    if manifest.dispatch.provisional:
+        return f"run {manifest.run_id} came from a worker that did not know its step; claim again"
     due = manifest.dispatch.not_before
     if manifest.lease is None and now + EARLY < due:
         return f"run {manifest.run_id} is tried again at {due.isoformat()}"

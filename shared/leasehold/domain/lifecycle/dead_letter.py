@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from leasehold.domain.calls import outlasting
 from leasehold.domain.change import Change, unchanged
 from leasehold.domain.draft import Draft
 from leasehold.domain.give_up_rules import Verdict
@@ -34,7 +33,6 @@ def dead_letter(draft: Draft, verdict: Verdict, sweep_job_id: str | None = None)
         status=after(run.status, RunEvent.DEAD_LETTERED),
         steps=run.with_step(run.current_step, status=RunStatus.ERROR),
         lease=None,
-        calls=outlasting(run),
         paused=False,
         block=None,
         dead_lettered=True,

@@ -8,6 +8,8 @@ from typing import Final, TypeVar
 
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.draft import Draft
+from leasehold.domain.lease import lease_for
 from leasehold.domain.lifecycle.attempt import arrive
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
@@ -30,8 +32,10 @@ def then_arrive(
 
     def both(manifest: Before, now: datetime) -> Change:
         change = first(manifest, now)
-        if not change.changed or change.outcome not in _DISPATCHES:
+        if change.outcome not in _DISPATCHES:
             return change
+        if not change.changed:
+            return _again(Draft(change.manifest, now, rules), lease_id, change)
         arrived = arrive(
             change.manifest,
             now,
@@ -45,3 +49,19 @@ def then_arrive(
         return arrived.following(change, change.outcome)
 
     return both
+
+
+def _again(draft: Draft, lease_id: str, answer: Change) -> Change:
+    """Return the first answer; with the lease that came with it, if nobody has taken that over.
+
+    The answer was lost, so nobody has begun the step: its lease runs from now, as after an answer.
+    """
+    run, lease = draft.run, draft.run.lease
+    if lease is None or lease.lease_id != lease_id:
+        return answer
+    ttl = draft.rules.lease_ttl
+    draft.set(
+        lease=lease_for(run, draft.now, lease_id=lease_id, holder=lease.holder, ttl=ttl),
+        heartbeat_at=draft.now,
+    )
+    return draft.commit(answer.outcome)

@@ -43,7 +43,7 @@ def set_times_from_now(draft: Draft) -> None:
     """
     run, now = draft.run, draft.now
     dispatch, lease = run.dispatch, run.lease
-    seen_at = dispatch.seen_at
+    seen_at, block = dispatch.seen_at, run.block
     if lease is not None and lease.acquired_at > now:
         ttl = draft.rules.lease_ttl
         lease = lease_for(run, now, lease_id=lease.lease_id, holder=lease.holder, ttl=ttl)
@@ -51,6 +51,7 @@ def set_times_from_now(draft: Draft) -> None:
         lease=lease,
         heartbeat_at=_at_most(now, run.heartbeat_at),
         error_at=_at_most(now, run.error_at),
+        block=None if block is None else block.with_(look_at=_at_most(now, block.look_at)),
         dispatch=dispatch.with_(
             not_before=min(now, dispatch.not_before),
             seen_at=None if seen_at is None or now < seen_at else seen_at,

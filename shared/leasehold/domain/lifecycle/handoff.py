@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from leasehold.domain.calls import outlasting
 from leasehold.domain.change import Change
-from leasehold.domain.dispatch import dispatch_of
+from leasehold.domain.dispatch import dispatch_of, provisional_dispatch
 from leasehold.domain.draft import Draft
 from leasehold.domain.lifecycle.trial_end import end_trial, opening_words
+from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Attempts, Block, Dispatch
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
 from leasehold.domain.trace import TraceType
@@ -25,17 +26,19 @@ def dispatch_next(
     *,
     wait: timedelta = _NOW,
     redispatched: int = 0,
+    lost_since: datetime | None = None,
     deferred: int = 0,
 ) -> Change:
     """Dispatch the current step once more, as the next generation.
 
-    A paused run stays where it is. A step that this deploy does not know blocks.
+    A paused run stays where it is. A step that this deploy does not know is left to those who do.
 
     Args:
         draft: the change so far.
         outcome: the answer for the caller.
         wait: how long the attempt waits.
         redispatched: how many tasks were lost before this one, without a lease in between.
+        lost_since: since when they are lost, and somebody looks.
         deferred: how many attempts in a row before this one met an outage.
     """
     run = draft.run
@@ -43,21 +46,59 @@ def dispatch_next(
         if draft.before.block is not None:
             draft.set(dispatch=under_next_generation(run.dispatch))  # the block keeps its own
         return draft.commit(outcome)
-    settings = draft.rules.settings_for(run.current_step)
-    if settings is None:
-        return block_unknown_step(draft)
-    dispatch = dispatch_of(
-        settings,
-        generation=run.dispatch.generation + 1,
-        trial=run.trial,
-        not_before=draft.now + wait,
-        nonce=run.dispatch.nonce,
-        max_retries=run.max_retries,
-    )
-    if redispatched or deferred:
-        dispatch = dispatch.with_(redispatched=redispatched, deferred=deferred)
+    dispatch = _next_dispatch(draft, draft.now + wait)
+    if redispatched or lost_since or deferred:
+        dispatch = dispatch.with_(
+            redispatched=redispatched, lost_since=lost_since, deferred=deferred
+        )
     draft.set(dispatch=dispatch)
     return draft.commit(outcome)
+
+
+def _next_dispatch(draft: Draft, not_before: datetime) -> Dispatch:
+    """Return the dispatch of the current step, under the next generation."""
+    run = draft.run
+    settings, generation = draft.rules.settings_for(run.current_step), run.dispatch.generation + 1
+    if settings is None:
+        dispatch = provisional_dispatch(
+            run.dispatch,
+            generation=generation,
+            step=run.current_step,
+            trial=run.trial,
+            not_before=not_before,
+        )
+    else:
+        dispatch = dispatch_of(
+            settings,
+            generation=generation,
+            trial=run.trial,
+            not_before=not_before,
+            nonce=run.dispatch.nonce,
+            max_retries=run.max_retries,
+        )
+    block = _looked_at(run)
+    if block is None:
+        return dispatch
+    if run.steps[run.current_step].kept_output is not None:
+        return to_be_judged(dispatch, block)
+    return dispatch.with_(after_block=block)
+
+
+def to_be_judged(dispatch: Dispatch, block: Block) -> Dispatch:
+    """Return the dispatch of a step whose output is there: it is judged here, not elsewhere."""
+    return dispatch.with_(remote=False, schedule_to_start_s=None, after_block=block)
+
+
+def _looked_at(run: Manifest) -> Block | None:
+    """Return the block that is looked at as long as nothing is known to have become of it.
+
+    A failure says that the handler was called; with an output that is kept, only its gates were.
+    """
+    dispatch = run.dispatch
+    if (dispatch.step, dispatch.trial) != (run.current_step, run.trial):
+        return None
+    is_open = run.status is not RunStatus.ERROR or run.is_judged_again
+    return dispatch.after_block if is_open else None
 
 
 def under_next_generation(dispatch: Dispatch) -> Dispatch:
@@ -67,25 +108,6 @@ def under_next_generation(dispatch: Dispatch) -> Dispatch:
     hit a block that nobody has looked at.
     """
     return dispatch.with_(generation=dispatch.generation + 1)
-
-
-def block_unknown_step(draft: Draft) -> Change:
-    """Block a run whose current step this deploy does not know."""
-    run = draft.run
-    block = Block(
-        code="UNKNOWN_STEP",
-        finding=f"This deploy knows no step {run.current_step!r}.",
-        remediation="Deploy a catalog that has the step and retry the run, or cancel it.",
-    )
-    draft.trace_next(TraceType.STEP_UNKNOWN, reason=block.code, detail=block.finding)
-    draft.set_step(status=RunStatus.BLOCKED)
-    draft.set(
-        status=after(run.status, RunEvent.STEP_UNKNOWN),
-        lease=None,
-        block=block,
-        dispatch=under_next_generation(run.dispatch),
-    )
-    return draft.commit(Outcome.BLOCKED)
 
 
 def hand_off(draft: Draft, event: RunEvent) -> Change:
@@ -104,6 +126,7 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
             block=None,
             checkpoint=None,
             calls=outlasting(run),
+            note=None,
             paused=False,
             completed_at=now,
         )
@@ -134,6 +157,7 @@ def _go_to(draft: Draft, event: RunEvent, step: str) -> None:
         block=None,
         checkpoint=None,
         calls=outlasting(run),
+        note=None,
         current_step=step,
         trial=trial_at(run, step),
         step_started_at=None,

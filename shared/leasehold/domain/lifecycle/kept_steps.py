@@ -1,21 +1,59 @@
-"""What a recreated run keeps of the old one: the outputs before the step that it begins at."""
+"""What a person's way back keeps of the work that was done: by a retry, or for a recreated run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Final
 
+from leasehold.domain.calls import current_calls, kept_files
+from leasehold.domain.kept_checkpoint import may_read
+from leasehold.domain.kept_work import CallResult, Checkpoint, KeptCounts
+from leasehold.domain.lifecycle.handoff import to_be_judged
 from leasehold.domain.lifecycle.start import NewRun
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import StepRecord
+from leasehold.domain.manifest_parts import StepRecord, StepRecordUpdate
 from leasehold.domain.status import RunStatus
-from leasehold.domain.trials import with_finished_trial
+from leasehold.domain.trials import trial_at, trials_of, with_finished_trial
 from leasehold.errors import InvalidRequestError, PartialOutputError
+
+#: A step that is to run once more: what its last attempt left.
+RUN_AGAIN: Final = StepRecordUpdate(
+    status=RunStatus.PENDING,
+    completed_at=None,
+    execution_seconds=None,
+    output=None,
+    output_ref=None,
+    output_status=None,
+    rejected=None,
+    verdict=None,
+)
+
+
+def begins_at(old: Manifest, new: NewRun, from_step: str | None) -> str:
+    """Return the step that a recreated run begins at.
+
+    Args:
+        old: the run that it is made of.
+        new: what it is started with.
+        from_step: as a person says; None: where the old run stopped, or at the first step if it is
+            completed or the new one has another input.
+    """
+    if from_step is not None:
+        return from_step
+    is_over = old.status is RunStatus.COMPLETED or new.input_digest != old.input_digest
+    return new.plan[0] if is_over else old.current_step
+
+
+def goes_on(old: Manifest, new: NewRun, from_step: str) -> bool:
+    """Return whether a recreated run goes on with the work of the step that the old one left."""
+    is_same = old.status is not RunStatus.COMPLETED and from_step == old.current_step
+    return is_same and new.input_digest == old.input_digest
 
 
 def kept_steps(
     old: Manifest, new: NewRun, from_step: str, *, keep_partial: bool
 ) -> dict[str, StepRecord]:
-    """Return the records that the new run begins with.
+    """Return the records of a new run that begins a step anew: the outputs before it are kept.
 
     Trials stay with the old run: what is kept of them is the one that counts. Where it was given up
     before there was one, the new run can begin behind them with the best of those that were over.
@@ -24,6 +62,113 @@ def kept_steps(
         InvalidRequestError: the plan has no such step, or an output before it is missing.
         PartialOutputError: an output before it is PARTIAL, and is not to be kept.
     """
+    earlier, done = _outputs_before(old, new, from_step, keep_partial=keep_partial)
+    fresh = StepRecord(status=RunStatus.PENDING)
+    return {
+        step: done[step].with_(trial=None, trials=None) if step in earlier else fresh
+        for step in new.plan
+    }
+
+
+def steps_to_go_on(
+    old: Manifest, new: NewRun, from_step: str, *, keep_partial: bool
+) -> dict[str, StepRecord]:
+    """Return the records of a new run that goes on where the old one stopped, in the same trial.
+
+    Raises:
+        InvalidRequestError, PartialOutputError: as `kept_steps`.
+    """
+    _outputs_before(old, new, from_step, keep_partial=keep_partial)
+    fresh = StepRecord(status=RunStatus.PENDING)
+    again = old.steps[from_step].with_(status=RunStatus.PENDING)
+    if old.unjudged_under is None:
+        again = again.with_(**RUN_AGAIN).with_(started_at=None, progress=None)
+    steps = {step: old.steps.get(step, fresh) for step in new.plan} | {from_step: again}
+    if _loop(new.plan, new) == old.looped_steps:
+        return steps
+    return {step: record.with_(trial=None, trials=None) for step, record in steps.items()}
+
+
+def with_work_of(old: Manifest, created: Manifest, lost: Collection[str]) -> Manifest:
+    """Return a new run with trial, checkpoint and results of calls of the old one.
+
+    Their files stay where they are: a run is purged after those that were made of it. An output
+    that nobody could judge yet is judged, and the step not done once more.
+
+    Args:
+        old: the run that it is made of.
+        created: the new run, at the step where the old one stopped.
+        lost: artifacts that are not there any more: what they held is not kept.
+    """
+    trial = trial_at(created, created.current_step)
+    gone = {name for name in kept_files(old) if name in lost or not may_read(old, name)}
+    dispatch = created.dispatch.with_(trial=trial)
+    if block := old.unjudged_under:
+        dispatch = to_be_judged(dispatch, block.with_(looks=0))
+    kept = created.with_(
+        trial=trial,
+        dispatch=dispatch,
+        checkpoint=_kept_checkpoint(old, trial, gone),
+        calls=_kept_calls(old, created, trial, gone),
+    )
+    others = sorted({name.split("/")[1] for name in kept_files(kept)})
+    return kept.with_(shares=tuple(others) or None)
+
+
+def without_own_work(run: Manifest) -> Manifest:
+    """Return the run without what its current step kept: checkpoint, results of calls, trials."""
+    steps = run.steps
+    if run.current_step in run.looped_steps:
+        looped = {step: steps[step].with_(trial=None, trials=None) for step in run.looped_steps}
+        steps = {**steps, **looped}
+    calls = tuple(call for call in run.calls if call.step != run.current_step)
+    return run.with_(steps=steps, trial=1, checkpoint=None, calls=calls)
+
+
+def has_own_work(run: Manifest) -> bool:
+    """Return whether the current step has kept something that could be dropped."""
+    is_in_trials = run.current_step in run.looped_steps and trial_at(run, run.current_step) > 1
+    is_unjudged = run.unjudged_under is not None
+    has_results = run.checkpoint is not None or bool(current_calls(run))
+    return has_results or is_in_trials or is_unjudged
+
+
+def kept_counts(run: Manifest) -> KeptCounts:
+    """Return what the next attempt of a run finds of the work that was done, in numbers."""
+    before = run.plan[: run.plan.index(run.current_step)]
+    looped = run.looped_steps
+    reviews = trials_of(run.steps[looped[-1]]) if looped else []
+    return KeptCounts(
+        steps=sum(run.steps[step].status is RunStatus.COMPLETED for step in before),
+        checkpoint=0 if run.checkpoint is None else run.checkpoint.iteration_count,
+        calls=len(current_calls(run)),
+        trials=sum(review.kept_output is not None for review in reviews),
+    )
+
+
+def _kept_checkpoint(old: Manifest, trial: int, gone: Collection[str]) -> Checkpoint | None:
+    """Return the checkpoint for another run, whose fencing tokens begin anew."""
+    kept = old.checkpoint
+    if kept is None or kept.partial_results.ref in gone:
+        return None
+    return kept.with_(trial=trial, fencing_token=0, reached=None)
+
+
+def _kept_calls(
+    old: Manifest, created: Manifest, trial: int, gone: Collection[str]
+) -> tuple[CallResult, ...]:
+    """Return the results that count now, and those that outlast their step."""
+    own = (old.current_step, old.trial)
+    kept = [call for call in old.calls if call.step in created.plan and call.ref not in gone]
+    of_trial = [call.with_(trial=trial) for call in kept if (call.step, call.trial) == own]
+    others = [call for call in kept if call.keep and (call.step, call.trial) != own]
+    return (*others, *of_trial)
+
+
+def _outputs_before(
+    old: Manifest, new: NewRun, from_step: str, *, keep_partial: bool
+) -> tuple[tuple[str, ...], Mapping[str, StepRecord]]:
+    """Return the steps before one, and the records of all that have an output, or refuse it."""
     plan = new.plan
     earlier = plan[: plan.index(from_step)] if from_step in plan else plan
     done = {
@@ -38,17 +183,21 @@ def kept_steps(
     for step in earlier:
         if _is_partial(done[step]) and not keep_partial:
             raise PartialOutputError(run_id=old.run_id, from_step=from_step, step=step)
-    fresh = StepRecord(status=RunStatus.PENDING)
-    return {
-        step: done[step].with_(trial=None, trials=None) if step in earlier else fresh
-        for step in plan
-    }
+    return earlier, done
 
 
 def _records(old: Manifest, from_step: str) -> Mapping[str, StepRecord]:
     looped = old.looped_steps
     is_behind = from_step in old.plan and looped and from_step not in looped
     return with_finished_trial(old) if is_behind else old.steps
+
+
+def _loop(plan: tuple[str, ...], new: NewRun) -> tuple[str, ...]:
+    """Return the steps that each trial of a new run has, as `Manifest.looped_steps`."""
+    rule = new.trials
+    if rule is None or rule.author not in plan or rule.reviewer not in plan:
+        return ()
+    return plan[plan.index(rule.author) : plan.index(rule.reviewer) + 1]
 
 
 def _is_partial(record: StepRecord) -> bool:

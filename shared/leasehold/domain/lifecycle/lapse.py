@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leasehold.domain.alarm import is_unattended
 from leasehold.domain.draft import Draft
 from leasehold.domain.lease import is_past_deadline, is_silent
 from leasehold.domain.lifecycle.termination import (
@@ -38,6 +39,7 @@ def lapse(
         return AttemptEnd.FAILED
     sentence = GONE if holder_gone else released or expired(run, lease)
     trace_termination(draft, lease, Termination.LEASE_EXPIRED, sentence)
-    silent = not holder_gone and is_silent(run, draft.now, draft.rules, lease)
+    is_explained = holder_gone or is_unattended(lease.expires_at, draft.now)
+    silent = not is_explained and is_silent(run, draft.now, draft.rules, lease)
     draft.set(silences=run.silences + silent)
     return AttemptEnd.EXPIRED

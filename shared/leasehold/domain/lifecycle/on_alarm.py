@@ -10,6 +10,7 @@ from leasehold.domain.archive import OwedArchive, tried_by_sweep
 from leasehold.domain.change import Change, Transition, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
+from leasehold.domain.lifecycle.block import look_again
 from leasehold.domain.lifecycle.redispatch import redispatch
 from leasehold.domain.lifecycle.repair import breaches, flaws, flaws_at, repair
 from leasehold.domain.lifecycle.settle import expire
@@ -25,6 +26,7 @@ def on_alarm(
     generation: int,
     in_queue: bool | None,
     sweep_job_id: str | None = None,
+    known_elsewhere: bool = False,
 ) -> Change:
     """Recover the run, give it a new task, come back later, repair it, or give it up.
 
@@ -37,6 +39,7 @@ def on_alarm(
         generation: the dispatch whose task was looked for.
         in_queue: whether its queue has it; None: it cannot be known.
         sweep_job_id: the sweep that looks.
+        known_elsewhere: whether a worker lives that knows a step which is not known here.
     """
     if manifest.alarm_at is None or now < manifest.alarm_at:
         return unchanged(manifest, Outcome.NOT_DUE)
@@ -47,6 +50,7 @@ def on_alarm(
             generation=generation,
             in_queue=in_queue,
             sweep_job_id=sweep_job_id,
+            known_elsewhere=known_elsewhere,
         )
         return _followed(repair(manifest, now, rules, broken), at_alarm, now)
     wanted = alarm_for(manifest, rules.grace)
@@ -55,8 +59,8 @@ def on_alarm(
     if manifest.lease is not None:
         lease_id = manifest.lease.lease_id
         return expire(manifest, now, rules=rules, lease_id=lease_id, sweep_job_id=sweep_job_id)
-    if manifest.is_idle:
-        return _publish_again(Draft(manifest, now, rules))
+    if manifest.is_idle or manifest.look_at is not None:
+        return _at_rest(manifest, now, rules)
     return redispatch(
         manifest,
         now,
@@ -64,11 +68,18 @@ def on_alarm(
         generation=generation,
         in_queue=in_queue,
         sweep_job_id=sweep_job_id,
+        known_elsewhere=known_elsewhere,
     )
 
 
 def on_audit(
-    manifest: Manifest, now: datetime, *, rules: Rules, generation: int, in_queue: bool | None
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    generation: int,
+    in_queue: bool | None,
+    known_elsewhere: bool = False,
 ) -> Change:
     """Repair the run, and do what is overdue; one that is in order stays as it is.
 
@@ -78,8 +89,15 @@ def on_audit(
         rules: the rules in force.
         generation: the dispatch whose task was looked for.
         in_queue: whether its queue has it; None: it cannot be known.
+        known_elsewhere: whether a worker lives that knows a step which is not known here.
     """
-    at_alarm = partial(on_alarm, rules=rules, generation=generation, in_queue=in_queue)
+    at_alarm = partial(
+        on_alarm,
+        rules=rules,
+        generation=generation,
+        in_queue=in_queue,
+        known_elsewhere=known_elsewhere,
+    )
     if broken := (*flaws(manifest, rules.grace), *flaws_at(manifest, now)):
         return _followed(repair(manifest, now, rules, broken), at_alarm, now)
     if any(breaches(manifest, now, rules)):
@@ -87,8 +105,22 @@ def on_audit(
     return unchanged(manifest, Outcome.IN_ORDER)
 
 
-def _publish_again(draft: Draft) -> Change:
-    """Have what an idle run owes published again; an archive that fails again waits longer."""
+def announce_pending(manifest: Manifest, now: datetime, *, rules: Rules) -> Change:
+    """Owe the last announcement to its channels, where who ended the run had no catalog."""
+    told = manifest.announcement
+    if told is None or not told.pending:
+        return unchanged(manifest, Outcome.MOVED_ON)
+    return Draft(manifest, now, rules).commit(Outcome.REPUBLISHED)
+
+
+def _at_rest(manifest: Manifest, now: datetime, rules: Rules) -> Change:
+    """Look again at what blocks the run; or have published again what an idle one owes.
+
+    An archive that fails again waits longer.
+    """
+    if manifest.look_at is not None:
+        return look_again(manifest, now, rules=rules)
+    draft = Draft(manifest, now, rules)
     run = draft.run
     if run.owes_archive:
         archive = run.archive or OwedArchive(ended_at=run.ended_at)

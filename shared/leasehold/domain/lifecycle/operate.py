@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from leasehold.domain.calls import outlasting
-from leasehold.domain.change import Change
+from leasehold.domain.change import Change, with_index_fields
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
+from leasehold.domain.lifecycle.block import look
 from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off
-from leasehold.domain.lifecycle.kept_steps import kept_steps
+from leasehold.domain.lifecycle.kept_steps import (
+    RUN_AGAIN,
+    begins_at,
+    goes_on,
+    kept_counts,
+    kept_steps,
+    steps_to_go_on,
+    with_work_of,
+    without_own_work,
+)
 from leasehold.domain.lifecycle.lapse import lapse
 from leasehold.domain.lifecycle.settle import end_attempt
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.lifecycle.termination import cancelled, trace_termination
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Block
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.trace import TraceType
+from leasehold.domain.trial_record import TrialVerdict
 from leasehold.errors import NotAllowedError
 
 
@@ -108,43 +120,98 @@ def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
         trace_termination(draft, lease, Termination.CANCELLED, cancelled(actor, reason))
     status = after(manifest.status, RunEvent.CANCELLED)
     draft.set_step(status=status)
-    draft.set(status=status, cancelled=True, paused=False, lease=None, calls=outlasting(manifest))
+    draft.set(status=status, cancelled=True, paused=False, lease=None)
     return draft.commit(Outcome.CANCELLED)
 
 
-def retry(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
-    """Dispatch the next generation of the step now."""
+def retry(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    actor: str,
+    reason: str,
+    note: str | None = None,
+    anew: bool = False,
+) -> Change:
+    """Dispatch the next generation of the step now; it finds what the step has kept so far.
+
+    A block that heals by itself is looked at now: an output that waits to be judged stays, too.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        actor: who asks.
+        reason: why.
+        note: words for the handler, until the step is handed off; None: those before, if any.
+        anew: drop what the step has kept: its checkpoint, results of calls, and trials.
+
+    Raises:
+        NotAllowedError: the run is neither in ERROR nor BLOCKED.
+    """
     check_allowed(manifest, Operation.RETRY)
     draft = Draft(manifest, now, rules)
-    draft.trace(TraceType.RUN_RETRIED, actor=actor, reason=reason)
-    had_ended = manifest.steps[manifest.current_step].kept_output is not None
-    if had_ended:
+    draft.trace(TraceType.RUN_RETRIED, actor=actor, reason=reason, note=note, anew=anew or None)
+    block = manifest.unjudged_under or manifest.block
+    if block is not None and block.heals and not anew:
+        return _look_now(draft, block, note)
+    if manifest.steps[manifest.current_step].kept_output is not None:
         draft.count(AttemptEnd.REPEATED)
-    draft.set_step(
-        status=RunStatus.PENDING,
-        completed_at=None,
-        execution_seconds=None,
-        output=None,
-        output_ref=None,
-        output_status=None,
-        rejected=None,
-        verdict=None,
-    )
+    if anew:
+        rest = without_own_work(draft.run)
+        draft.set(steps=rest.steps, trial=rest.trial, checkpoint=None, calls=rest.calls)
+    draft.set_step(**RUN_AGAIN)
     draft.set(
         status=after(manifest.status, RunEvent.RETRIED),
         block=None,
-        checkpoint=None if had_ended else manifest.checkpoint,
-        calls=outlasting(manifest) if had_ended else manifest.calls,
+        dispatch=manifest.dispatch.with_(after_block=None),
+        note=manifest.note if note is None else note,
     )
     draft.count_anew()
-    return dispatch_next(draft, Outcome.RETRIED)
+    change = dispatch_next(draft, Outcome.RETRIED)
+    return replace(change, kept=kept_counts(change.manifest))
 
 
-def approve(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
-    """Hand off the output that was kept."""
+def _look_now(draft: Draft, block: Block, note: str | None) -> Change:
+    draft.set(note=draft.run.note if note is None else note)
+    draft.count_anew()
+    change = look(draft, block.with_(looks=0), RunEvent.RETRIED, Outcome.RETRIED)
+    return replace(change, kept=kept_counts(change.manifest))
+
+
+def approve(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    actor: str,
+    reason: str,
+    edited: KeptValue | None = None,
+    verdict: TrialVerdict | None = None,
+) -> Change:
+    """Hand off the output that was kept, or the one that a person puts in its place.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        actor: who asks.
+        reason: why.
+        edited: the output in place of the one that was kept, as a whole one; None: that one.
+        verdict: what the edited output of a reviewer says of the trial.
+
+    Raises:
+        NotAllowedError: no output waits for a decision.
+    """
     check_allowed(manifest, Operation.APPROVE)
     draft = Draft(manifest, now, rules)
-    draft.trace(TraceType.RUN_APPROVED, actor=actor, reason=reason)
+    is_edited = edited is not None or None
+    draft.trace(TraceType.RUN_APPROVED, actor=actor, reason=reason, edited=is_edited)
+    if edited is not None:
+        draft.set_step(
+            output=edited.text, output_ref=edited.ref, output_status="SUCCESS", verdict=verdict
+        )
     change = hand_off(draft, RunEvent.APPROVED)
     if change.outcome is Outcome.HANDED_OFF:
         return replace(change, outcome=Outcome.APPROVED)
@@ -156,13 +223,32 @@ def recreate(
     now: datetime,
     *,
     rules: Rules,
-    from_step: str,
     new: NewRun,
     actor: str,
     reason: str,
+    from_step: str | None = None,
     keep_partial: bool = False,
+    anew: bool = False,
+    lost: Collection[str] = (),
 ) -> Change:
-    """Begin a new run at `from_step`; outputs before it are kept. Both know the other.
+    """Begin a new run, with the outputs before the step that it begins at. Both know the other.
+
+    Where that is the step that the old run stopped at, the new one goes on with what the step has
+    kept: it is in the same trial, with its checkpoint and its results of calls. Nobody need say
+    then that a PARTIAL output before it is to be kept, unless the step is named: the old run went
+    on with it.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        new: what the new run is started with.
+        actor: who asks.
+        reason: why.
+        from_step: where the new run begins; None: see `begins_at`.
+        keep_partial: keep outputs of status PARTIAL, too.
+        anew: keep nothing of the step that it begins at.
+        lost: artifacts that are not there any more.
 
     Raises:
         UnknownKeyError: this deploy does not know the step.
@@ -171,14 +257,30 @@ def recreate(
         PartialOutputError: an output before it is PARTIAL, and `keep_partial` is not said.
     """
     check_allowed(manifest, Operation.RECREATE)
-    steps = kept_steps(manifest, new, from_step, keep_partial=keep_partial)
-    settings = rules.known_settings(from_step)
+    step = begins_at(manifest, new, from_step)
     new = replace(new, recreated_from=manifest.run_id)
+    is_continued = goes_on(manifest, new, step)
+    keeps_work = is_continued and not anew
+    keep_partial = keep_partial or from_step is None
+    steps = (steps_to_go_on if keeps_work else kept_steps)(
+        manifest, new, step, keep_partial=keep_partial
+    )
+    settings = rules.known_settings(step)
     created = new_manifest(now, rules=rules, settings=settings, new=new, steps=steps)
+    if keeps_work:
+        created = with_index_fields(with_work_of(manifest, created, lost), rules.grace)
+    if is_continued:
+        created = created.with_(note=manifest.note)
     draft = Draft(manifest, now, rules)
-    draft.trace(TraceType.RUN_RECREATED, actor=actor, reason=reason, recreated_as=new.run_id)
+    draft.trace(
+        TraceType.RUN_RECREATED,
+        actor=actor,
+        reason=reason,
+        recreated_as=new.run_id,
+        anew=anew or None,
+    )
     draft.set(recreated_as=(*manifest.recreated_as, new.run_id))
-    return draft.commit(Outcome.RECREATED, created)
+    return replace(draft.commit(Outcome.RECREATED, created), kept=kept_counts(created))
 
 
 def is_allowed(manifest: Manifest, operation: Operation) -> bool:

@@ -12,7 +12,9 @@ from leasehold.domain.change import Change
 from leasehold.domain.effect import is_awaited, owed_effects
 from leasehold.domain.ledger import ledger_of
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.moment import time_or_date
 from leasehold.domain.status import Outcome
+from leasehold.domain.trace import run_mark
 from leasehold.errors import NotAllowedError
 
 #: When a run may be purged, in words.
@@ -45,3 +47,24 @@ def purge(manifest: Manifest, now: datetime, *, ended_before: datetime) -> Chang
         )
     ledger = ledger_of(manifest) if manifest.owes_archive else None
     return Change(Outcome.PURGED, manifest.with_(purged_at=now), ledger=ledger)
+
+
+def goes_with(run: Manifest, mark: str | None, at: object) -> bool:
+    """Return whether something of the run's id is deleted with the run.
+
+    It is its own; or an earlier life of the id left it, whose document was deleted by hand. Nothing
+    of the next life is as old as this one.
+
+    Args:
+        run: the run.
+        mark: of the life that it belongs to; None: a version before this one wrote it.
+        at: when it was made, as it is stored.
+    """
+    return mark in (None, run_mark(run)) or _is_before(at, run.created_at)
+
+
+def _is_before(at: object, then: datetime) -> bool:
+    try:
+        return (at if isinstance(at, datetime) else time_or_date(str(at))) < then
+    except (ValueError, TypeError):  # somebody edited it
+        return False

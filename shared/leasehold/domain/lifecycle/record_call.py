@@ -29,8 +29,8 @@ def record_call(
     """Record a result and count the call; the lease is renewed.
 
     A key that has a result keeps it: the same write twice is one call. A new one is progress:
-    interruptions, silences and continuations are counted anew from here. At the dispatch deadline
-    the attempt is ended as by `renew`; the result is kept.
+    failures, interruptions, silences and continuations are counted anew from here. At the dispatch
+    deadline the attempt is ended as by `renew`; the result is kept.
 
     Args:
         manifest: the run.

@@ -57,8 +57,8 @@ def checkpoint(
 
     At the dispatch deadline the attempt is ended as by `renew`; the checkpoint is kept.
 
-    More iterations of a phase than ever before are progress: interruptions, silences and
-    continuations are counted anew from here. Not once too many checkpoints of the step were
+    More iterations of a phase than ever before are progress: failures, interruptions, silences
+    and continuations are counted anew from here. Not once too many checkpoints of the step were
     rejected: it would begin at the beginning for ever.
 
     Raises:

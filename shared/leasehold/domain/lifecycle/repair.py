@@ -37,7 +37,7 @@ _AGAIN: Final = "The step is dispatched again."
 #: An alarm this long past says that no sweep runs, or that none can help.
 LONG_PAST: Final = timedelta(minutes=5)
 #: The longest dispatch deadline there is, and with it the longest that a lease may run.
-LONGEST_LEASE: Final = compute_lease_ttl(timedelta(minutes=30))
+LONGEST_LEASE: Final = compute_lease_ttl(timedelta(days=7))
 #: An alarm may have been set by another grace, of a day at most.
 _DAY: Final = timedelta(days=1, minutes=5)
 _SOON: Final = timedelta(minutes=5)
@@ -120,16 +120,23 @@ def repair(manifest: Manifest, now: datetime, rules: Rules, broken: tuple[Breach
 
 def _endless(manifest: Manifest, wanted: datetime | None) -> Iterator[Breach]:
     """Yield times that lie further ahead than any that the engine writes."""
-    lease, seen_at = manifest.lease, manifest.dispatch.seen_at
-    if lease is not None and lease.expires_at - lease.acquired_at > LONGEST_LEASE:
+    lease, seen_at, alarm = manifest.lease, manifest.dispatch.seen_at, manifest.alarm_at
+    cap = min(compute_lease_ttl(timedelta(seconds=manifest.dispatch.deadline_s)), LONGEST_LEASE)
+    if lease is not None and lease.expires_at - lease.acquired_at > cap:
         finding = f"Its lease runs until {lease.expires_at.isoformat()}, longer than any may."
         yield Breach("endless_lease", finding, _AGAIN)
     elif seen_at is not None and seen_at > manifest.updated_at + _SOON:
         finding = f"Its task was seen at {seen_at.isoformat()}, which is after it was last written."
         yield Breach("endless_wait", finding, "It gets its alarm.")
-    elif wanted is not None and manifest.alarm_at is not None and manifest.alarm_at > wanted + _DAY:
-        finding = f"Its alarm is at {manifest.alarm_at.isoformat()}, long after it is due."
+    elif wanted is not None and alarm is not None and alarm > _latest(manifest, wanted) + _DAY:
+        finding = f"Its alarm is at {alarm.isoformat()}, long after it is due."
         yield Breach("late_alarm", finding, "It gets its alarm.")
+
+
+def _latest(manifest: Manifest, wanted: datetime) -> datetime:
+    """Return when the alarm may be: a version before looked at a claim once, at its end."""
+    claim_by = manifest.dispatch.claim_by
+    return wanted if claim_by is None or manifest.claimable is None else claim_by
 
 
 def _wanted_alarm(manifest: Manifest, grace: timedelta) -> datetime | None:

@@ -40,7 +40,7 @@ class BoundOperation:
         generation: the generation that was looked at; None: the caller does not say.
         step: the step that it is meant for; None: the caller does not say.
         read: the generation that was read for the caller at the call; None: not bound.
-        options: of recreate: what is to be different in the new run, as text.
+        options: what else is said, as text: of recreate, what is to be different in the new run.
     """
 
     id: str
@@ -97,7 +97,8 @@ def first_time(manifest: Manifest, request: BoundOperation) -> OperationRecord |
 
 def repeat_of(manifest: Manifest, first: OperationRecord) -> Change:
     """Return the answer of the first time once more; nothing is changed."""
-    return replace(unchanged(manifest, Outcome(first.outcome)), repeats=first)
+    done = unchanged(manifest, Outcome(first.outcome))
+    return replace(done, repeats=first, kept=first.kept)
 
 
 def _repeated(
@@ -177,4 +178,5 @@ def _record(
         outcome=change.outcome.value,
         at=now,
         recreated_as=None if change.created is None else change.created.run_id,
+        kept=change.kept,
     )

@@ -64,7 +64,7 @@ def complete(
     lease = held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
-    _keep_output(draft, lease, output, output_status, verdict)
+    keep_output(draft, lease, output, output_status, verdict)
     return hand_off(draft, RunEvent.STEP_HANDED_OFF)
 
 
@@ -94,7 +94,7 @@ def block(
         finding=found.finding,
         remediation=found.remediation,
     )
-    _keep_output(draft, lease, output, output_status, verdict)
+    keep_output(draft, lease, output, output_status, verdict)
     draft.set_step(status=RunStatus.BLOCKED)
     draft.set(
         status=after(manifest.status, RunEvent.GATE_FAILED),
@@ -268,7 +268,7 @@ def end_attempt(
     if sweep_job_id is not None and not draft.run.paused:
         detail = "The step is dispatched again."
         draft.trace(TraceType.STEP_RECOVERED, sweep_job_id=sweep_job_id, detail=detail)
-    failures = draft.run.attempts.failed if status is RunStatus.ERROR else 0
+    failures = draft.run.failures if status is RunStatus.ERROR else 0
     if not failures:
         return dispatch_next(draft, outcome)
     run = draft.run
@@ -286,13 +286,17 @@ def first_answer(manifest: Manifest, fence: Fence) -> Change | None:
     return unchanged(manifest, last.answer)
 
 
-def _keep_output(
+def keep_output(
     draft: Draft,
     lease: Lease,
     output: KeptValue,
     output_status: str,
     verdict: TrialVerdict | None,
 ) -> None:
+    """Keep the output; one that was kept before and is judged again stays as it is."""
+    if draft.run.is_judged_again:
+        draft.set_step(status=RunStatus.COMPLETED, verdict=verdict)
+        return
     draft.set_step(
         status=RunStatus.COMPLETED,
         completed_at=draft.now,

@@ -10,8 +10,9 @@ from typing import Final
 from leasehold.domain.change import Change, unchanged, with_index_fields
 from leasehold.domain.dispatch import Rules, StepSettings, dispatch_of
 from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.life import life_of
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import StepRecord
+from leasehold.domain.manifest_parts import InputFile, StepRecord
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import trusted
 from leasehold.domain.trial_record import TrialRule
@@ -43,6 +44,12 @@ class NewRun:
     recreated_from: str | None = None
     max_retries: int | None = None
     trials: TrialRule | None = None
+    input_files: tuple[InputFile, ...] = ()
+
+    @property
+    def life(self) -> str:
+        """The mark of the life of the id that begins."""
+        return life_of(self.nonce)
 
 
 def start(current: Manifest | None, now: datetime, *, rules: Rules, new: NewRun) -> Change:
@@ -80,6 +87,7 @@ def new_manifest(
     )
     manifest = _manifest(
         run_id=new.run_id,
+        life=new.life,
         pipeline=new.pipeline,
         plan=new.plan,
         labels=new.labels,
@@ -87,6 +95,7 @@ def new_manifest(
         input_digest=new.input_digest,
         input=new.input.text,
         input_ref=new.input.ref,
+        input_files=new.input_files,
         status=RunStatus.PENDING,
         current_step=settings.step_type,
         created_at=now,
@@ -120,6 +129,7 @@ def check_again(current: Manifest, new: NewRun) -> None:
     differences = {
         "pipeline": current.pipeline != new.pipeline,
         "input": current.input_digest != new.input_digest,
+        "set of files": current.input_files != new.input_files,
         "set of labels": sorted(current.labels) != sorted(new.labels),
         "maxRetries (--no-retry)": current.max_retries != new.max_retries,
     }

@@ -21,6 +21,7 @@ class Assignment:
     Args:
         handlers: the one that it is to call, or all that it is to load and then fork from.
         is_zygote: whether it forks others.
+        load_s: how long a zygote may take to load its handlers, in seconds.
         path: the worker's sys.path.
         environ: what is different in the worker's environment since the process that forks was
             started; None: no longer there.
@@ -29,23 +30,29 @@ class Assignment:
 
     handlers: list[str]
     is_zygote: bool
+    load_s: float
     path: list[str]
     environ: dict[str, str | None]
     cwd: str | None
 
     @classmethod
     def of_this_process(
-        cls, handlers: Sequence[str], baseline: Mapping[bytes, bytes], *, is_zygote: bool
+        cls,
+        handlers: Sequence[str],
+        baseline: Mapping[bytes, bytes],
+        *,
+        load_s: float | None = None,
     ) -> Self:
         """Return the assignment that makes a new process see what this one sees.
 
         Args:
             handlers: see the class.
             baseline: the environment in which the process that forks was started.
-            is_zygote: see the class.
+            load_s: that of a zygote; None: it is none.
         """
         path = [entry for entry in sys.path if isinstance(entry, str)]
-        return cls(list(handlers), is_zygote, path, _changed(baseline), _working_directory())
+        is_zygote, cwd = load_s is not None, _working_directory()
+        return cls(list(handlers), is_zygote, load_s or 0.0, path, _changed(baseline), cwd)
 
     def encode(self) -> bytes:
         """Return what `receive` reads."""

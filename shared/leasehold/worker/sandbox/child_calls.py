@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from leasehold.domain.artifact_name import check_artifact_name, files_folder
+from leasehold.domain.artifact_name import check_artifact_name
+from leasehold.domain.life import RunLife, files_folder
 from leasehold.domain.manifest_parts import Progress
 from leasehold.errors import TooLargeError
 from leasehold.worker.async_files import AsyncFiles
@@ -52,17 +53,17 @@ class ChildCalls:
             job.attempt,
             job.trial,
             hard_s=job.hard_s,
-            cleanup_s=job.hard_at - job.soft_at,
+            cleanup_s=job.cleanup_s,
             furthest=job.furthest,
+            note=job.note,
         )
         self.stop = StopSignal()
-        self.files = ChildFiles(link, job.run_id)
+        self.files = ChildFiles(link, job)
         self._link = link
-        self._hard_at = job.hard_at
 
     def time_left(self) -> float:
         """Return for how many seconds the attempt may still run; below zero: for none."""
-        return self._hard_at - time.monotonic()
+        return self._link.hard_at - time.monotonic()
 
     def kept_checkpoint(self) -> KeptCheckpoint | None:
         """Return what an earlier attempt kept; None: nothing."""
@@ -115,9 +116,9 @@ class ChildCalls:
 class ChildFiles(AsyncFiles):
     """The files of a run (`attempt_calls.RunFiles`), over a link."""
 
-    def __init__(self, link: Link, run_id: str) -> None:
+    def __init__(self, link: Link, run: RunLife) -> None:
         self._link = link
-        self._folder = files_folder(run_id)
+        self._folder = files_folder(run)
 
     def put(self, name: str, data: bytes) -> str:
         """Store a file whole or not at all, in place of what was there; return its address."""

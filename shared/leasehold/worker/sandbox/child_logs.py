@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from leasehold.logs.kept_handler import keep
 from leasehold.worker.kept_text import cut
 from leasehold.worker.sandbox.link import Link
 from leasehold.worker.sandbox.messages import LogLine
@@ -27,7 +28,7 @@ class ChildLogs(logging.Handler):
 
     def install(self) -> None:
         """Take what every logger of this process says."""
-        logging.root.addHandler(self)
+        keep(self)
 
     def send_by(self, link: Link, levels: Mapping[str, int]) -> None:
         """Send all from now on, from the levels on that the worker has; "" is that of all."""

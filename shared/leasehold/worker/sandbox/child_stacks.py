@@ -11,7 +11,6 @@ import asyncio
 import faulthandler
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final
@@ -35,18 +34,18 @@ class ChildStacks:
 
     Args:
         pipe: the descriptor to write to; it does not block.
-        soft_at: the soft limit, in monotonic seconds.
-        hard_at: the hard one.
     """
 
-    def __init__(self, pipe: int, soft_at: float, hard_at: float) -> None:
+    def __init__(self, pipe: int) -> None:
         self._pipe = pipe
         faulthandler.enable(pipe)
         faulthandler.register(STACKS_SIGNAL, pipe)
-        later = min(_LATER_S, max(0.0, hard_at - soft_at) / 2)
-        in_seconds = max(0.0, soft_at - time.monotonic()) + later
-        faulthandler.dump_traceback_later(in_seconds, file=pipe)
         os.register_at_fork(after_in_child=self._leave)
+
+    def expect(self, soft_s: float, cleanup_s: float) -> None:
+        """Write them when the soft limit is over, in so many seconds, and nobody has asked."""
+        later = min(_LATER_S, cleanup_s / 2)
+        faulthandler.dump_traceback_later(max(0.0, soft_s) + later, file=self._pipe)
 
     def write(self, soft: SoftLimit) -> None:
         """Write the stacks of all threads, and of the coroutines that wait: no thread runs them."""

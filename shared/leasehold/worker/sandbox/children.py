@@ -7,18 +7,22 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Final
 
 from leasehold.errors import ForkServerError
 from leasehold.worker.sandbox.child import Child
 from leasehold.worker.sandbox.fork_server_start import ForkServer
 from leasehold.worker.sandbox.forker import Forker, StoppedError
+from leasehold.worker.sandbox.source_finder import SourceText
 from leasehold.worker.sandbox.zygotes import Zygotes
 
 #: The module that children run: see `fork_server.Entry`.
 ENTRY: Final = "leasehold.worker.sandbox.handler_process"
+
+NO_SOURCES: Final[Mapping[str, SourceText]] = MappingProxyType({})
 
 #: It may take a fork server so long to start, on a machine that has no time for it.
 _START_S: Final = 60.0
@@ -38,19 +42,29 @@ class Children:
         entry: the module that children run.
         handlers: all that may be called, `module:function`: what imports a module for all children
             loads those that are in it.
+        sources: the project's own, as the worker read them: children import these.
+        load_s: how long the import of a module for all children may take, in seconds.
         patience: seconds; what forks and does not answer for so long is frozen, and is replaced.
     """
 
     def __init__(
-        self, entry: str = ENTRY, *, handlers: Sequence[str] = (), patience: float = 5.0
+        self,
+        entry: str = ENTRY,
+        *,
+        handlers: Sequence[str] = (),
+        sources: Mapping[str, SourceText] = NO_SOURCES,
+        load_s: float = 60.0,
+        patience: float = 5.0,
     ) -> None:
         self._entry = entry
+        self._sources = sources
+        self._load_s = load_s
         self._handlers = handlers
         self._patience = patience
         self._lock = threading.RLock()
         self._fork_server: ForkServer | None = None
         self._retired: list[ForkServer] = []
-        self._zygotes = Zygotes()
+        self._zygotes = Zygotes(self._load_s)
 
     def open(self, handler: str, *, wait: Callable[[float], bool], within: float) -> Child:
         """Return a new process for an attempt.
@@ -89,6 +103,14 @@ class Children:
         beside = [one for one in self._handlers if _module_of(one) == module and one != handler]
         with self._lock, suppress(OSError):
             self._zygotes.open(module, [handler, *beside], self._server())
+
+    def import_all(self) -> None:
+        """Have the modules of all handlers imported now, for the attempts to come.
+
+        Nobody waits for it, and what is wrong with a module, its attempts say.
+        """
+        for handler in {_module_of(one): one for one in self._handlers}.values():
+            self.note_fit(handler)
 
     def close(self) -> None:
         """End all processes. It may be used again: what is needed is started then."""
@@ -135,7 +157,7 @@ class Children:
             self._fork_server.end()
             self._fork_server = None
         if self._fork_server is None:
-            self._fork_server = ForkServer(self._entry)
+            self._fork_server = ForkServer(self._entry, self._sources)
             _with_processes.add(self)
         return self._fork_server
 
@@ -146,7 +168,7 @@ class Children:
                 return
             self._fork_server = None
             self._retired = [it for it in self._retired if not it.has_ended] + [server]
-            zygotes, self._zygotes = self._zygotes, Zygotes()
+            zygotes, self._zygotes = self._zygotes, Zygotes(self._load_s)
         zygotes.retire()
         server.retire()
 
@@ -156,7 +178,7 @@ class Children:
             server.let_go()
         self._zygotes.let_go()
         self._lock = threading.RLock()
-        self._fork_server, self._retired, self._zygotes = None, [], Zygotes()
+        self._fork_server, self._retired, self._zygotes = None, [], Zygotes(self._load_s)
 
 
 def _module_of(handler: str) -> str:

@@ -25,6 +25,7 @@ from leasehold.worker.sandbox.forks_of_handlers import (
     let_signals_end_forks,
 )
 from leasehold.worker.sandbox.prctl import adopt_orphans, signal_at_parents_death
+from leasehold.worker.sandbox.source_finder import install, load
 
 
 class Entry(Protocol):
@@ -37,22 +38,25 @@ class Entry(Protocol):
         """Load handlers of one module for all who are forked from here; raise if that fails."""
 
 
-#: A zygote says so when it has loaded its handlers, and is killed if that takes longer.
+#: A zygote says so when it has loaded its handlers.
 READY: Final = b"r"
-READY_WITHIN_S: Final = 60
 
 
-def main(control: int, worker: int, entry: str) -> NoReturn:
+def main(control: int, worker: int, entry: str, sources: int) -> NoReturn:
     """Serve forks for a worker; in each forked process, do what it is for.
 
     Args:
         control: the descriptor of the socket that requests come from.
         worker: the pid of the worker.
         entry: the module that children run.
+        sources: the descriptor of a file with the sources of the project.
     """
     _ignore_signals()
     adopt_orphans()
     signal_at_parents_death(signal.SIGHUP)
+    with os.fdopen(sources, "rb") as file:
+        file.seek(0)
+        install(load(file.read()))
     program: Entry = importlib.import_module(entry)
     _freeze()
     newborn = ForkLoop(socket.socket(fileno=control), worker).serve()
@@ -66,7 +70,7 @@ def main(control: int, worker: int, entry: str) -> NoReturn:
         if not assignment.is_zygote:
             _run(program, call, *assignment.handlers)
         _be_silent()
-        _load(program, assignment.handlers)
+        _load(program, assignment)
         call.sendall(READY)
         newborn = ForkLoop(call).serve()
 
@@ -93,12 +97,12 @@ def _be_silent() -> None:
     os.dup2(0, 2)
 
 
-def _load(program: Entry, handlers: Sequence[str]) -> None:
+def _load(program: Entry, assignment: Assignment) -> None:
     """Load handlers to fork from; this process ends if that fails, hangs or starts threads."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(READY_WITHIN_S)
-    program.load(handlers)
-    signal.alarm(0)
+    signal.setitimer(signal.ITIMER_REAL, assignment.load_s)
+    program.load(assignment.handlers)
+    signal.setitimer(signal.ITIMER_REAL, 0)
     if not is_fit_for_forking():
         os._exit(1)
     _freeze()

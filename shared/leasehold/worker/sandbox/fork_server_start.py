@@ -8,19 +8,23 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final
+from typing import IO, Final
 
 from leasehold.worker.sandbox.forker import Forker
 from leasehold.worker.sandbox.marked_processes import MARK, kill_marked
+from leasehold.worker.sandbox.source_finder import SourceText, dump
 
 #: It ends within a moment when its socket is closed; longer, and it is frozen.
 _END_S: Final = 5.0
 
 _PROGRAM: Final = (
     "import sys; sys.path[:] = {path!a}; "
-    "from leasehold.worker.sandbox.fork_server import main; main({control}, {worker}, {entry!a})"
+    "from leasehold.worker.sandbox.fork_server import main; "
+    "main({control}, {worker}, {entry!a}, {sources})"
 )
 
 
@@ -29,19 +33,23 @@ class ForkServer(Forker):
 
     Args:
         entry: the module that children run.
+        sources: the project's own, as the worker read them: children import these.
 
     Raises:
         OSError: there is no process, or no descriptor, to be had.
     """
 
-    def __init__(self, entry: str) -> None:
+    def __init__(self, entry: str, sources: Mapping[str, SourceText]) -> None:
         control, far = socket.socketpair()
         super().__init__(control, self._stop)
         self._mark = secrets.token_hex(8)
         self._clean_up = threading.Lock()
         self._is_cleaned_up = False
         try:
-            self._process = _started(far, self._mark, entry)
+            with tempfile.TemporaryFile() as file:
+                file.write(dump(sources))
+                file.flush()
+                self._process = _started(far, self._mark, entry, file)
         except BaseException:
             control.close()
             raise
@@ -85,16 +93,24 @@ class ForkServer(Forker):
             self._is_cleaned_up = True
 
 
-def _started(control: socket.socket, mark: str, entry: str) -> subprocess.Popen[bytes]:
+def _started(
+    control: socket.socket, mark: str, entry: str, sources: IO[bytes]
+) -> subprocess.Popen[bytes]:
     if not sys.executable:
         raise FileNotFoundError("this program does not know its Python interpreter")
     path = [part for part in sys.path if isinstance(part, str)]
-    program = _PROGRAM.format(path=path, control=control.fileno(), worker=os.getpid(), entry=entry)
+    program = _PROGRAM.format(
+        path=path,
+        control=control.fileno(),
+        worker=os.getpid(),
+        entry=entry,
+        sources=sources.fileno(),
+    )
     return subprocess.Popen(  # noqa: S603 - this interpreter, and a text of our own
         [sys.executable, "-P", "-c", program],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         env={**os.environ, MARK: mark},
-        pass_fds=[control.fileno()],
+        pass_fds=[control.fileno(), sources.fileno()],
         start_new_session=True,
     )

@@ -38,13 +38,17 @@ class Forker:
         self.is_retired = False
         self.has_answered = False
 
-    def request(self, handlers: Sequence[str], *, is_zygote: bool = False) -> ForkRequest:
+    def request(self, handlers: Sequence[str], *, load_s: float | None = None) -> ForkRequest:
         """Request a process, without waiting for it.
+
+        Args:
+            handlers: see `Assignment`.
+            load_s: as above.
 
         Raises:
             OSError: see ForkRequest.
         """
-        assignment = Assignment.of_this_process(handlers, self._baseline, is_zygote=is_zygote)
+        assignment = Assignment.of_this_process(handlers, self._baseline, load_s=load_s)
         return ForkRequest(self._control, assignment)
 
     def fork(self, handler: str, wait: Callable[[float], bool], until: float) -> Child:

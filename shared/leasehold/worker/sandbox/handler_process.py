@@ -7,12 +7,13 @@ import importlib
 import os
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
 from leasehold.domain.manifest_parts import ErrorRecord, RetryRule
-from leasehold.domain.result import Continued, Deferred, Failed, Finished, Result
+from leasehold.domain.result import Continued, Deferred, Failed, Finished, Result, Unable
 from leasehold.domain.status import Termination
 from leasehold.errors import TooLargeError
 from leasehold.logs.attempt import lines_of, name_attempts_in_records
@@ -45,6 +46,7 @@ from leasehold.worker.sandbox.messages import (
     Message,
     SoftLimitNote,
     Stop,
+    UnableNote,
     build_readers,
 )
 from leasehold.worker.sandbox.soft_limit import SoftLimit
@@ -77,9 +79,7 @@ def run(call: socket.socket, handler: str) -> None:
     job, given = link.first()
     assert isinstance(job, Job)  # noqa: S101 - the worker's own first word
     assert job.handler == handler  # noqa: S101 - as above
-    link.hard_at = job.hard_at
-    child_stacks = ChildStacks(stacks, job.soft_at, job.hard_at)
-    last = HandlerProcess(link, job, child_stacks).run(given.decode())
+    last = HandlerProcess(link, job, ChildStacks(stacks)).run(given.decode())
     if link.is_here:  # else this is a fork that came back from the handler: nobody waits for it
         link.end(last.message, last.body)
         atexit._run_exitfuncs()  # noqa: SLF001 - an interpreter would, and this one does not end
@@ -124,9 +124,17 @@ class HandlerProcess:
 
     def _imported(self, step: EnteredStep) -> StepCode:
         handler = handler_of(step)
-        self._link.say(Imported(is_fit=is_fit_for_forking()))
+        is_fit = is_fit_for_forking()
         actions = [self._soft.within(action) for action in entry_actions_of(step)]
+        self._begin_time(is_fit=is_fit)
         return StepCode(actions, self._soft.within(handler))
+
+    def _begin_time(self, *, is_fit: bool) -> None:
+        """Have the time of the handler begin: it is imported."""
+        job, now = self._job, time.monotonic()
+        self._link.hard_at = now + job.hard_s
+        self._stacks.expect(job.hard_s - job.cleanup_s, job.cleanup_s)
+        self._link.say_first(Imported(is_fit=is_fit, at=now))
 
     def _begin(self) -> StepContext | Result:
         try:
@@ -163,6 +171,9 @@ class HandlerProcess:
                 return LastWord(FinishedNote.model_validate({"status": status}), output.encode())
             case Failed(record, permanent):
                 return self._failed(record, permanent=permanent)
+            case Unable(code, record):
+                note = UnableNote.model_validate({"code": code})
+                return LastWord(note, _body_of(record))
             case Deferred(reason, detail):
                 return LastWord(DeferredNote.model_validate({"reason": reason, "detail": detail}))
             case Continued(at_checkpoint):
@@ -175,7 +186,11 @@ class HandlerProcess:
             has_raised=self._raised is not None,
             lacked_memory=lacked_memory(self._raised),
         )
-        return LastWord(note, record.model_dump_json(exclude_defaults=True).encode())
+        return LastWord(note, _body_of(record))
+
+
+def _body_of(record: ErrorRecord) -> bytes:
+    return record.model_dump_json(exclude_defaults=True).encode()
 
 
 def _received_descriptor(call: socket.socket) -> int:

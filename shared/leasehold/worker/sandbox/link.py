@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Final
@@ -95,6 +96,11 @@ class Link:
             thread = threading.Thread(target=work, name=f"leasehold-{name}", daemon=True)
             thread.start()
             self._threads.append(thread)
+
+    def say_first(self, message: Message) -> None:
+        """Send a message at once, before the conversation is started."""
+        with suppress(OSError):  # the worker is gone; the thread that reads will see it
+            self._call.sendall(encoded(message, b""))
 
     def say(self, message: Message, body: bytes | memoryview = b"") -> None:
         """Send a message; nothing where this is a fork of the process."""

@@ -12,7 +12,7 @@ from leasehold.domain.calls import MAX_KEY, MAX_TYPE
 from leasehold.domain.iterations import MAX_ITERATIONS
 from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.result import OutputStatus
-from leasehold.domain.status import Termination
+from leasehold.domain.status import BlockCode, Termination
 
 #: No file of a run that crosses is larger.
 MAX_FILE: Final = 1024 * 1024 * 1024
@@ -46,22 +46,23 @@ class Message(BaseModel):
 class Job(Message):
     """What the child is to do; the body is what the handler is given, JSON text.
 
-    Times are seconds of the clock that the processes of a machine share (`time.monotonic`).
+    The handler may take `hard_s` seconds from its import on, the last `cleanup_s` to clean up.
     """
 
     longest_body: ClassVar[int] = 2 * OUTPUT_BYTES
     kind: Literal["job"] = "job"
     run_id: str
+    life: str
     step_type: str
     handler: str
     entry_actions: tuple[str, ...]
     attempt: int
     trial: int
     non_retryable: tuple[str, ...]
-    soft_at: float
-    hard_at: float
     hard_s: float
+    cleanup_s: float
     furthest: Mapping[str, int]
+    note: str | None
     levels: Mapping[str, int]
 
 
@@ -102,10 +103,15 @@ class Refusal(Message):
 
 
 class Imported(Message):
-    """The handler is imported; `is_fit`: a process that has imported it may be forked."""
+    """The handler is imported, and its time begins.
+
+    `at` is a time of the clock that the processes of a machine share (`time.monotonic`); `is_fit`
+    says that a process which has imported it may be forked.
+    """
 
     kind: Literal["imported"] = "imported"
     is_fit: bool
+    at: Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Call(Message):
@@ -247,6 +253,14 @@ class FailedNote(Message):
     lacked_memory: bool = False
 
 
+class UnableNote(Message):
+    """The code that is deployed cannot do it: the body is the error, as a run keeps it."""
+
+    longest_body: ClassVar[int] = _MAX_RECORD
+    kind: Literal["unable"] = "unable"
+    code: Literal[BlockCode.HANDLER_UNAVAILABLE, BlockCode.INPUT_MISMATCH]
+
+
 class DeferredNote(Message):
     """The attempt met an outage."""
 
@@ -278,7 +292,7 @@ AnyCall = (
     | ListCall
 )
 Note = Imported | ProgressNote | LogLine
-Ending = FinishedNote | FailedNote | DeferredNote | ContinuedNote
+Ending = FinishedNote | FailedNote | UnableNote | DeferredNote | ContinuedNote
 FromChild = AnyCall | Note | Ending
 
 

@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Final
@@ -17,12 +17,13 @@ from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.worker.attempt_calls import AttemptCalls
 from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.sandbox.child import Child
-from leasehold.worker.sandbox.children import Children
+from leasehold.worker.sandbox.children import NO_SOURCES, Children
 from leasehold.worker.sandbox.ending import Ending
 from leasehold.worker.sandbox.limits import Limits
 from leasehold.worker.sandbox.messages import Job
 from leasehold.worker.sandbox.relayed_logs import levels_in_force
 from leasehold.worker.sandbox.sandboxed_attempt import SandboxedAttempt
+from leasehold.worker.sandbox.source_finder import SourceText
 from leasehold.worker.sandbox.stacks import Stacks
 from leasehold.worker.sandbox.verdict import verdict_on
 
@@ -40,10 +41,20 @@ class Sandbox:
 
     Args:
         handlers: all that it may be given, `module:function`.
+        sources: the project's own, as they were read here: handlers are imported from these.
+        import_s: how long the import of a handler may take, in seconds.
     """
 
-    def __init__(self, handlers: Sequence[str] = ()) -> None:
-        self._children = Children(handlers=handlers)
+    def __init__(
+        self,
+        handlers: Sequence[str] = (),
+        *,
+        sources: Mapping[str, SourceText] = NO_SOURCES,
+        import_s: float = 60.0,
+    ) -> None:
+        self._import_s = import_s
+        self._open = partial(Children, sources=sources, load_s=import_s)
+        self._children = self._open(handlers=handlers)
         self._lost: Counter[tuple[str, str]] = Counter()
 
     def run(self, held: HeldAttempt, step: EnteredStep, given: str, calls: AttemptCalls) -> Result:
@@ -58,7 +69,7 @@ class Sandbox:
             self._children_for(is_alone) as children,
             _child_of(children, held, step) as child,
         ):
-            limits = Limits.of(held, time.monotonic())
+            limits = Limits.of(held, time.monotonic(), self._import_s)
             with suppress(ConnectionError):  # it has ended already; how, it is asked later
                 socket.send_fds(child.call, [b"s"], [far])
             note_fit = partial(self._children.note_fit, step.handler)
@@ -68,7 +79,11 @@ class Sandbox:
             attempt.serve(_job(held, step, limits), given.encode())
             ending = child.ending()
             self._note(held, is_lost=ending == Ending() and attempt.last is None)
-            return verdict_on(attempt, held, limits, ending, is_alone=is_alone)
+            return verdict_on(attempt, held, step, ending, is_alone=is_alone)
+
+    def import_all(self) -> None:
+        """Have all handlers imported now, for the attempts to come; nobody waits for it."""
+        self._children.import_all()
 
     def close(self) -> None:
         """End all processes; no attempt may run."""
@@ -79,7 +94,7 @@ class Sandbox:
         if not is_alone:
             yield self._children
             return
-        with closing(Children()) as children:
+        with closing(self._open()) as children:
             yield children
 
     def _note(self, held: HeldAttempt, *, is_lost: bool) -> None:
@@ -122,15 +137,16 @@ def _job(held: HeldAttempt, step: EnteredStep, limits: Limits) -> Job:
     retry = run.dispatch.retry
     return Job(
         run_id=run.run_id,
+        life=run.life,
         step_type=run.current_step,
         handler=step.handler,
         entry_actions=tuple(step.entry_actions),
         attempt=run.attempt,
         trial=run.trial,
         non_retryable=() if retry is None else retry.non_retryable,
-        soft_at=limits.soft_at,
-        hard_at=limits.hard_at,
-        hard_s=run.dispatch.hard_limit.total_seconds(),
+        hard_s=limits.timeout_s,
+        cleanup_s=limits.cleanup_s,
         furthest=furthest_of(run),
+        note=run.note,
         levels=levels_in_force(),
     )

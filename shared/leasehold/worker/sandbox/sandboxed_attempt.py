@@ -36,6 +36,7 @@ from leasehold.worker.sandbox.messages import (
     ProgressNote,
     SoftLimitNote,
     Stop,
+    UnableNote,
 )
 from leasehold.worker.sandbox.prints import Prints
 from leasehold.worker.sandbox.relayed_logs import relay
@@ -66,12 +67,14 @@ class SandboxedAttempt:
     Args:
         held: the attempt.
         child: its process.
-        limits: when it is to end.
+        limits: when it is to end, from its import on.
         calls: what answers the calls of its context.
         stacks: what it writes of its stacks.
         note_fit: called when a process that has imported the handler may be forked.
 
     Attributes:
+        limits: when it is to end.
+        is_imported: whether its handler is imported, so that its time has begun.
         last: what the child said last, if it came so far.
         limit: the limit at which it was killed, or past which it raised; None: none.
         garbled: what was wrong with what it sent; empty: nothing.
@@ -88,6 +91,8 @@ class SandboxedAttempt:
         stacks: Stacks,
         note_fit: Callable[[], object],
     ) -> None:
+        self.limits = limits
+        self.is_imported = False
         self.last: tuple[Ending, bytes] | None = None
         self.limit: Termination | None = None
         self.garbled = ""
@@ -96,7 +101,6 @@ class SandboxedAttempt:
         self.prints = Prints(child.output)
         self._held = held
         self._child = child
-        self._limits = limits
         self._calls = calls
         self._note_fit = note_fit
         self._woken, self._waker = socket.socketpair()
@@ -162,7 +166,7 @@ class SandboxedAttempt:
         poll.poll(max(0.0, seconds) * 1000)
 
     def _next_look(self) -> float:
-        limits, now = self._limits, time.monotonic()
+        limits, now = self.limits, time.monotonic()
         ends = [now + _LOOK_S, limits.hard_at, limits.deadline_at]
         if limits.memory is not None:
             ends.append(now + _MEMORY_LOOK_S)
@@ -196,17 +200,22 @@ class SandboxedAttempt:
         match frame.message:
             case Call() as call:
                 self._desk.take(call, frame.body)
-            case FinishedNote() | FailedNote() | DeferredNote() | ContinuedNote() as last:
+            case (
+                FinishedNote() | FailedNote() | UnableNote() | DeferredNote() | ContinuedNote()
+            ) as last:
                 self.last = last, frame.body
             case ProgressNote(fraction=fraction, message=message):
                 self._calls.note_progress(Progress(fraction=fraction, message=message))
             case LogLine() as line:
                 relay(line)
-            case Imported(is_fit=True):
-                self._note_fit()
+            case Imported(is_fit=is_fit, at=at) if not self.is_imported:
+                self.is_imported = True
+                self.limits = self.limits.from_import(min(at, time.monotonic()))
+                if is_fit:
+                    self._note_fit()
 
     def _keep_time(self, now: float) -> None:
-        stop, limits = self._held.stop, self._limits
+        stop, limits = self._held.stop, self.limits
         if stop.is_requested and self._kill_at is None and stop.reason is not None:
             self._kill_at = limits.kill_at(stop.reason, self._held, now)
             self._channel.send(Stop(reason=stop.reason))

@@ -16,29 +16,32 @@ from leasehold.domain.result import (
     LimitExceeded,
     Result,
     Stopped,
+    Unable,
 )
-from leasehold.domain.status import Termination
+from leasehold.domain.status import BlockCode, Termination
 from leasehold.errors import (
     AgentTimeoutError,
     DispatchDeadlineError,
     HandlerDiedError,
     HandlerGarbledError,
+    HandlerNotFoundError,
     LeaseholdError,
     MemoryLimitError,
 )
+from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.failures import record_of_child, safe_text
 from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.kept_text import cut, json_of
 from leasehold.worker.redaction import Redaction
 from leasehold.worker.sandbox import messages
 from leasehold.worker.sandbox.ending import Ending
-from leasehold.worker.sandbox.limits import Limits
 from leasehold.worker.sandbox.link import LINK_LOST, OUT_OF_TIME
 from leasehold.worker.sandbox.messages import (
     ContinuedNote,
     DeferredNote,
     FailedNote,
     FinishedNote,
+    UnableNote,
 )
 from leasehold.worker.sandbox.sandboxed_attempt import SandboxedAttempt
 
@@ -59,7 +62,7 @@ _BY_WHOM: Final = " (by the system, for want of memory?)"
 def verdict_on(
     attempt: SandboxedAttempt,
     held: HeldAttempt,
-    limits: Limits,
+    step: StepHandler,
     ending: Ending | None,
     *,
     is_alone: bool = False,
@@ -69,21 +72,22 @@ def verdict_on(
     Args:
         attempt: the attempt.
         held: the same, as the worker holds it.
-        limits: its limits.
+        step: what was to be called.
         ending: how its process ended; None: nobody saw that.
         is_alone: whether its fork server had no other child.
     """
-    return _Verdict(attempt, held, limits, is_alone=is_alone).on(ending or Ending())
+    return _Verdict(attempt, held, step, is_alone=is_alone).on(ending or Ending())
 
 
 class _Verdict:
     def __init__(
-        self, attempt: SandboxedAttempt, held: HeldAttempt, limits: Limits, *, is_alone: bool
+        self, attempt: SandboxedAttempt, held: HeldAttempt, step: StepHandler, *, is_alone: bool
     ) -> None:
         self._attempt = attempt
         self._is_alone = is_alone
         self._held = held
-        self._limits = limits
+        self._limits = attempt.limits
+        self._handler = step.handler
         run = held.manifest
         self._step = {"step": run.current_step}
         self._facts = {"step": run.current_step, "attempt": run.attempt}
@@ -100,8 +104,24 @@ class _Verdict:
         if attempt.garbled:
             return self._garbled(attempt.garbled)
         if attempt.limit is not None:
-            return self._exceeded(attempt.limit)
+            return self._on_limit(attempt.limit)
         return self._on_death(ending)
+
+    def _on_limit(self, reason: Termination) -> Result:
+        """Return what it comes to that it was killed at a limit; its import is no failure."""
+        limits = self._limits
+        if self._attempt.is_imported:
+            return self._exceeded(reason)
+        if reason is Termination.MEMORY_LIMIT_EXCEEDED:
+            most = (limits.memory or 0) // _MIB
+            return self._unavailable(f"took more than the {most} MiB of memory that the step has")
+        return self._unavailable(f"took longer than {limits.hard_at - limits.begun_at:.3g} s")
+
+    def _unavailable(self, what: str) -> Unable:
+        """Return what it comes to that the import did not end, so that nothing was called."""
+        problem = f"importing {self._handler.partition(':')[0]!r} {what}"
+        error = HandlerNotFoundError(handler=self._handler, **self._step, problem=problem)
+        return Unable(BlockCode.HANDLER_UNAVAILABLE, self._record(error))
 
     def _has_failed_meanwhile(self) -> bool:
         """Return whether it was killed at a limit of its own, although it was also to stop.
@@ -124,6 +144,8 @@ class _Verdict:
             case ContinuedNote(at_checkpoint=at_checkpoint):
                 is_to_stop = self._held.stop.is_requested  # then that is why it ends
                 return self._stopped() if is_to_stop else Continued(at_checkpoint)
+            case UnableNote(code=code):
+                return Unable(code, record_of_child(body))
             case FailedNote(has_raised=True):
                 return self._on_error(note, record_of_child(body))
         return Failed(record_of_child(body), permanent=note.permanent)
@@ -150,10 +172,16 @@ class _Verdict:
         if is_late and (attempt.is_past_soft_limit or ending.exit_code == OUT_OF_TIME):
             return self._exceeded(Termination.AGENT_TIMEOUT_EXCEEDED)
         if ending.signal == signal.SIGKILL and limits.memory is not None:
-            return self._exceeded(Termination.MEMORY_LIMIT_EXCEEDED)
+            return self._on_limit(Termination.MEMORY_LIMIT_EXCEEDED)
         if self._held.stop.is_requested:
             return self._stopped()
-        return self._failed(HandlerDiedError(**self._step, problem=_words_of(ending)))
+        return self._died(_words_of(ending))
+
+    def _died(self, how: str) -> Result:
+        """Return what it comes to that its process ended by its own doing."""
+        if not self._attempt.is_imported:
+            return self._unavailable(f"ended its process: {how}")
+        return self._failed(HandlerDiedError(**self._step, problem=how))
 
     def _on_unseen_death(self) -> Result:
         """Return what it comes to that it was lost with its fork server, by whose doing ever."""
@@ -170,6 +198,9 @@ class _Verdict:
         )
 
     def _failed(self, error: LeaseholdError) -> Failed:
+        return Failed(self._record(error))
+
+    def _record(self, error: LeaseholdError) -> ErrorRecord:
         """Return the failure of a process, with what is known of its last moments."""
         stacks, printed = self._attempt.stacks, self._attempt.prints.last_lines
         record = ErrorRecord.of(error).with_(
@@ -177,7 +208,7 @@ class _Verdict:
         )
         if printed:
             record = record.with_(details=json_of({"printed": _end_of(printed)}))
-        return Failed(record)
+        return record
 
     def _exceeded(self, reason: Termination, raised: ErrorRecord | None = None) -> Result:
         """Return the end at a limit; of what the handler raised then, the traceback is kept.

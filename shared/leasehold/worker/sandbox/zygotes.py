@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from leasehold.worker.sandbox.child import Child
-from leasehold.worker.sandbox.fork_server import READY, READY_WITHIN_S
+from leasehold.worker.sandbox.fork_server import READY
 from leasehold.worker.sandbox.forker import Forker
 
 _MOST: Final = 16
@@ -20,12 +20,12 @@ _TRIES: Final = 3
 class Zygote:
     """One zygote; it is looked at, never waited for."""
 
-    def __init__(self, handlers: Sequence[str], server: Forker) -> None:
+    def __init__(self, handlers: Sequence[str], server: Forker, load_s: float) -> None:
         self._server = server
-        self._request = server.request(handlers, is_zygote=True)
+        self._request = server.request(handlers, load_s=load_s)
         self._child: Child | None = None
         self._forker: Forker | None = None
-        self._until = time.monotonic() + READY_WITHIN_S
+        self._until = time.monotonic() + load_s
 
     def look(self) -> Forker | None:
         """Return it if it is ready; None: not yet.
@@ -81,9 +81,14 @@ class Zygote:
 
 
 class Zygotes:
-    """The zygotes of one fork server, by module. Its user keeps threads apart."""
+    """The zygotes of one fork server, by module. Its user keeps threads apart.
 
-    def __init__(self) -> None:
+    Args:
+        load_s: how long each may take to import its module, in seconds.
+    """
+
+    def __init__(self, load_s: float) -> None:
+        self._load_s = load_s
         self._zygotes: OrderedDict[str, Zygote] = OrderedDict()
         self._tries: Counter[str] = Counter()
 
@@ -98,7 +103,7 @@ class Zygotes:
         """
         if module in self._zygotes or self._tries[module] == _TRIES:
             return
-        self._zygotes[module] = Zygote(handlers, server)
+        self._zygotes[module] = Zygote(handlers, server, self._load_s)
         self._tries[module] += 1
         if len(self._zygotes) > _MOST:
             _, oldest = self._zygotes.popitem(last=False)

@@ -1,0 +1,179 @@
+"""Blocks that heal: the code that is deployed cannot run a step, and is looked at again.
+
+What a person did wrong costs a run nothing: it stands where it stood, with all that it has so far.
+A look is a dispatch like any other, so whoever can run the step does; where nothing was put right,
+the same block is found once more, which nobody is told of again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from leasehold.domain.change import Change, unchanged
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.draft import Draft
+from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.lease import Fence, held_lease
+from leasehold.domain.lifecycle.handoff import dispatch_next, under_next_generation
+from leasehold.domain.lifecycle.settle import first_answer, keep_output
+from leasehold.domain.lifecycle.termination import note_error
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Block, ErrorRecord
+from leasehold.domain.notes import NO_NOTES, Notes
+from leasehold.domain.status import BlockCode, Outcome, RunEvent, RunStatus, after
+from leasehold.domain.trace import TraceType
+from leasehold.domain.trial_record import TrialVerdict
+
+#: The first look comes after this, each further one after twice the time, up to the longest.
+FIRST_LOOK: Final = timedelta(seconds=10)
+LONGEST_LOOK: Final = timedelta(minutes=10)
+
+_MOST_DOUBLED: Final = 6
+
+_GOES_ON: Final = "the run goes on by itself then, and `retry` has it look now."
+_REMEDIES: Final[Mapping[BlockCode, str]] = {
+    BlockCode.HANDLER_UNAVAILABLE: f"Deploy code that can be imported; {_GOES_ON}",
+    BlockCode.INPUT_MISMATCH: f"Deploy a handler that takes what it is given; {_GOES_ON}",
+    BlockCode.INPUT_MISSING: f"Put the artifacts back where LEASEHOLD_ARTIFACTS says; {_GOES_ON}",
+    BlockCode.STEP_UNKNOWN: f"Deploy a catalog that has the step; {_GOES_ON}",
+}
+
+
+def block_attempt(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    fence: Fence,
+    code: BlockCode,
+    error: ErrorRecord,
+    output: KeptValue | None = None,
+    output_status: str = "SUCCESS",
+    verdict: TrialVerdict | None = None,
+    notes: Notes = NO_NOTES,
+) -> Change:
+    """Block a run whose attempt the code cannot begin, or not judge; it counts for nothing.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        fence: the credentials of the worker.
+        code: what has to be put right.
+        error: the same, as the run notes it.
+        output: what waits to be judged by the gates; None: the handler was not called.
+        output_status: how good it is.
+        verdict: what it says of the trial, where it is a reviewer's.
+        notes: what is kept with it.
+
+    Raises:
+        LeaseLostError: the lease is not the one that is held.
+    """
+    if first := first_answer(manifest, fence):
+        return first
+    lease = held_lease(manifest, now, fence)
+    draft = Draft(manifest, now, rules, fence)
+    draft.note(notes)
+    is_called = output is not None and not manifest.is_judged_again
+    is_first = manifest.fencing_token == 1  # what is looked at is of the run it was made of
+    before = None if is_called or is_first else manifest.dispatch.after_block
+    block = _found(draft, code, error.message, before)
+    if not block.looks:
+        draft.trace(
+            TraceType.STEP_BLOCKED,
+            reason=block.code,
+            detail=block.finding,
+            remediation=block.remediation,
+            validation_issues=error.validation_issues,
+            origin=error.origin,
+            traceback=error.traceback,
+        )
+    note_error(draft, error)
+    if output is not None:
+        keep_output(draft, lease, output, output_status, verdict)
+    return _block(draft, block, RunEvent.CANNOT_RUN)
+
+
+def block_unknown_step(draft: Draft) -> Change:
+    """Block a run whose current step no catalog knows that is in force."""
+    finding = f"No catalog that is deployed has the step {draft.run.current_step!r}."
+    block = _found(draft, BlockCode.STEP_UNKNOWN, finding, draft.run.dispatch.after_block)
+    if not block.looks:
+        draft.trace(
+            TraceType.STEP_UNKNOWN,
+            reason=block.code,
+            detail=block.finding,
+            remediation=block.remediation,
+        )
+    return _block(draft, block, RunEvent.STEP_UNKNOWN)
+
+
+def look_again(manifest: Manifest, now: datetime, *, rules: Rules, at_once: bool = False) -> Change:
+    """Try a blocked run once more where it stands; it shows by itself whether it is put right.
+
+    Who does not know the step leaves it for a grace to those who do, and then looks again later.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        at_once: look before the time, for a process that has just begun: it may have other code,
+            or other packages. One that begins again and again looks as often as the alarm at most.
+    """
+    look_at, block = manifest.look_at, manifest.block
+    if look_at is None or block is None or (now < look_at and not at_once):
+        return unchanged(manifest, Outcome.NOT_DUE)
+    is_mine = rules.code_hash and block.code_hash == rules.code_hash
+    if at_once and is_mine and now < manifest.updated_at + FIRST_LOOK:
+        return unchanged(manifest, Outcome.NOT_DUE)
+    draft = Draft(manifest, now, rules)
+    if rules.settings_for(manifest.current_step) is not None:
+        return look(draft, block, RunEvent.LOOKED_AGAIN, Outcome.LOOKED_AGAIN)
+    if at_once or now < look_at + rules.grace:
+        return unchanged(manifest, Outcome.STEP_UNKNOWN)
+    looks = block.looks + 1
+    draft.set(block=block.with_(looks=looks, look_at=now + _wait(looks)))
+    return draft.commit(Outcome.ALARM_SET)
+
+
+def look(draft: Draft, block: Block, event: RunEvent, outcome: Outcome) -> Change:
+    """Dispatch the step as it stands; the dispatch remembers the block that it looks at."""
+    status = after(draft.run.status, event)
+    draft.set_step(status=status)
+    draft.set(status=status, block=None, dispatch=draft.run.dispatch.with_(after_block=block))
+    return dispatch_next(draft, outcome)
+
+
+def _found(draft: Draft, code: BlockCode, finding: str, before: Block | None) -> Block:
+    """Return the block; it counts as the one that was looked at where it has the same code.
+
+    The words may differ at each look: they name addresses and ports, or another server found them.
+    """
+    looks = before.looks + 1 if before is not None and before.code == code.value else 0
+    return Block(
+        code=code.value,
+        finding=finding,
+        remediation=_REMEDIES[code],
+        look_at=draft.now + _wait(looks),
+        looks=looks,
+        code_hash=draft.rules.code_hash or None,
+    )
+
+
+def _wait(looks: int) -> timedelta:
+    doubled: timedelta = FIRST_LOOK * 2 ** min(looks, _MOST_DOUBLED)
+    return min(doubled, LONGEST_LOOK)
+
+
+def _block(draft: Draft, block: Block, event: RunEvent) -> Change:
+    run = draft.run
+    draft.set_step(status=RunStatus.BLOCKED)
+    draft.set(
+        status=after(run.status, event),
+        lease=None,
+        block=block,
+        dispatch=under_next_generation(run.dispatch).with_(after_block=None),
+    )
+    return draft.commit(Outcome.BLOCKED)

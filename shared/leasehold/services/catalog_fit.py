@@ -1,0 +1,263 @@
+"""Whether a run fits the catalog in force: its steps, their handlers, and what they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from leasehold.domain.dispatch import dispatch_of
+from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.lifecycle import Operation
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import BlockCode, RunStatus
+from leasehold.errors import (
+    ArtifactNotFoundError,
+    CatalogMisfitError,
+    DamagedFileError,
+    EntryActionNotFoundError,
+    HandlerNotFoundError,
+    OutputGoneError,
+)
+from leasehold.registry.dispatch import REMOTE
+from leasehold.services.engine import Engine
+from leasehold.services.kept_values import load
+from leasehold.services.read_runs import RunFilter, matching_runs
+
+LIMIT_CHANGED: Final = "limit_changed"
+
+#: Where a run stands that has not ended.
+LIVE: Final = tuple(status for status in RunStatus if status is not RunStatus.COMPLETED)
+
+#: What a dispatch has frozen of the limits of its step, in words.
+_LIMITS: Final[Mapping[str, str]] = {
+    "timeout_ms": "agent timeout in ms",
+    "deadline_s": "dispatch deadline in s",
+    "max_retries": "retries",
+    "heartbeat_s": "heartbeat in s",
+    "cleanup_ms": "cleanup in ms",
+    "memory_limit_bytes": "memory limit in bytes",
+    "schedule_to_start_s": "schedule to start in s",
+    "remote": "remote",
+}
+
+
+class Problem(NamedTuple):
+    """Why a step cannot run with the catalog in force.
+
+    Args:
+        code: with this a run would block.
+        detail: what is wrong, in one line.
+    """
+
+    code: str
+    detail: str
+
+
+def problem_with_step(engine: Engine, name: str) -> Problem | None:
+    """Return why nothing could be called for a step; its handler and gates are imported."""
+    step = engine.catalog.steps.get(name)
+    if step is None:
+        known = ", ".join(engine.catalog.steps.keys()) or "none"
+        return Problem(
+            BlockCode.STEP_UNKNOWN, f"the catalog knows no step {name!r}; known: {known}"
+        )
+    try:
+        if step.handler != REMOTE:
+            engine.checks.check(step)
+            engine.checks.check_entry_actions(step)
+        for gate in engine.catalog.gates_of(name):
+            engine.checks.check(gate)
+    except (HandlerNotFoundError, EntryActionNotFoundError) as error:
+        return Problem(BlockCode.HANDLER_UNAVAILABLE, error.message)
+    return None
+
+
+def problem_with_value(engine: Engine, name: str, text: str) -> Problem | None:
+    """Return why a step, which can be called, cannot take this JSON text."""
+    step = engine.catalog.steps[name]
+    if step.handler == REMOTE:
+        return None
+    misfit = engine.checks.problem_with(step, text)
+    if misfit is None:
+        return None
+    return Problem(
+        BlockCode.INPUT_MISMATCH, f"what it is given does not fit {misfit.model}: {misfit.problem}"
+    )
+
+
+def check_approval(engine: Engine, run: Manifest) -> None:
+    """Raise CatalogMisfitError where the step behind a kept output could not take it.
+
+    Behind a reviewer, its verdict says which step is next: that is for the run to find out.
+    """
+    output, following = run.steps[run.current_step].kept_output, run.next_step
+    if output is None or following is None or run.current_step in run.looped_steps[-1:]:
+        return
+    _check(engine, run, Operation.APPROVE, (following,), output)
+
+
+def check_recreation(
+    engine: Engine, run: Manifest, plan: Sequence[str], from_step: str, given: KeptValue
+) -> None:
+    """Raise CatalogMisfitError where a new run could not begin at a step.
+
+    Args:
+        engine: the parts.
+        run: the run that is to be recreated.
+        plan: the steps of the new one.
+        from_step: where it begins; one that is not in its plan is not looked at here.
+        given: its input, for its first step; behind that, the outputs of the old run count.
+    """
+    if from_step not in plan:
+        return
+    place = plan.index(from_step)
+    value: KeptValue | None = given
+    if place:
+        before = run.steps.get(plan[place - 1])
+        value = None if before is None else before.kept_output
+    if value is not None:  # else the recreation itself says which output is missing
+        _check(engine, run, Operation.RECREATE, plan[place:], value)
+
+
+def _check(
+    engine: Engine, run: Manifest, operation: Operation, ahead: Sequence[str], value: KeptValue
+) -> None:
+    """Raise where a step cannot be called, or the first of them cannot take the value."""
+    problems = ((step, problem_with_step(engine, step)) for step in ahead)
+    found = next(((step, problem) for step, problem in problems if problem), None)
+    if found is None:
+        problem = problem_with_value(engine, ahead[0], load(engine.artifacts, value))
+        found = None if problem is None else (ahead[0], problem)
+    if found is not None:
+        step, problem = found
+        raise CatalogMisfitError(
+            operation=operation.value,
+            run_id=run.run_id,
+            step=step,
+            misfit=problem.code,
+            problem=problem.detail.rstrip("."),
+        )
+
+
+class RunMisfit(NamedTuple):
+    """What a live run has that the catalog in force does not fit.
+
+    Args:
+        run_id: the run.
+        step: the step that would be concerned.
+        code: that of a `Problem`, or `limit_changed`, which keeps no run from going on.
+        detail: what it is, in one line.
+    """
+
+    run_id: str
+    step: str
+    code: str
+    detail: str
+
+
+class GivenValue(NamedTuple):
+    """A value that a run holds for one of its steps.
+
+    Args:
+        run: the run.
+        source: the step whose output it is; None: it is the input of the run.
+        kept: the value.
+        taker: the step that is to take it.
+    """
+
+    run: Manifest
+    source: str | None
+    kept: KeptValue
+    taker: str
+
+
+class LiveRunCheck:
+    """Compares live runs with the catalog in force; each step type is looked at once.
+
+    Args:
+        engine: has the catalog; its store need not be that of the runs.
+        load_value: returns the text of a value; by default from the engine's own stores.
+    """
+
+    def __init__(
+        self, engine: Engine, load_value: Callable[[GivenValue], str] | None = None
+    ) -> None:
+        self._engine = engine
+        self._load = load_value or (lambda value: load(engine.artifacts, value.kept))
+        self._problems: dict[str, Problem | None] = {}
+
+    def misfits(self, run: Manifest) -> Iterator[RunMisfit]:
+        """Yield what of a run does not fit.
+
+        Raises:
+            StoreUnavailableError: what it is given could not be read.
+        """
+        for step in _steps_ahead(run):
+            if problem := self._problem(step):
+                yield RunMisfit(run.run_id, step, *problem)
+        value = _next_value(run)
+        if self._problem(value.taker) is None and (problem := self._problem_with(value)):
+            yield RunMisfit(run.run_id, value.taker, *problem)
+        if changes := self._changed_limits(run):
+            yield RunMisfit(run.run_id, run.current_step, LIMIT_CHANGED, changes)
+
+    def _problem(self, step: str) -> Problem | None:
+        if step not in self._problems:
+            self._problems[step] = problem_with_step(self._engine, step)
+        return self._problems[step]
+
+    def _problem_with(self, value: GivenValue) -> Problem | None:
+        if self._engine.catalog.steps[value.taker].handler == REMOTE:
+            return None  # its worker knows its model
+        try:
+            text = self._load(value)
+        except (ArtifactNotFoundError, DamagedFileError, OutputGoneError) as error:
+            return Problem(BlockCode.INPUT_MISSING, f"what it is given is lost: {error.message}")
+        return problem_with_value(self._engine, value.taker, text)
+
+    def _changed_limits(self, run: Manifest) -> str:
+        """Return how the limits of the current step differ from those it was dispatched with."""
+        settings = self._engine.rules.settings_for(run.current_step)
+        if settings is None:
+            return ""
+        frozen = run.dispatch
+        now = dispatch_of(
+            settings,
+            generation=frozen.generation,
+            trial=frozen.trial,
+            not_before=frozen.not_before,
+            nonce=frozen.nonce,
+            max_retries=run.max_retries,
+        )
+        pairs = ((name, getattr(frozen, name), getattr(now, name)) for name in _LIMITS)
+        return "; ".join(
+            f"{_LIMITS[name]} {was}, now {is_}" for name, was, is_ in pairs if was != is_
+        )
+
+
+def live_runs(engine: Engine) -> Iterator[Manifest]:
+    """Yield the runs that have not ended, each once, read page by page."""
+    seen: set[str] = set()
+    for status in LIVE:
+        for run in matching_runs(engine, RunFilter(status=status.value, dead_lettered=False)):
+            if not run.is_terminal and run.run_id not in seen:
+                seen.add(run.run_id)  # it may have moved from one status to the next
+                yield run
+
+
+def _steps_ahead(run: Manifest) -> Sequence[str]:
+    """Return the steps that may run yet: from the current one, or the first of its trials."""
+    looped = run.looped_steps
+    first = looped[0] if run.current_step in looped else run.current_step
+    return run.plan[run.plan.index(first) :]
+
+
+def _next_value(run: Manifest) -> GivenValue:
+    """Return what is taken next: an output that waits for a decision, or what the step is given."""
+    place = run.plan.index(run.current_step)
+    output = run.steps[run.current_step].kept_output
+    if output is not None and run.next_step is not None:
+        return GivenValue(run, run.current_step, output, run.next_step)
+    before = run.plan[place - 1] if place else None
+    source = before if before and run.steps[before].kept_output is not None else None
+    return GivenValue(run, source, run.given, run.current_step)

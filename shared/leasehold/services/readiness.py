@@ -1,0 +1,44 @@
+"""Whether a process could work now: its store takes a write, and its artifacts can be reached."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from leasehold.domain.document import Document, Ref, Write
+from leasehold.errors import LeaseholdError, NotReadyError
+from leasehold.services.engine import Engine
+
+#: So long it is waited for: whoever asks has a time limit of its own, often of some seconds.
+WITHIN_S: Final = 3.0
+
+#: One small document for all who ask; it is no note that a process lives, and stands in no list.
+_PROBE: Final = Ref("workers", "ready")
+#: No run has a file of this name: only whether the store answers is asked.
+_NO_FILE: Final = "runs/ready"
+
+
+def check_ready(engine: Engine) -> None:
+    """Read and write the store, and look into the artifacts; a disk that is full takes no write.
+
+    Raises:
+        NotReadyError: with what is in the way.
+    """
+    problems: list[str] = []
+    if not engine.errand(partial(_try, engine, problems), WITHIN_S):
+        raise NotReadyError(problem=f"the stores do not answer within {WITHIN_S:g} s")
+    if problems:
+        raise NotReadyError(problem=problems[0])
+
+
+def _try(engine: Engine, problems: list[str]) -> None:
+    try:
+        engine.documents.transact(_PROBE, _written, within=WITHIN_S)
+        engine.artifacts.exists(_NO_FILE)
+    except LeaseholdError as error:
+        problems.append(error.message.rstrip("."))
+
+
+def _written(_: Document | None, now: datetime) -> Write[None]:
+    return Write(None, {"askedAt": now})

@@ -1,0 +1,199 @@
+"""A remote worker in a test: it claims a step, calls a function of the test, and settles.
+
+It does so through the services that `manage_lease` calls, so that what is refused there is refused
+here: a lease that is over, an output that does not fit, a file whose name may not be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+import pydantic_core
+
+from leasehold.domain.lease import fence_of
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.result import StepResult
+from leasehold.errors import LeaseLostError, NothingToClaimError
+from leasehold.registry.dispatch import REMOTE
+from leasehold.registry.pipelines import Catalog
+from leasehold.services import leased_files
+from leasehold.services.claim_step import ClaimedStep, claim_step
+from leasehold.services.engine import Engine
+from leasehold.services.limits import MAX_PAGE
+from leasehold.services.manage_lease import (
+    LeaseCredentials,
+    complete_step,
+    fail_step,
+    release_step,
+    renew_lease,
+    save_checkpoint,
+)
+from leasehold.testing.arguments import json_text, refuse
+from leasehold.worker.context import IncrementalState
+from leasehold.worker.failures import record_of
+from leasehold.worker.retry_hints import is_permanent
+
+#: What a remote worker of a test does: `(step, given)`, sync or async.
+RemoteFunction = Callable[["RemoteStep", Any], Any]
+
+_HOLDER: Final = "remote-worker-of-a-test"
+
+
+class _ReleasedError(BaseException):
+    """Ends the function: its worker releases the step."""
+
+    def __init__(self, *, continued: bool) -> None:
+        super().__init__()
+        self.continued = continued
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFiles:
+    """The files of the run, as `:putFile`, `:getFile` and `:listFiles` have them."""
+
+    _engine: Engine
+    _credentials: LeaseCredentials
+
+    def put(self, name: str, data: bytes) -> None:
+        """Store a file."""
+        leased_files.put_file(self._engine, self._credentials, name, data)
+
+    def get(self, name: str) -> bytes:
+        """Return a file of the run."""
+        return leased_files.get_file(self._engine, self._credentials, name)
+
+    def list(self) -> Sequence[str]:
+        """Return the names of the first files of the run."""
+        page = leased_files.list_leased_files(
+            self._engine, self._credentials, limit=MAX_PAGE, page_token=None
+        )
+        return list(page.sizes)
+
+
+class RemoteStep:
+    """The step that a remote worker has, with what it may call under its lease.
+
+    Attributes:
+        run_id: the run.
+        step_type: the step.
+        attempt: the number of the attempt, from 1.
+        trial: the number of the trial, from 1.
+        resume: what an earlier attempt kept; None: begin at the beginning.
+        findings: what the reviewer of the trial before found.
+        time_limit: how long the attempt may take.
+        artifacts: the files of the run: `put`, `get`, `list`.
+
+    Raises, in each method:
+        LeaseLostError: the lease is over, or another worker has the step.
+    """
+
+    def __init__(self, engine: Engine, claimed: ClaimedStep) -> None:
+        run = claimed.manifest
+        self.run_id, self.step_type = run.run_id, run.current_step
+        self.attempt, self.trial = run.attempt, run.trial
+        self.resume = _resume(claimed)
+        self.findings = claimed.findings
+        self.time_limit = timedelta(milliseconds=run.dispatch.timeout_ms)
+        self._engine, self._credentials = engine, _credentials_of(run)
+        self.artifacts = RemoteFiles(engine, self._credentials)
+
+    def renew(self) -> None:
+        """Let the lease run on."""
+        renew_lease(self._engine, self._credentials)
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Let the lease run on, and note how far the work is, from 0 to 1."""
+        renew_lease(self._engine, self._credentials, Progress(fraction=fraction, message=message))
+
+    def checkpoint(self, iteration_count: int, partial_results: Any, phase: str = "") -> None:
+        """Keep what there is so far, and let the lease run on."""
+        save_checkpoint(
+            self._engine,
+            self._credentials,
+            iteration_count=iteration_count,
+            phase=phase,
+            partial_results=json_text("partial_results", partial_results),
+        )
+
+    def release(self) -> None:
+        """End here, as a worker that is shut down: another one may claim the step at once."""
+        raise _ReleasedError(continued=False)
+
+    def continue_later(self) -> None:
+        """End here, to go on from the last checkpoint: the step takes longer than an attempt."""
+        raise _ReleasedError(continued=True)
+
+
+def checked_remote(remote: Mapping[str, RemoteFunction], catalog: Catalog) -> None:
+    """Refuse what plays no step for remote workers.
+
+    Raises:
+        InvalidRequestError: a name is no such step, or a value cannot be called.
+    """
+    steps = [entry.step_type for entry in catalog.steps if entry.handler == REMOTE]
+    allowed = f"a step whose handler is 'remote' ({', '.join(steps) or 'none'})"
+    for name, function in remote.items():
+        if name not in steps:
+            refuse("remote", name, allowed)
+        if not callable(function):
+            refuse(f"remote[{name!r}]", function, "a function (step, given)")
+
+
+def play_remote(engine: Engine, remote: Mapping[str, RemoteFunction]) -> int:
+    """Claim and work at each step that waits now, one after the other; return how many.
+
+    Raises:
+        InvalidOutputError, TooLargeError: the function's output is refused; it still has the step.
+    """
+    played = 0
+    for step_type, function in remote.items():
+        with suppress(NothingToClaimError):
+            while True:
+                claimed = claim_step(engine, step_type, _HOLDER)
+                with suppress(LeaseLostError):  # it took too long: what it made counts for nothing
+                    _work(engine, claimed, function)
+                played += 1
+    return played
+
+
+def _work(engine: Engine, claimed: ClaimedStep, function: RemoteFunction) -> None:
+    credentials = _credentials_of(claimed.manifest)
+    try:
+        output = _called(function, RemoteStep(engine, claimed), claimed)
+    except _ReleasedError as end:
+        release_step(engine, credentials, continued=end.continued)
+    except Exception as error:  # noqa: BLE001 - a worker reports whatever its work raises
+        fail_step(engine, credentials, record_of(error), permanent=is_permanent(error))
+    else:
+        result = output if isinstance(output, StepResult) else StepResult(output)
+        complete_step(engine, credentials, json_text("output", result.output), result.status)
+
+
+def _called(function: RemoteFunction, step: RemoteStep, claimed: ClaimedStep) -> Any:
+    call = partial(function, step, pydantic_core.from_json(claimed.given))
+    answer = call()
+    return asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
+
+
+async def _awaited(answer: Any) -> Any:
+    return await answer
+
+
+def _credentials_of(run: Manifest) -> LeaseCredentials:
+    return LeaseCredentials(run.run_id, fence_of(run))
+
+
+def _resume(claimed: ClaimedStep) -> IncrementalState | None:
+    kept = claimed.manifest.checkpoint
+    if kept is None or claimed.partial_results is None:
+        return None
+    found = pydantic_core.from_json(claimed.partial_results)
+    return IncrementalState(kept.phase, kept.iteration_count, found)

@@ -1,0 +1,102 @@
+"""Operations look at the catalog in force before they write: what could not run is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from leasehold.bootstrap import boot
+from leasehold.ports.documents import Documents
+from leasehold.registry.pipelines import Catalog
+from tests.conformance.changed_code import IS_GONE, TAKES_LETTERS, catalog_with, catalog_without
+from tests.conformance.test_operations import Service, booted, run_in
+
+
+@pytest.fixture
+def service(documents: Documents, folder: Path, unique: str) -> Service:
+    return Service(booted(documents, folder), f"test:{unique}")
+
+
+def deployed(service: Service, folder: Path, catalog: Catalog) -> Service:
+    """Return the same store, served by other code."""
+    bundle = boot(
+        {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"},
+        catalog=catalog,
+        documents=service.bundle.engine.documents,
+    )
+    return Service(bundle, service.label)
+
+
+MODEL = catalog_with("add_later", handler=TAKES_LETTERS)
+HANDLER = catalog_with("add_later", handler=IS_GONE)
+STEP = catalog_without("add_later")
+
+
+@pytest.mark.parametrize(
+    ("catalog", "misfit", "words"),
+    [
+        (MODEL, "input_mismatch", "does not fit Letter: text: Field required"),
+        (HANDLER, "handler_unavailable", "has no 'no_such_function'"),
+        (STEP, "step_unknown", "the catalog knows no step 'add_later'; known: "),
+    ],
+)
+def test_what_the_next_step_cannot_take_is_not_approved(
+    service: Service, folder: Path, catalog: Catalog, misfit: str, words: str
+) -> None:
+    run_id = run_in(service, "BLOCKED")
+    kept = service.stored(run_id)
+
+    status, answer = deployed(service, folder, catalog).post(f"/runs/{run_id}:approve")
+
+    assert (status, answer["error"]["code"]) == (409, "catalog_misfit")
+    assert words in answer["error"]["message"]
+    details = answer["error"]["details"]
+    assert (details["step"], details["misfit"]) == ("add_later", misfit)
+    assert service.stored(run_id) == kept
+    assert service.post(f"/runs/{run_id}:approve")[0] == 200
+
+
+@pytest.mark.parametrize("catalog", [MODEL, HANDLER], ids=["model", "handler"])
+def test_a_run_is_not_recreated_at_a_step_that_could_not_run(
+    service: Service, folder: Path, catalog: Catalog
+) -> None:
+    run_id = service.start()
+    service.completed(run_id)
+    kept, after = service.stored(run_id), deployed(service, folder, catalog)
+
+    refused = after.post(f"/runs/{run_id}:recreate", {"fromStep": "add_later"})
+    behind = after.post(f"/runs/{run_id}:recreate", {"fromStep": "add_again"})
+
+    assert (refused[0], refused[1]["error"]["code"]) == (409, "catalog_misfit")
+    assert (behind[0], service.get(behind[1]["runId"]).current_step) == (200, "add_again")
+    assert service.stored(run_id)[1] != kept[1]  # only by the second one
+    assert len(service.get(run_id).recreated_as) == 1
+
+
+def test_an_input_of_before_has_to_fit_the_first_step_as_it_is_now(
+    service: Service, folder: Path
+) -> None:
+    run_id = run_in(service, "PENDING+cancelled")
+    after = deployed(service, folder, catalog_with("add", handler=TAKES_LETTERS))
+
+    _, answer = after.post(f"/runs/{run_id}:recreate")
+
+    assert answer["error"]["details"]["misfit"] == "input_mismatch"
+    assert service.get(run_id).recreated_as == ()
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_batch_refuses_what_could_not_run_and_changes_nothing_of_it(
+    service: Service, folder: Path, dry_run: bool
+) -> None:
+    blocked, ended = run_in(service, "BLOCKED"), run_in(service, "ERROR+dead-lettered")
+    kept, after = [service.stored(one) for one in (blocked, ended)], deployed
+    first = catalog_with("add", handler=TAKES_LETTERS)
+
+    _, approved = after(service, folder, MODEL).batch("approve", dryRun=dry_run)
+    _, recreated = after(service, folder, first).batch("recreate", dryRun=dry_run)
+
+    assert {one["runId"]: one["code"] for one in approved["refused"]}[blocked] == "catalog_misfit"
+    assert {one["runId"]: one["code"] for one in recreated["refused"]}[ended] == "catalog_misfit"
+    assert [service.stored(one) for one in (blocked, ended)] == kept

@@ -1,0 +1,130 @@
+"""Before a deploy: which live runs a catalog does not fit, on real stores, each read once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold.bootstrap import Bundle, boot
+from leasehold.bootstrap.connections import Around, Purpose
+from leasehold.domain.document import Ref
+from leasehold.ports.documents import Documents, Query, Snapshot
+from leasehold.registry.pipelines import Catalog
+from leasehold.services.catalog_fit import LiveRunCheck, RunMisfit, live_runs
+from tests.conformance.changed_code import IS_GONE, TAKES_LETTERS, catalog_with, catalog_without
+from tests.conformance.test_operations import TABLE_CELLS, Service, booted, run_in
+from tests.in_process.sample import PIPELINES, STEPS
+
+STATES = list(dict.fromkeys(state for state, _, _ in TABLE_CELLS))
+LIVE = [s for s in STATES if "cancelled" not in s and "dead" not in s and "COMPLETED" not in s]
+
+
+@pytest.fixture(scope="module")
+def service(documents: Documents, folder: Path) -> Service:
+    return Service(booted(documents, folder), "test:live")
+
+
+@pytest.fixture(scope="module")
+def runs(service: Service) -> dict[str, str]:
+    """A run in each state of the table, by its id."""
+    return {run_in(service, state): state for state in STATES}
+
+
+class CountedReads:
+    """A store that counts how often each run is read."""
+
+    def __init__(self, store: Documents) -> None:
+        self._store = store
+        self.reads: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def get(self, ref: Ref) -> Snapshot | None:
+        self.reads[ref.id] += 1
+        return self._store.get(ref)
+
+    def query(self, query: Query) -> list[Snapshot]:
+        found = self._store.query(query)
+        self.reads.update(one.ref.id for one in found)
+        return found
+
+
+def looked_at(
+    service: Service, folder: Path, catalog: Catalog
+) -> tuple[list[RunMisfit], Counter[str]]:
+    """Return what a check with this catalog finds, and how often it read each run."""
+    counted: list[CountedReads] = []
+
+    def count(store: Documents) -> Any:
+        counted.append(CountedReads(store))
+        return counted[-1]
+
+    bundle: Bundle = boot(
+        {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"},
+        catalog=catalog,
+        documents=service.bundle.engine.documents,
+        purpose=Purpose.READ,
+        around=Around(documents=count),
+    )
+    look = LiveRunCheck(bundle.engine)
+    found = [one for run in live_runs(bundle.engine) for one in look.misfits(run)]
+    return found, counted[0].reads
+
+
+def test_a_catalog_that_fits_finds_nothing_and_reads_each_live_run_once(
+    service: Service, folder: Path, runs: dict[str, str]
+) -> None:
+    found, reads = looked_at(service, folder, Catalog(steps=STEPS, pipelines=PIPELINES))
+
+    assert found == []
+    live = {run_id for run_id, state in runs.items() if state in LIVE}
+    assert {run_id: reads[run_id] for run_id in live} == dict.fromkeys(live, 1)
+    assert set(reads.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("catalog", "code", "words"),
+    [
+        (catalog_without("add_again"), "step_unknown", "the catalog knows no step 'add_again'"),
+        (
+            catalog_with("add_again", handler=IS_GONE),
+            "handler_unavailable",
+            "has no 'no_such_function'",
+        ),
+    ],
+)
+def test_a_step_that_comes_later_is_looked_at_too(
+    service: Service, folder: Path, runs: dict[str, str], catalog: Catalog, code: str, words: str
+) -> None:
+    found, _ = looked_at(service, folder, catalog)
+
+    assert {runs[one.run_id] for one in found} == {*LIVE}
+    assert {(one.step, one.code) for one in found} == {("add_again", code)}
+    assert [one for one in found if words not in one.detail] == []
+
+
+def test_what_a_run_holds_for_its_next_step_has_to_fit_its_model(
+    service: Service, folder: Path, runs: dict[str, str]
+) -> None:
+    """The input of one that begins, and the output of one that waits for a decision."""
+    of_first, _ = looked_at(service, folder, catalog_with("add", handler=TAKES_LETTERS))
+    of_next, _ = looked_at(service, folder, catalog_with("add_later", handler=TAKES_LETTERS))
+
+    blocked = {state for state in LIVE if state.startswith("BLOCKED")}
+    assert {runs[one.run_id] for one in of_first} == {*LIVE} - blocked
+    assert {runs[one.run_id] for one in of_next} == blocked
+    assert {(one.step, one.code) for one in of_first} == {("add", "input_mismatch")}
+    assert {(one.step, one.code) for one in of_next} == {("add_later", "input_mismatch")}
+    assert "does not fit Letter: text: Field required" in of_first[0].detail
+
+
+def test_a_limit_that_changed_is_said(service: Service, folder: Path, runs: dict[str, str]) -> None:
+    found, _ = looked_at(service, folder, catalog_with("add", max_retries=7))
+
+    assert {(runs[one.run_id], one.code) for one in found} == {(s, "limit_changed") for s in LIVE}
+    assert found[0].detail.startswith("retries ")
+    assert found[0].detail.endswith(", now 7")

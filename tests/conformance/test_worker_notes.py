@@ -1,0 +1,183 @@
+"""Who works here, on each store: what processes note of themselves, and what is read of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from leasehold.bootstrap import boot
+from leasehold.domain.document import Document, Write
+from leasehold.domain.worker_note import KEPT_FOR, LIVES_FOR, WorkerKind, remote_ref, worker_ref
+from leasehold.errors import StoreUnavailableError
+from leasehold.ports.documents import Documents, Query
+from leasehold.registry.pipelines import Catalog
+from leasehold.services.engine import Engine
+from leasehold.services.worker_notes import FORGOTTEN_AT_ONCE, Presence, live_workers
+from tests.conformance.swept import Clock, Queue
+from tests.in_process.sample import PIPELINES, STEPS
+
+SOON = 10.0  # seconds that the tests wait for a note which else nobody waits for
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def engine(documents: Documents, clock: Clock) -> Iterator[Engine]:
+    catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
+    yield boot({}, catalog=catalog, documents=documents, clock=clock, tasks=Queue()).engine
+    for found in documents.query(Query("workers", limit=1000)):
+        documents.delete(found.ref)
+
+
+def noted(documents: Documents) -> dict[str, Any]:
+    return {one.ref.id: one.document for one in documents.query(Query("workers", limit=1000))}
+
+
+def put(engine: Engine, process: str, *, ago: timedelta, **fields: Any) -> None:
+    """Write the note of another process, as it was so long ago."""
+    at = (
+        engine.documents.transact(worker_ref("nobody", "1"), lambda _, now: Write(now)).answer - ago
+    )
+    given: Document = {
+        "process": process,
+        "kind": "serve",
+        "startedAt": at,
+        "seenAt": at,
+        **fields,
+    }
+    engine.documents.transact(worker_ref(process, "1"), lambda _, __: Write(None, given))
+
+
+def test_a_process_that_notes_that_it_lives_is_found_with_what_it_knows(engine: Engine) -> None:
+    Presence(WorkerKind.SERVE).note(engine, patience_s=SOON)
+
+    (found,) = live_workers(engine)
+
+    assert (found.process, found.kind) == (engine.holder, "serve")
+    assert "add" in found.steps
+    assert "three" in found.pipelines
+    assert found.started_at == found.seen_at
+
+
+def test_it_writes_once_a_minute_at_most(engine: Engine, clock: Clock) -> None:
+    presence = Presence(WorkerKind.SERVE)
+    seen = []
+
+    for clock.seconds in range(0, 130, 10):
+        presence.note(engine, patience_s=SOON)
+        seen.append(live_workers(engine)[0].seen_at)
+
+    assert len(set(seen)) == 3  # at 0, 60 and 120 s
+    assert live_workers(engine)[0].started_at == seen[0]
+
+
+def test_what_ends_in_order_works_here_no_more_and_is_known_to_have_done(engine: Engine) -> None:
+    presence = Presence(WorkerKind.SERVE)
+    presence.note(engine, patience_s=SOON)
+
+    presence.end(engine)
+
+    assert live_workers(engine) == []
+    (note,) = noted(engine.documents).values()
+    assert note["endedAt"]
+
+
+def test_an_engine_within_a_program_leaves_nothing(engine: Engine) -> None:
+    presence = Presence(WorkerKind.IN_PROCESS)
+    presence.note(engine, patience_s=SOON)
+
+    presence.end(engine)
+
+    assert noted(engine.documents) == {}
+
+
+def test_two_engines_of_a_process_are_two(engine: Engine) -> None:
+    one, other = Presence(WorkerKind.SERVE), Presence(WorkerKind.IN_PROCESS)
+    one.note(engine, patience_s=SOON)
+    other.note(engine, patience_s=SOON)
+
+    other.end(engine)
+
+    assert [note.kind for note in live_workers(engine)] == ["serve"]
+
+
+def test_what_never_noted_that_it_lives_ends_without_a_word(engine: Engine) -> None:
+    Presence(WorkerKind.SERVE).end(engine)
+
+    assert noted(engine.documents) == {}
+
+
+def test_what_was_killed_is_taken_to_live_for_some_minutes(engine: Engine) -> None:
+    put(engine, "vm-1/1@1", ago=LIVES_FOR - timedelta(minutes=1))
+    put(engine, "vm-2/1@1", ago=LIVES_FOR)
+    put(engine, "vm-3/1@1", ago=-LIVES_FOR - timedelta(minutes=1))  # its clock was wrong
+
+    assert [one.process for one in live_workers(engine)] == ["vm-1/1@1"]
+
+
+def test_a_kind_of_a_later_version_is_read_as_it_is(engine: Engine) -> None:
+    put(engine, "vm-1/1@1", ago=timedelta(0), kind="satellite", orbit={"height": 400})
+
+    assert [one.kind for one in live_workers(engine)] == ["satellite"]
+
+
+def test_a_note_that_somebody_spoilt_hides_no_other(engine: Engine) -> None:
+    put(engine, "vm-1/1@1", ago=timedelta(0), startedAt="long ago", steps=7)
+    put(engine, "vm-2/1@1", ago=timedelta(0))
+
+    assert [one.process for one in live_workers(engine)] == ["vm-2/1@1"]
+
+
+def test_old_notes_go_when_a_process_begins_to_note(engine: Engine) -> None:
+    """So instances that come and go leave no collection that grows."""
+    long_ago = KEPT_FOR + timedelta(minutes=1)
+    for number in range(FORGOTTEN_AT_ONCE + 5):
+        put(engine, f"vm-{number}/1@1", ago=long_ago, kind="function")
+    put(engine, "vm-x/1@1", ago=KEPT_FOR - timedelta(minutes=1))
+    asked = {"process": "gpu", "kind": "remote", "steps": ["away"]}
+    old = noted(engine.documents)["vm-0:1@1:1"] | asked
+    engine.documents.transact(remote_ref("away"), lambda _, __: Write(None, old))
+
+    Presence(WorkerKind.SERVE).note(engine, patience_s=SOON)
+    Presence(WorkerKind.SERVE).note(engine, patience_s=SOON)
+
+    assert len(live_workers(engine)) == 2
+    left = {note["process"] for note in noted(engine.documents).values()}
+    assert left == {engine.holder, "vm-x/1@1", "gpu"}
+
+
+class Away:
+    """A store that does not answer."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def transact(self, *_: Any, **__: Any) -> Any:
+        self.asked += 1
+        raise StoreUnavailableError(store="the test", problem="it is away")
+
+
+def test_an_outage_fails_nothing_and_is_asked_no_more_often(engine: Engine, clock: Clock) -> None:
+    away = Away()
+    lost = boot(
+        {},
+        catalog=engine.catalog,
+        documents=away,  # type: ignore[arg-type] # of what a store does, only this is asked
+        clock=clock,
+        tasks=Queue(),
+    ).engine
+    presence = Presence(WorkerKind.SERVE)
+
+    presence.note(lost, patience_s=SOON)
+    presence.note(lost, patience_s=SOON)
+
+    assert away.asked == 1
+    clock.seconds = 60.0
+    presence.note(engine, patience_s=SOON)
+    assert len(live_workers(engine)) == 1

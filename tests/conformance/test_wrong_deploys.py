@@ -1,0 +1,232 @@
+"""Wrong deploys on each store: nothing is given up, nothing is paid twice, and all of it heals."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
+from leasehold.bootstrap import Hooks, boot
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.task import Task
+from leasehold.ports.documents import Documents
+from leasehold.registry.gates import GateEntry
+from leasehold.registry.pipelines import Catalog
+from leasehold.services.adopt_runs import look_at_blocked
+from leasehold.services.engine import Engine
+from leasehold.services.execute_step import Hint, execute_step
+from leasehold.services.read_runs import get_run
+from leasehold.services.reporting import Facts
+from leasehold.services.start_run import StartRequest, start_run
+from leasehold.worker import handlers
+
+LATER = "handler_that_is_deployed"
+
+
+def count(ctx: StepContext, given: list[str]) -> list[str]:
+    """Note the call."""
+    return [*given, ctx.step_type]
+
+
+class Tasks:
+    """A queue that keeps what it gets, in order."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Task] = deque()
+
+    def create(self, task: Task) -> None:
+        self.waiting.append(task)
+
+    def exists(self, task: Task) -> bool:
+        return task in self.waiting
+
+
+def catalog_of(*names: str, later: str = f"{__name__}:count", gate: str = "") -> Catalog:
+    paths = {"write": later}
+    steps = [
+        StepDispatchEntry(
+            step_type=name,
+            handler=paths.get(name, f"{__name__}:count"),
+            agent_timeout=timedelta(minutes=1),
+            dispatch_deadline=timedelta(minutes=2),
+            isolation="inline",
+            gates=("judge",) if gate and name == names[-1] else (),
+        )
+        for name in names
+    ]
+    gates = [GateEntry(name="judge", check=gate)] if gate else []
+    return Catalog(
+        Registry("dispatch", steps),
+        Registry("pipelines", [PipelineEntry(name="report", steps=names)]),
+        Registry("gates", gates),
+    )
+
+
+@pytest.fixture
+def opened(
+    documents: Documents, tmp_path: Path
+) -> Iterator[Callable[..., tuple[Engine, list[Facts]]]]:
+    """Starts a process of a version, which has what it logs beside it."""
+    bundles = []
+
+    def start(catalog: Catalog, tasks: Tasks) -> tuple[Engine, list[Facts]]:
+        logged: list[Facts] = []
+        bundle = boot(
+            {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}"},
+            catalog=catalog,
+            documents=documents,
+            tasks=tasks,
+            hooks=Hooks(report=logged.append),
+        )
+        bundles.append(bundle)
+        return bundle.engine, logged
+
+    yield start
+    for bundle in bundles:
+        bundle.processes.close()
+        bundle.engine.leases.close()
+
+
+@contextmanager
+def deployed(folder: Path, source: str) -> Iterator[None]:
+    """Deploy a module in place of the one before, as a new process would find it."""
+    (folder / f"{LATER}.py").write_text(source)
+    sys.modules.pop(LATER, None)
+    for cached in vars(handlers).values():
+        if hasattr(cached, "cache_clear"):
+            cached.cache_clear()
+    sys.path.insert(0, str(folder))
+    dont_write, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = dont_write
+        sys.path.remove(str(folder))
+        sys.modules.pop(LATER, None)
+
+
+def deliver(tasks: Tasks, *engines: Engine) -> list[str]:
+    """Deliver all tasks, in turn to each engine; one that is not taken is delivered again."""
+    outcomes, turn = [], 0
+    while tasks.waiting:
+        task = tasks.waiting.popleft()
+        engine = engines[turn % len(engines)]
+        turn += 1
+        outcome = execute_step(engine, Hint(task.run_id, task.generation))
+        outcomes.append(outcome.word)
+        if outcome == "step_unknown":
+            tasks.waiting.append(task)
+    return outcomes
+
+
+def shown(engine: Engine, run_ids: Sequence[str]) -> list[Manifest]:
+    return [get_run(engine, run_id) for run_id in run_ids]
+
+
+def started(engine: Engine) -> str:
+    return start_run(engine, StartRequest("report", [])).manifest.run_id
+
+
+GOOD = f"from {__name__} import count as run\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ("import a_forgotten_package\n" + GOOD, "handler_unavailable"),
+        ("def run(ctx, given: dict) -> dict: return given\n", "input_mismatch"),
+    ],
+    ids=["forgotten package", "changed model"],
+)
+def test_eight_of_eight_runs_survive_a_wrong_deploy(
+    opened: Any, tmp_path: Path, source: str, code: str
+) -> None:
+    """One line for each, no retry used, and what was done before stays done."""
+    tasks, catalog = Tasks(), catalog_of("read", "write", later=f"{LATER}:run")
+    with deployed(tmp_path, GOOD):
+        before, _ = opened(catalog, tasks)
+        run_ids = [started(before) for _ in range(8)]
+    with deployed(tmp_path, source):
+        engine, logged = opened(catalog, tasks)
+        deliver(tasks, engine)
+        blocked = shown(engine, run_ids)
+        again, said_again = opened(catalog, tasks)
+        look_at_blocked(again)
+        deliver(tasks, again)
+    with deployed(tmp_path, GOOD):
+        right, _ = opened(catalog, tasks)
+        for run_id in run_ids:
+            assert get_run(right, run_id).status == "BLOCKED"
+        look_at_blocked(right)
+        deliver(tasks, right)
+
+    assert [run.block.code for run in blocked if run.block] == [code] * 8
+    lines = [facts for facts in (*logged, *said_again) if facts["event"] == "RUN_BLOCKED"]
+    assert sorted(facts["runId"] for facts in lines) == sorted(run_ids)
+    for run in shown(right, run_ids):
+        assert (run.status, run.steps["write"].output) == ("COMPLETED", '["read","write"]')
+        assert (run.attempts.ended, run.steps["write"].attempts.ended) == (0, 0)
+
+
+def test_a_gate_that_cannot_be_imported_costs_no_second_call(opened: Any, tmp_path: Path) -> None:
+    """The output was paid for: it is kept, and only the gate is asked once that can be done."""
+    calls = tmp_path / "calls"
+    calls.touch()
+    handler = (
+        f"import pathlib\nfrom {__name__} import count\n"
+        f"calls = pathlib.Path({str(calls)!r})\n"
+        "def run(ctx, given: list) -> list:\n"
+        "    calls.write_text(calls.read_text() + 'x')\n"
+        "    return count(ctx, given)\n"
+    )
+    tasks, gate = Tasks(), f"{LATER}:judge"
+    catalog = catalog_of("read", "write", later=f"{LATER}:run", gate=gate)
+    whole = handler + "def judge(ctx, output): assert output\n"
+    with deployed(tmp_path, whole):
+        before, _ = opened(catalog, tasks)
+        run_id = started(before)
+    with deployed(tmp_path, handler):
+        engine, _ = opened(catalog, tasks)
+        deliver(tasks, engine)
+        (blocked,) = shown(engine, [run_id])
+    with deployed(tmp_path, whole):
+        right, _ = opened(catalog, tasks)
+        look_at_blocked(right)
+        deliver(tasks, right)
+
+    assert blocked.block is not None
+    assert blocked.block.code == "handler_unavailable"
+    assert "has no 'judge'" in blocked.block.finding
+    (healed,) = shown(right, [run_id])
+    assert (healed.status, healed.steps["write"].output) == ("COMPLETED", '["read","write"]')
+    assert calls.read_text() == "x"
+
+
+def test_tasks_that_come_to_two_versions_in_turn_are_taken_by_who_knows_the_step(
+    opened: Any,
+) -> None:
+    """Split traffic, forward and back: no run is blocked, and no output is lost."""
+    tasks = Tasks()
+    old, _ = opened(catalog_of("read", "write"), tasks)
+    new, _ = opened(catalog_of("read", "polish", "write"), tasks)
+    run_ids = [started(engine) for engine in (old, new) * 4]
+
+    forward = deliver(tasks, old, old, new)
+    run_ids += [started(engine) for engine in (new, old) * 4]
+    back = deliver(tasks, new, old, old)
+
+    assert "step_unknown" in forward
+    assert "step_unknown" in back
+    assert "blocked" not in (*forward, *back)
+    for run in shown(new, run_ids):
+        steps = [f'"{step}"' for step in run.plan]
+        assert (run.status, run.steps["write"].output) == ("COMPLETED", f"[{','.join(steps)}]")
+        assert sum(record.attempts.ended for record in run.steps.values()) == 0
+        assert run.dispatch.queue == "write", "with settings of its own"

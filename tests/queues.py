@@ -1,0 +1,18 @@
+"""Queues of tests that stand for those of the cloud, which all processes see."""
+
+from __future__ import annotations
+
+from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.domain.task import Task
+
+
+class SeenByAll(InProcessTasks):
+    """What is not in it is lost: no other process has another one."""
+
+    def exists(self, task: Task) -> bool:
+        return super().exists(task) is True
+
+    def lose(self) -> None:
+        """Lose all that waits, as a queue does that is purged."""
+        self._heap.clear()
+        self._names.clear()

@@ -1,0 +1,93 @@
+"""The lives of a run id: where each keeps its artifacts, and what of them is a run's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasehold.domain.life import (
+    checkpoints_folder,
+    files_folder,
+    is_own_artifact,
+    kind_folder,
+    purged_folders,
+    step_folder,
+    values_folder,
+)
+from leasehold.domain.manifest import Manifest, manifest_of, to_document
+from leasehold.errors import UnreadableRunError
+from tests.unit.domain.runs import FOLDER, Runs
+
+
+@pytest.fixture
+def run(runs: Runs) -> Manifest:
+    return runs.pending()
+
+
+@pytest.fixture
+def before(run: Manifest) -> Manifest:
+    """The run as a version before this one began it."""
+    return run.with_(life="")
+
+
+def test_each_life_has_a_folder_of_its_own(runs: Runs, run: Manifest) -> None:
+    assert files_folder(run) == f"{FOLDER}/files"
+    assert values_folder(run) == f"{FOLDER}/values"
+    assert step_folder(run, "draft", 2) == f"{FOLDER}/checkpoints/draft-2"
+    assert values_folder(runs.new(nonce="another")) != values_folder(run)
+    assert values_folder(runs.new()) == values_folder(run)
+
+
+def test_a_run_that_a_version_before_began_keeps_its_folders(before: Manifest) -> None:
+    assert files_folder(before) == "runs/r-1/files"
+    assert checkpoints_folder(before) == "runs/r-1/checkpoints"
+
+
+def test_a_purge_deletes_no_folder_of_another_life(run: Manifest, before: Manifest) -> None:
+    assert purged_folders(run) == (FOLDER,)
+    assert purged_folders(before) == ("runs/r-1/files", "runs/r-1/values", "runs/r-1/checkpoints")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_own"),
+    [
+        (f"{FOLDER}/checkpoints/draft-1/1-a.json.gz", True),
+        ("runs/r-1/checkpoints/draft-1/1-a.json.gz", True),  # by a worker of a version before
+        ("runs/r-1/01234567/checkpoints/draft-1/1-a.json.gz", False),
+        ("runs/r-2/checkpoints/draft-1/1-a.json.gz", False),
+        ("runs/r-1/else/x", False),
+        ("../runs/r-1/files/x", False),
+    ],
+)
+def test_what_lies_with_another_life_is_none_of_the_runs(
+    run: Manifest, name: str, is_own: bool
+) -> None:
+    assert is_own_artifact(run, name) is is_own
+
+
+def test_a_run_without_a_mark_owns_nothing_of_one_that_has_one(before: Manifest) -> None:
+    assert is_own_artifact(before, "runs/r-1/values/a.json")
+    assert not is_own_artifact(before, f"{FOLDER}/values/a.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("runs/r-1/values/a", "runs/r-1/values"),
+        ("runs/r-1/files/deep/b", "runs/r-1/files"),
+        (f"{FOLDER}/values/a", f"{FOLDER}/values"),
+        (f"{FOLDER}/checkpoints/draft-1/a", f"{FOLDER}/checkpoints"),
+        ("runs/r-1", "runs"),
+        ("report", ""),
+    ],
+)
+def test_the_folder_of_a_kind_is_known_by_the_name_of_one_of_it(name: str, folder: str) -> None:
+    assert kind_folder(name) == folder
+
+
+def test_a_run_whose_mark_is_another_ones_is_not_read(run: Manifest) -> None:
+    """Else its document, edited or copied, would have the artifacts of another run deleted."""
+    for mark in ("01234567", "../r-2", "x" * 300):
+        document = {**to_document(run), "life": mark}
+        with pytest.raises(UnreadableRunError, match="which is that of another run") as raised:
+            manifest_of("r-1", document)
+        assert len(str(raised.value)) < 400
