@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -74,6 +75,19 @@ def test_a_database_elsewhere_is_left_alone(world: GoogleWorld, firestore: Any) 
         "--delete-protection"
     )
     assert world.writes() == []
+
+
+def test_the_location_of_a_database_is_a_setting_that_one_which_exists_is_held_against(
+    world: GoogleWorld,
+) -> None:
+    in_europe = replace(INSTALLATION, database_location="eur3")
+
+    applied(Database(world.clients, in_europe))
+    same, other = (looked_at(Database(world.clients, it)) for it in (in_europe, INSTALLATION))
+
+    assert world.service(FirestoreAdmin).databases[DATABASE].location_id == "eur3"
+    assert same.look.state is State.PRESENT
+    assert other.look.differences == (Difference("location", "eur3", wanted="europe-west1"),)
 
 
 def test_what_needs_a_database_does_not_take_one_in_datastore_mode(
