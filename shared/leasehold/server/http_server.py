@@ -251,6 +251,11 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
             return now - self._began_at >= REQUEST_S
         return now - self.moved_at >= (IDLE_S if self._has_asked else FIRST_BYTE_S)
 
+    def close_now(self) -> None:
+        """Close it, in the server's thread: one that takes nothing is never ready to be written."""
+        self.will_close = True
+        self.handle_close()
+
     def _takes_too_long(self, now: float) -> bool:
         if self._window is None:  # it had nothing to take until now
             self._window, self.moved_at = (now, self._sent), now
@@ -367,17 +372,17 @@ class _Server(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
         now = time.monotonic()
         channels = list(self.active_channels.values())
         for channel in channels:
-            if channel.is_over(now):
-                channel.will_close = True
+            if channel.will_close or channel.is_over(now):
+                channel.close_now()
         kept = sum(channel.kept for channel in channels)
         while kept > MOST_KEPT and (last := self._gives_way(lambda one: one.kept > 0)):
-            last.will_close = True
             kept -= last.kept
+            last.close_now()
 
     def make_room(self) -> None:
         """Have a connection give way where there are more than may be."""
         if len(self.active_channels) > self._most and (last := self._gives_way()):
-            last.will_close = True
+            last.close_now()
 
     def _gives_way(self, among: Callable[[_Channel], bool] = bool) -> _Channel | None:
         """Return the longest silent connection of who has most; None: all are being answered."""
