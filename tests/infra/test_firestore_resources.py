@@ -16,11 +16,12 @@ from infra.resources.database import Database
 from infra.resources.expiry import Expiry, expiries
 from infra.resources.indexes import DECLARED, CompositeIndex, indexes
 from infra.resources.resource import Difference, State
-from infra.steps import Action
+from infra.steps import Action, Patience, apply
 from leasehold.adapters.firestore.values import encoded
 from leasehold.domain.ledger import LedgerEntry
 from tests.infra.google_services.firestore import BEGUN, FirestoreAdmin
 from tests.infra.google_services.refusals import (
+    aborted,
     already_exists,
     exhausted,
     permission_denied,
@@ -248,6 +249,47 @@ def test_fields_go_on_where_an_outage_cut_them_off(world: GoogleWorld, firestore
 
     assert step.action is Action.CREATED
     assert len(firestore.fields) == firestore_fields
+
+
+def test_all_get_through_where_firestore_changes_two_at_once(
+    world: GoogleWorld, firestore: Any
+) -> None:
+    """It refuses the others with ABORTED; a field is listed only once it is changed."""
+    firestore.at_once = 2
+    told: list[str] = []
+    patience = Patience(sleep=lambda _: None, tell=told.append)
+    everything = [*all_indexes(world), *expiries(world.clients, INSTALLATION)]
+
+    steps = list(apply(everything, "shop-prod", patience=patience))
+    asked = [request.field.name for request in world.server.called("UpdateField")]
+    world.forget()
+    again = applied(*all_indexes(world))
+
+    assert {step.action for step in steps} == {Action.CREATED}
+    assert len(firestore.indexes) + len(firestore.fields) == 123
+    assert len(asked) > len(firestore.fields)  # some were refused, and asked for again
+    assert {step.action for step in again} == {Action.NONE}
+    assert world.writes() == []
+    (line,) = told
+    assert line.startswith("waiting for Firestore, which changes few indexes at once; what is ")
+
+
+def test_who_waits_for_a_quarter_of_an_hour_in_vain_leaves_the_rest_for_the_next_apply(
+    world: GoogleWorld, firestore: Any
+) -> None:
+    world.server.refuse("FirestoreAdmin/CreateIndex", aborted("too much contention"))
+    waits: list[float] = []
+    patience = Patience(sleep=waits.append)
+    composites = [one for one in all_indexes(world) if isinstance(one, CompositeIndex)]
+
+    steps = list(apply(composites, "shop-prod", patience=patience))
+
+    assert {step.look.state for step in steps} == {State.WAITING}
+    assert {step.look.why for step in steps} == {
+        "Firestore, which changes few indexes at once: apply again in some minutes"
+    }
+    assert max(waits) == 30
+    assert 900 <= sum(waits) < 960  # of all of them together
 
 
 @pytest.mark.parametrize("method", ["CreateIndex", "UpdateField"])
