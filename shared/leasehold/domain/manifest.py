@@ -82,7 +82,6 @@ class ManifestUpdate(TypedDict, total=False):
     failures: int
     interruptions: int
     interrupted_at: AwareDatetime | None
-    time_off_at: AwareDatetime | None
     silences: int
     continuations: int
     claimable: str | None
@@ -146,7 +145,6 @@ class Manifest(Stored):
     failures: int = 0  # of the current step, since its last progress; see `failed_in_vain`
     interruptions: int = 0  # of the current step, since its last progress
     interrupted_at: AwareDatetime | None = None  # the last shutdown that counted as one
-    time_off_at: AwareDatetime | None = None  # a lease ran out unseen, and did not count
     silences: int = 0  # those after which nothing was heard for too long
     continuations: int = 0  # of the current step, since its last progress
     claimable: str | None = None  # the step, while a remote worker may claim it
