@@ -7,11 +7,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from email.message import EmailMessage
+from email.policy import SMTP
+from typing import Any
 
 import pytest
 import trustme
 
 from leasehold import EmailChannel
+from leasehold.adapters.channels.smtp import PLAIN_SUBJECT, content_of
 from leasehold.errors import (
     ChannelRefusedError,
     ChannelUnansweredError,
@@ -89,8 +92,90 @@ def test_no_text_of_a_run_becomes_a_header(server: MailServer) -> None:
 
     (mail,) = server.mails
     assert mail["Bcc"] is None
-    assert mail["Subject"].strip().startswith("[leasehold] Done  Bcc: all@shop.example")
+    assert mail["Subject"].strip().startswith("[leasehold] Done Bcc: all@shop.example")
     assert server.recipients == [[OPS, ADA]]
+
+
+HEADERS = [
+    "From",
+    "To",
+    "Subject",
+    "Date",
+    "Message-ID",
+    "Auto-Submitted",
+    "Importance",
+    "Content-Type",
+    "Content-Transfer-Encoding",
+    "MIME-Version",
+]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "=?utf-8?q?x=0d=0aReply-To:all=40shop.example=0d=0a=0d=0aBelieve_me.?=",
+        "=?UTF-8?B?DQpCY2M6IGFsbEBzaG9wLmV4YW1wbGUNCg0KSGk=?=",
+        "=?utf-8?q?a?= =?utf-8?q?=0aBcc:all=40shop.example?=",
+        "==??utf-8?q?=0d=0aBcc:all=40shop.example?=",
+        "=?utf-8?q?a=00b=1b[31mc=0bd=85e?=",
+        "=?utf-8?q?",
+        "=?" * 400,
+        "é" * 5000,
+        "x" * 5000,
+    ],
+)
+def test_no_text_of_a_run_is_decoded_into_a_header(server: MailServer, hostile: str) -> None:
+    """CPython 3.11.7 and 3.12.1 write the decoded words, line ends and all."""
+    told = delivery(summary=f"Run {hostile} is blocked", detail=hostile, step=hostile)
+
+    opener(environ_of(server))(TEAM).send(told, timeout=TIMEOUT_S)
+
+    (mail,) = server.mails
+    assert mail.keys() == HEADERS
+    assert isinstance(mail, EmailMessage)
+    assert mail.get_content().startswith("Run ")
+    assert len(mail["Subject"]) < 400
+    assert mail["Subject"].replace("\r\n", "").isprintable()
+    assert mail["Subject"].strip().startswith("[leasehold] Run ")
+
+
+def test_a_subject_that_becomes_a_header_gives_way_to_a_fixed_one() -> None:
+    """Whatever a library makes of a text, the mail is read again before it is sent."""
+
+    class Credulous(EmailMessage):
+        def as_bytes(self, *args: Any, **options: Any) -> bytes:
+            return super().as_bytes(*args, **options).replace(b"LINE", b"\r\nBcc: x@y.example")
+
+    def make(subject: str) -> EmailMessage:
+        message = Credulous(policy=SMTP)
+        message["Subject"] = subject
+        message["To"] = "ops@shop.example"
+        message.set_content("text")
+        return message
+
+    harmless = content_of(make, "[leasehold] Done")
+    fixed = content_of(make, "[leasehold] DoneLINE")
+
+    assert harmless is not None
+    assert fixed is not None
+    assert b"Subject: [leasehold] Done\r\n" in harmless
+    assert f"Subject: {PLAIN_SUBJECT}\r\n".encode() in fixed
+    assert b"Bcc" not in fixed
+
+
+def test_an_address_that_becomes_a_header_is_refused(server: MailServer) -> None:
+    entry = EmailChannel(
+        name="team",
+        sender="=?utf-8?q?a=0d=0aBcc=3Ax=40y.example=0d=0a?=@z.example",
+        recipients=(OPS,),
+    )
+
+    try:
+        send(server, entry)
+    except ChannelRefusedError as refused:
+        assert "cannot stand in the header" in refused.message  # noqa: PT017 - others write it whole
+
+    assert [mail.keys() for mail in server.mails] in ([], [HEADERS])
 
 
 def test_without_starttls_nothing_is_sent_open(trusted: trustme.CA) -> None:

@@ -43,18 +43,28 @@ def test_slack_itself_is_called_over_tls(trusted: trustme.CA) -> None:
     assert request.path == PATH
     assert request.headers["Content-type"] == "application/json;charset=utf-8"
     assert body["text"] == "Run letters-1 of pipeline letters is blocked at step send."
-    assert body["blocks"][0]["text"]["text"].splitlines() == [
-        ":red_circle: *Run letters-1 of pipeline letters is blocked at step send.*",
+    said, linked = (block["text"] for block in body["blocks"])
+    assert said["text"].splitlines() == [
+        "\N{LARGE RED CIRCLE} Run letters-1 of pipeline letters is blocked at step send.",
         "The letter names no recipient.",
-        " · ".join(f"<{RUN}{path}|{name}>" for path, name in LINKS),
     ]
+    assert linked["text"] == " · ".join(f"<{RUN}{path}|{name}>" for path, name in LINKS)
 
 
-def test_no_text_of_a_run_is_markup_there(server: WebServer) -> None:
-    """Not a link that says something else, nor a mention of everybody."""
+@pytest.mark.parametrize(
+    ("hostile", "shown"),
+    [
+        ("<!channel> & <https://evil.example|click>",) * 2,
+        ("<@U123> `code` *bold* _it_ ~gone~ :tada: ```more```",) * 2,
+        ("first\n> quoted\n• listed", "first > quoted • listed"),
+        ("first\r\n*Run x is completed.*\u202e", "first *Run x is completed.*\\u202e"),
+    ],
+)
+def test_no_text_of_a_run_is_markup_there(server: WebServer, hostile: str, shown: str) -> None:
+    """Not a link that says something else, nor a mention of everybody, nor a line of ours."""
     told = delivery(
-        summary="<!channel> & <https://evil.example|click>",
-        detail="<@U123>",
+        summary=hostile,
+        detail=hostile,
         event=AnnouncedEvent.RUN_COMPLETED,
         priority=Priority.NORMAL,
     )
@@ -63,10 +73,11 @@ def test_no_text_of_a_run_is_markup_there(server: WebServer) -> None:
     opener(environ)(TEAM).send(told, timeout=TIMEOUT_S)
 
     body = json.loads(server.requests[0].body)
-    summary = "&lt;!channel&gt; &amp; &lt;https://evil.example|click&gt;"
-    assert body["text"] == summary
-    lines = body["blocks"][0]["text"]["text"].splitlines()
-    assert lines[:2] == [f"*{summary}*", "&lt;@U123&gt;"]
+    said, linked = (block["text"] for block in body["blocks"])
+    escaped = shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    assert (body["text"], body["mrkdwn"]) == (escaped, False)
+    assert said == {"type": "plain_text", "text": f"{escaped}\n{escaped}", "emoji": False}
+    assert linked["text"] == " · ".join(f"<{RUN}{path}|{name}>" for path, name in LINKS)
 
 
 def test_the_longest_text_fits_into_a_block(server: WebServer) -> None:
@@ -77,7 +88,7 @@ def test_the_longest_text_fits_into_a_block(server: WebServer) -> None:
 
     text = json.loads(server.requests[0].body)["blocks"][0]["text"]["text"]
     assert len(text) < 3000
-    assert text.splitlines()[0] == f":red_circle: *{'&amp;' * 240}*"
+    assert text.splitlines()[0] == f"\N{LARGE RED CIRCLE} {'&amp;' * 240}"
     assert text.splitlines()[1] == "&lt;" * 300
 
 

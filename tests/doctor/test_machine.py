@@ -108,6 +108,21 @@ def test_a_catalog_that_is_missing_keeps_nothing_else_from_being_looked_at(shell
     assert found == ["missing_catalog", "unread_variable", "data_folder"]
 
 
+@pytest.mark.parametrize("linked", ["runs", "runs/r-1"])
+def test_a_link_in_the_folder_of_the_artifacts_is_found(shell: Shell, linked: str) -> None:
+    """None is followed, so an attempt that needs what is behind it waits until it is gone."""
+    outside = shell.folder / "moved"
+    outside.mkdir()
+    link = shell.folder / "a" / linked
+    link.parent.mkdir(parents=True)
+    link.symlink_to(outside)
+
+    found = shell.run("doctor", LEASEHOLD_ARTIFACTS=f"file://{shell.folder}/a").stdout
+
+    assert f"{link} is a link, and none below the folder of the artifacts is followed" in found
+    assert f"rm {link} && mv {outside} {link}" in found
+
+
 def test_a_slip_in_the_name_of_a_variable_names_the_one_that_was_meant(shell: Shell) -> None:
     done = shell.run("doctor", LEASEHOLD_STROE="s3cret", PIPELINE_GHOST_DEADLINE_S="20")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -20,6 +21,7 @@ from leasehold.adapters.plain_files import (
     is_folder,
     open_file,
     open_folder,
+    open_part,
 )
 from leasehold.domain.artifact_name import UNFINISHED, check_artifact_name, is_artifact_name
 from leasehold.domain.life import kind_folder
@@ -32,6 +34,8 @@ ORPHAN_AGE_S: Final = 3600.0
 
 #: Folders are for their owner alone, as the files in them are.
 _PRIVATE: Final = 0o700
+_PRIVATE_FILE: Final = 0o600
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 #: No compressed file of ours: a folder of such a name is a stranger's, and nobody's business.
 _NO_FILE: Final = (FileNotFoundError, IsADirectoryError)
@@ -68,24 +72,32 @@ class FolderArtifacts:
     def put(self, name: str, data: bytes) -> str:
         """Store `data` whole or not at all; return its path."""
         path = self._path(name)
-        with self._translated(path):
+        *folders, last = name.split("/")
+        with self._translated(path), contextlib.ExitStack() as opened:
             self._make_ready()
-            self._make_parents(name, path.parent)
-            handle, unfinished = tempfile.mkstemp(dir=self._unfinished)
+            unfinished = open_folder(self._root, [UNFINISHED])
+            opened.callback(os.close, unfinished)
+            folder = self._made_folder(name, folders)
+            opened.callback(os.close, folder)
+            temporary = f"tmp-{secrets.token_hex(8)}"
             try:
+                handle = os.open(temporary, _NEW_FILE, _PRIVATE_FILE, dir_fd=unfinished)
                 with os.fdopen(handle, "wb") as file:
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
                     now = os.fstat(file.fileno()).st_mtime
-                self._name(Path(unfinished), name, path)
+                try:
+                    os.rename(temporary, last, src_dir_fd=unfinished, dst_dir_fd=folder)
+                except IsADirectoryError:
+                    raise self._taken(name) from None
                 with contextlib.suppress(*_NO_FILE):  # what it takes the place of
-                    _compressed(path).unlink()
+                    os.unlink(last + SUFFIX, dir_fd=folder)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    Path(unfinished).unlink()
+                    os.unlink(temporary, dir_fd=unfinished)
                 raise
-            _sync_folder(path.parent)
+            os.fsync(folder)
         self._sweep_each_hour(now)
         return str(path)
 
@@ -301,16 +313,31 @@ class FolderArtifacts:
             _make_folder(self._unfinished)
         self._was_there = True
 
-    def _make_parents(self, name: str, folder: Path) -> None:
-        """Make the folders that a name stands in, below the store's own."""
-        if folder == self._root or is_folder(folder):
-            return
-        self._make_parents(name, folder.parent)
+    def _made_folder(self, name: str, parts: Sequence[str]) -> int:
+        """Return a descriptor of the folder that a name stands in; what is not there is made.
+
+        Each part is opened in the one above it, so a link is followed at none of them.
+        """
+        folder = open_folder(self._root, [])
+        for part in parts:
+            try:
+                inner = self._made_part(part, folder)
+            except (FileExistsError, NotADirectoryError):
+                raise self._taken(name) from None
+            finally:
+                os.close(folder)
+            folder = inner
+        return folder
+
+    def _made_part(self, part: str, folder: int) -> int:
         try:
-            folder.mkdir(mode=_PRIVATE, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            raise self._taken(name) from None
-        _sync_folder(folder.parent)
+            return open_part(part, folder)
+        except FileNotFoundError:
+            with contextlib.suppress(FileExistsError):  # another write has just made it
+                os.mkdir(part, _PRIVATE, dir_fd=folder)
+            inner = open_part(part, folder)
+            os.fsync(folder)
+            return inner
 
     @contextlib.contextmanager
     def _folder_of(self, name: str) -> Iterator[int]:
@@ -328,12 +355,6 @@ class FolderArtifacts:
             raise ArtifactNameError(name=name, problem=_BEHIND_LINK) from None
         finally:
             os.close(folder)
-
-    def _name(self, unfinished: Path, name: str, path: Path) -> None:
-        try:
-            unfinished.replace(path)
-        except IsADirectoryError:
-            raise self._taken(name) from None
 
     def _taken(self, name: str) -> ArtifactNameError:
         """Return the error of a name that no repetition makes free."""
@@ -374,10 +395,6 @@ def _make_folder(folder: Path) -> None:
         _make_folder(folder.parent)
         folder.mkdir(mode=_PRIVATE, exist_ok=True)
         _sync_folder(folder.parent)
-
-
-def _compressed(path: Path) -> Path:
-    return path.with_name(path.name + SUFFIX)
 
 
 def _delete(name: str, folder: int) -> None:

@@ -52,15 +52,21 @@ def open_folder(root: Path, parts: Sequence[str]) -> int:
     folder = os.open(root, _FOLDER)
     for part in parts:
         try:
-            inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
-        except NotADirectoryError:
-            if _is_link(part, folder):
-                raise _link_error() from None
-            raise
+            inner = open_part(part, folder)
         finally:
             os.close(folder)
         folder = inner
     return folder
+
+
+def open_part(name: str, folder: int) -> int:
+    """Return a descriptor of a folder in an open one; it is no link."""
+    try:
+        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+    except NotADirectoryError:
+        if _is_link(name, folder):
+            raise _link_error() from None
+        raise
 
 
 def check_folder(root: Path, parts: Sequence[str]) -> None:
@@ -103,4 +109,7 @@ def _is_link(name: str, folder: int) -> bool:
 
 
 def _link_error() -> OSError:
-    return OSError(errno.ELOOP, "a link in place of a folder is not followed")
+    return OSError(
+        errno.ELOOP,
+        "a link in place of a folder is not followed: move the folder back, or mount it there",
+    )

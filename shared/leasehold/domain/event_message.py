@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from leasehold.domain.delivery import Delivery
+from leasehold.domain.delivery import MAX_DETAIL, MAX_REASON, MAX_SUMMARY, Delivery
 from leasehold.domain.moment import moment_text
+from leasehold.domain.printable import one_line
 
 #: What stands before the event in the type of a message.
 TYPE_PREFIX: Final = "leasehold."
 
 #: Characters of an attribute: a bus that takes 1,024 bytes would refuse all messages of its call.
 _MOST: Final = 256
+_MOST_OF: Final = {"summary": MAX_SUMMARY, "reason": MAX_REASON, "detail": MAX_DETAIL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +33,10 @@ class EventMessage:
         """Return what subscriptions may filter by."""
         about = self.delivery
         return {
-            "event": str(about.event)[:_MOST],
-            "channel": about.channel[:_MOST],
-            "pipeline": about.pipeline[:_MOST],
-            "priority": str(about.priority)[:_MOST],
+            "event": one_line(str(about.event), _MOST),
+            "channel": one_line(about.channel, _MOST),
+            "pipeline": one_line(about.pipeline, _MOST),
+            "priority": one_line(str(about.priority), _MOST),
         }
 
     def content(self, base_url: str) -> Mapping[str, Any]:
@@ -61,9 +63,13 @@ class EventMessage:
 
 
 def announced_facts(delivery: Delivery, base_url: str) -> Mapping[str, Any]:
-    """Return what people are told: what happened and where to look, never an input or an output."""
+    """Return what people are told: what happened and where to look, never an input or an output.
+
+    Each text is one line that is safe to display, of a bounded length: every channel relies on it,
+    whoever wrote the delivery.
+    """
     run = f"{base_url}/runs/{delivery.run_id}"
-    facts = {
+    texts = {
         "runId": delivery.run_id,
         "pipeline": delivery.pipeline,
         "event": str(delivery.event),
@@ -74,6 +80,10 @@ def announced_facts(delivery: Delivery, base_url: str) -> Mapping[str, Any]:
         "summary": delivery.summary,
         "reason": delivery.reason,
         "detail": delivery.detail,
-        "links": {"run": run, "why": f"{run}/why", "trace": f"{run}/trace"},
     }
-    return {name: fact for name, fact in facts.items() if fact is not None}
+    facts = {
+        name: one_line(text, _MOST_OF.get(name, _MOST))
+        for name, text in texts.items()
+        if text is not None
+    }
+    return {**facts, "links": {"run": run, "why": f"{run}/why", "trace": f"{run}/trace"}}

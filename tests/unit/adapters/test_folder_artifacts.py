@@ -411,6 +411,24 @@ def test_a_link_to_a_folder_is_neither_read_nor_written_through(
     assert [path.name for path in (tmp_path / "outside").iterdir()] == ["secret"]
 
 
+@pytest.mark.parametrize("linked", ["runs", "runs/r-1", "runs/r-1/files", ".unfinished"])
+def test_nothing_is_put_behind_a_link_wherever_it_stands(
+    artifacts: FolderArtifacts, planted: Path, root: Path, linked: str
+) -> None:
+    """A link may stand above the last folder, too: by `lstat` alone of the last it is followed."""
+    outside = root.parent / "moved"
+    (root / linked).rename(outside)
+    (root / linked).symlink_to(outside, target_is_directory=True)
+    before = sorted(outside.rglob("*"))
+
+    for name in ("runs/r-1/files/a", "runs/r-1/files/new", "runs/r-1/files/deep/er/new"):
+        with pytest.raises(StoreUnavailableError, match="move the folder back"):
+            artifacts.put(name, b"new")
+
+    assert sorted(outside.rglob("*")) == before
+    assert planted.joinpath("a").read_bytes() == b"a"
+
+
 def test_a_pipe_stalls_nobody(artifacts: FolderArtifacts, planted: Path) -> None:
     """To open one waits for who writes into it, and that may be for ever."""
     os.mkfifo(planted / "pipe")

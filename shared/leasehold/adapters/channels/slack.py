@@ -48,7 +48,7 @@ _FOR_GOOD: Final = frozenset(
 _WORDS_BYTES: Final = 200
 
 _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-#: Summary, detail and links share a block of 3,000 characters.
+#: Summary and detail share a block of 3,000 characters.
 _LONGEST_TEXT: Final = 1200
 
 
@@ -80,7 +80,7 @@ class SlackSender:
     def _send(self, call: BoundedCall, delivery: Delivery) -> None:
         url = self.variables.read(self.entry.url_variable)
         client = _Client(url, call, self._endpoint(url), self.guard)
-        client.send(**message_of(delivery, self.base_url))
+        client.send_dict(message_of(delivery, self.base_url))
         answer = client.answer
         if answer is None or answer.is_taken:
             return
@@ -127,19 +127,24 @@ _SILENT.setLevel(logging.CRITICAL + 1)
 
 
 def message_of(delivery: Delivery, base_url: str) -> dict[str, Any]:
-    """Return an announcement as Slack displays it; no text of a run is markup there."""
+    """Return an announcement as Slack displays it.
+
+    Text of a run stands where Slack reads no markup, and what it may read everywhere, links and
+    mentions, is escaped.
+    """
     facts = announced_facts(delivery, base_url)
-    mark = ":red_circle: " if delivery.priority == Priority.HIGH else ""
-    lines = [f"{mark}*{_escaped(delivery.summary)}*"]
-    if delivery.detail:
-        lines.append(_escaped(delivery.detail))
+    mark = "\N{LARGE RED CIRCLE} " if delivery.priority == Priority.HIGH else ""
+    texts = [_escaped(facts[name]) for name in ("summary", "detail") if name in facts]
+    said = {"type": "plain_text", "text": mark + "\n".join(texts), "emoji": False}
+    blocks = [{"type": "section", "text": said}]
     if base_url:
-        links = facts["links"].items()
-        lines.append(" · ".join(f"<{_escaped(url)}|{name}>" for name, url in links))
-    text = {"type": "mrkdwn", "text": "\n".join(lines), "verbatim": True}  # it makes no links
+        links = " · ".join(f"<{_escaped(url)}|{name}>" for name, url in facts["links"].items())
+        linked = {"type": "mrkdwn", "text": links, "verbatim": True}  # it makes no others
+        blocks.append({"type": "section", "text": linked})
     return {
-        "text": _escaped(delivery.summary),
-        "blocks": [{"type": "section", "text": text}],
+        "text": _escaped(facts["summary"]),  # in a notification
+        "mrkdwn": False,
+        "blocks": blocks,
         "unfurl_links": False,
         "unfurl_media": False,
     }

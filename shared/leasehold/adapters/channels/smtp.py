@@ -9,7 +9,9 @@ import re
 import smtplib
 import socket
 import ssl
+from collections.abc import Callable, Mapping
 from email.message import EmailMessage
+from email.parser import BytesHeaderParser
 from email.policy import SMTP as SMTP_POLICY
 from functools import partial
 from typing import IO, Any, Final
@@ -17,9 +19,8 @@ from typing import IO, Any, Final
 from leasehold.adapters.channels.bounded_call import BoundedCall
 from leasehold.adapters.channels.variables import Variables
 from leasehold.domain.announcement import Priority
-from leasehold.domain.delivery import Delivery
+from leasehold.domain.delivery import MAX_SUMMARY, Delivery
 from leasehold.domain.event_message import announced_facts
-from leasehold.domain.printable import printable
 from leasehold.errors import (
     ChannelRefusedError,
     ChannelUnavailableError,
@@ -33,6 +34,8 @@ _SUBMISSION_PORT: Final = 587
 _SERVER: Final = re.compile(r"(?P<host>[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?")
 _MOST_PORTS: Final = 65_535
 _LONGEST_ANSWER: Final = 64 * 1024
+#: The subject of a mail whose own one no library can be trusted with.
+PLAIN_SUBJECT: Final = "[leasehold] A run has ended, or waits for a person"
 _DETAILED_CODE: Final = re.compile(rb"[245]\.[0-9]{1,3}\.[0-9]{1,3}")
 
 
@@ -60,18 +63,18 @@ class EmailSender:
         return call.run(partial(self._send, call, delivery))
 
     def _send(self, call: BoundedCall, delivery: Delivery) -> str:
-        message = self._message(delivery)
+        content = self._content(delivery)
         host, port = self._server()
         credentials = self._credentials()
         try:
             with contextlib.closing(_Smtp(call, host, port)) as server:
                 self._sign_in(server, credentials)
-                self._deliver(call, server, message.as_bytes())
+                self._deliver(call, server, content)
         except smtplib.SMTPResponseException as error:
             if error.smtp_code < 0:  # that was no answer
                 raise
             raise self._refused(error.smtp_code, error.smtp_error) from None
-        return str(message["Message-ID"])
+        return message_id(delivery.key, self._entry.sender)
 
     def _sign_in(self, server: smtplib.SMTP, credentials: tuple[str, str] | None) -> None:
         server.ehlo_or_helo_if_needed()
@@ -107,26 +110,35 @@ class EmailSender:
         with contextlib.suppress(smtplib.SMTPException, OSError):
             server.quit()  # it has the mail
 
-    def _message(self, delivery: Delivery) -> EmailMessage:
+    def _content(self, delivery: Delivery) -> bytes:
+        """Return the mail as it is sent; none whose headers are others than those set."""
+        facts = announced_facts(delivery, self._base_url)
+        subject = f"[leasehold] {without_encoded_words(facts['summary'])[:MAX_SUMMARY]}"
+        content = content_of(partial(self._message, delivery, facts), subject)
+        if content is None:
+            problem = "its sender or a recipient cannot stand in the header of a mail"
+            raise ChannelRefusedError(channel=self._entry.name, problem=problem)
+        return content
+
+    def _message(self, delivery: Delivery, facts: Mapping[str, Any], subject: str) -> EmailMessage:
         message = EmailMessage(policy=SMTP_POLICY)
         message["From"] = self._entry.sender
         message["To"] = ", ".join(self._entry.recipients)
-        message["Subject"] = f"[leasehold] {printable(delivery.summary)}"
+        message["Subject"] = subject
         message["Date"] = self._clock.now()
         message["Message-ID"] = message_id(delivery.key, self._entry.sender)
         message["Auto-Submitted"] = "auto-generated"
         if delivery.priority == Priority.HIGH:
             message["Importance"] = "high"
-        message.set_content(self._text(delivery), cte="quoted-printable")
+        message.set_content(self._text(facts), cte="quoted-printable")
         return message
 
-    def _text(self, delivery: Delivery) -> str:
-        facts = announced_facts(delivery, self._base_url)
-        lines = [delivery.summary, delivery.detail or ""]
+    def _text(self, facts: Mapping[str, Any]) -> str:
+        lines = [facts["summary"], facts.get("detail", "")]
         lines += [f"{name}: {facts[name]}" for name in ("runId", "pipeline", "step", "event")]
         if self._base_url:
             lines += [f"{name}: {url}" for name, url in facts["links"].items()]
-        return "\n".join(printable(line) for line in lines if line) + "\n"
+        return "\n".join(line for line in lines if line) + "\n"
 
     def _server(self) -> tuple[str, int]:
         name = self._entry.server_variable
@@ -154,6 +166,33 @@ class EmailSender:
 
     def _unavailable(self, problem: str) -> ChannelUnavailableError:
         return ChannelUnavailableError(channel=self._entry.name, problem=problem)
+
+
+def without_encoded_words(text: str) -> str:
+    """Return the text with nothing in it that a reader of headers would decode.
+
+    Some libraries decode `=?utf-8?q?=0d=0a?=` where it is only to be written, and so end the line.
+    """
+    return text.replace("=?", "= ?")
+
+
+def content_of(make: Callable[[str], EmailMessage], subject: str) -> bytes | None:
+    """Return the mail that is made with this subject, or else with a fixed one.
+
+    What was written is read again, as its server reads it: it has the headers that were set, each
+    on lines of its own, and no others. None: it has not, whatever its subject.
+    """
+    for each in (subject, PLAIN_SUBJECT):
+        try:
+            message = make(each)
+            content = message.as_bytes()
+            read = BytesHeaderParser().parsebytes(content)
+        except Exception:  # noqa: BLE001, S112 - whatever the library makes of a text: it is told
+            continue
+        is_plain = all(" ".join(str(value).splitlines()).isprintable() for value in read.values())
+        if read.keys() == message.keys() and is_plain:
+            return content
+    return None
 
 
 class _Smtp(smtplib.SMTP):

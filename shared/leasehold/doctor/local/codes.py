@@ -111,6 +111,12 @@ LOCAL_CODES: Final[Sequence[CodeEntry]] = (
         "Move the file, or name another folder.",
     ),
     CodeEntry(
+        "linked_folder",
+        _HERE,
+        "Below the folder of the artifacts stands a link, which is not followed.",
+        "Move the folder back, mount it there, or name its place by `LEASEHOLD_ARTIFACTS`.",
+    ),
+    CodeEntry(
         "not_writable",
         _HERE,
         "The store or the artifacts cannot be written by this user, often after a start as root.",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +22,8 @@ from leasehold.registry.settings import SETTINGS
 #: With less, a run of a few large outputs fills the disk.
 _LEAST_BYTES: Final = 200 * 1024**2
 _LEAST_FILES: Final = 1000
+#: Of each of its folders so many names are looked at.
+_MOST_ENTRIES: Final = 10_000
 #: How long the file of the store is checked; 1 GB takes about so long.
 _CHECK_S: Final = 5.0
 _BESIDE: Final = ("", "-wal", "-shm")
@@ -46,6 +50,7 @@ def folders(setup: Setup) -> Iterator[Finding]:
     yield from blocked
     if not blocked:
         yield from _unwritable([*places, *written])
+        yield from _linked(artifacts_folder(setup))
     if file is not None:
         yield from _two_places(setup, file)
     for place in dict.fromkeys(map(_nearest, places)):
@@ -58,6 +63,30 @@ def _blocked(places: list[Path]) -> Iterator[Finding]:
         if not there.is_dir():
             message = f"{there} is a file, where a folder is to be: nothing can be stored."
             yield Finding("data_folder", message, f"ls -l {shlex.quote(str(there))}")
+
+
+def _linked(folder: Path | None) -> Iterator[Finding]:
+    """Yield a finding for the first folder of the artifacts that is a link: none is followed."""
+    if folder is None or not folder.is_dir():
+        return
+    runs = folder / "runs"
+    with contextlib.suppress(OSError):
+        for place in [folder] if runs.is_symlink() or not runs.is_dir() else [folder, runs]:
+            with os.scandir(place) as entries:
+                for entry in islice(entries, _MOST_ENTRIES):
+                    if entry.is_symlink():
+                        message = (
+                            f"{entry.path} is a link, and none below the folder of the artifacts "
+                            "is followed: runs wait that need what is behind it."
+                        )
+                        yield Finding("linked_folder", message, _repair(entry.path))
+                        return
+
+
+def _repair(path: str) -> str:
+    """Return the command that puts in the link's place what it leads to."""
+    link, target = shlex.quote(path), shlex.quote(os.path.realpath(path))
+    return f"rm {link} && mv {target} {link}"
 
 
 def _unwritable(paths: list[Path]) -> Iterator[Finding]:
