@@ -13,7 +13,6 @@ from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from infra.permissions import callers_of
 from leasehold.bootstrap import load_catalog
-from leasehold.bootstrap.import_exit import exits_are_errors
 from leasehold.errors import SettingError
 from leasehold.registry.dispatch import check_platform
 from leasehold.registry.functions import FunctionEntry, Use
@@ -77,8 +76,7 @@ def catalog_of(installation: Installation) -> Catalog:
     for name, value in FURTHER.items():
         _check_text(name, value)
     os.environ.update(FURTHER)
-    printed = contextlib.redirect_stdout(sys.stderr)  # what a catalog prints while it is imported
-    with printed, exits_are_errors():
+    with contextlib.redirect_stdout(sys.stderr):  # what a catalog prints while it is imported
         catalog = load_catalog(installation.catalog)
     check_platform(catalog.steps)
     return catalog

@@ -21,7 +21,6 @@ from infra.installation import Installation
 from infra.options import installation_options
 from infra.steps import survey
 from leasehold.bootstrap import Hooks, Purpose, boot
-from leasehold.bootstrap.import_exit import exits_are_errors
 from leasehold.cli.exit_codes import DONE, FOUND
 from leasehold.cli.stderr import print_error, warn
 from leasehold.cli.stdout import print_line
@@ -100,7 +99,6 @@ def _misfits(installation: Installation, catalog: Catalog) -> tuple[int, Sequenc
     count, found = 0, []
     with (
         contextlib.redirect_stdout(sys.stderr),  # what handlers print while they are imported
-        exits_are_errors(),
         closing(boot(settings, catalog=catalog, purpose=Purpose.READ, hooks=hooks)) as bundle,
     ):
         look = LiveRunCheck(bundle.engine)

@@ -17,7 +17,6 @@ from types import FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
 from leasehold.bootstrap import load_catalog
-from leasehold.bootstrap.import_exit import exits_are_errors
 from leasehold.errors import (
     CatalogError,
     EntryActionNotFoundError,
@@ -125,8 +124,7 @@ def check_project(environ: Mapping[str, str]) -> CheckResult:
     try:
         findings = [*_settings(environ)]
         name = environ.get("LEASEHOLD_CATALOG", SETTINGS["LEASEHOLD_CATALOG"].default)
-        with exits_are_errors():
-            return _checked(name, environ, findings)
+        return _checked(name, environ, findings)
     finally:
         sys.dont_write_bytecode = writes
 

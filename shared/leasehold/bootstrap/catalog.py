@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 from leasehold.registry.setting_texts import IN_PROCESS
 from leasehold.registry.settings import SETTINGS
+from leasehold.worker.user_modules import ImportRaisedError, import_users
 
 
 def load_catalog(name: str) -> Catalog:
@@ -29,10 +29,11 @@ def load_catalog(name: str) -> Catalog:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        module = importlib.import_module(name)
-    except LeaseholdError:
-        raise
-    except (Exception, SystemExit) as error:
+        module = import_users(name)
+    except ImportRaisedError as raised:
+        error = raised.__cause__ or raised
+        if isinstance(error, LeaseholdError):
+            raise error from error.__cause__
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             raise _missing_catalog(name, here) from error
         from leasehold.worker.failures import words_of_import  # noqa: PLC0415 - when it is needed

@@ -6,7 +6,6 @@ import contextlib
 import sys
 
 from leasehold.bootstrap import Purpose
-from leasehold.bootstrap.import_exit import exits_are_errors
 from leasehold.cli.bundle import on_this_store, open_bundle, purpose_on_store
 from leasehold.cli.exit_codes import DONE, FOUND
 from leasehold.cli.stderr import note
@@ -22,7 +21,7 @@ def check_live_runs(url: str | None, *, as_json: bool) -> int:
         url: the server; None: the store.
         as_json: print it as JSON.
     """
-    with contextlib.redirect_stdout(sys.stderr), exits_are_errors():
+    with contextlib.redirect_stdout(sys.stderr):
         count, found = _misfits(url)
     if as_json:
         print_json({"runs": [_fields(one) for one in found]})

@@ -120,8 +120,8 @@ def not_looked_at(what: str, problem: str, repair: str = "") -> Finding:
     return Finding("not_looked_at", f"{what[:1].upper()}{what[1:]}{_COULD_NOT}{why}.", repair)
 
 
-class TooLongError(BaseException):
-    """Something in the main thread takes too long; no `except Exception` of a module keeps it."""
+class TooLongError(KeyboardInterrupt):
+    """Something in the main thread takes too long: an interrupt, which no module's import keeps."""
 
 
 @contextlib.contextmanager

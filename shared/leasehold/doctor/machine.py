@@ -9,7 +9,6 @@ from functools import partial
 from typing import Final
 
 from leasehold.bootstrap import load_catalog, system_clock
-from leasehold.bootstrap.import_exit import exits_are_errors
 from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.local.data_folder import folders, store_damages, store_on_network
 from leasehold.doctor.local.emulators import emulators
@@ -30,7 +29,6 @@ from leasehold.doctor.looks import (
     TooLongError,
     examine,
     interrupted_after,
-    not_looked_at,
 )
 from leasehold.doctor.setup import Setup, lenient_settings
 from leasehold.errors import LeaseholdError
@@ -89,7 +87,7 @@ def _checked(setup: Setup, within_s: float) -> tuple[Catalog | None, list[Findin
     try:
         with interrupted_after(within_s):
             result = check_project(setup.environ)
-            with contextlib.suppress(LeaseholdError), exits_are_errors():  # the check has said so
+            with contextlib.suppress(LeaseholdError):  # the check has said so
                 catalog = load_catalog(setup.settings["LEASEHOLD_CATALOG"])
     except TooLongError:
         why = f"to import its modules takes longer than {within_s:g} s"
@@ -97,11 +95,6 @@ def _checked(setup: Setup, within_s: float) -> tuple[Catalog | None, list[Findin
         return None, [found]
     except LeaseholdError as error:
         return None, [Finding(error.code, error.message)]
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - user code: one that is no Exception either
-        why = f"to import its modules raised {type(error).__name__}: {error}"
-        return None, [not_looked_at("the catalog", why)]
     findings = [
         *(Finding(one.code, one.message, file=one.file, line=one.line) for one in result.findings),
         *(Finding(_OF_CHECK, sentence, kind=Kind.WARNING) for sentence in result.warnings),

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.printable import one_line
 from leasehold.domain.redaction import Redaction
 from leasehold.domain.retry import MAX_RETRY_AFTER
 from leasehold.errors import AgentClientError, LeaseholdError, PermanentError
@@ -179,8 +180,14 @@ def safe_text(value: Any, limit: int) -> str:
 
 
 def words_of_import(error: BaseException) -> str:
-    """Return class and words of what an import raised, as an error of ours says them."""
-    words = safe_text(try_text(lambda: str(error)), _MAX_OF_IMPORT)
+    """Return class and words of what an import raised, in one line."""
+    try:
+        text = try_text(lambda: str(error))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as failure:  # noqa: BLE001 - it is the user's, and no Exception either
+        text = f"Its words raised {class_name(failure)}."
+    words = one_line(safe_text(text, _MAX_OF_IMPORT), _MAX_OF_IMPORT)
     return f"{class_name(error)}: {words}".rstrip(" :.")
 
 

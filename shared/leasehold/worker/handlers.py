@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import importlib
 import inspect
 import signal
 import sys
@@ -22,6 +21,7 @@ from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context import StepContext
 from leasehold.worker.stack_frames import frames_of
 from leasehold.worker.user_code import adapter_of, code_of, first_sentence, unwrapped
+from leasehold.worker.user_modules import ImportRaisedError, import_users
 
 #: A module that catches what says that it is late hears it again after so many seconds.
 _AGAIN_S: Final = 1.0
@@ -187,11 +187,13 @@ def _module(name: str) -> ModuleType:
     if name in _late:
         raise UnresolvedError(_late[name])
     if not _limits or name in sys.modules:
-        return importlib.import_module(name)
+        return import_users(name)
     signal.setitimer(signal.ITIMER_REAL, _limits[-1], _AGAIN_S)
     try:
-        return importlib.import_module(name)
-    except TimeoutError as error:
+        return import_users(name)
+    except ImportRaisedError as error:
+        if not isinstance(error.__cause__, TimeoutError):
+            raise
         _late[name] = f"importing {name!r} took longer than {_limits[-1]:g} s"
         raise UnresolvedError(_late[name]) from error
     finally:
@@ -202,9 +204,8 @@ def _imported(path: str) -> Any:
     module_name, _, name = path.partition(":")
     try:
         module = _module(module_name)
-    except UnresolvedError:
-        raise
-    except (Exception, SystemExit) as error:
+    except ImportRaisedError as raised:
+        error = raised.__cause__ or raised
         from leasehold.worker.failures import words_of_import  # noqa: PLC0415 - when it is needed
 
         problem = f"importing {module_name!r} raised {words_of_import(error)}"
