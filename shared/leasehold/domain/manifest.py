@@ -230,8 +230,9 @@ class Manifest(Stored):
         block = self.block
         if block is None and self.dispatch.step == self.current_step:
             block = self.dispatch.after_block
-        has_output = self.steps[self.current_step].kept_output is not None
-        return block if block is not None and block.heals and has_output else None
+        if block is None or not block.heals:
+            return None
+        return block if self.steps[self.current_step].kept_output is not None else None
 
     @property
     def waits_for_worker(self) -> bool:
