@@ -11,6 +11,8 @@ from typing import Final
 
 from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger, Use
 
+#: All instances together fit the 20 CPUs and 40 GiB that a new project has in a region, so that
+#: steps under load leave room for the sweep, the API and the notifier.
 FUNCTIONS: Final = FunctionTable(
     [
         FunctionEntry(
@@ -21,7 +23,7 @@ FUNCTIONS: Final = FunctionTable(
             timeout=timedelta(seconds=1860),  # a minute more than the longest dispatch deadline
             memory_mib=2048,
             concurrency=1,  # an instance that runs out of memory takes no other step with it
-            max_instances=20,  # of 1 CPU and 2 GiB: what a new project may have in a region
+            max_instances=12,
         ),
         FunctionEntry(
             "serve_api",
@@ -31,7 +33,7 @@ FUNCTIONS: Final = FunctionTable(
             timeout=timedelta(seconds=120),
             memory_mib=512,
             concurrency=40,
-            max_instances=5,
+            max_instances=3,
         ),
         FunctionEntry(
             "manage_lease",
@@ -41,7 +43,7 @@ FUNCTIONS: Final = FunctionTable(
             timeout=timedelta(seconds=120),
             memory_mib=512,
             concurrency=40,
-            max_instances=5,
+            max_instances=2,
         ),
         FunctionEntry(
             "sweep_dead_letters",
@@ -51,7 +53,7 @@ FUNCTIONS: Final = FunctionTable(
             timeout=timedelta(minutes=3),  # it begins nothing in the second half of them
             memory_mib=512,
             concurrency=1,
-            max_instances=2,
+            max_instances=1,
             schedule="* * * * *",
         ),
         FunctionEntry(
@@ -62,7 +64,7 @@ FUNCTIONS: Final = FunctionTable(
             timeout=timedelta(minutes=2),
             memory_mib=512,
             concurrency=8,
-            max_instances=5,
+            max_instances=2,
         ),
     ]
 )

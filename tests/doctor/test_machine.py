@@ -202,8 +202,8 @@ def test_measured_cold_starts_make_a_proposal_and_no_finding(shell: Shell) -> No
 
     assert (done.returncode, done.stdout) == (0, "nothing found\n")
     assert only_line(done.stderr).startswith(
-        "proposal: min_instances=20 in the row execute_step of infra/functions.py (now 0): 95% of "
-        "25 cold starts took up to 9.0 s"  # 20 of them: no more than there may be
+        "proposal: min_instances=12 in the row execute_step of infra/functions.py (now 0): 95% of "
+        "25 cold starts took up to 9.0 s"  # 12 of them: no more than there may be
     )
 
 

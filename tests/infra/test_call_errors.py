@@ -10,6 +10,7 @@ from google.auth.exceptions import DefaultCredentialsError, RefreshError
 from google.rpc.error_details_pb2 import ErrorInfo
 
 from leasehold.live.call_errors import exists_already, explain, may_pass
+from tests.infra.gcloud_commands import need_gcloud, problems_of
 
 DISABLED = (
     "Cloud Tasks API has not been used in project 123 before or it is disabled. Enable it by "
@@ -66,6 +67,55 @@ def test_a_permission_is_found_in_the_sentences_of_the_services(
         == f"the permission {permission} is missing in project shop-prod; {role} has it"
     )
     assert told.repair.endswith(f"--member=MEMBER --role={role}")
+
+
+@pytest.mark.parametrize(
+    ("error", "constraint", "way"),
+    [
+        (  # the constraint stands in the details at most
+            google.FailedPrecondition(
+                "One or more users named in the policy do not belong to a permitted customer."
+            ),
+            "iam.allowedPolicyMemberDomains",
+            "name --caller and --worker of its own domains",
+        ),
+        (
+            google.BadRequest(
+                "One or more users named in the policy do not belong to a permitted customer.",
+                details=["type: constraints/iam.managed.allowedPolicyMembers"],
+            ),
+            "iam.managed.allowedPolicyMembers",
+            "name --caller and --worker that it allows",
+        ),
+        (
+            google.FailedPrecondition(
+                "Location us-central1 violates constraint constraints/gcp.resourceLocations on "
+                "the resource projects/shop-prod."
+            ),
+            "gcp.resourceLocations",
+            "give a --region that it allows",
+        ),
+        (
+            google.PermissionDenied(
+                "Constraint constraints/run.allowedIngress violated for projects/shop-prod "
+                "attempting to update a service with ingress set to all."
+            ),
+            "run.allowedIngress",
+            "do without it",
+        ),
+    ],
+)
+def test_a_policy_of_the_organization_is_named_with_what_to_do(
+    error: Exception, constraint: str, way: str
+) -> None:
+    told = explain(error, "shop-prod")
+
+    assert told.problem.startswith(f"the organization's policy {constraint} forbids it; {way}, or ")
+    assert told.repair == (
+        f"gcloud org-policies describe {constraint} --project=shop-prod --effective"
+    )
+    need_gcloud()
+    assert list(problems_of(shlex.split(told.repair)[1:])) == []
 
 
 def test_a_refusal_that_nobody_knows_is_told_as_it_is() -> None:

@@ -51,7 +51,7 @@ def test_a_queue_is_created_with_the_waits_of_the_engine_and_gives_nothing_up(cl
     assert (retry.max_attempts, retry.max_retry_duration) == (-1, timedelta())
     assert (retry.min_backoff, retry.max_backoff) == (timedelta(seconds=10), timedelta(seconds=300))
     assert retry.max_doublings == 5
-    assert made.rate_limits.max_concurrent_dispatches == 10  # half of 20 instances
+    assert made.rate_limits.max_concurrent_dispatches == 6  # half of 12 instances
 
 
 def test_a_second_apply_with_other_settings_changes_no_queue(cloud: Cloud) -> None:
@@ -92,7 +92,7 @@ def test_a_queue_that_somebody_paused_is_told_and_stays_paused(cloud: Cloud) -> 
 def test_a_queue_that_gives_tasks_up_is_told_in_the_words_of_gcloud(cloud: Cloud) -> None:
     queue = {
         "name": full_name(cloud),
-        "rate_limits": {"max_concurrent_dispatches": 10},
+        "rate_limits": {"max_concurrent_dispatches": 6},
         "retry_config": {"max_attempts": 5, "max_retry_duration": timedelta(hours=1)},
     }
     parent = f"projects/{cloud.project}/locations/{REGION}"

@@ -43,6 +43,17 @@ _LACKS: Final = re.compile(r"permission[^\"'`]{0,20}[\"'`]([a-z]+\.[a-zA-Z]+\.[a
 _REQUEST: Final = re.compile(r"^[A-Z]+ https?://\S+: ")  # before each message over REST
 #: An account of Google's own, of a service that was not used yet.
 _AGENT: Final = re.compile(r"service-\d+@gcp-sa-([a-z]+)\.iam\.gserviceaccount\.com does not exist")
+#: What an organization forbids; not each service names it in its sentence.
+_CONSTRAINT: Final = re.compile(r"constraints/([A-Za-z]+(?:\.[A-Za-z]+)+)")
+_MEMBERS: Final = "iam.allowedPolicyMemberDomains"
+_NOT_PERMITTED: Final = "do not belong to a permitted customer"
+#: What can be done about a constraint, beside having it changed.
+_WAYS: Final = {
+    _MEMBERS: "name --caller and --worker of its own domains",
+    "iam.managed.allowedPolicyMembers": "name --caller and --worker that it allows",
+    "gcp.resourceLocations": "give a --region that it allows",
+    "iam.disableServiceAccountCreation": "have its administrator create the account",
+}
 _API: Final = re.compile(r"apis/(?:api|library)/([a-z0-9.-]+\.googleapis\.com)")
 
 
@@ -119,6 +130,8 @@ def _known(error: BaseException, project: str) -> Iterator[Explanation]:
     if reason in {"BILLING_DISABLED", "UREQ_PROJECT_BILLING_NOT_FOUND"}:
         command = f"gcloud billing projects link {project} --billing-account=ACCOUNT"
         yield Explanation(f"project {project} has no billing account", command)
+    if constraint := _constraint(error, message):
+        yield _against_policy(constraint, error, project)
     if permission := _permission(error, facts, message):
         yield _missing_permission(permission, project)
     if agent := _AGENT.search(message):
@@ -146,6 +159,22 @@ def _no_credentials(error: BaseException) -> Explanation:
 def _disabled(service: str, project: str) -> Explanation:
     command = f"gcloud services enable {shlex.quote(service)} --project={project}"
     return Explanation(f"the API {service} is not enabled in project {project}", command)
+
+
+def _constraint(error: BaseException, message: str) -> str:
+    """Return the policy of an organization that refused a call, or nothing."""
+    found = _CONSTRAINT.search(f"{message} {getattr(error, 'details', '')}")
+    return found[1] if found else _MEMBERS if _NOT_PERMITTED in message else ""
+
+
+def _against_policy(constraint: str, error: BaseException, project: str) -> Explanation:
+    way = _WAYS.get(constraint, "do without it")
+    problem = (
+        f"the organization's policy {constraint} forbids it; {way}, or have its administrator "
+        f"allow it for project {project} (docs/deploy.md): {_message(error)}"
+    )
+    command = f"gcloud org-policies describe {constraint} --project={project} --effective"
+    return Explanation(problem, command)
 
 
 def _permission(error: BaseException, facts: Any, message: str) -> str:
