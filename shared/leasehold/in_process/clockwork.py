@@ -95,7 +95,8 @@ class Clockwork:
     def look_after_every_run(self, tick_s: float) -> None:
         """Look after every run of the store from now on, each `tick_s` seconds."""
         self._every_run, self._tick_s = True, tick_s
-        self._presence = Presence(WorkerKind.SERVE)
+        before, self._presence = self._presence, Presence(WorkerKind.SERVE)
+        before.end(self._engine)  # noted already where the start was slow
         self._mine.clear()
         self._ended.clear()
 
