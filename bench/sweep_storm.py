@@ -40,7 +40,7 @@ from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
 from leasehold.domain.task import dispatch_task
-from leasehold.logs.for_cloud import EVENTS_LOG
+from leasehold.logs.attempt import EVENTS_LOG
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.services.engine import Engine
 from tests.emulators import MissingEmulatorError, environment, firestore_host

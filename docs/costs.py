@@ -110,6 +110,11 @@ RUNS: Final[Mapping[str, str]] = {
 }
 
 STEP_S: Final = 60
+#: How long a step of each kind of run takes; None: as long as its agent.
+_STEPS_S: Final = (STEP_S, 5, STEP_S, None)
+#: Of one collection, where a field that only grows is indexed, as the time a run was created.
+#: https://cloud.google.com/firestore/quotas
+GROWING_WRITES_A_S: Final = 500
 #: Assumed, not measured: how long a request takes that runs no step, and an idle sweep.
 REQUEST_S: Final = 0.2
 SWEEP_S: Final = 0.5
@@ -173,7 +178,25 @@ def per_thousand_table() -> str:
         for service, kinds in _SERVICES.items()
     ]
     sums = [f"**{_usd(1000 * usd_of(run))}**" for run in COUNTED.values()]
-    return table(["1,000 runs", *RUNS.values()], [*rows, ["**all of them**", *sums]])
+    compute = [1000 * compute_usd("execute_step", STEPS * s) if s else None for s in _STEPS_S]
+    whole = [
+        "" if usd is None else f"**{_usd(usd + 1000 * usd_of(run))}**"
+        for usd, run in zip(compute, COUNTED.values(), strict=True)
+    ]
+    rows += [
+        ["**all of them**", *sums],
+        [
+            "compute of the steps",
+            *("as long as its agent" if u is None else _usd(u) for u in compute),
+        ],
+        ["**with compute**", *whole],
+    ]
+    return table(["1,000 runs", *RUNS.values()], rows)
+
+
+def runs_a_second() -> int:
+    """Return how many short runs a second one database takes, if each write counts as growing."""
+    return GROWING_WRITES_A_S // COUNTED["seconds"][Kind.WRITE]
 
 
 def compute_table() -> str:

@@ -17,6 +17,7 @@ class Installation:
         project_number: its number, which is in the addresses of its services.
         region: where functions, queues, jobs and the bucket are.
         database: the Firestore database.
+        database_location: a region or multi-region of Firestore; empty: `region`.
         bucket: of the artifacts; empty: `PROJECT-leasehold`.
         topic: of the announcements that are due.
         catalog: what the bundle runs.
@@ -39,6 +40,7 @@ class Installation:
     alert_email: str = ""
     callers: Sequence[str] = ()
     workers: Sequence[str] = ()
+    database_location: str = ""
 
     @property
     def bucket_name(self) -> str:
@@ -54,6 +56,11 @@ class Installation:
     def database_name(self) -> str:
         """The full name of the database."""
         return f"projects/{self.project}/databases/{self.database}"
+
+    @property
+    def database_place(self) -> str:
+        """Where the database is, which is for good once it is created."""
+        return self.database_location or self.region
 
     @property
     def topic_name(self) -> str:

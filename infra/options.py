@@ -32,6 +32,10 @@ _RULES: Final[Mapping[str, tuple[str, str]]] = {
         r"\(default\)|[a-z][a-z0-9-]{2,61}[a-z0-9]",
         "(default), or 4 to 63 of a-z 0-9 -, a letter first",
     ),
+    "database_location": (
+        r"[a-z]{1,30}-[a-z]{1,30}[0-9]{1,2}|[a-z]{2,10}[0-9]{1,2}",
+        "a region or multi-region of Firestore, as europe-west1 or eur3",
+    ),
     "bucket": (
         r"(?!goog)[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]",
         "3 to 63 of a-z 0-9 . _ -, and not goog… at the beginning",
@@ -78,6 +82,14 @@ _OPTIONS: Final[Sequence[Callable[[Any], Any]]] = (
         show_envvar=True,
         default="(default)",
         help="Of Firestore.",
+    ),
+    click.option(
+        "--database-location",
+        envvar="LEASEHOLD_DATABASE_LOCATION",
+        show_envvar=True,
+        default="",
+        help="Where Firestore creates it, for good: a region or multi-region, as eur3. "
+        "By default the region.",
     ),
     click.option(
         "--bucket",

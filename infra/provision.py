@@ -27,7 +27,7 @@ from infra.report import (
     steps_json,
 )
 from infra.resources.resource import Resource, State
-from infra.steps import Action, Step, apply, survey
+from infra.steps import Action, Patience, Step, apply, survey
 from leasehold.cli.exit_codes import (
     DONE,
     FOUND,
@@ -84,7 +84,8 @@ def apply_command(*, installation: Installation, update: bool, as_json: bool) ->
     unread: OSError | None = None
     code = DONE
     try:
-        for step in apply(resources, installation.project, update=update):
+        patience = Patience(tell=note)
+        for step in apply(resources, installation.project, update=update, patience=patience):
             steps.append(step)
             if not as_json and unread is None and _is_worth_a_line(step):
                 unread = _unread(partial(print_done, step))

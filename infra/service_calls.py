@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import math
@@ -112,6 +113,7 @@ class ServiceCalls:
                 raise NoTokenError(
                     f'{TOKEN} is not a token; set {TOKEN}="$(gcloud auth print-identity-token)"'
                 )
+            _check_email(given)
             return given
         try:
             require_extra("google", f"a call without {TOKEN}")
@@ -130,6 +132,7 @@ class ServiceCalls:
                 "roles/iam.serviceAccountOpenIdTokenCreator on itself, and a person sets "
                 f'{TOKEN}="$(gcloud auth print-identity-token)"'
             ) from error
+        _check_email(str(token))
         return str(token)
 
     def _call(self, request: urllib.request.Request) -> Answer:
@@ -142,6 +145,24 @@ class ServiceCalls:
             return asking.result(within_s + _LEAST_S)
         except TimeoutError:
             raise NoAnswerError(f"{request.full_url} does not answer in time") from None
+
+
+def _check_email(token: str) -> None:
+    """Refuse a token without the claim by which the API knows a caller; Google has both kinds.
+
+    What is no token of three parts is left to who is called.
+    """
+    try:
+        part = token.split(".")[1]
+        claims = _json_of(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (IndexError, ValueError):
+        return
+    if isinstance(claims, dict) and not claims.get("email"):
+        raise NoTokenError(
+            "the identity token names no e-mail, by which callers are known: get one with "
+            "`gcloud auth print-identity-token`, and `--include-email` where it impersonates an "
+            "account; the metadata server needs `format=full`, generateIdToken `includeEmail`"
+        )
 
 
 def _asked(request: urllib.request.Request, within_s: float) -> Answer:

@@ -18,6 +18,7 @@ from tenacity import (
 )
 
 from infra.resources.resource import (
+    BusyError,
     Dependent,
     Look,
     NamedByGoogle,
@@ -35,6 +36,10 @@ _TRIES: Final = 5
 _LONGEST_CALL_S: Final = 240.0
 #: Who says nothing for so long would keep each further call waiting as well.
 _SILENCE_S: Final = 10.0
+#: Firestore builds an index in some minutes, and refuses others meanwhile. Who waits so long and
+#: nothing gets through waits for something else.
+_BUSY_S: Final = 900.0
+_BUSY_PAUSES_S: Final = (2.0, 30.0)
 
 
 class Action(StrEnum):
@@ -81,6 +86,7 @@ class Patience:
             each call is tried once, and kinds of resources that say nothing are not asked again.
         sleep: waits so many seconds.
         now: seconds of a clock that never goes back.
+        tell: is told once, in a line, that something is waited for that is busy.
     """
 
     def __init__(
@@ -90,13 +96,48 @@ class Patience:
         total: float = 60.0,
         sleep: Callable[[float], object] = time.sleep,
         now: Callable[[], float] = time.monotonic,
+        *,
+        tell: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._tries = tries
         self._first = first
         self._left = total
         self._sleep = sleep
         self._now = now
+        self._tell = tell
+        self._is_told = False
+        self._busy = 0.0
         self._silent: set[str] = set()
+
+    def until_free(self, what: Callable[[], _T], kind: str = "") -> _T:
+        """Return what it returns; where it is busy, wait for as long as something gets through.
+
+        Args:
+            what: is called; it goes on where an earlier call was refused.
+            kind: of the resource that it is about.
+
+        Raises:
+            NotYetError: nothing got through for 15 minutes, of this and of what was before it.
+        """
+        pause, longest = _BUSY_PAUSES_S
+        while True:
+            try:
+                done = self.call(what, kind)
+            except BusyError as busy:
+                if busy.progressed:
+                    self._busy, pause = 0.0, _BUSY_PAUSES_S[0]
+                if self._busy >= _BUSY_S:
+                    raise NotYetError(f"{busy}: apply again in some minutes") from busy
+                if not self._is_told:
+                    self._tell(f"waiting for {busy}; what is refused meanwhile is tried again.")
+                    self._is_told = True
+                self._sleep(pause)
+                self._busy += pause
+                pause = min(2 * pause, longest)
+            else:
+                if self._busy < _BUSY_S:
+                    self._busy = 0.0
+                return done
 
     def call(self, what: Callable[[], _T], kind: str = "") -> _T:
         """Return what it returns; what the last try raises is passed on.
@@ -237,7 +278,7 @@ def _created(step: Step, project: str, patience: Patience) -> Step:
         step.resource.create()
 
     try:
-        patience.call(create, step.resource.kind)
+        patience.until_free(create, step.resource.kind)
     except NotYetError as error:
         return replace(step, look=Look(State.WAITING, why=str(error)))
     except Exception as error:  # noqa: BLE001 - as above

@@ -10,7 +10,7 @@ from typing import Final
 
 from infra.bundle.bundle_error import BundleError
 from infra.bundle.source_files import check_link, files_in, read
-from leasehold.worker.secret_shapes import shapes
+from leasehold.domain.secret_shapes import shapes
 
 #: Path in the bundle → content.
 Contents = Mapping[str, bytes]

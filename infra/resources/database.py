@@ -21,7 +21,7 @@ _PROTECTED: Final = Found.DeleteProtectionState.DELETE_PROTECTION_ENABLED
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """The database of the runs: Native mode, in the region, and not deleted by accident."""
+    """The database of the runs: Native mode, in its place, and not deleted by accident."""
 
     clients: GoogleClients
     installation: Installation
@@ -58,7 +58,7 @@ class Database:
             database_id=self.installation.database,
             database=Found(
                 type_=_NATIVE,
-                location_id=self.installation.region,
+                location_id=self.installation.database_place,
                 delete_protection_state=_PROTECTED,
             ),
             **ONE_TRY,
@@ -66,8 +66,8 @@ class Database:
         creating.result(timeout=_PATIENCE_S)  # type: ignore[no-untyped-call]
 
     def _differences(self, found: Found) -> Iterator[Difference]:
-        if found.location_id != self.installation.region:
-            yield Difference("location", found.location_id, wanted=self.installation.region)
+        if found.location_id != self.installation.database_place:
+            yield Difference("location", found.location_id, self.installation.database_place)
         if found.delete_protection_state != _PROTECTED:
             yield Difference("delete protection", found="off", wanted="on")
 

@@ -11,12 +11,21 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from google.api_core.exceptions import NotFound
+from google.api_core.exceptions import Aborted, NotFound
 from google.cloud.firestore_admin_v1.types import Field
 
 from infra.installation import Installation
 from infra.resources.database import Database
-from infra.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
+from infra.resources.indexes import BUSY
+from infra.resources.resource import (
+    MISSING,
+    PRESENT,
+    BusyError,
+    Difference,
+    Look,
+    Resource,
+    State,
+)
 from leasehold.live.clients import ONE_TRY, GoogleClients
 from leasehold.live.firestore_builds import begun_at
 
@@ -68,7 +77,10 @@ class Expiry:
         """Set it; Firestore then goes through all entries, for which nobody waits."""
         field = {"name": self._full_name(), "ttl_config": {"expiration_offset": self.kept}}
         asked = {"field": field, "update_mask": {"paths": ["ttl_config"]}}
-        self.clients.firestore_admin.update_field(request=asked, **ONE_TRY)
+        try:
+            self.clients.firestore_admin.update_field(request=asked, **ONE_TRY)
+        except Aborted as error:
+            raise BusyError(BUSY) from error
 
     def _full_name(self) -> str:
         group = f"{self.installation.database_name}/collectionGroups/{_COLLECTION}"

@@ -1,7 +1,9 @@
 """The indexes of Firestore, as `infra/firestore.indexes.json` declares them.
 
 Firestore builds an index in the background. Nobody waits for it here: until it is ready, the
-queries that need it fail, and a look says that it is being built.
+queries that need it fail, and a look says that it is being built. While it builds some it refuses
+others (ABORTED, too much contention); that is waited for.
+https://github.com/firebase/firebase-tools/issues/1119
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from google.api_core.exceptions import AlreadyExists, NotFound, ResourceExhausted
+from google.api_core.exceptions import Aborted, AlreadyExists, NotFound, ResourceExhausted
 from google.cloud.firestore_admin_v1.types import Field, Index
 
 from infra.installation import Installation
@@ -24,6 +26,7 @@ from infra.resources.database import Database
 from infra.resources.resource import (
     MISSING,
     PRESENT,
+    BusyError,
     Difference,
     Look,
     NotYetError,
@@ -36,6 +39,8 @@ from leasehold.live.firestore_builds import begun_at
 DECLARED: Final = Path(__file__).parents[1] / "firestore.indexes.json"
 
 _BUILDING: Final = "Firestore, which is building it: some minutes"
+#: Why a change of an index or a field is refused.
+BUSY: Final = "Firestore, which changes few indexes at once"
 _BROKEN: Final = Difference("state", found="NEEDS_REPAIR", wanted="READY")
 
 #: A field of an index as text: `createdAt DESCENDING`.
@@ -91,6 +96,10 @@ class Existing:
         """Since when Firestore builds an index or changes a field, by their full names."""
         return begun_at(self.client, self._database_name)
 
+    def forget_begun(self) -> None:
+        """Have it asked for anew what is being built: more may have begun."""
+        self.__dict__.pop("begun", None)
+
     def overrides(self, group: str) -> Mapping[str, Field]:
         """Return the fields of a collection that have not the indexes of all others."""
         asked = {"parent": self.group(group), "filter": "indexConfig.usesAncestorConfig:false"}
@@ -104,10 +113,13 @@ class Existing:
         """Have Firestore change what it has; do not wait until it is done.
 
         Raises:
+            BusyError: it takes none before others are done.
             NotYetError: the quota of such calls is used up for this minute.
         """
         try:
             getattr(self.client, method)(request=asked, **ONE_TRY)
+        except Aborted as error:
+            raise BusyError(BUSY) from error
         except ResourceExhausted as error:
             why = "Firestore, which takes so many changes of indexes a minute"
             raise NotYetError(f"{why}: apply again in a minute") from error
@@ -198,6 +210,10 @@ class FieldIndexes:
         """Return whether all have what is declared; what a person has set is left alone."""
         found = self.existing.overrides(self.group)
         missing = [field for field in self.declared if field["fieldPath"] not in found]
+        begun = self.existing.begun if missing else {}
+        changing = [name for name in begun if self._has(name)]
+        of_changing = {_field_of(name) for name in changing}
+        missing = [field for field in missing if field["fieldPath"] not in of_changing]
         changed = [
             (field, kept)
             for field in self.declared
@@ -213,22 +229,36 @@ class FieldIndexes:
             return Look(State.MISSING, differences, why=why, repair=repair)
         if differences:
             return Look(State.DIFFERENT, differences, repair=repair)
-        return self._look_at_builds(found.values())
+        return self._look_at_builds([*changing, *map(_name_if_building, found.values())])
 
-    def _look_at_builds(self, found: Iterable[Field]) -> Look:
-        """Return whether Firestore still builds an index of a field."""
-        building = [one.name for one in found if _is_building(one)]
+    def _look_at_builds(self, names: Iterable[str]) -> Look:
+        """Return whether Firestore still changes a field, of these or none."""
+        building = [*filter(None, names)]
         if not building:
             return PRESENT
         since = min(filter(None, map(self.existing.begun.get, building)), default=None)
         return Look(State.WAITING, why=_BUILDING, since=since)
 
     def create(self) -> None:
-        """Set those that are not set; do not wait until Firestore has changed them."""
+        """Set those that are not set; do not wait until Firestore has changed them.
+
+        A field that is being changed may not be listed yet, and is not asked for again.
+        """
         found = self.existing.overrides(self.group)
+        self.existing.forget_begun()
+        changing = {_field_of(name) for name in self.existing.begun if self._has(name)}
+        progressed = False
         for field in self.declared:
-            if field["fieldPath"] not in found:
+            if field["fieldPath"] in found or field["fieldPath"] in changing:
+                continue
+            try:
                 self._set(field)
+            except BusyError as busy:
+                raise BusyError(str(busy), progressed=progressed) from busy
+            progressed = True
+
+    def _has(self, name: str) -> bool:
+        return name.startswith(f"{self.existing.group(self.group)}/fields/")
 
     def _set(self, declared: Mapping[str, Any]) -> None:
         path = declared["fieldPath"]
@@ -274,8 +304,9 @@ def _indexes_of(field: Field) -> Sequence[Single]:
     )
 
 
-def _is_building(field: Field) -> bool:
-    return any(index.state is Index.State.CREATING for index in field.index_config.indexes)
+def _name_if_building(field: Field) -> str:
+    building = [one for one in field.index_config.indexes if one.state is Index.State.CREATING]
+    return field.name if building else ""
 
 
 def _wanted(declared: Mapping[str, Any]) -> Sequence[Single]:

@@ -53,6 +53,19 @@ class NotYetError(Exception):
     """It cannot be created yet, which is no failure: the next `apply` does; the text says why."""
 
 
+class BusyError(Exception):
+    """It takes no further change before earlier ones are done, which is no failure either.
+
+    Args:
+        why: who is busy with what, in one line without a full stop.
+        progressed: whether this call has changed something before it was refused.
+    """
+
+    def __init__(self, why: str, *, progressed: bool = False) -> None:
+        super().__init__(why)
+        self.progressed = progressed
+
+
 MISSING = Look(State.MISSING)
 PRESENT = Look(State.PRESENT)
 
@@ -63,7 +76,8 @@ class Resource(Protocol):
     `look` makes no call that writes. `create` is called where a look found it missing; where that
     raises AlreadyExists, it is looked at again. Calls have the keywords `**ONE_TRY` of
     `leasehold.live.clients`: `infra.steps` calls either once more for what may pass, as an outage,
-    or an etag that is another one meanwhile. What is raised in the end is told in one line (see
+    or an etag that is another one meanwhile, and waits where `create` raises BusyError. What is
+    raised in the end is told in one line (see
     `leasehold.live.call_errors`), and the other resources go on.
     """
 

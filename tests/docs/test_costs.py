@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -31,6 +32,17 @@ def test_the_tables_are_operations_times_prices() -> None:
     assert costs.compute_usd("execute_step", 60) == pytest.approx(60 * (0.000024 + 2 * 0.0000025))
     assert "| **all of them** | **$0.035** | **$0.020** |" in costs.per_thousand_table()
     assert "| Temporal Cloud | $0.20 | 4 x $50.00 per million" in costs.alternatives_table()
+
+
+def test_a_run_is_told_with_its_compute_and_the_ceiling_with_its_figures() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "costs.md").read_text()
+    whole = 1000 * (costs.usd_of(COUNTED["minutes"]) + costs.compute_usd("execute_step", 180))
+
+    assert f"| **with compute** | **${whole:.2f}** |" in costs.per_thousand_table()
+    writes = COUNTED["seconds"][Kind.WRITE]
+    a_second = costs.runs_a_second()
+    assert f"each of the {writes} writes" in page
+    assert f"that is {a_second} runs a second, or {a_second * 3600:,} an hour" in page
 
 
 @pytest.mark.parametrize("price", [*PRICES, *(each.price for each in ALTERNATIVES)])

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from werkzeug.routing import RequestRedirect
 
+from leasehold.domain.retry import QUEUE_BACKOFF
 from leasehold.registry.dead_letters import DEAD_LETTERS
 from leasehold.registry.settings import SETTINGS
 from leasehold.web.serve_api import ADDRESSES
@@ -170,3 +171,13 @@ def test_every_reason_and_every_threshold_is_explained() -> None:
         assert f"`{entry.key}`" in prose
     for setting in SETTINGS:
         assert not setting.is_threshold or f"| `{setting.name}` |" in prose
+
+
+def test_the_settings_say_the_waits_of_a_queue_on_this_machine_and_deployed() -> None:
+    first, last = (SETTINGS[f"PIPELINE_{name}_BACKOFF_S"].default for name in ("MIN", "MAX"))
+    shortest, longest = QUEUE_BACKOFF.minimum, QUEUE_BACKOFF.maximum
+
+    said = (DOCS / "settings.md").read_text()
+
+    of_dev = f"{shortest.total_seconds():g} s to {longest.total_seconds():g} s"
+    assert f"[{of_dev} in `leasehold dev`, {first} s to {last} s deployed](operations.md#" in said

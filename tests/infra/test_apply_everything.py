@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,34 @@ def test_an_installation_is_complete_after_the_second_apply(cloud: Cloud) -> Non
     assert left == ["projects/other-prod/topics/orders"]  # other people's
     assert cloud.writes() == []
     assert drift.code == 0, drift.stdout
+
+
+def test_an_apply_that_was_killed_among_the_fields_is_gone_on_with(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    firestore = cloud.server.service(FirestoreAdmin)
+    monkeypatch.setattr(firestore, "at_once", 1000)  # a field is listed only once it is changed
+    begun: list[subprocess.Popen[str]] = []
+
+    def kill(_: object) -> None:
+        if len(cloud.server.called("UpdateField")) == 21:
+            begun[0].kill()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cloud.server, "on_call", kill)
+        begun.append(cloud.begin("apply", *OPTIONS))
+        begun[0].communicate()
+    cut_off_after = sum(cloud.project in name for name in firestore.fields)
+
+    second = cloud.provision("apply", *OPTIONS)
+    cloud.forget()
+    third = cloud.provision("apply", *OPTIONS)
+
+    assert 0 < cut_off_after < 30
+    assert (second.code, third.code) == (0, 0), second.stdout
+    names = [*firestore.indexes, *firestore.fields]
+    assert sum(cloud.project in name for name in names) == 123
+    assert not [call for call in cloud.writes() if "FirestoreAdmin" in call]
 
 
 def _calls_of(folder: str, verbs: tuple[str, ...]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,11 +17,12 @@ from infra.resources.database import Database
 from infra.resources.expiry import Expiry, expiries
 from infra.resources.indexes import DECLARED, CompositeIndex, indexes
 from infra.resources.resource import Difference, State
-from infra.steps import Action
+from infra.steps import Action, Patience, apply
 from leasehold.adapters.firestore.values import encoded
 from leasehold.domain.ledger import LedgerEntry
 from tests.infra.google_services.firestore import BEGUN, FirestoreAdmin
 from tests.infra.google_services.refusals import (
+    aborted,
     already_exists,
     exhausted,
     permission_denied,
@@ -73,6 +75,19 @@ def test_a_database_elsewhere_is_left_alone(world: GoogleWorld, firestore: Any) 
         "--delete-protection"
     )
     assert world.writes() == []
+
+
+def test_the_location_of_a_database_is_a_setting_that_one_which_exists_is_held_against(
+    world: GoogleWorld,
+) -> None:
+    in_europe = replace(INSTALLATION, database_location="eur3")
+
+    applied(Database(world.clients, in_europe))
+    same, other = (looked_at(Database(world.clients, it)) for it in (in_europe, INSTALLATION))
+
+    assert world.service(FirestoreAdmin).databases[DATABASE].location_id == "eur3"
+    assert same.look.state is State.PRESENT
+    assert other.look.differences == (Difference("location", "eur3", wanted="europe-west1"),)
 
 
 def test_what_needs_a_database_does_not_take_one_in_datastore_mode(
@@ -248,6 +263,47 @@ def test_fields_go_on_where_an_outage_cut_them_off(world: GoogleWorld, firestore
 
     assert step.action is Action.CREATED
     assert len(firestore.fields) == firestore_fields
+
+
+def test_all_get_through_where_firestore_changes_two_at_once(
+    world: GoogleWorld, firestore: Any
+) -> None:
+    """It refuses the others with ABORTED; a field is listed only once it is changed."""
+    firestore.at_once = 2
+    told: list[str] = []
+    patience = Patience(sleep=lambda _: None, tell=told.append)
+    everything = [*all_indexes(world), *expiries(world.clients, INSTALLATION)]
+
+    steps = list(apply(everything, "shop-prod", patience=patience))
+    asked = [request.field.name for request in world.server.called("UpdateField")]
+    world.forget()
+    again = applied(*all_indexes(world))
+
+    assert {step.action for step in steps} == {Action.CREATED}
+    assert len(firestore.indexes) + len(firestore.fields) == 123
+    assert len(asked) > len(firestore.fields)  # some were refused, and asked for again
+    assert {step.action for step in again} == {Action.NONE}
+    assert world.writes() == []
+    (line,) = told
+    assert line.startswith("waiting for Firestore, which changes few indexes at once; what is ")
+
+
+def test_who_waits_for_a_quarter_of_an_hour_in_vain_leaves_the_rest_for_the_next_apply(
+    world: GoogleWorld, firestore: Any
+) -> None:
+    world.server.refuse("FirestoreAdmin/CreateIndex", aborted("too much contention"))
+    waits: list[float] = []
+    patience = Patience(sleep=waits.append)
+    composites = [one for one in all_indexes(world) if isinstance(one, CompositeIndex)]
+
+    steps = list(apply(composites, "shop-prod", patience=patience))
+
+    assert {step.look.state for step in steps} == {State.WAITING}
+    assert {step.look.why for step in steps} == {
+        "Firestore, which changes few indexes at once: apply again in some minutes"
+    }
+    assert max(waits) == 30
+    assert 900 <= sum(waits) < 960  # of all of them together
 
 
 @pytest.mark.parametrize("method", ["CreateIndex", "UpdateField"])

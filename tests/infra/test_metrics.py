@@ -25,7 +25,8 @@ from leasehold import (
     StepDispatchEntry,
     testing,
 )
-from leasehold.logs.for_cloud import EVENTS_LOG, JsonFormatter
+from leasehold.logs.attempt import EVENTS_LOG
+from leasehold.logs.for_cloud import JsonFormatter
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.sweep import Report, sweep
 from leasehold.services.sweep_result import SweepResult, line_of

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from google.cloud import scheduler_v1
@@ -19,6 +24,7 @@ from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from infra.service_calls import EMULATOR, Answer, ServiceCalls
 from infra.smoke import Smoke
+from leasehold.devserver.loopback_server import LoopbackServer
 from leasehold.live.clients import EMULATOR as GOOGLE
 from leasehold.testing import InProcessEngine
 from tests.builders import environ_of
@@ -272,6 +278,69 @@ def test_what_is_no_token_is_told_and_not_repeated(run: CloudRun) -> None:
 
     assert "log in" not in str(refused.value)
     assert run.called == []
+
+
+def test_a_token_without_an_email_is_told_before_anybody_is_called(run: CloudRun) -> None:
+    """The metadata server makes such a token where nobody asks for more; the API refuses it."""
+    without, with_it = (
+        ".".join(
+            base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+            for part in ({"alg": "RS256"}, claims, "signature")
+        )
+        for claims in ({"sub": "1"}, {"sub": "1", "email": "ann@example.com"})
+    )
+
+    for token, told in ((without, r"names no e-mail.*--include-email"), (with_it, "is answered")):
+        environ = {EMULATOR: run.url, "LEASEHOLD_TOKEN": token}
+        with pytest.raises(smoke.SmokeError, match=told):
+            Smoke(ServiceCalls(PLACE, environ), "b-1", 0.05, lambda _: None).check_api()
+
+
+class Metadata:
+    """The metadata server: a token has an e-mail only where `format=full` asks for it."""
+
+    def __call__(self, environ: Any, start_response: Callable[..., Any]) -> list[bytes]:
+        headers = [("Metadata-Flavor", "Google"), ("Content-Type", "text/plain")]
+        if not environ["PATH_INFO"].endswith("/identity"):
+            start_response("200 OK", [headers[0], ("Content-Type", "application/json")])
+            return [b'{"email": "vm@far.example", "scopes": []}']
+        asked = parse_qs(environ["QUERY_STRING"])
+        email = {"email": "vm@far.example"} if asked.get("format") == ["full"] else {}
+        claims = {"aud": asked.get("audience", [""])[0], "exp": 4102444800, "iat": 1, **email}
+        parts = [base64.urlsafe_b64encode(json.dumps(one).encode()) for one in ({}, claims, "")]
+        start_response("200 OK", headers)
+        return [b".".join(part.rstrip(b"=") for part in parts)]
+
+
+def test_the_token_of_a_build_has_its_email(run: CloudRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process of its own: Google's library reads the address when it is imported."""
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    server = LoopbackServer(Metadata(), "metadata")
+    host = server.start().removeprefix("http://")
+    code = (
+        "from infra.installation import Installation; "
+        "from infra.service_calls import ServiceCalls; "
+        "calls = ServiceCalls(Installation('shop-prod', '123456789012', 'europe-west1'), {}); "
+        "print(calls._token)"
+    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "GCE_METADATA_HOST": host, "GCE_METADATA_IP": host},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+    finally:
+        server.stop()
+
+    assert done.returncode == 0, done.stderr
+    payload = done.stdout.split(".")[1]
+    claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    assert claims["email"] == "vm@far.example"
+    assert claims["aud"] == "https://serve-api-123456789012.europe-west1.run.app"
 
 
 def smoke_of(run: CloudRun, pause: Callable[[float], Any], timeout_s: float = 60) -> Smoke:

@@ -15,21 +15,13 @@ from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
-from tests.properties.model import (
-    ERROR,
-    MAX_FAILURES,
-    MAX_INTERRUPTIONS,
-    NOBODY,
-    PLAN,
-    SHUTDOWNS,
-)
+from tests.properties.model import ERROR, MAX_FAILURES, MAX_INTERRUPTIONS, NOBODY, PLAN
 
 #: How the workers of a proof of liveness behave, attempt after attempt.
 HABITS: dict[str, tuple[str, ...]] = {
     "good": ("complete",),
     "failing": ("fail",),
     "dying": ("die",),
-    "dying unseen": ("die_unseen",),
     "hanging": ("exceed_limit",),
     "interrupted": ("release",),
     "without a store": ("defer", "defer", "complete"),
@@ -40,7 +32,7 @@ HABITS: dict[str, tuple[str, ...]] = {
 }
 
 #: Those that bring no step to its end.
-ENDLESS = ("failing", "dying unseen", "failing after progress", "hanging", "continued for ever")
+ENDLESS = ("failing", "failing after progress", "hanging", "continued for ever")
 
 #: Each step may fail, be interrupted, get on once, be interrupted again and succeed; an attempt
 #: takes a sweep, a hint and an end.
@@ -93,9 +85,7 @@ def comes_to_an_end(
             deed = HABITS[habit][attempt % len(HABITS[habit])]
             manifest = _do(deed, manifest, now, rules)
             if deed == "release":
-                now += SHUTDOWNS  # before the next one; sooner it would be the same outage
-            elif deed == "die_unseen" and manifest.lease is not None:
-                now = manifest.lease.expires_at + 2 * NOBODY
+                now += NOBODY  # before the next shutdown; sooner it would be the same outage
     pytest.fail(f"a run with {habit} workers did not end in {BOUND} steps: {manifest!r}")
 
 
@@ -123,7 +113,7 @@ def _do(deed: str, manifest: Manifest, now: datetime, rules: Rules) -> Manifest:
         case "defer":
             facts |= {"reason": "store_unavailable", "detail": "It does not answer."}
             return lifecycle.defer(manifest, now, **facts).manifest
-        case "die" | "die_unseen":
+        case "die":
             return manifest
     more = {"reason": "instance_shutdown"} if deed == "release" else {}
     end: Change = getattr(lifecycle, deed)(manifest, now, **facts, **more)

@@ -34,10 +34,8 @@ STUCK = timedelta(seconds=250)
 #: How long a step may wait to be claimed, and when somebody looks meanwhile.
 WAIT = timedelta(seconds=1500)
 LOOKS = tuple(timedelta(seconds=second) for second in (600, 1200, 1500))
-#: So late nobody was there to look.
+#: So late nobody was there to look; shutdowns within as long are one outage.
 NOBODY = timedelta(minutes=10)
-#: Shutdowns within as long are one outage.
-SHUTDOWNS = timedelta(hours=1)
 #: How long the task of a failed step may be known to be lost.
 WINDOW = timedelta(seconds=100)
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -144,7 +142,6 @@ class Known:
     lost: int = 0  # tasks in a row, without a lease in between, while somebody looked
     lost_since: datetime | None = None  # the look that found the first of them
     shut_at: datetime | None = None  # the last shutdown that counted
-    was_off: bool = False  # whether a lease ran out unseen since the last progress
     furthest: dict[str, int] = field(default_factory=dict)  # iterations by phase
     checkpoint: Kept | None = None
     elsewhere: bool = False  # how its dispatch was frozen
@@ -170,21 +167,17 @@ class Known:
         return self.vain == MAX_RETRIES or self.ends["failed"] >= MAX_FAILURES
 
     def shut_down(self, now: datetime) -> None:
-        """Its worker is shut down; all that are within an hour are one outage."""
+        """Its worker is shut down; all that are within ten minutes are one outage."""
         self.ends["interrupted"] += 1
         if self.shut_down_counts(now):
             self.stuck, self.shut_at = self.stuck + 1, now
 
     def shut_down_counts(self, now: datetime) -> bool:
-        return self.shut_at is None or abs(now - self.shut_at) >= SHUTDOWNS
-
-    def is_attended(self, now: datetime) -> bool:
-        """Whether somebody was there to look when its lease ran out."""
-        return now <= self.ends_at + NOBODY
+        return self.shut_at is None or abs(now - self.shut_at) >= NOBODY
 
     def lapse_counts(self, now: datetime) -> bool:
-        """Whether the end of its lease is an interruption; the first that nobody saw is none."""
-        return self.was_off or self.is_attended(now)
+        """Whether somebody was there to look when its lease ran out."""
+        return now <= self.ends_at + NOBODY
 
     @property
     def hung(self) -> bool:
@@ -193,7 +186,7 @@ class Known:
     def is_silent(self, now: datetime) -> bool:
         """Whether a run that nobody holds or knows dead was not heard of for too long."""
         is_long = now > max(self.heard_at + STUCK, self.ends_at) + GRACE
-        return is_long and self.is_attended(now)
+        return is_long and self.lapse_counts(now)
 
     def lapsed(self, now: datetime, *, silent: bool) -> None:
         """Its worker says nothing more, and the lease is ended."""
@@ -202,7 +195,6 @@ class Known:
         else:
             self.ends["expired"] += 1
             self.stuck += self.lapse_counts(now)
-            self.was_off = self.was_off or not self.is_attended(now)
             self.silences += silent
         self.let_go()
 
@@ -234,7 +226,7 @@ class Known:
 
     def progress(self) -> None:
         self.vain = self.stuck = self.silences = self.continued = 0
-        self.shut_at, self.was_off = None, False
+        self.shut_at = None
 
 
 def new_run(run_id: str, trials: TrialRule | None = None) -> NewRun:

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from leasehold.logs.attempt import attempt_of
-from leasehold.logs.for_cloud import EVENTS_LOG
+from leasehold.logs.attempt import EVENTS_LOG, attempt_of
 from leasehold.worker.sandbox.messages import LogLine
 from leasehold.worker.sandbox.prints import MAX_LINE, MAX_LINES, MAX_PRINTED, Prints
 from leasehold.worker.sandbox.relayed_logs import relay

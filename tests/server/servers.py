@@ -19,7 +19,7 @@ def servers(folder: Path, *options: str) -> Iterator[Callable[..., Begun]]:
     """Give what starts servers on the file of this folder; each is ready when it returns."""
     started: list[subprocess.Popen[str]] = []
 
-    def begin(**others: str) -> Begun:
+    def begin(says: str = "http://127.0.0.1", **others: str) -> Begun:
         port = own_port()
         stores = {
             "LEASEHOLD_STORE": f"sqlite:///{folder / 'leasehold.db'}",
@@ -36,7 +36,7 @@ def servers(folder: Path, *options: str) -> Iterator[Callable[..., Begun]]:
         )
         started.append(process)
         assert process.stdout is not None
-        assert process.stdout.readline() == f"ready http://127.0.0.1:{port}\n"
+        assert process.stdout.readline() == f"ready {says}:{port}\n"
         return process, Api(f"http://127.0.0.1:{port}")
 
     try:

@@ -109,3 +109,156 @@ def test_a_body_that_is_too_large_gets_its_answer(api: Api) -> None:
     refused = api.ask("POST", "/runs", RUN | {"labels": {"x": "x" * 24 * 2**20}})
 
     assert (refused.status, refused.body["error"]["code"]) == (413, "too_large")
+
+
+def _head(api: Api, method: str, path: str, *lines: str) -> bytes:
+    head = "".join(f"{line}\r\n" for line in (f"Host: 127.0.0.1:{api.port}", *lines))
+    return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode()
+
+
+def _connected(api: Api, most_received: int | None = None) -> socket.socket:
+    caller = socket.socket()
+    if most_received:
+        caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, most_received)
+    caller.settimeout(30)
+    caller.connect((api.host, api.port))
+    return caller
+
+
+def _answer_of(caller: socket.socket) -> bytes:
+    """Return all that comes until the server closes."""
+    answered = b""
+    while block := caller.recv(65536):
+        answered += block
+    return answered
+
+
+def test_callers_that_do_not_read_their_answers_hold_no_worker(api: Api) -> None:
+    """Each sends a packet of requests, whose answers are larger than what the system keeps."""
+    for number in range(100):
+        api.post("/runs", RUN | {"idempotencyKey": f"{number:0200}"})
+    packet = _head(api, "GET", "/manifests?limit=100") * 500
+    with ExitStack() as open_:
+        for _ in range(2 * http_server.THREADS):
+            open_.enter_context(_connected(api, 4096)).sendall(packet)
+
+        assert api.get("/health") == {"status": "ok"}
+        assert api.post("/runs", RUN)["pipeline"] == "three"
+
+
+def test_an_answer_that_nobody_takes_is_broken_off(
+    monkeypatch: pytest.MonkeyPatch, serve: Callable[..., Server]
+) -> None:
+    monkeypatch.setattr(http_server, "ANSWER_S", 0.3)
+    server = serve()
+    api = Api(server.url)
+    packet = _head(api, "GET", "/registry") * 500
+    with _connected(api, 4096) as caller:
+        caller.setblocking(False)
+        caller.send(packet)
+
+        def is_over() -> bool:
+            try:
+                caller.send(packet)
+            except BlockingIOError:
+                return False
+            except ConnectionError:
+                return True
+            return False
+
+        until(is_over)
+        assert api.get("/health") == {"status": "ok"}
+
+
+def test_requests_of_one_packet_are_answered_one_after_the_other(api: Api) -> None:
+    last = _head(api, "GET", "/health", "Connection: close")
+    with _connected(api) as caller:
+        caller.sendall(_head(api, "GET", "/health") * 300 + last)
+
+        assert _answer_of(caller).count(b"HTTP/1.1 200 OK") == 301
+
+
+def test_at_the_limit_the_longest_silent_connection_gives_way(
+    monkeypatch: pytest.MonkeyPatch, serve: Callable[..., Server]
+) -> None:
+    monkeypatch.setattr(http_server, "_MOST_CONNECTIONS", 50)
+    api = Api(serve().url)
+    with ExitStack() as open_:
+        silent = [open_.enter_context(_connected(api)) for _ in range(120)]
+
+        assert api.get("/health") == {"status": "ok"}
+        assert silent[0].recv(1) == b""
+
+
+def test_who_has_most_connections_gives_way_first(
+    monkeypatch: pytest.MonkeyPatch, serve: Callable[..., Server]
+) -> None:
+    """A caller that is silent for longer keeps its connection beside one that takes them all."""
+    monkeypatch.setattr(http_server, "_MOST_CONNECTIONS", 50)
+    api = Api(serve().url)
+    with ExitStack() as open_:
+        other = open_.enter_context(
+            socket.create_connection((api.host, api.port), 30, source_address=("127.0.0.2", 0))
+        )
+        crowd = [open_.enter_context(_connected(api)) for _ in range(120)]
+        assert crowd[0].recv(1) == b""
+
+        other.sendall(_head(api, "GET", "/health"))
+
+        assert other.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_a_connection_that_says_nothing_is_closed_soon(
+    monkeypatch: pytest.MonkeyPatch, serve: Callable[..., Server]
+) -> None:
+    monkeypatch.setattr(http_server, "FIRST_BYTE_S", 0.1)
+    api = Api(serve().url)
+
+    with _connected(api) as caller:
+        assert caller.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "line", "status"),
+    [
+        ("POST", "/runs", "Origin: https://evil.example", b"403"),
+        ("POST", "/runs", "Content-Type: text/plain", b"415"),
+        ("POST", "/nowhere", "Content-Type: application/json", b"404"),
+        ("POST", "/runs:batch", "Content-Type: application/json", b"413"),
+    ],
+)
+@pytest.mark.parametrize("length", ["Content-Length: 60000000", "Transfer-Encoding: chunked"])
+def test_a_body_that_its_head_refuses_is_not_waited_for(
+    api: Api, method: str, path: str, line: str, status: bytes, length: str
+) -> None:
+    with _connected(api) as caller:
+        caller.sendall(_head(api, method, path, line, length, "Expect: 100-continue"))
+        if status == b"413" and "chunked" in length:  # no head says how long that is
+            caller.sendall(b"".join(b"100000\r\n" + b"x" * 2**20 + b"\r\n" for _ in range(4)))
+            assert caller.recv(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
+
+        answered = _answer_of(caller)
+
+    assert answered.startswith(b"HTTP/1.1 " + status)
+    assert answered.count(b"HTTP/1.1") == 1
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("Content-Length: 2", "Transfer-Encoding: chunked"),
+        ("Content-Length: 2", "Content-Length: 3"),
+        ("Content-Length: 2", "X-Folded: a", " b"),
+        ("X-Folded: a", "\tContent-Length: 2"),
+    ],
+    ids=str,
+)
+def test_a_request_that_can_be_read_in_two_ways_is_refused(
+    api: Api, lines: tuple[str, ...]
+) -> None:
+    json = "Content-Type: application/json"
+    with _connected(api) as caller:
+        caller.sendall(_head(api, "POST", "/runs", json, *lines) + b"{}")
+
+        assert b" 400 " in _answer_of(caller)[:20]
+    assert api.get("/runs")["runs"] == []

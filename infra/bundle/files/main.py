@@ -7,10 +7,16 @@ imports this module without asking for one (FUNCTION_TARGET is not read) imports
 from __future__ import annotations
 
 import gc
+import os
 from importlib import import_module
 from types import ModuleType
 
 from leasehold.registry.function_table import FUNCTIONS
+
+#: The framework takes it for gunicorn's `timeout` once this module is imported. gunicorn would kill
+#: a worker that was silent for so long, and all are while an instance is idle and has no CPU: the
+#: first request after that would meet the kill. Cloud Run itself ends a request that is too long.
+os.environ["CLOUD_RUN_TIMEOUT_SECONDS"] = "0"
 
 
 def __getattr__(name: str) -> object:

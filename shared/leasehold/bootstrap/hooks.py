@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from leasehold.domain.change import Change
-from leasehold.logs.for_cloud import EVENTS_LOG
+from leasehold.logs.attempt import EVENTS_LOG
 from leasehold.logs.for_people import EVENT_FACTS
 from leasehold.services.reporting import ENDS, Facts
 

@@ -19,6 +19,10 @@ from leasehold.cli.unresolved import unresolved_lines
 from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.registry.extras import require_extra
 
+_OPEN: Final = (
+    "nobody signs in: everybody who can reach {host} may read, start, cancel and approve every "
+    "run; only where a firewall, or a proxy that asks who is there, decides who can"
+)
 _AT_ONCE: Final = b"killed: what was running goes on at the next start\n"
 
 
@@ -83,6 +87,8 @@ def _serve(signals: StopSignals, host: str, port: int, workers: int, *, allow_br
         with _explaining(workers):
             server.start()
         signals.ready()
+        if server.is_open:
+            note(_OPEN.format(host=host))
         click.echo(f"ready {server.url}")
         signals.wait()
         note("stopping: running attempts may end; once more to leave at once")

@@ -11,6 +11,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Dispatch
 
 #: Where an alarm is looked at later than this, nobody was there to look: time off, or an outage.
+#: What cuts a step short within as long after another is the same outage.
 OUTAGE: Final = timedelta(minutes=10)
 
 #: A wait for a remote worker is looked at so often, so that time off is noticed.

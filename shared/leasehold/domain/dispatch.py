@@ -98,15 +98,16 @@ class Rules:
         return settings
 
 
-def has_moved(manifest: Manifest, rules: Rules) -> bool:
+def has_moved(manifest: Manifest, settings: StepSettings) -> bool:
     """Return whether a deploy gave the step to remote workers since its dispatch, or took it back.
 
     Whoever was to run it cannot any more, so it is dispatched again: no reason to give it up. So
     is one that was dispatched by who did not know the step. A kept output is judged here.
+
+    Args:
+        manifest: the run.
+        settings: those in force for its step.
     """
-    settings = rules.settings_for(manifest.current_step)
-    if settings is None:
-        return False
     is_remote = settings.remote and not manifest.is_judged_again
     return manifest.dispatch.provisional or manifest.dispatch.remote is not is_remote
 

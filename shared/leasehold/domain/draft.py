@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, Unpack
 
-from leasehold.domain.alarm import alarm_for, is_unattended
+from leasehold.domain.alarm import OUTAGE, alarm_for, is_unattended
 from leasehold.domain.announcing import announcement_of, deliveries_of
 from leasehold.domain.archive import OwedArchive
 from leasehold.domain.change import Change
@@ -21,9 +21,6 @@ from leasehold.domain.notes import Notes
 from leasehold.domain.status import AttemptEnd, Outcome
 from leasehold.domain.stored import overwrite, trusted
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
-
-#: Shutdowns within as long after one that counted do not count: no handler is at fault.
-_SHUTDOWNS: Final = timedelta(hours=1)
 
 _settlement = trusted(Settlement)
 _owed_archive = trusted(OwedArchive)
@@ -93,8 +90,7 @@ class Draft:
 
         A block that was looked at is over by that, too: a later one is another.
         """
-        self.set(failures=0, interruptions=0, silences=0, continuations=0)
-        self.set(interrupted_at=None, time_off_at=None)
+        self.set(failures=0, interruptions=0, interrupted_at=None, silences=0, continuations=0)
         if self.run.dispatch.after_block is not None:
             self.set(dispatch=self.run.dispatch.with_(after_block=None))
 
@@ -107,28 +103,22 @@ class Draft:
             failures=run.failed_in_vain + (end is AttemptEnd.FAILED),
             steps=run.with_step(run.current_step, attempts=record.attempts.plus(end)),
         )
-        if end is AttemptEnd.EXPIRED and self._may_be_time_off:
-            self.set(time_off_at=self.now)
-        elif end is AttemptEnd.EXPIRED:
+        if end is AttemptEnd.EXPIRED and not self._lapsed_unattended:
             self.set(interruptions=run.interruptions + 1)
-        elif end is AttemptEnd.INTERRUPTED and not self._is_one_outage:
+        if end is AttemptEnd.INTERRUPTED and not self._is_one_outage:
             self.set(interruptions=run.interruptions + 1, interrupted_at=self.now)
 
     @property
-    def _may_be_time_off(self) -> bool:
-        """Whether nobody was there when the lease ran out, for the first time since progress.
-
-        Where looks are rare, that of a handler which kills its worker looks the same; so each
-        further one counts.
-        """
-        lease, first = self.before.lease, self.run.time_off_at is None
-        return first and lease is not None and is_unattended(lease.expires_at, self.now)
+    def _lapsed_unattended(self) -> bool:
+        """Whether nobody was there when the lease ran out: time off, or an outage."""
+        lease = self.before.lease
+        return lease is not None and is_unattended(lease.expires_at, self.now)
 
     @property
     def _is_one_outage(self) -> bool:
         """Whether a shutdown belongs to the same outage as the last one that counted."""
         last = self.run.interrupted_at
-        return last is not None and abs(self.now - last) < _SHUTDOWNS
+        return last is not None and abs(self.now - last) < OUTAGE
 
     def trace(self, type_: TraceType, **facts: Any) -> None:
         """Trace an event of the attempt that the run was in before."""

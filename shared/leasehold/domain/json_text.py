@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any, Final
 
 import pydantic_core
@@ -18,6 +19,8 @@ OUTPUT_BYTES: Final = 16 * 1024 * 1024
 MAX_DEPTH: Final = 198
 _READABLE_DEPTH: Final = 200
 _MAX_PROBLEM: Final = 200
+_HUGE: Final = re.compile(r"[0-9][eE]\+?[0-9]{3}|[0-9]{300}")
+_HUGE_BYTES: Final = re.compile(_HUGE.pattern.encode())
 _TOO_DEEP: Final = f"it is nested more than {MAX_DEPTH} levels deep"
 
 
@@ -74,6 +77,20 @@ def check_json(text: str) -> None:
         if len(found) != 1:
             raise ValueError("it is not one JSON value")
         found = found[0]
+    check_finite(text, found)
+
+
+def check_finite(text: str | bytes, value: Any) -> None:
+    """Refuse numbers that no float can hold, as 1e400: they are read as infinity.
+
+    Few texts have a number of so many digits, and no other is looked at again.
+    """
+    form = _HUGE if isinstance(text, str) else _HUGE_BYTES
+    if form.search(text):  # type: ignore[arg-type] # the one for its kind
+        try:
+            json.dumps(value, allow_nan=False)
+        except ValueError:
+            raise ValueError("a number is too large for JSON to be read again") from None
 
 
 def not_json(field: str, error: ValueError) -> InvalidRequestError:

@@ -82,7 +82,6 @@ class ManifestUpdate(TypedDict, total=False):
     failures: int
     interruptions: int
     interrupted_at: AwareDatetime | None
-    time_off_at: AwareDatetime | None
     silences: int
     continuations: int
     claimable: str | None
@@ -146,7 +145,6 @@ class Manifest(Stored):
     failures: int = 0  # of the current step, since its last progress; see `failed_in_vain`
     interruptions: int = 0  # of the current step, since its last progress
     interrupted_at: AwareDatetime | None = None  # the last shutdown that counted as one
-    time_off_at: AwareDatetime | None = None  # a lease ran out unseen, and did not count
     silences: int = 0  # those after which nothing was heard for too long
     continuations: int = 0  # of the current step, since its last progress
     claimable: str | None = None  # the step, while a remote worker may claim it
@@ -230,8 +228,9 @@ class Manifest(Stored):
         block = self.block
         if block is None and self.dispatch.step == self.current_step:
             block = self.dispatch.after_block
-        has_output = self.steps[self.current_step].kept_output is not None
-        return block if block is not None and block.heals and has_output else None
+        if block is None or not block.heals:
+            return None
+        return block if self.steps[self.current_step].kept_output is not None else None
 
     @property
     def waits_for_worker(self) -> bool:

@@ -23,3 +23,12 @@ class Notes(NamedTuple):
 
 
 NO_NOTES: Final = Notes()
+
+
+def progress_without_secrets(progress: Progress) -> Progress:
+    """Return what a handler says of its progress as it is kept: its message without secrets."""
+    if not progress.message:
+        return progress
+    from leasehold.domain.redaction import without_secrets  # noqa: PLC0415 - when there is a text
+
+    return progress.with_(message=without_secrets(progress.message))

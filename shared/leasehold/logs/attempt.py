@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple
 
 #: The logger of `ctx.log`.
 STEP_LOG: Final = "leasehold.step"
+#: The logger of events that people analyse; its messages are JSON objects, of facts that are kept.
+EVENTS_LOG: Final = "leasehold.events"
 
 
 class AttemptName(NamedTuple):
@@ -26,6 +28,10 @@ class AttemptName(NamedTuple):
 
 
 _NONE: Final = AttemptName()
+_OF_EVERY_RECORD: Final = frozenset(vars(logging.makeLogRecord({}))) | {
+    *AttemptName._fields,
+    *("message", "asctime", "_attempt", "_words"),
+}
 _CURRENT: Final[ContextVar[AttemptName]] = ContextVar("leasehold_attempt", default=_NONE)
 
 
@@ -36,17 +42,42 @@ class AttemptLogRecord(logging.LogRecord):
     names stays: they are only filled in where the message is made.
     """
 
-    __slots__ = ("_attempt",)
+    __slots__ = ("_attempt", "_words")
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._attempt = _CURRENT.get()
+        self._words: str | None = None
 
     def getMessage(self) -> str:  # noqa: N802 - as its base has it
-        """Return the message; fill in the attempt, which a formatter looks for after this."""
+        """Return the message; fill in the attempt, which a formatter looks for after this.
+
+        What is logged in an attempt is without its secrets, the traceback and the facts beside it
+        as well: a handler's libraries log addresses and headers whole.
+        """
         for name, value in self._attempt._asdict().items():
             self.__dict__.setdefault(name, value)
-        return super().getMessage()
+        if self.name == EVENTS_LOG or not (self._attempt.run_id or self.name == STEP_LOG):
+            return super().getMessage()
+        if self._words is None:
+            self._words = self._redacted()
+        return self._words
+
+    def _redacted(self) -> str:
+        from leasehold.domain.redaction import Redaction  # noqa: PLC0415 - when a handler logs
+
+        redaction = Redaction()
+        for name, fact in [*self.__dict__.items()]:
+            if name not in _OF_EVERY_RECORD:
+                self.__dict__[name] = redaction.fact(name, fact)
+        if self.exc_info and not self.exc_text and isinstance(self.exc_info, tuple):
+            self.exc_text = logging.Formatter().formatException(self.exc_info)
+        words = redaction.text(super().getMessage())
+        if self.exc_text:
+            self.exc_text = redaction.text(self.exc_text)
+        if self.stack_info:
+            self.stack_info = redaction.text(self.stack_info)
+        return words
 
 
 @contextmanager

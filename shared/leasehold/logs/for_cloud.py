@@ -12,10 +12,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
-from leasehold.logs.attempt import attempt_of
-
-#: The logger of events that people analyse; its messages are JSON objects already.
-EVENTS_LOG: Final = "leasehold.events"
+from leasehold.logs.attempt import EVENTS_LOG, attempt_of
 
 #: Python has levels between these; Cloud Logging does not.
 _SEVERITIES: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")

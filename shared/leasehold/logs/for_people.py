@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from leasehold.domain.printable import printable
-from leasehold.logs.attempt import attempt_of
+from leasehold.logs.attempt import EVENTS_LOG, attempt_of
 
 _OURS: Final = "leasehold"
 
@@ -50,7 +50,7 @@ class LineFormatter(PrintableFormatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as its base has it
         """Return the line, without a traceback."""
-        facts = getattr(record, EVENT_FACTS, None)
+        facts = getattr(record, EVENT_FACTS, None) if record.name == EVENTS_LOG else None
         message = record.message if facts is None or not self._is_uniform else facts["message"]
         if self._is_terminal and not self._is_uniform and facts is not None:
             return f"{self.formatTime(record)} {facts['severity']} {facts['message']}"

@@ -219,7 +219,7 @@ SETTINGS: Final = Registry(
             "10",
             "a whole number from 0 to 1000",
             "how often a step may be interrupted or lose its lease without progress in between; "
-            "the first time off and further shutdowns within an hour do not count",
+            "time off and further shutdowns within ten minutes do not count",
             whole(0, 1000),
             is_threshold=True,
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -14,7 +14,7 @@ from leasehold.in_process import InProcessEngine
 from leasehold.services.engine import Engine
 from leasehold.services.start_run import StartRequest
 from leasehold.web import manage_lease, serve_api
-from leasehold.web.loopback_guard import LoopbackGuard
+from leasehold.web.loopback_guard import LoopbackGuard, refusal_of
 from leasehold.web.manage_lease import answer_lease
 from leasehold.web.responses import refuse_path
 from leasehold.web.serve_api import answer_api
@@ -68,6 +68,21 @@ def make_app(local: InProcessEngine, hosts: Sequence[str] | None) -> LoopbackGua
         return answered
 
     return LoopbackGuard(answer, hosts)
+
+
+def body_limit(head: Mapping[str, str], hosts: Sequence[str] | None) -> int:
+    """Return how many bytes the body of a request may have; 0: it is refused, whatever it has.
+
+    Args:
+        head: the request without its body, as WSGI has it.
+        hosts: by which it may be called.
+    """
+    if refusal_of(dict(head), hosts) is not None:
+        return 0
+    method, path = head["REQUEST_METHOD"], head["PATH_INFO"]
+    if path.startswith(_LEASES):
+        return manage_lease.body_limit(path)
+    return serve_api.body_limit(method, path)
 
 
 def _is_served(path: str) -> bool:

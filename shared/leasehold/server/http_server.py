@@ -2,39 +2,62 @@
 
 Waitress reads requests and writes answers in one thread, whatever their pace, and gives a request
 to one of its other threads once it is there completely. So a slow caller holds a connection and
-nothing else.
+nothing else. What it leaves open is bounded here: how long a request and the taking of an answer
+last, how much is kept meanwhile, and who gives way where there are too many connections.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import resource
 import socket
 import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from waitress import wasyncore
+from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
-from waitress.server import create_server
-
-from leasehold.web.manage_lease import BODY_BYTES
+from waitress.parser import HTTPRequestParser, ParsingError
+from waitress.server import TcpWSGIServer
+from waitress.task import ThreadedTaskDispatcher
 
 _LOG: Final = logging.getLogger("leasehold.server")
 
 #: Requests that are answered at once. One takes milliseconds, unless the store is away.
 THREADS: Final = 16
+#: A new connection that has sent nothing by then is closed.
+FIRST_BYTE_S: Final = 10.0
 #: A request that is not complete by then is broken off.
 REQUEST_S: Final = 30.0
 #: A connection that is silent for this long between requests is closed.
 IDLE_S: Final = 120.0
+#: An answer of which nothing is taken for so long is broken off,
+ANSWER_S: Final = 30.0
+#: and one of which less than this is taken within a minute.
+ANSWER_BYTES: Final = 1024 * 1024
+_MINUTE_S: Final = 60.0
+#: What still comes of a refused body is dropped for so long, so that its sender gets the answer.
+DROP_S: Final = 5.0
 #: What is answered by then, when the server stops, still gets out.
 FLUSH_S: Final = 2.0
 
-#: A body over the limit gets its answer from the application; this one is not even read.
-_MOST_BYTES: Final = 4 * BODY_BYTES
+#: So much of bodies that are not complete and of answers that are not taken is kept for all.
+MOST_KEPT: Final = 256 * 1024 * 1024
 _MOST_CONNECTIONS: Final = 1000
+#: Connections that may be open beyond those while a thread answers each of the others.
+_SPARE: Final = 64
+_UNLIMITED: Final = 2**62
+_DROP_BYTES: Final = 64 * 1024
 _LOOK_S: Final = 1.0
 _FLUSH_LOOK_S: Final = 0.05
+
+#: Says how large the body of a request may be, by its head, as WSGI has it; 0: it is refused.
+BodyLimit = Callable[[Mapping[str, str]], int]
 
 
 class HttpServer:
@@ -43,26 +66,16 @@ class HttpServer:
     Args:
         app: the application.
         listener: a socket that listens; it is closed in the end.
+        body_limit: the most bytes of a body. One that is larger is not waited for: the application
+            has it as empty, with the length that was announced, and refuses it.
 
     Raises:
         RuntimeError: the system has no threads for it.
     """
 
-    def __init__(self, app: Any, listener: socket.socket) -> None:
+    def __init__(self, app: Any, listener: socket.socket, body_limit: BodyLimit) -> None:
         self._map: dict[int, Any] = {}
-        self._server = create_server(
-            app,
-            map=self._map,
-            sockets=[listener],
-            threads=THREADS,
-            ident=None,
-            channel_timeout=int(IDLE_S),
-            cleanup_interval=2,
-            connection_limit=_connection_limit(),
-            max_request_body_size=_MOST_BYTES,
-            asyncore_use_poll=True,
-        )
-        self._server.channel_class = _Channel
+        self._server = _Server(app, self._map, listener, body_limit)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
@@ -103,22 +116,303 @@ class HttpServer:
         wasyncore.loop(timeout=seconds, use_poll=True, map=self._map, count=1)
 
 
-class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
-    """A connection whose requests have a time to arrive, however slowly they trickle.
+class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
+    """A request while it arrives: one at a time, and no body that its head has refused.
 
-    Waitress takes each byte for activity. Here a request that has begun is taken for silence,
-    which is over at its time.
+    Attributes:
+        is_refused: its body is not waited for; what still comes of it is no request.
     """
 
-    last_activity: float  # seconds, as `time.time` has them
+    is_refused = False
+    body_rcv: Any
+    chunked: bool
+    content_length: int
+    completed: bool
+
+    def __init__(self, channel: _Channel) -> None:
+        super().__init__(channel.adj)
+        self._channel = channel
+        self._limit = _UNLIMITED
+
+    def received(self, data: bytes) -> int:
+        """Take what came; what follows the request waits until its answer is taken."""
+        used: int = super().received(data)
+        if self.chunked and self.body_bytes_received > 2 * self._limit:  # sizes of chunks included
+            self.headers["CONTENT_LENGTH"] = str(self._limit + 1)
+            self.completed = True
+            self._refuse()
+        if not self.completed:
+            return used
+        if rest := data[used:]:
+            self._channel.keep_for_later(rest)
+        return len(data)
+
+    def parse_header(self, header_plus: bytes) -> None:
+        """Read the head, and end there where the body is refused.
+
+        Raises:
+            ParsingError: it can be read in two ways.
+        """
+        _check_framing(header_plus)
+        super().parse_header(header_plus)
+        if self.body_rcv is None:
+            return
+        self._limit = self._channel.server.body_limit(self._head())
+        if self._limit and self.content_length <= self._limit:
+            return
+        if self.chunked:
+            self.headers["CONTENT_LENGTH"] = "1"  # there is a body, and it does not come whole
+        self.body_rcv.getbuf().close()
+        self.body_rcv, self.chunked, self.content_length = None, False, 0
+        self._refuse()
+
+    def _refuse(self) -> None:
+        self.is_refused, self.expect_continue = True, False
+        self.headers["CONNECTION"] = "close"
+
+    def _head(self) -> Mapping[str, str]:
+        head = {f"HTTP_{name}": value for name, value in self.headers.items()}
+        if self.chunked:
+            head["HTTP_TRANSFER_ENCODING"] = "chunked"
+        return head | {
+            "REQUEST_METHOD": self.command.upper(),
+            "PATH_INFO": self.path,
+            "REQUEST_URI": self.request_uri,
+            "SERVER_PORT": str(self._channel.server.effective_port),
+            "CONTENT_LENGTH": self.headers.get("CONTENT_LENGTH", ""),
+            "CONTENT_TYPE": self.headers.get("CONTENT_TYPE", ""),
+        }
+
+
+def _check_framing(head: bytes) -> None:
+    """Refuse a head whose end, or whose body's end, another server may see elsewhere.
+
+    Source:
+        RFC 9112, sections 5.2 (folded lines), 6.1 and 6.3 (two lengths).
+    """
+    first, *lines = head.split(b"\r\n")
+    if any(line.startswith((b" ", b"\t")) for line in lines):
+        raise ParsingError("A header is folded over several lines")
+    names = [line.partition(b":")[0].rstrip(b" \t").lower() for line in lines]
+    lengths = names.count(b"content-length") + names.count(b"transfer-encoding")
+    if lengths > 1:
+        raise ParsingError("The length of the body is given twice")
+    if b"transfer-encoding" in names and not first.rstrip().endswith(b"HTTP/1.1"):
+        raise ParsingError("Transfer-Encoding needs HTTP/1.1")
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
+    """A connection: one request of it is answered at a time, and nothing of it takes for ever.
+
+    Attributes:
+        peer: who calls; an IPv6 network of 64 bits is one caller.
+        moved_at: when a byte came or went last, by the monotonic clock.
+    """
+
+    def __init__(self, server: _Server, sock: Any, addr: Any, adj: Any, map: Any = None) -> None:  # noqa: A002 - as its base has it
+        self.peer = _peer_of(addr[0])
+        self.moved_at = self._began_at = time.monotonic()
+        self._sent = 0
+        self._window: tuple[float, int] | None = None  # of an answer: since when, _sent then
+        self._later = b""  # what came behind the request that is answered
+        self._has_asked = self._drops = False
+        super().__init__(server, sock, addr, adj, map=map)
+        server.make_room()
+
+    def parser_class(self, _adj: Any) -> _Request:
+        """Return what reads the next request."""
+        return _Request(self)
+
+    def keep_for_later(self, data: bytes) -> None:
+        """Keep what came behind a request, until its answer is taken."""
+        self._later = data
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a thread has its request, or will have it, and no answer waits to be taken."""
+        return bool(self.requests) and not self.total_outbufs_len
+
+    @property
+    def kept(self) -> int:
+        """The bytes that are kept for it."""
+        arriving = self.request
+        return int(self.total_outbufs_len + (arriving.body_bytes_received if arriving else 0))
+
+    def is_over(self, now: float) -> bool:
+        """Return whether its time is over; called about each second."""
+        if self._drops:
+            return now - self._began_at >= DROP_S
+        if self.total_outbufs_len or self._has_next():  # which waits for the system to have room
+            return self._takes_too_long(now)
+        self._window = None
+        if self.requests:
+            return False
+        if self.request is not None:
+            return now - self._began_at >= REQUEST_S
+        return now - self.moved_at >= (IDLE_S if self._has_asked else FIRST_BYTE_S)
+
+    def close_now(self) -> None:
+        """Close it, in the server's thread: one that takes nothing is never ready to be written."""
+        self.will_close = True
+        self.handle_close()
+
+    def _takes_too_long(self, now: float) -> bool:
+        if self._window is None:  # it had nothing to take until now
+            self._window, self.moved_at = (now, self._sent), now
+        since, sent = self._window
+        if now - self.moved_at >= ANSWER_S:
+            return True
+        if now - since < _MINUTE_S:
+            return False
+        self._window = now, self._sent
+        return self._sent - sent < ANSWER_BYTES
+
+    def send(self, data: bytes, do_close: bool = True) -> int:
+        """Send what the caller takes now; return how many bytes that were."""
+        if sent := int(super().send(data, do_close)):
+            self._sent, self.moved_at = self._sent + sent, time.monotonic()
+        return sent
+
+    def received(self, data: bytes) -> bool:
+        """Take what came for a request."""
+        before, self.moved_at = self.request, time.monotonic()
+        taken = bool(super().received(data))
+        if self.request is not None and self.request is not before:
+            self._began_at = self.moved_at
+        self._has_asked = self._has_asked or bool(self.requests)
+        return taken
+
+    def readable(self) -> bool:
+        """Return whether to read: what came before is answered, and the answer taken."""
+        return self._drops or (not self._later and bool(super().readable()))
+
+    def writable(self) -> bool:
+        """Return whether there is something to do without a byte to read."""
+        if self._drops:
+            return bool(self.will_close)
+        return bool(super().writable() or self._has_next())
+
+    def _has_next(self) -> bool:
+        ended = self.will_close or self.close_when_flushed
+        return bool(self._later) and not (ended or self.requests or self.total_outbufs_len)
 
     def handle_read(self) -> None:
-        """Read what came."""
-        before = self.last_activity if self.request is not None else None
-        super().handle_read()
-        if self.request is None:
+        """Read what came; of a refused body, drop it."""
+        if not self._drops:
+            super().handle_read()
             return
-        self.last_activity = before or self.last_activity - (IDLE_S - REQUEST_S)
+        with suppress(OSError):
+            self.recv(_DROP_BYTES)  # it closes the connection at its end
+            return
+        self.handle_close()
+
+    def handle_write(self) -> None:
+        """Write what is taken; then see to what came behind the request, or close."""
+        ends = self.close_when_flushed
+        if ends and not self.requests and not self.will_close:
+            self._flush_exception(self._flush_some)
+            if not self.total_outbufs_len and not self.will_close and self.connected:
+                self._drop_rest()
+                return
+        super().handle_write()
+        if self._has_next():
+            later, self._later = self._later, b""
+            self.received(later)
+
+    def _drop_rest(self) -> None:
+        """Say that this was all, and drop what comes: who still sends would lose the answer."""
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_WR)
+        self._drops, self._began_at, self.close_when_flushed = True, time.monotonic(), False
+
+    def _flush_outbufs_below_high_watermark(self) -> None:
+        """Have a thread wait while too much of a large answer is not taken."""
+        if self.total_outbufs_len > self.adj.outbuf_high_watermark:
+            self.server.note_waiting(self)
+            try:
+                super()._flush_outbufs_below_high_watermark()
+            finally:
+                self.server.forget_waiting(self)
+
+
+class _Server(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
+    """The connections, and which of them gives way."""
+
+    channel_class = _Channel
+
+    def __init__(
+        self, app: Any, map_: dict[int, Any], listener: socket.socket, body_limit: BodyLimit
+    ) -> None:
+        self.body_limit = body_limit
+        self._most = _connection_limit()
+        self._waiting: list[_Channel] = []  # those for which a thread waits
+        settings = Adjustments(
+            sockets=[listener],
+            ident=None,
+            cleanup_interval=1,
+            connection_limit=self._most + _SPARE,
+            max_request_body_size=_UNLIMITED,  # `body_limit` says it
+            recv_bytes=_DROP_BYTES,
+        )
+        threads = ThreadedTaskDispatcher()
+        threads.set_thread_count(THREADS)
+        where = (listener.family, listener.type, listener.proto, listener.getsockname())
+        super().__init__(
+            app,
+            map_,
+            _sock=listener,
+            dispatcher=threads,
+            adj=settings,
+            sockinfo=where,
+            bind_socket=False,
+        )
+
+    def maintenance(self, _now: float) -> None:
+        """Close what is over; called about each second."""
+        now = time.monotonic()
+        channels = list(self.active_channels.values())
+        for channel in channels:
+            if channel.will_close or channel.is_over(now):
+                channel.close_now()
+        kept = sum(channel.kept for channel in channels)
+        while kept > MOST_KEPT and (last := self._gives_way(lambda one: one.kept > 0)):
+            kept -= last.kept
+            last.close_now()
+
+    def make_room(self) -> None:
+        """Have a connection give way where there are more than may be."""
+        if len(self.active_channels) > self._most and (last := self._gives_way()):
+            last.close_now()
+
+    def _gives_way(self, among: Callable[[_Channel], bool] = bool) -> _Channel | None:
+        """Return the longest silent connection of who has most; None: all are being answered."""
+        channels: Iterable[_Channel] = self.active_channels.values()
+        held = Counter(channel.peer for channel in channels)
+        return max(
+            (one for one in channels if not (one.will_close or one.is_answering) and among(one)),
+            key=lambda one: (held[one.peer], -one.moved_at),
+            default=None,
+        )
+
+    def note_waiting(self, channel: _Channel) -> None:
+        """Note that a thread waits for a caller; half of them, at most, do so."""
+        self._waiting.append(channel)
+        if len(waiting := list(self._waiting)) > THREADS // 2:
+            min(waiting, key=lambda one: one.moved_at).will_close = True
+            self.pull_trigger()
+
+    def forget_waiting(self, channel: _Channel) -> None:
+        """Note that no thread waits for it any more."""
+        self._waiting.remove(channel)
+
+
+def _peer_of(address: str) -> str:
+    """Return who calls from an address: of IPv6, one who has an address has 2**64 of them."""
+    with suppress(ValueError):
+        found = ipaddress.ip_address(address)
+        if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
+            return str(int(found) >> 64)
+    return address
 
 
 def _connection_limit() -> int:

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from leasehold.errors import SettingError, StoreUnavailableError
 from leasehold.in_process import InProcessEngine
 from leasehold.registry.settings import SETTINGS, read_settings
-from leasehold.server.application import make_app
+from leasehold.server.application import body_limit, make_app
 from leasehold.server.http_server import HttpServer
 from leasehold.server.listener import hosts_of, listen, url_of
 from leasehold.services.worker_notes import other_projects
@@ -67,6 +68,7 @@ class Server:
     Attributes:
         url: of the runs API and the API of leases.
         local: the engine of its workers and its answers.
+        is_open: whether others than programs of this machine can call it.
 
     Raises:
         SettingError, CatalogError, and the errors of the registries: nothing was started.
@@ -99,7 +101,10 @@ class Server:
             )
             self._forget_sources = install(self.local.sources.files)
             undo.callback(self._forget_sources)
-            self._http = HttpServer(make_app(self.local, hosts_of(listener)), listener)
+            hosts = hosts_of(listener)
+            self.is_open = hosts is None
+            limit = partial(body_limit, hosts=hosts)
+            self._http = HttpServer(make_app(self.local, hosts), listener, limit)
             undo.pop_all()
 
     def start(self) -> None:

@@ -76,8 +76,6 @@ def _compress_artifacts(artifacts: Artifacts, owed: Archive) -> None:
 
 
 def _delete_checkpoints(artifacts: Artifacts, owed: Archive) -> None:
-    if not owed.has_temporary:
-        return
     with suppress(ArtifactNameError):  # as above
         folder = checkpoints_folder(owed)
         if not owed.kept:
@@ -100,6 +98,8 @@ STEPS: Final[Mapping[str, Step]] = {
 
 def _do(engine: ArchiveParts, name: str, step: Step, owed: Archive, failed: dict[str, str]) -> bool:
     """Do one step; return whether it is over: one that hangs goes on without the caller."""
+    if step is _delete_checkpoints and not owed.has_temporary:
+        return True
     try:
         is_over = engine.errand(partial(step, engine.artifacts, owed))
     except Exception as error:  # noqa: BLE001 - whatever fails, the other steps are done

@@ -141,7 +141,8 @@ class Attempt:
         Raises:
             InvalidRequestError: the results are not JSON.
         """
-        save = partial(self._checkpoint, iteration_count, phase)
+        named = _without_secrets(phase)
+        save = partial(self._checkpoint, iteration_count, named)
         return CheckpointWrite(self._engine, self.manifest, results, save)
 
     def _checkpoint(
@@ -418,3 +419,11 @@ def _end_of_lease(known: KnownRun) -> float:
     if run.lease is None:
         return snapshot.monotonic
     return snapshot.monotonic + (run.lease.expires_at - snapshot.read_at).total_seconds()
+
+
+def _without_secrets(phase: str) -> str:
+    if not phase:
+        return ""
+    from leasehold.domain.redaction import without_secrets  # noqa: PLC0415 - when there is a text
+
+    return without_secrets(phase)

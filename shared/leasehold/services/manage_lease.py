@@ -15,7 +15,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.settle import first_answer
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Progress
-from leasehold.domain.notes import Notes
+from leasehold.domain.notes import Notes, progress_without_secrets
 from leasehold.domain.result import Continued, Failed, Finished, Result, Stopped, Unable
 from leasehold.domain.status import BlockCode, Termination
 from leasehold.errors import HandlerNotFoundError, LeaseLostError
@@ -45,7 +45,8 @@ def renew_lease(
         LeaseLostError: nothing was changed; or the attempt was still at work at its dispatch
             deadline, and was ended as failed.
     """
-    return _attempt(engine, credentials).renew(Notes(progress))
+    said = None if progress is None else progress_without_secrets(progress)
+    return _attempt(engine, credentials).renew(Notes(said))
 
 
 def save_checkpoint(

@@ -66,6 +66,12 @@ FILE_BODY_BYTES: Final = FILE_BYTES * 4 // 3 + 64 * 1024
 _MAX_MESSAGE: Final = 200
 
 
+def body_limit(path: str) -> int:
+    """Return how many bytes the body of a call may have; 0: nothing is served there."""
+    call = _BY_PATH.get(path)
+    return call.limit if call else 0
+
+
 @names_trace
 @drops_rest
 @checks_caller

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import pydantic_core
 from werkzeug import Request
 
+from leasehold.domain.json_text import check_finite
 from leasehold.errors import InvalidRequestError, TooLargeError
 
 #: A body larger than this is refused unread: an input of 1 MiB, and what stands around it.
@@ -35,6 +36,7 @@ def json_body(request: Request, limit: int = BODY_BYTES) -> Mapping[str, Any]:
     text = _read(request, limit)
     try:
         value = pydantic_core.from_json(text, allow_inf_nan=False) if text.strip() else {}
+        check_finite(text, value)
     except ValueError as error:
         raise _refused(str(error)[:200], "a JSON object") from None
     if not isinstance(value, dict):

@@ -308,6 +308,16 @@ def is_path(path: str) -> bool:
     return bool(ADDRESSES.bind("").allowed_methods(path))
 
 
+def body_limit(method: str, path: str) -> int:
+    """Return how many bytes the body of a request may have; 0: nothing is served there so."""
+    try:
+        route, _ = ADDRESSES.bind("").match(path, method)
+    except HTTPException:
+        return 0
+    limit: int = route.limit
+    return limit
+
+
 @names_trace
 @drops_rest
 @checks_caller

@@ -107,7 +107,7 @@ def _message_id(answer: object) -> str | None:
 
 
 def _one_line(text: str) -> str:
-    from leasehold.worker.redaction import Redaction  # noqa: PLC0415 - when it is needed
+    from leasehold.domain.redaction import Redaction  # noqa: PLC0415 - when it is needed
 
     safe = Redaction().text(_PATH_OF_URL.sub(r"\g<kept>/[not shown]", text[:_MOST_LOOKED_AT]))
     return cut(" ".join(printable(safe).split()), MAX_ERROR)

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.redaction import Redaction
 from leasehold.domain.retry import MAX_RETRY_AFTER
 from leasehold.errors import AgentClientError, LeaseholdError, PermanentError
 from leasehold.worker.error_chain import (
@@ -30,7 +31,6 @@ from leasehold.worker.misfits import (
     misfit_words,
     record_of_misfit,
 )
-from leasehold.worker.redaction import Redaction
 from leasehold.worker.retry_hints import retry_after_of
 from leasehold.worker.tracebacks import MAX_ERRORS, origin_of, reported_traceback, traceback_of
 

@@ -16,7 +16,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.masks import masked
-from leasehold.domain.notes import Notes
+from leasehold.domain.notes import Notes, progress_without_secrets
 from leasehold.domain.result import Deferred, Result, Stopped
 from leasehold.domain.status import Termination
 from leasehold.errors import LeaseLostError, StoreUnavailableError
@@ -117,7 +117,7 @@ class HeldAttempt:
 
     @progress.setter
     def progress(self, progress: Progress) -> None:
-        self._notes.progress = progress
+        self._notes.progress = progress_without_secrets(progress)
 
     @property
     def answer_by(self) -> float:

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.redaction import Redaction, hides
 from leasehold.worker.kept_text import MAX_TEXT, bounded, cut, size
-from leasehold.worker.redaction import Redaction, hides
 
 MAX_ISSUES: Final = 50
 #: Of the 16 KiB of a record; the step and the attempt are added later.

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from leasehold.worker.redaction import Redaction, hides, spans_by_name
-from leasehold.worker.secret_shapes import Span, shapes
+from leasehold.domain.redaction import Redaction, hides, spans_by_name
+from leasehold.domain.secret_shapes import Span, shapes
 
 _LITERAL: Final = re.compile(
     r"""(?P<prefix>[rbfuRBFU]{0,2})(?:"(?:[^"\\]|\\.)*+(?:"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z))"""

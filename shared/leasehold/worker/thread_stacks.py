@@ -89,7 +89,7 @@ def _awaits_of(coroutine: Any) -> list[FrameType]:
 
 
 def _text_of(frames: list[Frame]) -> str:
-    from leasehold.worker.redaction import Redaction  # noqa: PLC0415 - see above
+    from leasehold.domain.redaction import Redaction  # noqa: PLC0415 - see above
     from leasehold.worker.tracebacks import frame_text  # noqa: PLC0415
 
     redaction = Redaction()

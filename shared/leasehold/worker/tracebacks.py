@@ -13,9 +13,9 @@ from typing import Final
 
 import pydantic_core
 
+from leasehold.domain.redaction import Redaction
+from leasehold.domain.secret_shapes import shapes
 from leasehold.worker.error_chain import ChainPart
-from leasehold.worker.redaction import Redaction
-from leasehold.worker.secret_shapes import shapes
 from leasehold.worker.source_redaction import redacted_source
 from leasehold.worker.stack_frames import Frame, frames_of, lines_before, source_of
 

@@ -26,6 +26,7 @@ from infra.bundle.build_environment import BUILD_ENVIRONMENT
 from infra.functions import FUNCTIONS
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.live.clients import ONE_TRY
+from leasehold.registry.functions import FunctionEntry
 from tests.emulators import firestore_host, pubsub_host, storage_bucket
 from tests.package.clean_environment import ROOT, CleanEnvironment, install_requirements
 from tests.ports import own_port
@@ -112,26 +113,31 @@ class Deployed:
             return {}
 
     def boot(self) -> None:
-        """Start every function of the table, with the command of its image."""
+        """Start every function of the table."""
         for function in FUNCTIONS:
-            environ = {
-                "FUNCTION_TARGET": function.name,
-                "HOST": "127.0.0.1",
-                "PORT": str(self.ports[function.name]),
-                "THREADS": str(function.concurrency),
-            }
-            with (self.logs / function.name).open("w") as log:
-                process = subprocess.Popen(
-                    [self.image.environment.folder / "bin" / "python", *SERVER],
-                    cwd=self.image.bundle,
-                    env=self.image.environment.environ | self.settings | environ,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                    text=True,
-                )
-            self.processes.append(process)
+            self.start(function)
+
+    def start(self, function: FunctionEntry, **further: str) -> subprocess.Popen[str]:
+        """Start one function, with the command of its image; `further` variables go first."""
+        environ = {
+            "FUNCTION_TARGET": function.name,
+            "HOST": "127.0.0.1",
+            "PORT": str(self.ports[function.name]),
+            "THREADS": str(function.concurrency),
+        }
+        with (self.logs / function.name).open("w") as log:
+            process = subprocess.Popen(
+                [self.image.environment.folder / "bin" / "python", *SERVER],
+                cwd=self.image.bundle,
+                env=self.image.environment.environ | self.settings | environ | further,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                text=True,
+            )
+        self.processes.append(process)
+        return process
 
     def stop(self) -> None:
         for process in self.processes:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from infra.functions import FUNCTIONS
 from tests.emulators import need_firestore, need_pubsub
 from tests.infra.bundle.deployed import Deployed, Image, deployed
 from tests.waiting import until
@@ -86,3 +90,40 @@ def test_each_function_boots_from_it_and_does_its_part_of_a_run(
     until(lambda: f'"{run_id}"' in functions.log("deliver_notification"))
 
     assert until(lambda: call("serve_api", f"/runs/{run_id}/output").get("verdict"))
+
+
+@pytest.mark.parametrize("name", ["execute_step", "serve_api"])  # gunicorn's two kinds of workers
+def test_a_worker_outlives_that_its_instance_was_idle_without_cpu(
+    image: Image, tmp_path: Path, name: str
+) -> None:
+    """The arbiter wakes up first, as it may: it kills no worker that was silent for too long."""
+    store = {
+        "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db",
+        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/files",
+    }
+    function = Deployed(image, tmp_path, store)
+    try:
+        arbiter = function.start(FUNCTIONS[name], CLOUD_RUN_TIMEOUT_SECONDS="1").pid
+        until(lambda: function.answer(name, "/health"), 60)
+        (worker,) = children(arbiter)
+
+        os.killpg(arbiter, signal.SIGSTOP)
+        until(lambda: states(arbiter, worker) == "TT")
+        os.kill(arbiter, signal.SIGCONT)
+        over = time.monotonic() + 4  # it looks at its workers once a second
+        until(lambda: time.monotonic() > over)
+        os.killpg(arbiter, signal.SIGCONT)
+
+        assert function.answer(name, "/health")
+        assert children(arbiter) == [worker]
+    finally:
+        function.stop()
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def states(*pids: int) -> str:
+    stats = (Path(f"/proc/{pid}/stat").read_text() for pid in pids)
+    return "".join(stat.rpartition(") ")[2][0] for stat in stats)

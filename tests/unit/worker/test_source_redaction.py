@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.worker.redaction import Redaction
+from leasehold.domain.redaction import Redaction
 from leasehold.worker.source_redaction import redacted_source
 
 

@@ -51,8 +51,8 @@ def arrive(
     if answer := acquired_before(draft, lease_id) or _refusal(manifest, now, generation):
         return answer
     lease = manifest.lease
-    is_known = rules.settings_for(manifest.current_step) is not None
-    has_left = not is_known or has_moved(manifest, rules)
+    settings = rules.settings_for(manifest.current_step)
+    has_left = settings is None or has_moved(manifest, settings)
     if lease is not None:
         if manifest.paused or manifest.dispatch.remote or has_left:
             return _only_end(draft, lease)

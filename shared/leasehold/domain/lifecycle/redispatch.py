@@ -60,9 +60,10 @@ def redispatch(
     ):
         return unchanged(manifest, Outcome.MOVED_ON)
     draft = Draft(manifest, now, rules)
-    if rules.settings_for(manifest.current_step) is None:
+    settings = rules.settings_for(manifest.current_step)
+    if settings is None:
         return _unknown(draft, in_queue) if known_elsewhere else block_unknown_step(draft)
-    if has_moved(manifest, rules):  # what was lost on the way to others counts no more
+    if has_moved(manifest, settings):  # what was lost on the way to others counts no more
         return _redispatch(draft, dispatch.with_(redispatched=0, lost_since=None))
     return _not_begun(draft, in_queue, sweep_job_id)
 

@@ -9,8 +9,8 @@ import time
 from collections import deque
 from typing import Final
 
+from leasehold.domain.redaction import MAX_LOOKED_AT, REDACTED
 from leasehold.logs.attempt import STEP_LOG
-from leasehold.worker.redaction import MAX_LOOKED_AT
 
 _LOG: Final = logging.getLogger(STEP_LOG)
 
@@ -49,6 +49,7 @@ class Prints:
         self._lines = 0
         self._dropped = 0
         self._is_full = False
+        self._key_lines = 0  # how many more may be of a private key
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
 
     @property
@@ -109,6 +110,8 @@ class Prints:
         if not text:
             return
         self._last.append(text)
+        if self._is_of_key(text):
+            text = REDACTED
         self._is_full |= self._printed + size > MAX_PRINTED or self._lines == MAX_LINES
         if self._is_full:
             self._dropped += size
@@ -116,3 +119,13 @@ class Prints:
         self._printed += size
         self._lines += 1
         _LOG.info("%s", text, extra=_FACTS)
+
+    def _is_of_key(self, text: str) -> bool:
+        """Return whether a line is one of a private key, which is known by its first line alone."""
+        if "-----BEGIN" in text and "PRIVATE KEY" in text:
+            self._key_lines = _LAST_LINES
+        if not self._key_lines:
+            return False
+        is_last = "-----END" in text
+        self._key_lines = 0 if is_last else self._key_lines - 1
+        return True

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from leasehold.logs.attempt import STEP_LOG
-from leasehold.logs.for_cloud import EVENTS_LOG
+from leasehold.logs.attempt import EVENTS_LOG, STEP_LOG
+from leasehold.logs.for_people import EVENT_FACTS
 from leasehold.worker.sandbox.messages import LogLine
 
 _MOST_LEVELS: Final = 200
@@ -47,7 +47,8 @@ def relay(line: LogLine) -> None:
         }
     )
     for fact, value in line.facts.items():
-        if not fact.startswith("_") and not hasattr(record, fact):  # what a record is made of stays
+        # what a record is made of stays, and what makes it an event that alerts count is no child's
+        if not fact.startswith("_") and fact != EVENT_FACTS and not hasattr(record, fact):
             setattr(record, fact, value)
     _logger_of(name).handle(record)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from leasehold.worker.redaction import Redaction
+from leasehold.domain.redaction import Redaction
 from leasehold.worker.stack_frames import Frame, is_own
 from leasehold.worker.tracebacks import frame_text
 

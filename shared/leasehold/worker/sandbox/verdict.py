@@ -8,6 +8,7 @@ from typing import Final
 
 from leasehold.domain.json_text import check_json
 from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.redaction import Redaction
 from leasehold.domain.result import (
     Continued,
     Deferred,
@@ -32,7 +33,6 @@ from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.failures import record_of_child, safe_text
 from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.kept_text import cut, json_of
-from leasehold.worker.redaction import Redaction
 from leasehold.worker.sandbox import messages
 from leasehold.worker.sandbox.ending import Ending
 from leasehold.worker.sandbox.link import LINK_LOST, OUT_OF_TIME

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pydantic_core
 
-from leasehold.worker.secret_shapes import Span, shapes
+from leasehold.domain.secret_shapes import Span, shapes
 
 REDACTED: Final = "[redacted]"
 
@@ -46,6 +46,9 @@ _NO_PASSWORD: Final = re.compile(
     r"\b(?:by|checks|each|final|first|last|multi|n|next|num|one|second|single|tests|third|two)"
     r" pass\Z"
 )
+#: What stands in every name that tells a secret; most texts have none of it, and are not searched.
+_IN_NAMES: Final = re.compile("auth|bearer|cookie|cred|csrf|jwt|key|otp|pass|pwd|secret|token|xsrf")
+_BETWEEN_LETTERS: Final = re.compile("[^a-z]+")
 #: With one of these in its name, a number of tokens is a number and no secret.
 _COUNTING: Final = re.compile(
     r"\b(?:budget|cached|completion|count|fencing|input|left|length|limit|max|min|number|output"
@@ -86,6 +89,21 @@ _OF_HEADER: Final = {
         re.IGNORECASE,
     ),
 }
+#: What names a value in `{"name": …, "value": …}`.
+_TITLES: Final = ("name", "key", "header", "field")
+_TITLED: Final = re.compile(
+    r"""["'](?:name|key|header|field)\\?["']\s?:\s?\\?["'](?P<name>[^"'\\]{1,100})\\?["']\s?,\s?"""
+    r"""\\?["']value\\?["']\s?:\s?\\?(?:"(?P<double>[^"\\]+)|'(?P<single>[^'\\]+))""",
+    re.IGNORECASE,
+)
+#: A tag and what stands in it; a line of YAML whose value stands in the deeper lines below it.
+_TAG: Final = re.compile(r"<(?P<name>[\w.:-]{1,80})(?:\s[^<>]{0,200})?>(?P<text>[^<>]+)</")
+_BLOCK: Final = re.compile(
+    r"^(?P<indent>[ ]{0,60})(?:- )?[\"']?(?P<name>[\w.-]{1,100})[\"']?:[ ]{0,3}"
+    r"[|>][+-]?\d?[ ]{0,3}\n"
+    r"(?P<text>(?:(?P=indent)[ ]+[^\n]*(?:\n|\Z)|[ ]*\n)+)",
+    re.MULTILINE,
+)
 _CLOSING: Final = ")]},;.'\"\\"
 
 #: What follows a name in a sentence about it: "password: must be set".
@@ -146,6 +164,14 @@ class Redaction:
         except Exception as failure:  # noqa: BLE001 - a handler's class may do anything
             return f"<{type(value).__name__}, which raised {type(failure).__name__}>"
 
+    def fact(self, name: str, value: Any) -> Any:
+        """Return a value of this name, as it is unless it is a secret or has one in it."""
+        if hides(name, value):
+            return self.hidden(value)
+        if isinstance(value, str):
+            return self.text(value)
+        return self.value(value) if isinstance(value, Mapping | list | tuple) else value
+
     def hidden(self, value: Any, depth: int = 0) -> str:
         """Return what stands in the place of a secret, and know the secret from now on."""
         if isinstance(value, bytes):
@@ -188,12 +214,12 @@ class Redaction:
         return safe if len(safe) <= room else safe[:room] + _MORE
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-        titles = [value.get(key) for key in ("name", "key", "header", "field")]
+        titles = [value.get(key) for word in _TITLES for key in (word, word.title())]
         title = " ".join(one for one in titles if isinstance(one, str))  # {"name": …, "value": …}
         found = {}
         for key, one in islice(value.items(), self._left + 1):
             name = key if isinstance(key, str) else repr(key)
-            is_secret = hides(name, one) or (name == "value" and hides(title, one))
+            is_secret = hides(name, one) or (name in ("value", "Value") and hides(title, one))
             safe = self._cut(name, depth)
             found[safe] = self.hidden(one) if is_secret else self._cut(one, depth + 1)
         return found
@@ -215,8 +241,19 @@ class Redaction:
                     yield found.span()
 
 
+def without_secrets(text: str) -> str:
+    """Return what a handler says, a line of a log or the name of a phase, without its secrets."""
+    return Redaction().text(text)
+
+
 def spans_by_name(text: str) -> Iterator[Span]:
     """Yield where a secret stands in the text that its name gives away."""
+    if not _IN_NAMES.search(_BETWEEN_LETTERS.sub("", text.lower())):
+        return
+    for form, groups in ((_TITLED, ("double", "single")), (_TAG, ("text",)), (_BLOCK, ("text",))):
+        for titled in form.finditer(text):
+            if hides(titled["name"], "") and (group := next(filter(titled.group, groups), None)):
+                yield titled.span(group)
     place = 0
     while found := _NAME.search(text, place):
         place = found.end()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from leasehold.worker.redaction import MAX_LOOKED_AT, Redaction, hides
+from leasehold.domain.redaction import MAX_LOOKED_AT, Redaction, hides
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,137 @@
+"""What a handler logs, prints or says of its progress has no secret in it where it comes out."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from leasehold.domain.json_text import check_json
+from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.notes import progress_without_secrets
+from leasehold.logs.attempt import AttemptLogRecord, lines_of
+from leasehold.logs.for_cloud import JsonFormatter
+from leasehold.logs.for_people import EVENT_FACTS, LineFormatter
+from leasehold.worker.sandbox.messages import LogLine
+from leasehold.worker.sandbox.prints import Prints
+from leasehold.worker.sandbox.relayed_logs import relay
+
+SECRET = "hunter2" + "-Zq8"
+
+
+@pytest.fixture(params=[JsonFormatter(), LineFormatter(), LineFormatter(is_uniform=True)])
+def out(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
+    """What a process of ours writes, in each of its forms."""
+    out = io.StringIO()
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(request.param)
+    factory, level = logging.getLogRecordFactory(), logging.root.level
+    logging.setLogRecordFactory(AttemptLogRecord)
+    logging.root.addHandler(handler)
+    logging.root.setLevel(logging.DEBUG)
+    with lines_of("r-1", "ask", 1):
+        yield out
+    logging.root.removeHandler(handler)
+    logging.root.setLevel(level)
+    logging.setLogRecordFactory(factory)
+
+
+def line(message: str = "said", **fields: object) -> LogLine:
+    return LogLine.model_validate(
+        {"logger": "shop", "level": 30, "message": message, "created": 1.0, **fields}
+    )
+
+
+def test_what_is_logged_in_an_attempt(out: io.StringIO) -> None:
+    log = logging.getLogger("shop")
+
+    log.warning("password=%s for %s", SECRET, "ada")
+    log.info("postgres://ada:%s@db", SECRET)
+    log.warning({"api_key": SECRET})
+    log.warning("said", stack_info=True)
+
+    assert SECRET not in out.getvalue()
+    assert "for ada" in out.getvalue()
+
+
+def test_the_traceback_beside_a_line(out: io.StringIO) -> None:
+    error = ValueError(f"password={SECRET}")
+    error.add_note(f"token: {SECRET}")
+    group = ExceptionGroup("all", [error])
+    try:
+        raise group
+    except ExceptionGroup:
+        logging.getLogger("shop").exception("failed")
+
+    assert SECRET not in out.getvalue()
+
+
+def test_what_a_child_logs(out: io.StringIO) -> None:
+    relay(line(f"Authorization: Bearer {SECRET}"))
+    relay(line(error=f"Traceback\n  ...\nValueError: password={SECRET}"))
+    relay(line(facts={"api_key": SECRET, "url": f"https://ada:{SECRET}@x"}))
+
+    assert SECRET not in out.getvalue()
+
+
+def test_facts_have_no_secret_for_a_formatter_of_somebody_elses(
+    caplog: pytest.LogCaptureFixture, out: io.StringIO
+) -> None:
+    relay(line(facts={"api_key": SECRET, "url": f"https://ada:{SECRET}@x", "order": 7}))
+
+    (record,) = caplog.records
+    record.getMessage()
+    facts = vars(record)
+    assert (facts["api_key"], facts["order"]) == ("[redacted]", 7)
+    assert facts["url"] == "https://ada:[redacted]@x"
+
+
+def test_what_a_child_prints(out: io.StringIO) -> None:
+    read, write = os.pipe()
+    key = "-----BEGIN PRIVATE KEY-----\nMIIE0\nMIIE1\n-----END PRIVATE KEY-----\nmore\n"
+    os.write(write, f"password={SECRET}\n{key}".encode())
+    os.close(write)
+    prints = Prints(read)
+    prints.read()
+    os.close(read)
+
+    assert SECRET not in out.getvalue()
+    assert "MIIE" not in out.getvalue()
+    assert "more" in out.getvalue()
+
+
+def test_a_child_makes_no_event(out: io.StringIO) -> None:
+    """Alerts count events, and a line of the log says who it is of."""
+    forged = json.dumps({"event": "STEP_DEAD_LETTERED"})
+
+    relay(line(facts={EVENT_FACTS: forged, "order": 7}))
+
+    assert "STEP_DEAD_LETTERED" not in out.getvalue()
+
+
+def test_what_is_logged_of_no_attempt_is_as_it_was_said(out: io.StringIO) -> None:
+    with lines_of("", "", 0):
+        logging.getLogger("shop").warning("token: abcdefgh")
+
+    assert "abcdefgh" in out.getvalue()
+
+
+def test_what_a_handler_says_of_its_progress() -> None:
+    said = Progress(fraction=0.5, message=f"asks https://ada:{SECRET}@x")
+
+    assert progress_without_secrets(said).message == "asks https://ada:[redacted]@x"
+
+
+@pytest.mark.parametrize("text", ["1e400", "[-1E+999]", '{"a": [1, 1e400]}', "9" * 400 + ".0"])
+def test_a_number_that_is_read_as_infinity_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="too large"):
+        check_json(text)
+
+
+@pytest.mark.parametrize("text", ["1e300", "1e-400", '"1e400"', "9" * 400])
+def test_other_numbers_are_taken(text: str) -> None:
+    check_json(text)
