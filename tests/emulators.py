@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -209,6 +210,7 @@ def storage_bucket(port: int | None = None) -> Iterator[tuple[str, str]]:
     """Run a Cloud Storage emulator in this process; lend its address and a bucket in it."""
     from gcp_storage_emulator.server import create_server  # noqa: PLC0415 - with its tests alone
 
+    _keep_preconditions_of_deletions()
     port = port or own_port()
     server = create_server("127.0.0.1", port, in_memory=True, default_bucket="artifacts")
     server.start()
@@ -216,6 +218,27 @@ def storage_bucket(port: int | None = None) -> Iterator[tuple[str, str]]:
         yield f"http://127.0.0.1:{port}", "artifacts"
     finally:
         server.stop()
+
+
+def _keep_preconditions_of_deletions() -> None:
+    """Have the emulator delete an object only in the generation that is named, as the real one."""
+    from gcp_storage_emulator import exceptions, server  # noqa: PLC0415 - as above
+    from gcp_storage_emulator.handlers import objects  # noqa: PLC0415 - as above
+
+    delete = objects.delete
+
+    def delete_if_unchanged(request: Any, response: Any, storage: Any, *rest: Any) -> None:
+        wanted = request.query.get("ifGenerationMatch")
+        bucket, name = request.params["bucket_name"], request.params["object_id"]
+        with contextlib.suppress(exceptions.NotFound):
+            if wanted and wanted != [storage.get_file_obj(bucket, name)["generation"]]:
+                response.status = HTTPStatus.PRECONDITION_FAILED
+                return
+        delete(request, response, storage, *rest)
+
+    for _, methods in server.HANDLERS:
+        if methods.get(server.DELETE) is delete:
+            methods[server.DELETE] = delete_if_unchanged
 
 
 def main() -> int:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leasehold import AsyncClient, Client, Manifest
-from leasehold.errors import NotAllowedError, UnknownRunError
+from leasehold.errors import (
+    ArtifactNameError,
+    IdempotencyKeyReusedError,
+    NotAllowedError,
+    UnknownRunError,
+)
 from leasehold.testing import InProcessEngine
 from tests.client.catalog import Answer, Question
 from tests.waiting import until
@@ -47,6 +53,29 @@ def test_a_run_is_started_waited_for_and_read_as_its_model(working_url: str) -> 
                 await client.get("r-none")
             with pytest.raises(UnknownRunError):
                 await client.wait("r-none")
+
+    asyncio.run(story())
+
+
+def test_a_run_is_started_with_files(url: str, tmp_path: Path) -> None:
+    """Those that are paths are read by a thread of the client's, and kept before the answer."""
+    (tmp_path / "two.txt").write_bytes(b"two")
+    files: dict[str, bytes | Path] = {"a/one.txt": b"one", "two.txt": tmp_path / "two.txt"}
+    question = Question(text="why?")
+
+    async def story() -> None:
+        async with AsyncClient(url) as client:
+            run = await client.start("answers", question, idempotency_key="k", files=files)
+            same = await client.start("answers", question, idempotency_key="k", files=files)
+
+            assert same.run_id == run.run_id
+            assert [file.name for file in (await client.get(run)).input_files] == [*files]
+            assert await client.file(run, "a/one.txt") == b"one"
+            assert await client.file(run, "two.txt") == b"two"
+            with pytest.raises(IdempotencyKeyReusedError):
+                await client.start("answers", question, idempotency_key="k", files={"a": b""})
+            with pytest.raises(ArtifactNameError):
+                await client.start("answers", question, files={"../a": b""})
 
     asyncio.run(story())
 

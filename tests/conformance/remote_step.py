@@ -1,4 +1,4 @@
-"""An engine whose only step is done by remote workers."""
+"""An engine whose steps are done by remote workers."""
 
 from __future__ import annotations
 
@@ -16,17 +16,24 @@ from leasehold.services.engine import Engine
 
 @contextmanager
 def engine_of_remote_step(documents: Documents, folder: Path) -> Iterator[Engine]:
-    """Wire one on these documents, with artifacts below the folder; its step is called `away`."""
-    step = StepDispatchEntry(
-        step_type="away",
-        handler="remote",
-        agent_timeout=timedelta(minutes=1),
-        dispatch_deadline=timedelta(minutes=2),
-    )
-    catalog = Catalog(
-        steps=Registry("dispatch", [step]),
-        pipelines=Registry("pipelines", [PipelineEntry(name="away", steps=("away",))]),
-    )
+    """Wire one on these documents, with artifacts below the folder.
+
+    Its pipeline `away` has the step of that name alone; `far` has `farther` after it.
+    """
+    steps = [
+        StepDispatchEntry(
+            step_type=name,
+            handler="remote",
+            agent_timeout=timedelta(minutes=1),
+            dispatch_deadline=timedelta(minutes=2),
+        )
+        for name in ("away", "farther")
+    ]
+    pipelines = [
+        PipelineEntry(name="away", steps=("away",)),
+        PipelineEntry(name="far", steps=("away", "farther")),
+    ]
+    catalog = Catalog(steps=Registry("dispatch", steps), pipelines=Registry("pipelines", pipelines))
     environ = {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"}
     bundle = boot(environ, catalog=catalog, documents=documents)
     yield bundle.engine

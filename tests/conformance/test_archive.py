@@ -322,9 +322,9 @@ def claimed(engine: Engine, run_id: str) -> LeaseCredentials:
     return LeaseCredentials(run_id, fence_of(acquire_run(engine, run_id, "vm-1").manifest))
 
 
-def begun(engine: Engine, unique: str) -> LeaseCredentials:
+def begun(engine: Engine, unique: str, pipeline: str = "away") -> LeaseCredentials:
     """A worker whose run has kept nothing yet."""
-    run_id = start_run(engine, StartRequest("away", {"n": 1}, unique)).manifest.run_id
+    run_id = start_run(engine, StartRequest(pipeline, {"n": 1}, unique)).manifest.run_id
     return claimed(engine, run_id)
 
 
@@ -351,6 +351,24 @@ def test_the_file_of_a_checkpoint_whose_commit_was_lost_goes_with_the_run(
     complete_step(engine, worker, "{}", "SUCCESS")
 
     run = find_run(engine, worker.run_id).manifest
+    assert (run.archive, temporary(engine, run)) == (None, [])
+
+
+def test_the_file_of_a_lost_commit_goes_with_the_run_whichever_remote_step_left_it(
+    engine: Engine, unique: str
+) -> None:
+    """The step was handed off; a process that was frozen stored another file after that."""
+    worker = begun(engine, unique, "far")
+    attempt = attempt_of(engine, worker)
+    store_only(engine, attempt)
+
+    complete_step(engine, worker, "{}", "SUCCESS")
+    handed_off = temporary(engine, attempt.manifest)
+    store_only(engine, attempt)
+    complete_step(engine, claimed(engine, worker.run_id), "{}", "SUCCESS")
+
+    run = find_run(engine, worker.run_id).manifest
+    assert handed_off == []
     assert (run.archive, temporary(engine, run)) == (None, [])
 
 

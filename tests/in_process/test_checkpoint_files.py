@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
-from collections.abc import Callable, Iterator
-from datetime import timedelta
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leasehold import testing
 from leasehold.adapters.folder import FolderArtifacts
+from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.adapters.sqlite import SqliteDocuments
+from leasehold.bootstrap import boot, load_catalog
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
+from leasehold.domain.document import Answer, DecideDocument, Document, Ref, Write
 from leasehold.domain.life import checkpoints_folder, step_folder
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, Termination
 from leasehold.domain.trace import TraceEvent
+from leasehold.errors import StoreUnavailableError
+from leasehold.ports.documents import Committed
 from leasehold.services.engine import change_run, find_run
+from leasehold.services.execute_step import Hint, execute_step
+from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.in_process import keeping
 from tests.in_process.keeping import AT_END, DONE
@@ -340,3 +350,50 @@ def test_a_count_that_goes_back_is_refused_by_name_and_leaves_no_file(
         "this attempt has kept 5 of phase 'read' before."
     )
     assert files(engine, run) == []
+
+
+class NoCheckpoints(SqliteDocuments):
+    """A store that no commit of a checkpoint gets through to."""
+
+    def transact(
+        self, ref: Ref, decide: DecideDocument[Answer], **options: Any
+    ) -> Committed[Answer]:
+        def decided(stored: Document | None, now: datetime) -> Write[Answer]:
+            write = decide(stored, now)
+            if getattr(write.answer, "outcome", None) is Outcome.CHECKPOINTED:
+                raise StoreUnavailableError(store="documents", problem="the request was lost")
+            return write
+
+        return super().transact(ref, decided, **options)
+
+
+def test_a_file_that_a_handler_goes_on_without_goes_with_its_step(
+    tmp_path: Path, clock: FrozenClock
+) -> None:
+    """Its renewals get through, so the attempt ends well and nothing but its notes tell of it."""
+    left: list[Sequence[str]] = []
+    environ = {
+        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
+        "LEASEHOLD_ISOLATION": "inline",
+    }
+    documents = NoCheckpoints(tmp_path / "runs.db", clock)
+    catalog = load_catalog("tests.in_process.keeping")
+    bundle = boot(
+        environ, catalog=catalog, clock=clock, documents=documents, tasks=InProcessTasks(clock)
+    )
+    with contextlib.closing(bundle):
+        parts = bundle.engine
+        run = start_run(parts, StartRequest("careless", {})).manifest
+        AT_END["careless"] = lambda: left.append(parts.artifacts.list(checkpoints_folder(run)))
+        with clock.watched_by(parts.leases.look):
+            for generation in (1, 2):
+                execute_step(parts, Hint(run.run_id, generation))
+
+        done = find_run(parts, run.run_id).manifest
+        assert (done.status, done.archive, done.steps["careless"].attempts.ended) == (
+            "COMPLETED",
+            None,
+            0,
+        )
+        assert len(left[0]) == 1
+        assert parts.artifacts.list(checkpoints_folder(run)) == []

@@ -134,13 +134,12 @@ def owed_archives(manifest: Manifest) -> tuple[Archive, ...]:
 def _may_have_temporary_files(manifest: Manifest) -> bool:
     """Return whether a run that ended may have left temporary files, known to it or not.
 
-    Each is owed from the commit on that refers to it. A worker that was cut short between the file
-    and that commit leaves an attempt without an output, or a run that was cancelled. A remote
-    worker goes on where the process that stored its file was killed.
+    Each is owed from the commit on that refers to it, or the next one of its attempt. A worker that
+    was cut short before that leaves an attempt without an output, or a run that was cancelled. What
+    a remote worker may leave is owed with its lease.
     """
     was_cut_short = any(record.attempts.ended for record in manifest.steps.values())
-    was_stopped = manifest.cancelled or was_cut_short
-    return bool(manifest.owed) or was_stopped or manifest.dispatch.remote
+    return bool(manifest.owed) or manifest.cancelled or was_cut_short
 
 
 def _own(manifest: Manifest, folders: Sequence[str]) -> tuple[str, ...]:

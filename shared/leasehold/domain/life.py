@@ -63,9 +63,25 @@ def step_folder(run: RunLife, step: str, trial: int) -> str:
     return f"{checkpoints_folder(run)}/{step}-{trial}"
 
 
-def purged_folders(run: RunLife) -> tuple[str, ...]:
-    """Return the folders of all that belongs to a run, and to no other life of its id."""
-    return (_folder(run),) if run.life else tuple(f"{_folder(run)}/{kind}" for kind in _KINDS)
+def folder_of_life(run: RunLife) -> str | None:
+    """Return the folder of all that belongs to a run, and to no other life of its id.
+
+    None: a version before this one began the run.
+    """
+    return _folder(run) if run.life else None
+
+
+def folder_of_id(run: RunLife) -> str:
+    """Return the folder of all lives of a run id."""
+    return f"runs/{run.run_id}"
+
+
+def is_unmarked(run: RunLife, name: str) -> bool:
+    """Return whether an artifact lies where versions before this one keep those of the run's id.
+
+    Its name does not say which life it belongs to.
+    """
+    return any(name.startswith(f"{folder_of_id(run)}/{kind}/") for kind in _KINDS)
 
 
 def is_own_artifact(run: RunLife, name: str) -> bool:
@@ -73,8 +89,8 @@ def is_own_artifact(run: RunLife, name: str) -> bool:
 
     A worker of a version before this one keeps it where that does.
     """
-    folders = {_folder(run), f"runs/{run.run_id}"}
-    return any(name.startswith(f"{folder}/{kind}/") for folder in folders for kind in _KINDS)
+    is_marked = any(name.startswith(f"{_folder(run)}/{kind}/") for kind in _KINDS)
+    return is_marked or is_unmarked(run, name)
 
 
 def kind_folder(name: str) -> str:
@@ -84,4 +100,4 @@ def kind_folder(name: str) -> str:
 
 
 def _folder(run: RunLife) -> str:
-    return f"runs/{run.run_id}/{run.life}" if run.life else f"runs/{run.run_id}"
+    return f"{folder_of_id(run)}/{run.life}" if run.life else folder_of_id(run)

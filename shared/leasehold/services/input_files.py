@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from leasehold.domain.artifact_name import check_artifact_name
-from leasehold.domain.life import RunLife, files_folder, purged_folders
-from leasehold.domain.lifecycle import NewRun
+from leasehold.domain.life import RunLife, files_folder, folder_of_life
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import InputFile
 from leasehold.errors import (
@@ -69,9 +68,8 @@ def copy_files(artifacts: Artifacts, run: Manifest, new: RunLife) -> None:
             artifacts.put(f"{files_folder(new)}/{file.name}", data)
 
 
-def drop_files(artifacts: Artifacts, new: NewRun) -> None:
+def drop_artifacts(artifacts: Artifacts, new: RunLife) -> None:
     """Leave nothing behind of a run that was not begun: its life has a folder of its own."""
-    if new.input_files:
+    if folder := folder_of_life(new):
         with suppress(StoreUnavailableError):
-            for folder in purged_folders(new):
-                artifacts.delete(folder)
+            artifacts.delete(folder)

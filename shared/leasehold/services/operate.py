@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from leasehold.domain import lifecycle
 from leasehold.domain.calls import kept_files
@@ -16,12 +16,17 @@ from leasehold.domain.life import values_folder
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trial_verdict import verdict_in
-from leasehold.errors import AlreadyRecreatedError, InvalidRequestError
+from leasehold.errors import (
+    AlreadyRecreatedError,
+    InvalidRequestError,
+    LeaseholdError,
+    StoreUnavailableError,
+)
 from leasehold.registry.pipelines import PipelineEntry
 from leasehold.services.catalog_fit import check_approval, check_recreation
 from leasehold.services.engine import Engine, commit, dispatch_rules, publish_or_leave
-from leasehold.services.input_files import copy_files
-from leasehold.services.kept_values import keep
+from leasehold.services.input_files import copy_files, drop_artifacts
+from leasehold.services.kept_values import inline, keep, put
 from leasehold.services.limits import MAX_REASON, NOTE, is_note
 from leasehold.services.output_checks import check_output, check_verdict
 from leasehold.services.read_runs import get_run
@@ -96,16 +101,16 @@ def apply(engine: Engine, manifest: Manifest, request: OperationRequest) -> Chan
     bound = _request(engine, manifest, request)
     if first := lifecycle.first_time(manifest, bound):
         return _with_created(engine, lifecycle.repeat_of(manifest, first))
-    transition = _transition(engine, manifest, request, bound)
-    return _with_created(engine, commit(engine, manifest.run_id, transition).answer)
+    return _with_created(engine, _commit(engine, manifest, request, bound))
 
 
 def preview(engine: Engine, manifest: Manifest, request: OperationRequest) -> Change:
-    """Return what would become of a run, or raise as `operate` would; an input would be stored."""
+    """Return what would become of a run, or raise as `operate` would; no new run gets a file."""
     bound = _request(engine, manifest, request)
     if first := lifecycle.first_time(manifest, bound):
         return lifecycle.repeat_of(manifest, first)
-    return _transition(engine, manifest, request, bound)(manifest, engine.clock.now())
+    new = _new_run(engine, manifest, request)
+    return _transition(engine, manifest, request, bound, new)(manifest, engine.clock.now())
 
 
 def check_request(request: OperationRequest) -> None:
@@ -119,8 +124,64 @@ def check_request(request: OperationRequest) -> None:
         raise InvalidRequestError(field="note", value=value, allowed=NOTE)
 
 
-def _transition(
+class _NewRun(NamedTuple):
+    """The run that recreate begins.
+
+    Args:
+        run: what it is started with.
+        large_input: the text of an input of its own that is to be an artifact; None: it has none.
+    """
+
+    run: NewRun
+    large_input: str | None = None
+
+    @property
+    def given(self) -> KeptValue:
+        """Its input, as it can be read before it is stored."""
+        return self.run.input if self.large_input is None else KeptValue(text=self.large_input)
+
+
+def _commit(
     engine: Engine, manifest: Manifest, request: OperationRequest, bound: BoundOperation
+) -> Change:
+    """Do it in one commit; a new run has its files before, and one that is not begun has none.
+
+    Where the answer to the commit is lost it may be begun, so they stay.
+    """
+    new = _new_run(engine, manifest, request)
+    transition = _transition(engine, manifest, request, bound, new)
+    if new is None or (new.large_input is None and not new.run.input_files):
+        return commit(engine, manifest.run_id, transition).answer
+    transition(manifest, engine.clock.now())  # what is refused anyway has nothing stored
+    is_sent = False
+    try:
+        _store(engine, manifest, new)
+        is_sent = True
+        change = commit(engine, manifest.run_id, transition).answer
+    except LeaseholdError as error:
+        if not (is_sent and isinstance(error, StoreUnavailableError)):
+            drop_artifacts(engine.artifacts, new.run)
+        raise
+    first = change.repeats
+    if first is not None and first.recreated_as != new.run.run_id:  # another call was faster
+        drop_artifacts(engine.artifacts, new.run)
+    return change
+
+
+def _store(engine: Engine, manifest: Manifest, new: _NewRun) -> None:
+    """Store what a new run is to have as artifacts of its own from its beginning."""
+    run = new.run
+    if new.large_input is not None and run.input.ref is not None:
+        put(engine.artifacts, new.large_input, run.input.ref)
+    copy_files(engine.artifacts, manifest, run)
+
+
+def _transition(
+    engine: Engine,
+    manifest: Manifest,
+    request: OperationRequest,
+    bound: BoundOperation,
+    new: _NewRun | None,
 ) -> Transition:
     facts: dict[str, Any] = {
         "rules": dispatch_rules(engine),
@@ -132,21 +193,24 @@ def _transition(
             facts |= {"note": request.note, "anew": _checked_anew(manifest, request)}
         case Operation.APPROVE:
             facts |= _approved(engine, manifest, request.output)
-        case Operation.RECREATE:
-            return lifecycle.on_request(bound, _recreate(engine, manifest, request, facts))
+    if new is not None:
+        return lifecycle.on_request(bound, _recreate(engine, manifest, request, new, facts))
     return lifecycle.on_request(bound, partial(_PLAIN[request.operation], **facts))
 
 
 def _recreate(
-    engine: Engine, manifest: Manifest, request: OperationRequest, facts: dict[str, Any]
+    engine: Engine,
+    manifest: Manifest,
+    request: OperationRequest,
+    begun: _NewRun,
+    facts: dict[str, Any],
 ) -> Transition:
-    new = _new_run(engine, manifest, request)
+    new = begun.run
     lifecycle.check_allowed(manifest, Operation.RECREATE)
     step = lifecycle.begins_at(manifest, new, request.from_step)
-    check_recreation(engine, manifest, new.plan, step, new.input)
+    check_recreation(engine, manifest, new.plan, step, begun.given)
     keeps_work = lifecycle.goes_on(manifest, new, step)
     anew = _checked_anew(manifest, request, keeps_work=keeps_work)
-    copy_files(engine.artifacts, manifest, new)
     recreate = partial(
         lifecycle.recreate,
         **facts,
@@ -249,7 +313,10 @@ def _with_created(engine: Engine, change: Change) -> Change:
     return replace(change, created=get_run(engine, first.recreated_as))
 
 
-def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> NewRun:
+def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> _NewRun | None:
+    """Return the run that the request begins; None: it begins none."""
+    if request.operation is not Operation.RECREATE:
+        return None
     pipeline = engine.catalog.pipeline(manifest.pipeline)
     labels = manifest.labels if request.labels is None else checked_labels(request.labels)
     new = NewRun(
@@ -265,20 +332,22 @@ def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> N
         input_files=manifest.input_files,
     )
     if request.input is AS_BEFORE:
-        return new
+        return _NewRun(new)
     return _with_input(engine, pipeline, new, request)
 
 
 def _with_input(
     engine: Engine, pipeline: PipelineEntry, new: NewRun, request: OperationRequest
-) -> NewRun:
+) -> _NewRun:
     if request.from_step not in (None, pipeline.steps[0]):
         allowed = f"an input only where the run begins at its first step, {pipeline.steps[0]}"
         raise InvalidRequestError(field="fromStep", value=request.from_step, allowed=allowed)
     text = checked_input(engine, pipeline, request.input)
     given = digest(text)
     name = f"{values_folder(new)}/input-{given[:16]}.json"
-    return replace(new, input=keep(engine.artifacts, text, name), input_digest=given)
+    kept = inline(text)
+    new = replace(new, input=kept or KeptValue(ref=name), input_digest=given)
+    return _NewRun(new, None if kept else text)
 
 
 def _once(recreate: Transition) -> Transition:

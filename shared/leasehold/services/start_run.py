@@ -27,7 +27,7 @@ from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import PipelineEntry
 from leasehold.services.check_chain import check_chain
 from leasehold.services.engine import Engine, create_run, dispatch_rules, publish_or_leave
-from leasehold.services.input_files import checked_files, drop_files, store_files
+from leasehold.services.input_files import checked_files, drop_artifacts, store_files
 from leasehold.services.kept_values import inline, put
 from leasehold.services.limits import MAX_KEY, MAX_LABEL, MAX_LABELS, MAX_RETRIES
 from leasehold.services.temporary_files import discard
@@ -96,8 +96,11 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
     was_there = _check_large(engine, new, text)
     new = replace(new, input=inline(text) or KeptValue(ref=_name_of_input(new)))
     if not was_there:
-        _store_input(engine, new, text)
-        store_files(engine.artifacts, new, request.files)
+        try:
+            _store(engine, new, text, request.files)
+        except LeaseholdError:  # a part of it may be there, and nobody begins the life
+            _drop_artifacts(engine, new)
+            raise
     started: _Start = partial(lifecycle.start, rules=dispatch_rules(engine), new=new)
     if eager:
         lease_id, holder = engine.clock.new_id(), engine.holder
@@ -108,15 +111,12 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         begun = create_run(engine, run_id, started, is_new=request.idempotency_key is None)
     except LeaseholdError as error:
         if not (was_there or isinstance(error, StoreUnavailableError)):  # else it may be begun
-            _discard_input(engine, new)
-            drop_files(engine.artifacts, new)
+            _drop_artifacts(engine, new)
         raise
     if was_there and begun.answer.changed:  # it was purged meanwhile
-        _store_input(engine, new, text)
-        store_files(engine.artifacts, new, request.files)
+        _store(engine, new, text, request.files)
     elif not (was_there or begun.answer.changed):  # another start with the key was faster
-        _discard_input(engine, new)
-        drop_files(engine.artifacts, new)
+        _drop_artifacts(engine, new)
     return begun
 
 
@@ -134,15 +134,18 @@ def _name_of_input(new: NewRun) -> str:
     return f"{values_folder(new)}/input-{new.input_digest[:16]}.json"
 
 
-def _store_input(engine: Engine, new: NewRun, text: str) -> None:
-    """Store a large input, before the run."""
+def _store(engine: Engine, new: NewRun, text: str, files: Mapping[str, bytes]) -> None:
+    """Store a large input, and the files, before the run."""
     if new.input.ref is not None:
         put(engine.artifacts, text, new.input.ref)
+    store_files(engine.artifacts, new, files)
 
 
-def _discard_input(engine: Engine, new: NewRun) -> None:
-    """Delete a large input whose life did not begin."""
-    if new.input.ref is not None:
+def _drop_artifacts(engine: Engine, new: NewRun) -> None:
+    """Delete the artifacts of a run whose life did not begin, if it was to have any."""
+    if new.input_files:
+        drop_artifacts(engine.artifacts, new)
+    elif new.input.ref is not None:
         discard(engine.artifacts, new.input.ref, engine.errand)
 
 

@@ -7,9 +7,10 @@ import pytest
 from leasehold.domain.life import (
     checkpoints_folder,
     files_folder,
+    folder_of_life,
     is_own_artifact,
+    is_unmarked,
     kind_folder,
-    purged_folders,
     step_folder,
     values_folder,
 )
@@ -43,8 +44,12 @@ def test_a_run_that_a_version_before_began_keeps_its_folders(before: Manifest) -
 
 
 def test_a_purge_deletes_no_folder_of_another_life(run: Manifest, before: Manifest) -> None:
-    assert purged_folders(run) == (FOLDER,)
-    assert purged_folders(before) == ("runs/r-1/files", "runs/r-1/values", "runs/r-1/checkpoints")
+    assert (folder_of_life(run), folder_of_life(before)) == (FOLDER, None)
+    for one in (run, before):
+        kinds = ("files", "values", "checkpoints")
+        assert all(is_unmarked(one, f"runs/r-1/{kind}/a") for kind in kinds)
+        for other in (FOLDER, "runs/r-1/01234567", "runs/r-10", "runs/r-1/else"):
+            assert not is_unmarked(one, f"{other}/files/a")
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,13 @@ def take_over(draft: Draft, lease: Lease, *, lease_id: str, holder: str) -> Chan
 
 
 def acquire(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> Change:
-    """Give the lease, with the next token; a step that left a checkpoint goes on from there."""
+    """Give the lease, with the next token; a step that left a checkpoint goes on from there.
+
+    Nobody here sees what a remote worker does: the process that takes its checkpoint may be killed
+    before the commit, or the worker go on without an answer. So the folder is owed from here on.
+    """
+    if draft.run.dispatch.remote:
+        draft.owe_folder()
     run, now = draft.run, draft.now
     block = run.dispatch.after_block
     if (kept := run.checkpoint) and not (block and block.looks):  # it looks again and again
