@@ -215,6 +215,7 @@ def test_a_delivery_that_was_being_asked_for_as_a_purge_went_by_is_sent_or_refus
     else:
         (owed,) = deliveries(engine, run.run_id)
         assert owed.state is DeliveryState.DUE
+        assert find_run(engine, run.run_id).manifest.purged_at is None  # it goes once that is sent
 
 
 def test_a_run_of_which_somebody_is_to_be_told_goes_once_that_is_sent(
