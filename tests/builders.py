@@ -6,16 +6,20 @@ Each gives something usable, with other values for the fields that are named.
 from __future__ import annotations
 
 import os
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from leasehold.domain.announcement import AnnouncedEvent, Priority
 from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.domain.dispatch import Rules, StepSettings
+from leasehold.domain.document import Document, Write
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lifecycle import NewRun
+from leasehold.domain.manifest import run_ref
+from leasehold.ports.documents import Documents
 from leasehold.testing.clock import START
 
 
@@ -78,3 +82,20 @@ def message(run_id: str = "r-1", *, channel: str = "log", **fields: Any) -> Even
         "give_up_at": START + timedelta(days=1),
     }
     return EventMessage(Delivery(run_id=run_id, channel=channel, **(usable | fields)))
+
+
+def let_pass(documents: Documents, run_id: str, by: timedelta) -> None:
+    """Let so much time pass for a run, on a store whose time is its own: its times are earlier."""
+
+    def decide(found: Document | None, _: datetime) -> Write[None]:
+        return Write(None, _earlier(found, by))
+
+    documents.transact(run_ref(run_id), decide)
+
+
+def _earlier(value: Any, by: timedelta) -> Any:
+    if isinstance(value, datetime):
+        return value - by
+    if isinstance(value, Mapping):
+        return {key: _earlier(one, by) for key, one in value.items()}
+    return value

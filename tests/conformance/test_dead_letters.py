@@ -61,6 +61,7 @@ from leasehold.services.manage_lease import LeaseCredentials, release_step
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
+from tests.builders import let_pass
 from tests.conformance.stores import DOCUMENTS
 from tests.emulators import need_firestore
 from tests.queues import SeenByAll
@@ -140,9 +141,8 @@ class World:
         self.engine.documents.transact(run_ref(run_id), lambda _, __: Write(None, document))
 
     def wait(self, run_id: str, by: timedelta) -> None:
-        """Let so much time pass for the run: all its times are earlier by that."""
-        document = earlier(to_document(self.run(run_id)), by)
-        self.engine.documents.transact(run_ref(run_id), lambda _, __: Write(None, document))
+        """Let so much time pass for the run."""
+        let_pass(self.engine.documents, run_id, by)
 
     def look(self, run_id: str) -> None:
         """A sweep comes, and gives nothing up."""
@@ -151,14 +151,6 @@ class World:
 
     def trace(self, run_id: str) -> list[dict[str, Any]]:
         return [event.model_dump() for event in timeline_of(self.engine, run_id)]
-
-
-def earlier(value: Any, by: timedelta) -> Any:
-    if isinstance(value, datetime):
-        return value - by
-    if isinstance(value, dict):
-        return {key: earlier(one, by) for key, one in value.items()}
-    return value
 
 
 @pytest.fixture(params=DOCUMENTS)

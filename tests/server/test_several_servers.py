@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from tests.waiting import until
 
 #: So often a waiting run is looked at in the tests below, by one server or the other.
 LOOKS = 4
+
+#: A task is late sooner than a server looks again.
+OFTEN = {"PIPELINE_DISPATCH_GRACE_S": "0.05"}
 
 
 @pytest.fixture
@@ -98,3 +102,24 @@ def test_a_retry_that_waits_in_the_queue_of_a_server_that_dies_is_taken_up(
 
     assert (run["deadLetterReason"], run["attempts"]["expired"]) == (None, 0)
     assert calls(tmp_path, run_id)[1] == ["one", "2", str(other.pid)]
+
+
+def test_a_retry_that_waits_behind_other_steps_is_not_lost_to_the_other_server(
+    begin: Callable[..., Begun], tmp_path: Path
+) -> None:
+    """Both look more often than each has its turn, so the one without the task comes first, too."""
+    busy(partial(begin, **OFTEN), tmp_path)
+    _, api = begin(PIPELINE_MIN_BACKOFF_S="8", **OFTEN)
+    run_id = api.start({"fail": "one"})
+    until(lambda: api.call(f"/runs/{run_id}")["status"] == "ERROR")
+    failed = api.call(f"/runs/{run_id}")["dispatch"]
+    behind = api.start()
+    until(lambda: any(call[0] == "two" for call in calls(tmp_path, behind)))
+
+    (waiting,) = looked_at(api, [run_id])
+
+    assert waiting["status"] == "ERROR"
+    assert waiting["dispatch"]["generation"] == failed["generation"]
+    assert waiting["dispatch"]["redispatched"] == 0
+    (tmp_path / "hold-two").unlink()
+    assert api.ended(run_id, 60)["attempts"]["expired"] == 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import shutil
 import signal
 import subprocess
@@ -206,7 +207,7 @@ def survive_deploys(storm: Storm, folder: Path, say: Callable[[str], object] = s
     """
     with store_of(storm.kind, folder) as environ:
         for release in (GOOD, *MISTAKES):
-            _write_release(folder / release, release)
+            write_release(folder / release, release)
         after, chance = Aftermath(), random.Random(storm.seed)  # noqa: S311 - a storm that can be repeated
         settings = {**environ, LEDGER: str(folder / "ledger")}
         sys.path.insert(0, str(SHOP.parent))
@@ -215,13 +216,13 @@ def survive_deploys(storm: Storm, folder: Path, say: Callable[[str], object] = s
                 fleet = Fleet(folder, settings, storm.servers, after)
                 try:
                     _weather(storm, fleet, client, after, chance, say)
-                    after.runs = _ended(client, storm)
-                    after.blocked = _blocks(client, after.runs)
+                    after.runs = ended(client, storm.runs, storm.patience_s)
+                    after.blocked = blocks_of(client, after.runs)
                 finally:
                     fleet.close()
         finally:
             sys.path.remove(str(SHOP.parent))
-        _count_calls(folder / "ledger", fleet.killed, after)
+        count_calls(folder / "ledger", fleet.killed, after)
     return after
 
 
@@ -230,7 +231,7 @@ def store_of(kind: str, folder: Path) -> Iterator[dict[str, str]]:
     """Give the settings of a store of this kind, whose waits are short."""
     store = {"LEASEHOLD_STORE": f"sqlite:///{folder / 'leasehold.db'}"}
     if kind == "firestore":
-        project = f"deploys-{os.getpid()}"
+        project = f"deploys-{secrets.token_hex(4)}"
         store = {
             "LEASEHOLD_STORE": f"firestore://{project}/(default)",
             "FIRESTORE_EMULATOR_HOST": firestore_host(),
@@ -250,7 +251,8 @@ def store_of(kind: str, folder: Path) -> Iterator[dict[str, str]]:
         yield settings
 
 
-def _write_release(root: Path, release: str) -> None:
+def write_release(root: Path, release: str) -> None:
+    """Write a release of the shop into a folder."""
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(SHOP, root / "shop", ignore=ignored)
     if release != GOOD:
@@ -283,12 +285,12 @@ def _weather(
         say(f"round {number + 1} of {storm.rounds}: {mistake}; still blocked: {dict(blocked)}")
 
 
-def _ended(client: Client, storm: Storm) -> list[Manifest]:
+def ended(client: Client, runs: int, patience_s: float) -> list[Manifest]:
     """Wait until all runs are over; return them, those that are not over by then too."""
     live = {run.run_id for run in client.runs()}
-    assert len(live) == storm.runs
+    assert len(live) == runs
     ends: list[Manifest] = []
-    pause, end = threading.Event(), time.monotonic() + storm.patience_s
+    pause, end = threading.Event(), time.monotonic() + patience_s
     while live:
         found = [client.get(run_id) for run_id in sorted(live)]
         is_late = time.monotonic() > end
@@ -298,14 +300,14 @@ def _ended(client: Client, storm: Storm) -> list[Manifest]:
     return ends
 
 
-def _blocks(client: Client, runs: Sequence[Manifest]) -> Counter[str]:
+def blocks_of(client: Client, runs: Sequence[Manifest]) -> Counter[str]:
     """Count how often runs were blocked, as their traces have it."""
     traced = [event for run in runs for event in client.trace(run.run_id)]
     wanted = {TraceType.STEP_BLOCKED, TraceType.STEP_UNKNOWN}
     return Counter(str(event.reason) for event in traced if event.type in wanted)
 
 
-def _count_calls(ledger: Path, killed: set[str], after: Aftermath) -> None:
+def count_calls(ledger: Path, killed: set[str], after: Aftermath) -> None:
     """Count what was paid; a call is paid again with reason where who had paid was killed."""
     payers: dict[tuple[str, str], list[str]] = {}
     for line in sorted(ledger.read_text().splitlines()):

@@ -17,15 +17,15 @@ _PATIENCE_S: Final = 30.0
 
 @contextmanager
 def function_process(
-    environ: Mapping[str, str], function: str = "deliver_notification"
+    environ: Mapping[str, str], function: str = "deliver_notification", port: int | None = None
 ) -> Iterator[str]:
-    """Serve a function with these variables; give its address."""
-    port = str(own_port())
+    """Serve a function with these variables, at this port or any; give its address."""
+    port = port or own_port()
     source = _ROOT / "functions" / f"{function}.py"
     words = ["--target", function, "--source", str(source)]
     command = [sys.executable, "-m", "functions_framework", *words]
     server = subprocess.Popen(
-        [*command, "--host", "127.0.0.1", "--port", port],
+        [*command, "--host", "127.0.0.1", "--port", str(port)],
         env=dict(environ),
         cwd=_ROOT,
         stdin=subprocess.DEVNULL,
