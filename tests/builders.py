@@ -18,7 +18,7 @@ from leasehold.domain.document import Document, Write
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lifecycle import NewRun
-from leasehold.domain.manifest import run_ref
+from leasehold.domain.manifest import manifest_of, run_ref, to_document
 from leasehold.ports.documents import Documents
 from leasehold.testing.clock import START
 
@@ -88,7 +88,8 @@ def let_pass(documents: Documents, run_id: str, by: timedelta) -> None:
     """Let so much time pass for a run, on a store whose time is its own: its times are earlier."""
 
     def decide(found: Document | None, _: datetime) -> Write[None]:
-        return Write(None, _earlier(found, by))
+        assert found is not None
+        return Write(None, _earlier(to_document(manifest_of(run_id, found)), by))
 
     documents.transact(run_ref(run_id), decide)
 
