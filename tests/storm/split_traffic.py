@@ -112,6 +112,9 @@ class _Instance:
                 stderr=told,
                 start_new_session=True,
             )
+
+    def wait_until_ready(self) -> None:
+        """Wait until it listens."""
         until(lambda: self._listens() or self._process.poll() is not None, _START_S)
         assert self._process.poll() is None, self.log.read_text()
 
@@ -207,13 +210,16 @@ class _Traffic:
             return 500
 
     def _begin(self, releases: Sequence[str]) -> None:
-        for place in itertools.product(releases, ("execute_step", "sweep_dead_letters")):
-            if place not in self._instances:
-                release, function = place
-                self._begun += 1
-                environ = {**self._environ, "PYTHONPATH": str(self._folder / release)}
-                name = f"{function}-{self._begun}"
-                self._instances[place] = _Instance(function, self._folder, environ, name)
+        """Start what is not there, all at once, and wait until it is ready."""
+        places = set(itertools.product(releases, ("execute_step", "sweep_dead_letters")))
+        begun = sorted(places - self._instances.keys())
+        for release, function in begun:
+            self._begun += 1
+            environ = {**self._environ, "PYTHONPATH": str(self._folder / release)}
+            name = f"{function}-{self._begun}"
+            self._instances[release, function] = _Instance(function, self._folder, environ, name)
+        for place in begun:
+            self._instances[place].wait_until_ready()
 
 
 class _Front(ThreadingHTTPServer):
