@@ -64,7 +64,7 @@ fix: .venv/.dev ## format, fix what ruff can fix, draw the generated docs
 
 .PHONY: storm
 storm: .venv/.dev ## the property tests with many more examples, and workers killed at every point (minutes)
-	LEASEHOLD_STORM=1 $(BIN)/python -m tests.emulators $(BIN)/pytest tests/properties tests/kills tests/conformance/test_trials.py tests/conformance/test_purges_at_once.py tests/storm/test_deploys.py
+	LEASEHOLD_STORM=1 $(BIN)/python -m tests.emulators $(BIN)/pytest tests/properties tests/kills tests/conformance/test_trials.py tests/conformance/test_purges_at_once.py tests/storm/test_deploys.py tests/storm/test_split_traffic.py
 
 .PHONY: bench
 bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the same run (minutes)

@@ -19,13 +19,14 @@ SPLITS = [
 ]
 
 
+@pytest.mark.skipif(not IS_LONG, reason="takes minutes: make storm")
 @pytest.mark.sandboxed
-@pytest.mark.parametrize(("mistake", "last", "blocks"), SPLITS if IS_LONG else SPLITS[:1])
+@pytest.mark.parametrize(("mistake", "last", "blocks"), SPLITS)
 def test_what_one_release_cannot_run_the_other_does(
     tmp_path: Path, mistake: str, last: float, blocks: set[str]
 ) -> None:
     need_firestore()
-    runs, rounds = (60, 5) if IS_LONG else (8, 1)
+    runs, rounds = 60, 5
 
     after = survive_split(Split(mistake, runs=runs, rounds=rounds, last=last), tmp_path)
 
