@@ -141,6 +141,8 @@ class HandlerProcess:
             self._link.start(self._hear)
         except RuntimeError as error:
             return Deferred(Termination.THREAD_UNAVAILABLE, str(error))
+        if time.monotonic() >= self._job.begin_by:  # it was imported for long, or frozen
+            self._calls.check_lease()
         return StepContext(self._calls)
 
     def _hear(self, frame: Frame) -> None:
