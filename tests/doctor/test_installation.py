@@ -133,6 +133,23 @@ def test_everything_that_is_spoilt_is_found_with_its_repair(
     assert installed.server.writes() == []
 
 
+def test_steps_outside_of_the_second_generation_environment_are_warned_of(
+    shell: Shell, installed: Installed
+) -> None:
+    """Cloud Run chooses one where none is chosen; the other functions run no handlers."""
+    unspecified = run_v2.ExecutionEnvironment.EXECUTION_ENVIRONMENT_UNSPECIFIED
+    installed.function(STEP, execution_environment=unspecified)
+
+    done = shell.run(*LIVE, **installed.clients.environ)
+
+    assert (done.returncode, done.stdout) == (0, "nothing found\n")
+    assert only_line(done.stderr) == (
+        "warning: Function execute-step is not in the second-generation execution environment: "
+        "where its handlers start processes, their memory is counted too high. Type: gcloud run "
+        f"services update execute-step {AT} --execution-environment=gen2"
+    )
+
+
 def test_queues_that_are_missing_drop_tasks_or_deliver_too_many_are_found(
     shell: Shell, installed: Installed
 ) -> None:

@@ -25,6 +25,15 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         "What the description of the service says.",
     ),
     CodeEntry(
+        "function_environment",
+        _LIVE,
+        "`execute_step` is not in Cloud Run's second-generation execution environment. A warning: "
+        "steps are held to their `memory_limit` in the first one too, but a page that several "
+        "processes share counts there in each of them.",
+        "Choose the second one.",
+        kind=Kind.WARNING,
+    ),
+    CodeEntry(
         "function_concurrency",
         _LIVE,
         "A function takes another number of requests at once than the table has. "
