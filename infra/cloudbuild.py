@@ -37,7 +37,7 @@ _KNOWN: Final[Mapping[str, str]] = {
     "project_number": "$PROJECT_NUMBER",
 }
 #: Where a build has another default than the command.
-_DEFAULTS: Final[Mapping[str, str]] = {
+DEFAULTS: Final[Mapping[str, str]] = {
     "region": "europe-west1",
     "pipeline": "review",
     "text": '{"folder": "pipelines/review/sample"}',
@@ -226,7 +226,7 @@ def substitutions() -> Iterator[Substitution]:
             yield Substitution(
                 f"_{_NAMES.get(name, name.upper())}",
                 str(option.envvar),
-                _DEFAULTS.get(name, default),
+                DEFAULTS.get(name, default),
                 option.help or "",
             )
 

@@ -53,6 +53,13 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         "Set it as in the table.",
     ),
     CodeEntry(
+        "quota",
+        _LIVE,
+        "All functions together may take more CPUs or memory than the project has in the region: "
+        "under load instances are refused, of the sweep and the API too.",
+        "Ask for more, or a lower `max_instances` in `infra/functions.py`, and a deploy.",
+    ),
+    CodeEntry(
         "function_account",
         _LIVE,
         "A function runs as another account than its own, which may do what it needs and no more.",
