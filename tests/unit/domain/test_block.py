@@ -10,6 +10,7 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.alarm import alarm_for
 from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import KeptCounts
 from leasehold.domain.lifecycle.repair import breaches
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block
@@ -92,6 +93,25 @@ def test_other_words_at_each_look_are_the_same_block(runs: Runs) -> None:
     assert (looks, told) == ([1, 2, 3, 4], 0)
     assert run.block is not None
     assert run.block.finding == "<HTTPSConnection object at 0x7f3>"
+
+
+def test_of_two_servers_that_find_another_reason_each_both_are_said_once(runs: Runs) -> None:
+    """They look in turn, and later and later, as one that looks alone."""
+    codes = [BlockCode.HANDLER_UNAVAILABLE, BlockCode.INPUT_MISMATCH] * 3
+    change, told, looks = runs.unable(code=codes[0]), [], []
+    for code in codes[1:]:
+        block = change.manifest.block
+        assert block is not None
+        assert block.look_at is not None
+        told.append(len(list(reports(change))))
+        looks.append(block.looks)
+        due = (block.look_at - runs.at(0)).total_seconds()
+        leased = runs.looked_at(change.manifest, at=due, lease_id=f"lease-{due}")
+        change = runs.unable(leased, at=due, code=code)
+
+    assert (told, looks) == ([1, 1, 0, 0, 0], [0, 0, 1, 2, 3])
+    assert change.manifest.block is not None
+    assert change.manifest.block.codes_before == ("handler_unavailable",)
 
 
 @pytest.mark.parametrize("goes_on", ["output", "checkpoint"])
@@ -239,6 +259,7 @@ def test_a_retry_has_an_output_judged_that_was_paid_for(runs: Runs, at: At) -> N
 
     assert (again.status, again.has_unjudged_output, again.failures) == ("PENDING", True, 0)
     assert lifecycle.has_own_work(failed)
+    assert lifecycle.retry(failed, at(17), **asks).kept == KeptCounts(unjudged=1)
     assert (anew.has_unjudged_output, anew.steps["draft"].output) == (False, None)
 
 

@@ -136,17 +136,21 @@ def look(draft: Draft, block: Block | None, event: RunEvent, outcome: Outcome) -
 
 
 def _found(draft: Draft, code: BlockCode, finding: str, before: Block | None) -> Block:
-    """Return the block; it counts as the one that was looked at where it has the same code.
+    """Return the block; it counts as one that was found before where its code was.
 
-    The words may differ at each look: they name addresses and ports, or another server found them.
+    The words may differ at each look: they name addresses and ports. Of two servers each may find
+    another code, in turn: each is news once.
     """
-    looks = before.looks + 1 if before is not None and before.code == code.value else 0
+    known = () if before is None else (before.code, *(before.codes_before or ()))
+    looks = before.looks + 1 if before is not None and code.value in known else 0
+    others = tuple(sorted({*known} - {code.value}))
     return Block(
         code=code.value,
         finding=finding,
         remediation=_REMEDIES[code],
         look_at=draft.now + _wait(looks),
         looks=looks,
+        codes_before=others or None,
         code_hash=draft.rules.code_hash or None,
     )
 

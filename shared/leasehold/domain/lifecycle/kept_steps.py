@@ -138,11 +138,14 @@ def kept_counts(run: Manifest) -> KeptCounts:
     before = run.plan[: run.plan.index(run.current_step)]
     looped = run.looped_steps
     reviews = trials_of(run.steps[looped[-1]]) if looped else []
+    is_unjudged = run.has_unjudged_output
+    is_open = is_unjudged and run.current_step in looped[-1:]  # that trial is not over
     return KeptCounts(
         steps=sum(run.steps[step].status is RunStatus.COMPLETED for step in before),
         checkpoint=0 if run.checkpoint is None else run.checkpoint.iteration_count,
         calls=len(current_calls(run)),
-        trials=sum(review.kept_output is not None for review in reviews),
+        trials=sum(review.kept_output is not None for review in reviews) - is_open,
+        unjudged=int(is_unjudged),
     )
 
 
