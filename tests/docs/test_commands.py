@@ -25,7 +25,7 @@ TARGETS = re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MU
 _BLOCK = re.compile(r"^ *```\w*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _IN_LINE = re.compile(r"`([^`\n]+)`")
 _SETTINGS = re.compile(r"^[ $]*(?:[A-Z_]+=\S+ )*")  # a prompt, and variables before a command
-_REDIRECTION = re.compile(r" 2?>>? ?\S+")
+_REDIRECTION = re.compile(r" \d?>>? ?\S+")
 
 Command = tuple[str, str]  # the page, and a command that it shows
 
@@ -35,7 +35,8 @@ def in_blocks() -> Iterator[Command]:
     for page in PAGES:
         for block in _BLOCK.findall(page.read_text()):
             for line in block.replace("\\\n", " ").splitlines():
-                yield from ((page.name, _plain(part)) for part in re.split(r"&&|\||;", line))
+                parts = re.split(r"[&|;]+", _REDIRECTION.sub("", line))
+                yield from ((page.name, _plain(part)) for part in parts)
 
 
 def in_sentences() -> Iterator[Command]:
@@ -46,7 +47,7 @@ def in_sentences() -> Iterator[Command]:
 
 
 def _plain(command: str) -> str:
-    return _REDIRECTION.sub("", _SETTINGS.sub("", command)).strip()
+    return _SETTINGS.sub("", command).strip()
 
 
 def of_leasehold(commands: Iterator[Command]) -> list[Command]:
