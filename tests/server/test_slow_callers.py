@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import pytest
+from waitress.adjustments import Adjustments
 
 from leasehold.server import http_server
 from leasehold.server.http_server import HttpServer
@@ -79,14 +80,17 @@ def _ask(path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 
 
-def test_half_of_the_threads_at_most_wait_for_callers_who_do_not_read() -> None:
+def test_half_of_the_threads_at_most_wait_for_callers_who_do_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Of those beyond, the longest silent one is closed, and its thread goes on."""
-    most = http_server.THREADS // 2
+    monkeypatch.setattr(http_server, "THREADS", 4)
+    monkeypatch.setattr(Adjustments, "outbuf_high_watermark", 2**20)
     with _serving() as served, ExitStack() as open_:
-        for _ in range(http_server.THREADS + 2):
+        for _ in range(6):
             open_.enter_context(served.connected(4096)).sendall(_ask("/large"))
-        until(lambda: len(served.asked) == http_server.THREADS + 2)
-        until(lambda: len(served.channels) <= most)
+        until(lambda: len(served.asked) == 6)
+        until(lambda: len(served.channels) <= 2)
 
         assert served.answers()
 

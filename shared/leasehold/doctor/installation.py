@@ -13,6 +13,7 @@ from leasehold.doctor.deployed.functions import function_settings, functions
 from leasehold.doctor.deployed.indexes import indexes
 from leasehold.doctor.deployed.jobs import jobs
 from leasehold.doctor.deployed.queues import queues
+from leasehold.doctor.deployed.quota import quota
 from leasehold.doctor.deployed.secrets import secrets
 from leasehold.doctor.deployed.subscriptions import subscriptions
 from leasehold.doctor.finding import Finding
@@ -30,6 +31,7 @@ _OF_QUEUES: Final = "CLOUD_TASKS_EMULATOR_URL"
 _LOOKS: Final = {
     "the functions": functions,
     "the settings of the functions": function_settings,
+    "the quota of Cloud Run": quota,
     "who may call the functions": callers,
     "the queues": queues,
     "the jobs of Cloud Scheduler": jobs,
