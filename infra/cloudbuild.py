@@ -122,6 +122,7 @@ def _shell(name: str, image: str, script: str, *, after: list[str]) -> Step:
 
 def _check() -> Step:
     required = ["LEASEHOLD_REQUIRE_EMULATORS=1", "LEASEHOLD_REQUIRE_AUDIT=1"]
+    required.append("LEASEHOLD_AUDIT=runtime")
     return _shell("check", PYTHON_IMAGE, _CHECK, after=["emulators"]) | {
         "env": [f"CLOUDSDK_ROOT_DIR=/workspace/{_SDK}", *required],
         "timeout": _seconds(CHECK_TIMEOUT_S),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.bundle.bundle_error import BundleError
-from infra.bundle.requirements import closure_of
+from infra.bundle.requirements import closure_of, hashes_of
 from tests.package.clean_environment import ROOT
 
 
@@ -132,3 +132,26 @@ def test_a_package_that_comes_from_no_index_is_not_pinned(
 
     with pytest.raises(BundleError, match="own-library, which is installed from a folder"):
         lines(root)
+
+
+def test_each_package_that_a_function_may_need_has_the_hash_of_its_file() -> None:
+    """If one is missing, or left over: python -m infra.bundle.hashes, and commit hashes.txt."""
+    hashes = hashes_of(ROOT)
+    closure = closure_of(ROOT, ["pipelines"], ["llm"])
+
+    assert {*hashes} == {closure.pin(name) for name in closure.installed}
+    for digests in hashes.values():
+        assert digests
+        assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests)
+    lines = closure.text(hashes).splitlines()[1:]
+    assert all(" --hash=sha256:" in line for line in lines)
+
+
+def test_where_a_hash_is_not_known_none_is_asked_for_and_that_is_told(root: Path) -> None:
+    """Pip asks for all of them or for none; a build would end at the one that is missing."""
+    (root / "pipelines" / "requirements.txt").write_text("hypothesis\n")
+
+    closure = closure_of(root, ["pipelines"])
+
+    assert "--hash=" not in closure.text(hashes_of(root))
+    assert any(pin.startswith("hypothesis==") for pin in closure.without(hashes_of(root)))
