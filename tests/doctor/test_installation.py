@@ -21,7 +21,15 @@ from leasehold.live.clients import EMULATOR, ONE_TRY, GoogleClients
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionTable, Secret
 from tests.cli.shell import Shell, only_line
-from tests.doctor.installed import LOCATION, PROJECT, REGION, STEP_URL, Installed, email
+from tests.doctor.installed import (
+    LOCATION,
+    PROJECT,
+    REGION,
+    STEP_URL,
+    Installed,
+    email,
+    secret_variables,
+)
 from tests.emulators import pubsub_host
 from tests.infra.gcloud_commands import need_gcloud, problems_of
 from tests.infra.google_server import GoogleServer
@@ -258,7 +266,7 @@ def test_what_was_deployed_by_hand_counts_towards_the_quota(
     """Not what the table has: a person may have given the steps more, and a raise of the quota."""
     env = [
         run_v2.EnvVar(name=name, value=value) for name, value in installed.settings(STEP).items()
-    ]
+    ] + secret_variables(STEP.secrets)
     limits = {"cpu": "2000m", "memory": "4Gi"}
     container = run_v2.Container(env=env, resources={"limits": limits})
     installed.function(STEP, containers=[container], scaling={"max_instance_count": 20})

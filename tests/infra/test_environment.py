@@ -126,7 +126,7 @@ def test_further_variables_are_for_every_function(catalog: Catalog) -> None:
         ("FUNCTION_TARGET", "serve_api", "Cloud Run sets it"),  # all functions would be that one
         ("X_GOOGLE_ONE", "1", "Cloud Run sets it"),  # gcloud refuses it
         ("HOOK_SECRET", "whsec_abc", "gcloud secrets versions add HOOK_SECRET"),
-        ("OPENAI_API_KEY", "whsec_abc", r'`secrets=\(Secret\("OPENAI_API_KEY"\),\)` in a row of'),
+        ("SHOP_API_KEY", "whsec_abc", r'`secrets=\(Secret\("SHOP_API_KEY"\),\)` in a row of'),
         ("SHOP_TOKEN", "whsec_abc", "infra/functions.py gives to a function"),
         ("ClientSecret", "whsec_abc", "docs/deploy.md#a-models-key"),
         ("DB_PASSWORD", "whsec_abc", "docs/deploy.md#a-models-key"),

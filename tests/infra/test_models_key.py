@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.environment import FURTHER
+from infra.functions import FUNCTIONS
 from tests.emulators import need_pubsub
 from tests.infra.build_machine import ROOT, BuildMachine, copy_source
 from tests.infra.cloud import Cloud, cloud_servers
@@ -22,6 +24,10 @@ from tests.infra.recorder import Recorder
 
 PAGE = (ROOT / "docs/deploy.md").read_text()
 CHAPTER = PAGE.partition("\n## A model's key\n")[2].partition("\n## ")[0]
+pytestmark = pytest.mark.skipif(
+    bool(FURTHER) or any(function.secrets for function in FUNCTIONS),
+    reason="this project has done what the chapter says",
+)
 #: Of a build: what needs runs, or the services that are deployed.
 LATER = ("emulators", "check", "live-runs", "connect", "smoke")
 

@@ -111,7 +111,7 @@ def test_what_the_platform_allows_is_taken(fields: dict[str, Any]) -> None:
         ({"secrets": ("sk-abc",)}, "is '[not shown]'; allowed: a tuple of Secret"),
         ({"secrets": (Secret("A_KEY"), Secret("A_KEY", version="2"))}, "each variable once"),
         ({"roles": "roles/aiplatform.user"}, "allowed: a tuple of roles"),
-        ({"roles": ("roles/editor",)}, "allowed: a tuple of roles, each once, as"),
+        ({"roles": ("roles/viewer",)}, "allowed: a tuple of roles, each once, as"),
         ({"roles": ("roles/secretmanager.secretAccessor",)}, "none of Secret Manager"),
         ({"roles": ("aiplatform.user",)}, "as 'roles/aiplatform.user'"),
         ({"roles": ("roles/aiplatform.user",) * 2}, "each once"),
