@@ -21,7 +21,8 @@ ACCOUNT_PREFIX: Final = "leasehold-"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,18}[a-z0-9]")
 _VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
 _VERSION: Final = re.compile(r"latest|[1-9][0-9]{0,8}")
-#: Basic roles have no dot, and who has one may do nearly everything; who may read which secret is said by name.
+#: Basic roles, with which one may do nearly everything, have no dot; who may read which secret is
+#: said by its name.
 _ROLE: Final = re.compile(
     r"roles/(?!secretmanager\.)[a-z][a-z0-9]*(\.[a-zA-Z0-9]+)+"
     r"|(projects|organizations)/[a-z0-9:.-]+/roles/[\w.]+",
