@@ -25,7 +25,7 @@ TARGETS = re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MU
 _BLOCK = re.compile(r"^ *```\w*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _IN_LINE = re.compile(r"`([^`\n]+)`")
 _SETTINGS = re.compile(r"^[ $]*(?:[A-Z_]+=\S+ )*")  # a prompt, and variables before a command
-_REDIRECTION = re.compile(r" 2?>>? ?\S+")
+_REDIRECTION = re.compile(r" \d?>>? ?\S+")
 
 Command = tuple[str, str]  # the page, and a command that it shows
 
@@ -35,7 +35,8 @@ def in_blocks() -> Iterator[Command]:
     for page in PAGES:
         for block in _BLOCK.findall(page.read_text()):
             for line in block.replace("\\\n", " ").splitlines():
-                yield from ((page.name, _plain(part)) for part in re.split(r"&&|\||;", line))
+                parts = re.split(r"[&|;]+", _REDIRECTION.sub("", line))
+                yield from ((page.name, _plain(part)) for part in parts)
 
 
 def in_sentences() -> Iterator[Command]:
@@ -46,7 +47,7 @@ def in_sentences() -> Iterator[Command]:
 
 
 def _plain(command: str) -> str:
-    return _REDIRECTION.sub("", _SETTINGS.sub("", command)).strip()
+    return _SETTINGS.sub("", command).strip()
 
 
 def of_leasehold(commands: Iterator[Command]) -> list[Command]:
@@ -125,3 +126,26 @@ def test_nothing_installs_leasehold_by_its_name() -> None:
     found = [(page.name, one) for page in pages for one in by_name.findall(page.read_text())]
 
     assert found == []
+
+
+def test_each_setting_that_a_page_names_is_one() -> None:
+    """A step has two of its own, named after it; the tests, the demo and the build have some."""
+    elsewhere = "".join(
+        path.read_text()
+        for folder in ("tests", "infra", "pipelines", "shared/leasehold")
+        for path in (ROOT / folder).rglob("*.py")
+    )
+    named = {
+        (page.name, name)
+        for page in PAGES
+        for name in re.findall(r"`((?:LEASEHOLD|PIPELINE)_[A-Z_]+)\b", page.read_text())
+    }
+
+    unknown = [
+        one
+        for one in named
+        if one[1] not in elsewhere and not re.search(r"_(TIMEOUT_MS|DEADLINE_S)$", one[1])
+    ]
+
+    assert len(named) > 100
+    assert unknown == []
