@@ -32,6 +32,14 @@ def email(account: str) -> str:
     return f"leasehold-{account}@{PROJECT}.iam.gserviceaccount.com"
 
 
+def environment_of(entry: FunctionEntry) -> run_v2.ExecutionEnvironment:
+    """Return the execution environment that a build chooses for a function."""
+    chosen = run_v2.ExecutionEnvironment
+    if entry.environment:
+        return chosen.EXECUTION_ENVIRONMENT_GEN2
+    return chosen.EXECUTION_ENVIRONMENT_UNSPECIFIED
+
+
 @dataclass
 class Installed:
     """What is deployed.
@@ -94,6 +102,7 @@ class Installed:
             "service_account": email(entry.service),
             "containers": [run_v2.Container(env=env)],
             "scaling": {"max_instance_count": entry.max_instances},
+            "execution_environment": environment_of(entry),
         }
         self.server.service(CloudRun).deploy(
             REGION,
@@ -136,7 +145,14 @@ class Installed:
     def firestore(self) -> None:
         admin = self.server.service(FirestoreAdmin)
         database = f"projects/{PROJECT}/databases/(default)"
-        admin.databases[database] = firestore.Database(name=database)
+        kept = firestore.Database.PointInTimeRecoveryEnablement.POINT_IN_TIME_RECOVERY_ENABLED
+        admin.databases[database] = firestore.Database(
+            name=database, point_in_time_recovery_enablement=kept
+        )
+        daily = firestore.BackupSchedule(
+            name=f"{database}/backupSchedules/daily", daily_recurrence=firestore.DailyRecurrence()
+        )
+        admin.schedules[daily.name] = daily
         declared = json.loads(DECLARED.read_text())
         for number, index in enumerate(declared["indexes"]):
             name = f"{database}/collectionGroups/{index['collectionGroup']}/indexes/{number:03}"

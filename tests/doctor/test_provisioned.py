@@ -14,6 +14,7 @@ from leasehold.doctor.setup import Setup, lenient_settings
 from leasehold.live.clients import ONE_TRY
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry
+from tests.doctor.installed import environment_of as environment_of_service
 from tests.emulators import need_pubsub
 from tests.infra.cloud import REGION, Cloud, cloud_servers
 from tests.infra.google_services.firestore import FirestoreAdmin
@@ -38,6 +39,7 @@ def deploy(cloud: Cloud, entry: FunctionEntry) -> None:
         max_instance_request_concurrency=entry.concurrency,
         service_account=place.email_of(entry.account),
         containers=[run_v2.Container(env=env)],
+        execution_environment=environment_of_service(entry),
     )
     cloud.server.service(CloudRun).deploy(REGION, entry.service, template=template)
 

@@ -58,14 +58,30 @@ def test_cloud_build_takes_it(build: Build) -> None:
 
 def test_each_function_is_deployed_and_what_follows_waits_for_all_of_them(build: Build) -> None:
     deploys = [f"deploy-{function.service}" for function in FUNCTIONS]
+    chosen = "environment-execute-step"
 
     assert [found["id"] for found in build["steps"]] == [
         *("emulators", "check", "bundle", "live-runs", "provision", "settings"),
-        *deploys,
+        *(deploys[0], chosen, *deploys[1:]),
         *("connect", "smoke"),
     ]
     assert all(step(build, name)["waitFor"] == ["settings"] for name in deploys)
-    assert step(build, "connect")["waitFor"] == deploys
+    assert step(build, "connect")["waitFor"] == [deploys[0], chosen, *deploys[1:]]
+
+
+def test_steps_run_in_the_second_generation_environment_once_they_are_deployed(
+    build: Build,
+) -> None:
+    """A command that `functions deploy` has no flag for; no deploy fails for it."""
+    chosen = step(build, "environment-execute-step")
+
+    assert chosen["args"] == [
+        *("run", "services", "update", "execute-step"),
+        *("--quiet", "--project=$PROJECT_ID", "--region=${_REGION}"),
+        "--execution-environment=gen2",
+    ]
+    assert chosen["waitFor"] == ["deploy-execute-step"]
+    assert chosen["allowFailure"] is True
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=FUNCTIONS.keys())

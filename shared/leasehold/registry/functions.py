@@ -30,6 +30,8 @@ _MEMORY: Final[Mapping[float, tuple[int, int]]] = {
     8: (4096, 32_768),
 }
 _LEAST_MEMORY: Final = 128
+#: https://cloud.google.com/run/docs/configuring/services/memory-limits
+_LEAST_MEMORY_OF_SECOND: Final = 512
 _MOST_AT_ONCE: Final = 1000
 
 
@@ -149,6 +151,8 @@ class FunctionEntry:
         )
         least, most = _memory_of(self.cpu)
         yield "cpu", most > 0, "a part of one from 0.08 up, or 1, 2, 4, 6 or 8"
+        if self.runs_handlers:
+            least = max(least, _LEAST_MEMORY_OF_SECOND)
         has_memory = least <= self.memory_mib <= most
         yield "memory_mib", has_memory, f"from {least} to {most}, for a cpu of {self.cpu:g}"
         yield "concurrency", 1 <= self.concurrency <= _MOST_AT_ONCE, f"from 1 to {_MOST_AT_ONCE}"
@@ -186,6 +190,20 @@ class FunctionEntry:
     def account(self) -> str:
         """The id of the service account that it runs as, before the @."""
         return f"{ACCOUNT_PREFIX}{self.service}"
+
+    @property
+    def runs_handlers(self) -> bool:
+        """Whether handlers run in it, in processes of their own."""
+        return self.trigger is Trigger.TASKS
+
+    @property
+    def environment(self) -> str:
+        """The execution environment of Cloud Run that it needs; empty: Cloud Run's own choice.
+
+        The second generation is Linux; the first one, gVisor, starts sooner, and tells less of
+        processes. https://cloud.google.com/run/docs/about-execution-environments
+        """
+        return "gen2" if self.runs_handlers else ""
 
     @property
     def requests_at_once(self) -> int:

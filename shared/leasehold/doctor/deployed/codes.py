@@ -25,6 +25,15 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         "What the description of the service says.",
     ),
     CodeEntry(
+        "function_environment",
+        _LIVE,
+        "`execute_step` is not in Cloud Run's second-generation execution environment. A warning: "
+        "steps are held to their `memory_limit` in the first one too, but a page that several "
+        "processes share counts there in each of them.",
+        "Choose the second one.",
+        kind=Kind.WARNING,
+    ),
+    CodeEntry(
         "function_concurrency",
         _LIVE,
         "A function takes another number of requests at once than the table has. "
@@ -42,6 +51,13 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         _LIVE,
         "A function keeps fewer instances warm than the table has.",
         "Set it as in the table.",
+    ),
+    CodeEntry(
+        "quota",
+        _LIVE,
+        "All functions together may take more CPUs or memory than the project has in the region: "
+        "under load instances are refused, of the sweep and the API too.",
+        "Ask for more, or a lower `max_instances` in `infra/functions.py`, and a deploy.",
     ),
     CodeEntry(
         "function_account",
@@ -196,6 +212,21 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         _LIVE,
         "The Firestore database does not exist.",
         "`python -m infra.provision apply`.",
+    ),
+    CodeEntry(
+        "no_backups",
+        _LIVE,
+        "No schedule backs the database up.",
+        "`python -m infra.provision apply`.",
+        kind=Kind.WARNING,
+    ),
+    CodeEntry(
+        "no_earlier_versions",
+        _LIVE,
+        "Point-in-time recovery is off: what a mistake changed more than an hour ago is only in a "
+        "backup.",
+        "Turn it on.",
+        kind=Kind.WARNING,
     ),
     CodeEntry(
         "index_missing",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from google.cloud.run_v2 import Service
 
 _MOST: Final = 120
+_SECOND: Final = "EXECUTION_ENVIRONMENT_GEN2"
 #: What all functions have to agree on, or they look after different runs.
 _SHARED: Final = (
     "LEASEHOLD_STORE",
@@ -46,6 +47,7 @@ def functions(deployment: Deployment) -> Iterator[Finding]:
             yield Finding("function_missing", message, _deploy(deployment))
     for entry, service in deployed:
         yield from _state(deployment, entry, service)
+        yield from _environment(deployment, entry, service)
         yield from _time(deployment, entry, service)
         yield from _concurrency(deployment, entry, service)
         yield from _account(deployment, entry, service)
@@ -81,6 +83,19 @@ def _state(deployment: Deployment, entry: FunctionEntry, service: Service) -> It
         message = f"Function {entry.service} is not ready ({why}): it serves an earlier revision."
         repair = deployment.of_run("describe", entry.service)
         yield Finding("function_not_ready", message, repair)
+
+
+def _environment(
+    deployment: Deployment, entry: FunctionEntry, service: Service
+) -> Iterator[Finding]:
+    if entry.runs_handlers and service.template.execution_environment.name != _SECOND:
+        message = (
+            f"Function {entry.service} is not in the second-generation execution environment: "
+            "where its handlers start processes, their memory is counted too high."
+        )
+        flag = f"--execution-environment={entry.environment}"
+        repair = deployment.of_run("update", entry.service, flag)
+        yield Finding("function_environment", message, repair, kind=Kind.WARNING)
 
 
 def _time(deployment: Deployment, entry: FunctionEntry, service: Service) -> Iterator[Finding]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import socket
 import time
@@ -20,12 +22,15 @@ from leasehold.worker.sandbox.child import Child
 from leasehold.worker.sandbox.children import ENTRY, NO_SOURCES, Children
 from leasehold.worker.sandbox.ending import Ending
 from leasehold.worker.sandbox.limits import Limits
+from leasehold.worker.sandbox.memory import is_memory_told
 from leasehold.worker.sandbox.messages import Job
 from leasehold.worker.sandbox.relayed_logs import levels_in_force
 from leasehold.worker.sandbox.sandboxed_attempt import SandboxedAttempt
 from leasehold.worker.sandbox.source_finder import SourceText
 from leasehold.worker.sandbox.stacks import Stacks
 from leasehold.worker.sandbox.verdict import verdict_on
+
+_LOG: Final = logging.getLogger("leasehold.sandbox")
 
 #: Without a process for so long, the attempt is put off.
 _PATIENCE_S: Final = 10.0
@@ -72,6 +77,8 @@ class Sandbox:
             _child_of(children, held, step) as child,
         ):
             limits = Limits.of(held, time.monotonic(), self._import_s)
+            if limits.memory is not None and not is_memory_told():
+                _warn_of_memory()
             with suppress(ConnectionError):  # it has ended already; how, it is asked later
                 socket.send_fds(child.call, [b"s"], [far])
             note_fit = partial(self._children.note_fit, step.handler)
@@ -106,6 +113,14 @@ class Sandbox:
             self._lost.pop(name, None)
         elif name in self._lost or len(self._lost) < _MOST_KEPT:
             self._lost[name] += 1
+
+
+@functools.cache  # once in each process
+def _warn_of_memory() -> None:
+    _LOG.warning(
+        "no step is held to its memory_limit here: this machine does not tell how much memory a "
+        "process takes (/proc/PID/status, /proc/PID/smaps)"
+    )
 
 
 def _name_of(held: HeldAttempt) -> tuple[str, str]:
