@@ -145,7 +145,14 @@ class Installed:
     def firestore(self) -> None:
         admin = self.server.service(FirestoreAdmin)
         database = f"projects/{PROJECT}/databases/(default)"
-        admin.databases[database] = firestore.Database(name=database)
+        kept = firestore.Database.PointInTimeRecoveryEnablement.POINT_IN_TIME_RECOVERY_ENABLED
+        admin.databases[database] = firestore.Database(
+            name=database, point_in_time_recovery_enablement=kept
+        )
+        daily = firestore.BackupSchedule(
+            name=f"{database}/backupSchedules/daily", daily_recurrence=firestore.DailyRecurrence()
+        )
+        admin.schedules[daily.name] = daily
         declared = json.loads(DECLARED.read_text())
         for number, index in enumerate(declared["indexes"]):
             name = f"{database}/collectionGroups/{index['collectionGroup']}/indexes/{number:03}"

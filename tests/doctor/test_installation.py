@@ -199,6 +199,23 @@ def test_indexes_that_are_missing_being_built_or_broken_are_found(
     assert [one["code"] for one in look(shell, installed)] == ["database_missing"]
 
 
+def test_a_database_that_nobody_can_bring_back_is_warned_of(
+    shell: Shell, installed: Installed
+) -> None:
+    admin = installed.server.service(FirestoreAdmin)
+    admin.schedules.clear()
+    admin.databases[DATABASE] = firestore_admin_v1.types.Database(name=DATABASE)
+
+    done = shell.run(*LIVE, "--json", **installed.clients.environ)
+
+    backups, versions = json.loads(done.stdout)["warnings"]
+    apply = f"python -m infra.provision apply --project={PROJECT} --region={REGION}"
+    assert done.returncode == 0  # a choice that somebody may have made
+    assert (backups["code"], backups["repair"]) == ("no_backups", apply)
+    assert versions["code"] == "no_earlier_versions"
+    assert versions["repair"].endswith("--database='(default)' --project=shop-prod --enable-pitr")
+
+
 def test_what_firestore_builds_says_since_when_and_what_it_could_not_is_found(
     shell: Shell, installed: Installed
 ) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.bootstrap import system_clock
+from leasehold.doctor.deployed.backups import backups
 from leasehold.doctor.deployed.callers import callers
 from leasehold.doctor.deployed.deployment import Deployment
 from leasehold.doctor.deployed.functions import function_settings, functions
@@ -37,6 +38,7 @@ _LOOKS: Final = {
     "the jobs of Cloud Scheduler": jobs,
     "the topic of announcements": subscriptions,
     "the indexes of Firestore": indexes,
+    "the backups of Firestore": backups,
     "the secrets": secrets,
 }
 

@@ -214,6 +214,21 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         "`python -m infra.provision apply`.",
     ),
     CodeEntry(
+        "no_backups",
+        _LIVE,
+        "No schedule backs the database up.",
+        "`python -m infra.provision apply`.",
+        kind=Kind.WARNING,
+    ),
+    CodeEntry(
+        "no_earlier_versions",
+        _LIVE,
+        "Point-in-time recovery is off: what a mistake changed more than an hour ago is only in a "
+        "backup.",
+        "Turn it on.",
+        kind=Kind.WARNING,
+    ),
+    CodeEntry(
         "index_missing",
         _LIVE,
         "An index is missing: queries that need it fail, in production alone.",
