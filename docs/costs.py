@@ -15,6 +15,7 @@ from docs.prices import (
     ALTERNATIVES,
     CLASS_A,
     CLASS_B,
+    CONDITIONS,
     CPU,
     DELETES,
     JOBS,
@@ -23,12 +24,14 @@ from docs.prices import (
     MESSAGES,
     PRICES,
     READS,
+    REGION,
     REQUESTS,
     STEPS,
     TASKS,
     WRITES,
     Price,
 )
+from infra.alerts import ALERTS
 from leasehold.registry.function_table import FUNCTIONS
 
 
@@ -163,6 +166,14 @@ def compute_usd(function: str, seconds: float) -> float:
     return CPU.of(row.cpu * seconds) + MEMORY.of(row.memory_mib / 1024 * seconds)
 
 
+def region() -> str:
+    """Return where the prices hold: where a build deploys to if nothing else is said."""
+    return (
+        f"All amounts are in USD, for `{REGION}`, the default of a build, and beyond what is free; "
+        "a small installation stays within the free quotas altogether."
+    )
+
+
 def operations_table() -> str:
     """Return what one run takes, and an idle sweep."""
     columns = [*COUNTED.values(), IDLE_SWEEP]
@@ -218,8 +229,25 @@ def compute_table() -> str:
         ],
         [f"the same: {SWEEPS_A_MONTH:,} x the operations above", _usd(sweeps)],
         ["the same: 1 job of Cloud Scheduler", _usd(JOBS.of(1))],
+        [
+            f"a month of {len(ALERTS)} alerts, 1 condition each",
+            _usd(CONDITIONS.of(len(ALERTS))),
+        ],
     ]
     return table(["what", "beyond what is free"], rows)
+
+
+def in_one_line() -> str:
+    """Return ours with its compute beside what others bill for the same steps without theirs."""
+    compute = 1000 * compute_usd("execute_step", STEPS * STEP_S)
+    ours = 1000 * usd_of(COUNTED["minutes"])
+    others = [it.price.of(1000 * it.units) for it in ALTERNATIVES]
+    return (
+        f"**1,000 runs of {STEPS} steps of {STEP_S} s cost {_usd(ours + compute)} here: "
+        f"{_usd(compute)} of compute and {_usd(ours)} for all else; in place of the "
+        f"{_usd(ours)} others bill {_usd(min(others))} to {_usd(max(others))}, and compute comes "
+        "to it there too.**"
+    )
 
 
 def alternatives_table() -> str:

@@ -257,6 +257,8 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "calls-of-leases": http_api.calls_of_leases,
     "shapes": http_api.shapes,
     "error-statuses": http_api.error_statuses,
+    "cost-region": costs.region,
+    "cost-in-one-line": costs.in_one_line,
     "cost-operations": costs.operations_table,
     "cost-per-thousand": costs.per_thousand_table,
     "cost-compute": costs.compute_table,

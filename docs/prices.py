@@ -1,9 +1,19 @@
-"""List prices in USD, each with its source and date, and what other services bill."""
+"""List prices in USD of the default region, each with its source and date, and what others bill.
+
+Cloud Run has the same prices in all regions of its first tier, of which europe-west1 is one:
+https://cloud.google.com/functions/docs/locations. Operations of Cloud Storage in one region,
+Cloud Tasks, Pub/Sub, Cloud Logging and Cloud Scheduler have one price for all regions.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+
+from infra.cloudbuild import DEFAULTS
+
+#: Where the prices hold.
+REGION: Final = DEFAULTS["region"]
 
 #: The pipeline that is compared.
 STEPS: Final = 3
@@ -49,16 +59,16 @@ _TIB: Final = 2.0**40
 _GIB: Final = 2.0**30
 
 READS: Final = Price(
-    *("Firestore, one region: reads", 0.03, 100_000, "100,000"),
-    *("50,000 a day, of one database", _FIRESTORE, _QUOTED, "2026-10-08"),
+    *("Firestore, one region: reads", 0.033, 100_000, "100,000"),
+    *("50,000 a day, of one database", _FIRESTORE, _QUOTED, "2026-09-30"),
 )
 WRITES: Final = Price(
-    *("Firestore, one region: writes", 0.09, 100_000, "100,000"),
-    *("20,000 a day, of one database", _FIRESTORE, _QUOTED, "2026-10-08"),
+    *("Firestore, one region: writes", 0.099, 100_000, "100,000"),
+    *("20,000 a day, of one database", _FIRESTORE, _QUOTED, "2026-09-30"),
 )
 DELETES: Final = Price(
-    *("Firestore, one region: deletes", 0.01, 100_000, "100,000"),
-    *("20,000 a day, of one database", _FIRESTORE, _QUOTED, "2026-10-08"),
+    *("Firestore, one region: deletes", 0.011, 100_000, "100,000"),
+    *("20,000 a day, of one database", _FIRESTORE, _QUOTED, "2026-09-30"),
 )
 TASKS: Final = Price(
     *("Cloud Tasks: calls and deliveries", 0.40, 1_000_000, "million"),
@@ -70,7 +80,7 @@ MESSAGES: Final = Price(
 )
 REQUESTS: Final = Price(
     *("Cloud Run: requests", 0.40, 1_000_000, "million"),
-    *("2 million a month", _RUN, _QUOTED, "2026"),
+    *("2 million a month", _RUN, _QUOTED, "2026-09-30"),
 )
 CPU: Final = Price(
     *("Cloud Run: vCPU seconds, while a request runs", 0.000024, 1, "second"),
@@ -78,7 +88,7 @@ CPU: Final = Price(
 )
 MEMORY: Final = Price(
     *("Cloud Run: GiB seconds, while a request runs", 0.0000025, 1, "second"),
-    *("360,000 a month", _RUN, _QUOTED, "2026"),
+    *("360,000 a month", _RUN, _QUOTED, "2026-09-30"),
 )
 CLASS_A: Final = Price(
     *("Cloud Storage: class A operations (puts, lists)", 0.005, 1000, "1,000"),
@@ -96,9 +106,13 @@ JOBS: Final = Price(
     *("Cloud Scheduler: a job", 0.10, 1, "month"),
     *("3 jobs", "https://cloud.google.com/scheduler/pricing", _VENDOR, _READ_ON),
 )
+CONDITIONS: Final = Price(
+    *("Cloud Monitoring: a condition of an alert policy", 0.10, 1, "month"),
+    *("none known", "https://cloud.google.com/stackdriver/pricing", _QUOTED, "2026"),
+)
 PRICES: Final = (
     *(READS, WRITES, DELETES, TASKS, MESSAGES, REQUESTS),
-    *(CPU, MEMORY, CLASS_A, CLASS_B, LOGS, JOBS),
+    *(CPU, MEMORY, CLASS_A, CLASS_B, LOGS, JOBS, CONDITIONS),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal
@@ -34,6 +33,7 @@ class Alert:
         above: it is raised above this number; None: when nothing comes at all.
         by: labels of the metric by which incidents are told apart.
         is_distribution: of the metric; its highest values are looked at.
+        replaces: names of earlier alerts that tell the same; each is one too many.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Alert:
     above: float | None = 0
     by: tuple[str, ...] = ()
     is_distribution: bool = False
+    replaces: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -57,20 +58,25 @@ def _of(metric: LogMetric, *conditions: str) -> str:
     return " AND ".join([_OF_FUNCTIONS, f'metric.type = "{metric.type}"', *conditions])
 
 
-def _dead_letters() -> Iterator[Alert]:
-    """Yield an alert for each reason why a run is given up."""
-    for entry in DEAD_LETTERS:
-        reason = f'metric.label.reason = "{entry.key}"'
-        look = f"`leasehold runs --dead-lettered` lists them: look for {entry.key}."
-        yield Alert(
-            f"dead-letter-{entry.key.lower().replace('_', '-')}",
-            f"Run given up: {entry.label}",
-            entry.severity,
-            f"{entry.meaning}\n\n{entry.remediation}\n\n{look}",
-            _of(METRICS["dead-letters"], reason),
-            within=timedelta(minutes=5),
-            by=("pipeline",),
-        )
+def _dead_letters() -> Alert:
+    """Return one alert for all reasons why a run is given up: each condition is billed."""
+    reasons = (f"- `{entry.key}`: {entry.meaning} {entry.remediation}" for entry in DEAD_LETTERS)
+    advice = (
+        "An incident has one reason, and one pipeline. `leasehold runs --dead-lettered` lists the "
+        "runs. What each reason means, and what to do:\n\n"
+    )
+    return Alert(
+        "dead-letters",
+        "Runs were given up",
+        "CRITICAL" if any(entry.severity == "CRITICAL" for entry in DEAD_LETTERS) else "ERROR",
+        advice + "\n".join(reasons),
+        _of(METRICS["dead-letters"]),
+        within=timedelta(minutes=5),
+        by=("reason", "pipeline"),
+        replaces=tuple(
+            f"dead-letter-{entry.key.lower().replace('_', '-')}" for entry in DEAD_LETTERS
+        ),
+    )
 
 
 def _no_sweep() -> Alert:
@@ -98,7 +104,7 @@ def _no_sweep() -> Alert:
 ALERTS: Final = Registry(
     "alerts",
     [
-        *_dead_letters(),
+        _dead_letters(),
         Alert(
             "wrong-deploy",
             "Code cannot run its steps",

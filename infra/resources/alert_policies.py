@@ -179,7 +179,13 @@ class AlertPolicy:
         differences, deletions = _of_copies("policies", copies)
         differing = tuple(self._differences(found))
         update = self._update(found, differing)
-        return _look_of((*differing, *differences), (*update, *deletions))
+        replaced = self._replaced()
+        if replaced:
+            names = ", ".join(self.alert.replaces)
+            differing += (Difference("tells what others tell", names, wanted="itself alone"),)
+        return _look_of(
+            (*differing, *differences), (*update, *deletions, *_deletions("policies", replaced))
+        )
 
     def look_again(self) -> Look:
         """Look for what another apply has created as well."""
@@ -204,6 +210,11 @@ class AlertPolicy:
                 raise
             why = "Cloud Monitoring to know its new metric: apply again in 10 minutes"
             raise NotYetError(why) from error
+
+    def _replaced(self) -> Sequence[Found]:
+        """Return the policies of earlier alerts that this one tells the same as."""
+        known = self.existing.policies
+        return [policy for name in self.alert.replaces for policy in known.get(name, ())]
 
     def _policy(self) -> Mapping[str, Any]:
         channel = self.existing.addressed
@@ -272,9 +283,13 @@ def _of_copies(
     """Return that there are copies, and what deletes each: Google takes the same one again."""
     if not copies:
         return (), ()
-    names = [shlex.quote(copy.name) for copy in copies]
-    deletions = [f"gcloud alpha monitoring {what} delete {name}" for name in names]
-    return (Difference("how many", str(len(copies) + 1), wanted="1"),), deletions
+    difference = Difference("how many", str(len(copies) + 1), wanted="1")
+    return (difference,), _deletions(what, copies)
+
+
+def _deletions(what: str, unwanted: Sequence[Found | NotificationChannel]) -> Sequence[str]:
+    names = [shlex.quote(one.name) for one in unwanted]
+    return [f"gcloud alpha monitoring {what} delete {name}" for name in names]
 
 
 def _look_of(differences: tuple[Difference, ...], repairs: Sequence[str]) -> Look:

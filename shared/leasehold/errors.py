@@ -83,7 +83,7 @@ class MissingExtraError(LeaseholdError):
     """A package is not installed that only some of Leasehold needs."""
 
     code = "missing_extra"
-    text = "{what} needs {module}, which is not installed. Type: pip install 'leasehold[{extra}]'"
+    text = "{what} needs {module}, which is not installed. Type: pip install {install}"
 
 
 class CatalogError(LeaseholdError):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.cli.shell import Shell, only_line
 
+ROOT = Path(__file__).parents[2]
 PLANTED = "planted-7f3a"
 
 CATALOG = """
@@ -136,5 +138,5 @@ def test_a_package_that_a_channel_needs_is_only_warned_of(
     assert done.returncode == 0
     assert only_line(done.stderr) == (
         "warning: channel team needs slack_sdk, which is not installed. "
-        "Type: pip install 'leasehold[channels]'"
+        f"Type: pip install -e '{ROOT}[channels]'"
     )

@@ -80,7 +80,7 @@ def test_what_is_kept_is_said_in_a_sentence_and_in_numbers(
 
     assert said.stdout == f"run {blocked} PENDING\n"
     assert said.stderr.splitlines()[0] == "It keeps 1 output."
-    assert there["kept"] == {"steps": 1, "checkpoint": 0, "calls": 0, "trials": 0}
+    assert there["kept"] == {"steps": 1, "checkpoint": 0, "calls": 0, "trials": 0, "unjudged": 0}
     assert there["currentStep"] == "review"
     assert "and begins at step review." in again.stderr
     assert papers.json("show", there["runId"])["note"] == "look at the sources"

@@ -439,7 +439,7 @@ def test_a_batch_that_was_killed_is_given_again(kind: str, service: Service, fol
     again = service.batch("recreate", filter=filter_)[1]
 
     assert process.exitcode == -9
-    kept = {"steps": 0, "checkpoint": 0, "calls": 0, "trials": 0}
+    kept = {"steps": 0, "checkpoint": 0, "calls": 0, "trials": 0, "unjudged": 0}
     assert again == {"matched": 4, "changed": 4, "refused": [], "kept": kept}
     assert service.batch("recreate", filter=filter_)[1]["matched"] == 0
     assert_each_recreated_once(service, dead)

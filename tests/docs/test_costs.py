@@ -12,6 +12,7 @@ from bench.run_costs import measure
 from docs import costs
 from docs.costs import COUNTED, IDLE_SWEEP, Kind
 from docs.prices import ALTERNATIVES, PRICES, Price
+from infra.cloudbuild import substitutions
 from tests.emulators import need_firestore
 
 
@@ -24,13 +25,13 @@ def test_a_run_takes_what_the_docs_say() -> None:
 
 def test_the_tables_are_operations_times_prices() -> None:
     """By hand: 24 writes, 7 reads, 6 operations of tasks, 4 requests, 1 put, 4 lines of 1 KiB."""
-    firestore = 24 * 0.09 / 100_000 + 7 * 0.03 / 100_000
+    firestore = 24 * 0.099 / 100_000 + 7 * 0.033 / 100_000
     others = 6 * 0.40 / 1e6 + 4 * 0.40 / 1e6 + 0.005 / 1000 + 4 * 1024 * 0.50 / 2**30
 
     assert costs.usd_of(COUNTED["minutes"]) == pytest.approx(firestore + others)
-    assert costs.usd_of(IDLE_SWEEP, Kind.READ) == pytest.approx(33 * 0.03 / 100_000)
+    assert costs.usd_of(IDLE_SWEEP, Kind.READ) == pytest.approx(33 * 0.033 / 100_000)
     assert costs.compute_usd("execute_step", 60) == pytest.approx(60 * (0.000024 + 2 * 0.0000025))
-    assert "| **all of them** | **$0.035** | **$0.020** |" in costs.per_thousand_table()
+    assert "| **all of them** | **$0.037** | **$0.021** |" in costs.per_thousand_table()
     assert "| Temporal Cloud | $0.20 | 4 x $50.00 per million" in costs.alternatives_table()
 
 
@@ -43,6 +44,21 @@ def test_a_run_is_told_with_its_compute_and_the_ceiling_with_its_figures() -> No
     a_second = costs.runs_a_second()
     assert f"each of the {writes} writes" in page
     assert f"that is {a_second} runs a second, or {a_second * 3600:,} an hour" in page
+
+
+def test_prices_are_those_of_the_region_that_a_build_takes_by_default() -> None:
+    (region,) = [it.default for it in substitutions() if it.name == "_REGION"]
+    page = (Path(__file__).parents[2] / "docs" / "costs.md").read_text()
+
+    assert f"for `{region}`, the default of a build" in page
+
+
+def test_the_hosted_comparison_has_the_compute_in_one_line() -> None:
+    line = costs.in_one_line()
+
+    assert "\n" not in line
+    assert "cost $5.26 here: $5.22 of compute and $0.037 for all else" in line
+    assert "others bill $0.030 to $0.20" in line
 
 
 @pytest.mark.parametrize("price", [*PRICES, *(each.price for each in ALTERNATIVES)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from leasehold import StepContext, StepDispatchEntry
+from leasehold.testing import step_context
 from tests.cli.shell import Shell
 
 PAGE = (Path(__file__).parents[2] / "docs/handlers.md").read_text()
@@ -102,3 +104,27 @@ def test_the_page_names_all_that_a_context_has_and_all_fields_of_a_step() -> Non
 
     assert [name for name in public if name not in PAGE] == []
     assert [name for name in fields if f"`{name}`" not in PAGE] == []
+
+
+@pytest.mark.parametrize(("waits_for_all", "recorded"), [(False, {}), (True, {"slow": 1})])
+def test_a_gather_loses_the_calls_under_way_unless_it_waits_for_all(
+    waits_for_all: bool, recorded: dict[str, int]
+) -> None:
+    """As the page says of several calls at once."""
+
+    async def busy() -> int:
+        raise ConnectionError("busy")
+
+    async def slow() -> int:
+        await asyncio.sleep(0.05)
+        return 1
+
+    async def handler(ctx: StepContext) -> None:
+        calls = ctx.aonce("busy", busy), ctx.aonce("slow", slow)
+        done = await asyncio.gather(*calls, return_exceptions=waits_for_all)
+        raise next(one for one in done if isinstance(one, ConnectionError))
+
+    with step_context() as ctx, pytest.raises(ConnectionError):
+        asyncio.run(handler(ctx))
+
+    assert ctx.recorded.calls == recorded

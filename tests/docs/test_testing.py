@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from leasehold.domain.lifecycle.operate import Operation
+from leasehold.testing import InProcessEngine
+
 PAGE = (Path(__file__).parents[2] / "docs/testing.md").read_text()
 
 
@@ -29,6 +32,21 @@ def test_the_tests_of_the_page_pass_without_a_warning(tmp_path: Path) -> None:
     assert re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL) == [
         "export LEASEHOLD_CATALOG=steps\nleasehold check\npytest -q\n"
     ]
+
+
+def test_the_page_says_which_operations_an_engine_has_and_which_not() -> None:
+    has, looks, lacks = re.findall(
+        r"^(?:The engine has|To look, it has|It has no) (.*)$", PAGE, re.MULTILINE
+    )
+    names = re.findall(r"`(\w+)[`(]", f"{has} {looks}")
+
+    assert {*Operation} | {"batch"} <= {*names}
+    assert [name for name in names if name not in {"reason", "generation", "step"}] == [
+        name for name in names if hasattr(InProcessEngine, name)
+    ]
+    missing = re.findall(r"`(\w+)`", lacks.partition(":")[0])
+    assert missing
+    assert not [name for name in missing if hasattr(InProcessEngine, name)]
 
 
 def run(folder: Path, *module: str, **environ: str) -> subprocess.CompletedProcess[str]:

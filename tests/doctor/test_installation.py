@@ -6,6 +6,7 @@ import json
 import shlex
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -18,13 +19,25 @@ from leasehold.doctor.installation import examine_installation, half_emulated
 from leasehold.doctor.setup import Setup, lenient_settings
 from leasehold.live.clients import EMULATOR, ONE_TRY, GoogleClients
 from leasehold.registry.function_table import FUNCTIONS
+from leasehold.registry.functions import FunctionTable, Secret
 from tests.cli.shell import Shell, only_line
-from tests.doctor.installed import LOCATION, PROJECT, REGION, STEP_URL, Installed, email
+from tests.doctor.installed import (
+    LOCATION,
+    PROJECT,
+    REGION,
+    STEP_URL,
+    Installed,
+    email,
+    secret_variables,
+)
 from tests.emulators import pubsub_host
+from tests.infra.gcloud_commands import need_gcloud, problems_of
 from tests.infra.google_server import GoogleServer
 from tests.infra.google_services.firestore import BEGUN, FirestoreAdmin
 from tests.infra.google_services.operations import begun
+from tests.infra.google_services.quotas import Quotas
 from tests.infra.google_services.refusals import api_disabled, permission_denied
+from tests.infra.google_services.secrets import Secrets
 
 DATABASE = f"projects/{PROJECT}/databases/(default)"
 
@@ -133,6 +146,23 @@ def test_everything_that_is_spoilt_is_found_with_its_repair(
     assert installed.server.writes() == []
 
 
+def test_steps_outside_of_the_second_generation_environment_are_warned_of(
+    shell: Shell, installed: Installed
+) -> None:
+    """Cloud Run chooses one where none is chosen; the other functions run no handlers."""
+    unspecified = run_v2.ExecutionEnvironment.EXECUTION_ENVIRONMENT_UNSPECIFIED
+    installed.function(STEP, execution_environment=unspecified)
+
+    done = shell.run(*LIVE, **installed.clients.environ)
+
+    assert (done.returncode, done.stdout) == (0, "nothing found\n")
+    assert only_line(done.stderr) == (
+        "warning: Function execute-step is not in the second-generation execution environment: "
+        "where its handlers start processes, their memory is counted too high. Type: gcloud run "
+        f"services update execute-step {AT} --execution-environment=gen2"
+    )
+
+
 def test_queues_that_are_missing_drop_tasks_or_deliver_too_many_are_found(
     shell: Shell, installed: Installed
 ) -> None:
@@ -180,6 +210,23 @@ def test_indexes_that_are_missing_being_built_or_broken_are_found(
     assert [one["code"] for one in look(shell, installed)] == ["database_missing"]
 
 
+def test_a_database_that_nobody_can_bring_back_is_warned_of(
+    shell: Shell, installed: Installed
+) -> None:
+    admin = installed.server.service(FirestoreAdmin)
+    admin.schedules.clear()
+    admin.databases[DATABASE] = firestore_admin_v1.types.Database(name=DATABASE)
+
+    done = shell.run(*LIVE, "--json", **installed.clients.environ)
+
+    backups, versions = json.loads(done.stdout)["warnings"]
+    apply = f"python -m infra.provision apply --project={PROJECT} --region={REGION}"
+    assert done.returncode == 0  # a choice that somebody may have made
+    assert (backups["code"], backups["repair"]) == ("no_backups", apply)
+    assert versions["code"] == "no_earlier_versions"
+    assert versions["repair"].endswith("--database='(default)' --project=shop-prod --enable-pitr")
+
+
 def test_what_firestore_builds_says_since_when_and_what_it_could_not_is_found(
     shell: Shell, installed: Installed
 ) -> None:
@@ -202,6 +249,64 @@ def test_what_firestore_builds_says_since_when_and_what_it_could_not_is_found(
     assert "since 2026-03-01T12:00:00Z: queries" in found[0]["message"]
     assert found[1]["repair"].startswith("python -m infra.provision drift ")
     assert "--disable-ttl && python -m infra.provision apply " in found[2]["repair"]
+
+
+def test_functions_that_may_take_more_than_the_quota_are_found(
+    shell: Shell, installed: Installed
+) -> None:
+    """As in a project that has less than a new one, which the table exactly takes the CPUs of."""
+    quotas = installed.server.service(Quotas)
+    quotas.of_regions["CpuAllocPerProjectRegion", REGION] = 10_000
+    quotas.of_regions["MemAllocPerProjectRegion", REGION] = 24 * 1024**3
+
+    cpus, memory = look(shell, installed)
+
+    assert (cpus["code"], memory["code"]) == ("quota", "quota")
+    assert cpus["message"] == (
+        "The functions may take 20 CPUs together, and the project has 10 CPUs in europe-west1: "
+        "under load instances are refused, of the sweep and the API too. Ask for more, or lower "
+        "max_instances in infra/functions.py."
+    )
+    assert "28 GiB of memory together, and the project has 24 GiB of memory" in memory["message"]
+    assert shlex.split(cpus["repair"])[-3:] == [
+        "--quota-id=CpuAllocPerProjectRegion",
+        "--dimensions=region=europe-west1",
+        "--preferred-value=20000",
+    ]
+    need_gcloud()
+    assert [*problems_of(shlex.split(cpus["repair"])[1:])] == []
+
+
+def test_what_was_deployed_by_hand_counts_towards_the_quota(
+    shell: Shell, installed: Installed
+) -> None:
+    """Not what the table has: a person may have given the steps more, and a raise of the quota."""
+    env = [
+        run_v2.EnvVar(name=name, value=value) for name, value in installed.settings(STEP).items()
+    ] + secret_variables(STEP.secrets)
+    limits = {"cpu": "2000m", "memory": "4Gi"}
+    container = run_v2.Container(env=env, resources={"limits": limits})
+    installed.function(STEP, containers=[container], scaling={"max_instance_count": 20})
+
+    assert [
+        (one["code"], one["message"].partition(" together")[0]) for one in look(shell, installed)
+    ] == [
+        ("quota", "The functions may take 48 CPUs"),
+        ("quota", "The functions may take 84 GiB of memory"),
+    ]
+    quotas = installed.server.service(Quotas)
+    quotas.of_regions["CpuAllocPerProjectRegion", REGION] = -1  # unlimited
+    quotas.of_all["MemAllocPerProjectRegion"] = 84 * 1024**3
+    assert look(shell, installed) == []
+
+
+def test_a_quota_that_may_not_be_read_is_said_so(shell: Shell, installed: Installed) -> None:
+    installed.server.refuse("GetQuotaInfo", api_disabled("cloudquotas.googleapis.com"))
+
+    (found,) = look(shell, installed)
+
+    assert found["code"] == "not_looked_at"
+    assert found["repair"].startswith("gcloud services enable cloudquotas.googleapis.com")
 
 
 def test_each_queue_that_delivers_more_than_its_share_has_a_command(
@@ -287,8 +392,9 @@ def test_functions_that_may_not_be_listed_keep_nobody_from_queues_and_topics(
 
     assert [one["code"] for one in found] == ["queue_paused", "topic_missing", "not_looked_at"]
     assert found[2]["message"].startswith(
-        "The functions, the settings of the functions, who may call the functions could not be "
-        "looked at: the permission run.services.list is missing in project shop-prod"
+        "The functions, the settings of the functions, the quota of Cloud Run, who may call the "
+        "functions, the secrets of the functions could not be looked at: the permission "
+        "run.services.list is missing in project shop-prod"
     )
     assert len(installed.server.called("ListServices")) == 1
 
@@ -335,6 +441,52 @@ def test_a_secret_in_a_plain_variable_is_found(shell: Shell, installed: Installe
     assert "SLACK_URL is a plain variable of function deliver-notification" in done.stdout
     assert "Secret SLACK_URL does not exist" in done.stdout
     assert "s3cret" not in done.stdout + done.stderr
+
+
+def test_a_secret_of_a_row_that_its_function_lacks_is_found(
+    shell: Shell, installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that no row names is gone with the next build; one that a row names is looked after."""
+    names = ("A_KEY", "B_KEY", "C_KEY", "D_KEY", "E_KEY")
+    wanted = (*map(Secret, names[:-1]), Secret("E_KEY", version="7"))
+    row = replace(STEP, secrets=wanted)
+    table = FunctionTable([row, *(replace(one, secrets=()) for one in (*FUNCTIONS,)[1:])])
+    monkeypatch.setattr("leasehold.doctor.deployed.secrets.FUNCTIONS", table)
+    monkeypatch.setattr("leasehold.doctor.deployed.deployment.FUNCTIONS", table)
+    for name in names[1:]:
+        installed.secret(name)
+    installed.server.service(Secrets).set_state("B_KEY", 1, "DISABLED")
+    given = (Secret("A_KEY"), Secret("B_KEY"), Secret("C_KEY", version="1"))
+    installed.function(STEP, {"D_KEY": "s3cret"}, secrets=given)
+    installed.server.calls.clear()
+
+    done = shell.run(*LIVE, **installed.clients.environ)
+
+    update = f"Type: gcloud run services update execute-step {AT}"
+    whose = "execute-step cannot be deployed with it. Type: printf"
+    said = done.stdout.splitlines()
+    assert [line.partition(" %s ")[0] for line in said[:3]] == [
+        f"Secret A_KEY does not exist: {whose}",
+        f"Secret B_KEY has version 1 that is disabled: {whose}",
+        f"Secret E_KEY has no version 7: {whose}",
+    ]
+    assert said[3:] == [
+        (
+            "Function execute-step has C_KEY:1 as C_KEY, and the table has version latest of the "
+            f"secret of that name. {update} --update-secrets=C_KEY=C_KEY:latest"
+        ),
+        (
+            "D_KEY is a plain variable of function execute-step: everybody who may look at the "
+            f"function reads it. {update} --remove-env-vars=D_KEY "
+            "--update-secrets=D_KEY=D_KEY:latest"
+        ),
+        (
+            "Function execute-step has nothing as E_KEY, and the table has version 7 of the secret "
+            f"of that name. {update} --update-secrets=E_KEY=E_KEY:7"
+        ),
+    ]
+    assert "s3cret" not in done.stdout + done.stderr
+    assert installed.server.writes() == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Alerts: one for each reason of a dead letter, and each says what to do."""
+"""Alerts: one condition each, which is what is billed, and each says what to do."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from infra.resources.resource import Difference, State
 from infra.steps import Action, Step
 from leasehold.domain.status import DeadLetterReason, Termination
 from leasehold.live.clients import ONE_TRY
+from leasehold.registry.dead_letters import DEAD_LETTERS
 from tests.infra.google_server import Call
 from tests.infra.google_services.monitoring import Alerts, NotificationChannels
 from tests.infra.google_services.refusals import permission_denied
@@ -53,10 +54,40 @@ def policies_of(world: GoogleWorld) -> list[Step]:
     return applied(*alert_policies(world.clients, world.installation))
 
 
-def test_each_reason_of_a_dead_letter_has_an_alert_with_its_remedy() -> None:
+def test_dead_letters_are_one_alert_that_tells_reasons_apart_and_has_each_remedy() -> None:
+    (alert,) = [one for one in ALERTS if METRICS["dead-letters"].type in one.filter]
+
+    assert alert.by == ("reason", "pipeline")
+    assert "metric.label" not in alert.filter  # whatever the reason
     for reason in DeadLetterReason:
-        (alert,) = [one for one in ALERTS if f'reason = "{reason}"' in one.filter]
-        assert f"look for {reason}" in alert.advice
+        assert f"- `{reason}`: " in alert.advice
+    for entry in DEAD_LETTERS:
+        assert entry.remediation in alert.advice
+
+
+def test_earlier_alerts_of_the_same_are_told_with_what_deletes_them(
+    world: GoogleWorld, alerting: Any
+) -> None:
+    """There was one for each reason: left alone, each dead letter would be told twice."""
+    policies_of(world)
+    earlier = next(
+        policy
+        for policy in alerting.policies.values()
+        if policy.user_labels["leasehold"] == "dead-letters"
+    )
+    earlier.user_labels["leasehold"] = "dead-letter-never-started"
+    name = earlier.name
+    world.forget()
+
+    first, again = (
+        next(step for step in policies_of(world) if step.resource.name == "dead-letters")
+        for _ in range(2)
+    )
+
+    assert (first.action, again.action) == (Action.CREATED, Action.NONE)
+    assert first.repair == again.repair == f"gcloud alpha monitoring policies delete {name}"
+    assert again.look.differences[0].field == "tells what others tell"
+    assert name in alerting.policies
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
@@ -238,11 +269,12 @@ def test_the_conditions_are_what_cloud_monitoring_takes(world: GoogleWorld, aler
     pending = made["oldest-pending"].conditions[0].condition_threshold
     assert pending.threshold_value == 900
     assert pending.aggregations[0].per_series_aligner.name == "ALIGN_PERCENTILE_99"
-    stuck = made["dead-letter-stuck-in-progress"]
-    counted = stuck.conditions[0].condition_threshold.aggregations[0]
-    assert stuck.severity == AlertPolicy.Severity.CRITICAL
+    given_up = made["dead-letters"]
+    counted = given_up.conditions[0].condition_threshold.aggregations[0]
+    assert given_up.severity == AlertPolicy.Severity.CRITICAL
     assert counted.per_series_aligner.name == "ALIGN_DELTA"
-    assert list(counted.group_by_fields) == ["metric.label.pipeline"]
+    assert list(counted.group_by_fields) == ["metric.label.reason", "metric.label.pipeline"]
+    assert [len(policy.conditions) for policy in made.values()] == [1] * len(ALERTS)
     sweep = made["no-sweep"].conditions[0].condition_absent
     assert sweep.duration == timedelta(minutes=10)
     assert 'service_name = "sweep-dead-letters"' in sweep.filter

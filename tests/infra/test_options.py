@@ -18,6 +18,7 @@ from infra.options import installation_of
 from leasehold.errors import InvalidEntryError
 from leasehold.live.clients import EMULATOR
 
+ROOT = Path(__file__).parents[2]
 GIVEN = {"project": "shop-prod", "project_number": "123456789012", "region": "europe-west1"}
 
 
@@ -110,7 +111,7 @@ def test_what_is_not_installed_is_told_with_what_to_type(
 
     assert program([*plan, *words]) == 2
 
-    assert "Type: pip install 'leasehold[google]'" in capsys.readouterr().err
+    assert f"Type: pip install -e '{ROOT}[google]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("program", [provision.main, write_settings.main])

@@ -8,6 +8,8 @@ import pytest
 
 from tests.package.clean_environment import CleanEnvironment
 
+Built = tuple[Path, Path]
+
 SETTINGS = {
     "LEASEHOLD_STORE": "firestore://project/database",
     "LEASEHOLD_ARTIFACTS": "gs://bucket",
@@ -32,11 +34,18 @@ def refused(environment: CleanEnvironment, folder: Path, *words: str, **settings
     return line
 
 
-def test_dev_without_its_extra_says_what_to_install(bare: CleanEnvironment, tmp_path: Path) -> None:
+def from_the_wheel(built: Built, extra: str) -> str:
+    """Return what to type: an index may have anything under the name of the package."""
+    return f"Type: pip install '{built[1]}[{extra}]'"
+
+
+def test_dev_without_its_extra_says_what_to_install(
+    bare: CleanEnvironment, built: Built, tmp_path: Path
+) -> None:
     line = refused(bare, tmp_path, "dev")
 
     assert line.startswith("error: `leasehold dev` needs functions_framework")
-    assert line.endswith("Type: pip install 'leasehold[functions]'")
+    assert line.endswith(from_the_wheel(built, "functions"))
 
 
 def test_every_command_and_public_name_is_there_without_an_extra(
@@ -51,7 +60,7 @@ def test_every_command_and_public_name_is_there_without_an_extra(
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_googles_services_without_their_extra_say_what_to_install(
-    bare: CleanEnvironment, tmp_path: Path, name: str
+    bare: CleanEnvironment, built: Built, tmp_path: Path, name: str
 ) -> None:
     settings = {name: SETTINGS[name], "LEASEHOLD_FUNCTION_URL": "http://localhost"}
     settings["LEASEHOLD_TASK_ACCOUNT"] = "runner@project.example"
@@ -60,5 +69,5 @@ def test_googles_services_without_their_extra_say_what_to_install(
     line = refused(bare, tmp_path, "start", "summary", "--input", '{"text": "One."}', **settings)
 
     assert line.startswith(f"error: {name}={SETTINGS[name]} needs google.")
-    assert line.endswith("Type: pip install 'leasehold[google]'")
+    assert line.endswith(from_the_wheel(built, "google"))
     assert not (tmp_path / ".leasehold").exists()

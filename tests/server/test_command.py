@@ -14,6 +14,7 @@ import pytest
 from tests.cli.shell import Shell, only_line
 from tests.ports import own_port
 
+ROOT = Path(__file__).parents[2]
 #: The catalog of the shop without the step whose handler is missing.
 _WHOLE = """
 import shop
@@ -57,7 +58,7 @@ def test_without_its_extra_it_says_what_to_type(
     assert done.returncode == 2
     assert only_line(done.stderr) == (
         "error: `leasehold serve` needs waitress, which is not installed. "
-        "Type: pip install 'leasehold[serve]'"
+        f"Type: pip install -e '{ROOT}[serve]'"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import pytest
 
 from leasehold.devserver.orphan_processes import running_processes
 from tests.bundle.conftest import calls
+from tests.server.project import Project
 from tests.server.servers import Begun, servers
 from tests.waiting import until
 
@@ -133,3 +135,44 @@ def test_beyond_this_machine_it_says_that_nobody_signs_in(tmp_path: Path) -> Non
         assert process.stderr is not None
 
         assert "nobody signs in" in process.stderr.readline()
+
+
+GATE = """
+import time
+from pathlib import Path
+def check(ctx, output):
+    Path("asked").open("a").write("once\\n")
+    while Path("hold").exists():
+        time.sleep(0.05)
+"""
+PAID = """
+from pathlib import Path
+def handle(ctx, given):
+    Path("paid").open("a").write("once\\n")
+    return "a text"
+"""
+WITH_GATE = """
+from leasehold import GateEntry
+GATES = Registry("gates", [GateEntry(name="judge", check="app.judge:check")])
+"""
+
+
+def test_one_that_is_killed_while_a_gate_judges_leaves_the_output(tmp_path: Path) -> None:
+    """It was written while the gate took its time, and the next server asks the gate alone."""
+    with contextlib.closing(Project(tmp_path)) as project:
+        project.of_steps(write='gates=("judge",)')
+        catalog = tmp_path / "app" / "catalog.py"
+        catalog.write_text(catalog.read_text() + WITH_GATE)
+        project.write(write=PAID, judge=GATE)
+        (tmp_path / "hold").touch()
+        api = project.serve()
+        run_id = api.start("x", pipeline="p")
+        until(lambda: api.call(f"/runs/{run_id}")["steps"]["write"].get("output"))
+
+        project.close()
+        (tmp_path / "hold").unlink()
+        ended = project.serve().ended(run_id)
+
+    assert ended["status"] == "COMPLETED"
+    assert (tmp_path / "paid").read_text() == "once\n"
+    assert (tmp_path / "asked").read_text() == "once\n" * 2

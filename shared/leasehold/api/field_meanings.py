@@ -207,6 +207,7 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
     "KeptCounts.checkpoint": "iterations of its checkpoint",
     "KeptCounts.calls": "results of calls made once",
     "KeptCounts.trials": "trials that are over",
+    "KeptCounts.unjudged": "outputs of the step itself that wait to be judged by its gates",
     "RecreateBody.input": "in place of the old input",
     "RecreateBody.labels": "in place of the old labels",
     "BatchBody.limit": "how many runs are changed at most",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -12,11 +12,13 @@ from typing import Any
 
 from leasehold.adapters.channels import ChannelOpener
 from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.clock_steps import ClockSteps
 from leasehold.adapters.in_process_events import InProcessEvents
 from leasehold.bootstrap.catalog import check_home, load_catalog
 from leasehold.bootstrap.connections import Around, Purpose, connect
 from leasehold.bootstrap.hooks import LOG, Hooks
 from leasehold.bootstrap.late_parts import gate_runner, handler_checks, inline_runner, sender_of
+from leasehold.domain.clock_step import ClockStep
 from leasehold.domain.event_message import EventMessage
 from leasehold.logs.attempt import name_attempts_in_records
 from leasehold.ports.clock import Clock
@@ -176,10 +178,16 @@ def boot(
         isolation=isolation or settings["LEASEHOLD_ISOLATION"],
         has_servers=settings["LEASEHOLD_TASKS"] == "in-process",
         code_hash=sources.code_hash,
+        clock_step=_clock_step(settings["LEASEHOLD_STORE"], clock),
     )
     if isinstance(bus, InProcessEvents):
         bus.deliver_by(partial(_deliver, engine))
     return Bundle(engine, sources, process, bus, (errands, sends))
+
+
+def _clock_step(store: str, clock: Clock) -> Callable[[], ClockStep | None]:
+    """Return what tells of steps of the clock, where the store goes by it."""
+    return ClockSteps(clock).newest if store.startswith("sqlite:") else lambda: None
 
 
 def _sources(catalog: Catalog, name: str, purpose: Purpose) -> ProjectSources:

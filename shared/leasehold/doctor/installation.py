@@ -7,13 +7,15 @@ from functools import partial
 from typing import Final
 
 from leasehold.bootstrap import system_clock
+from leasehold.doctor.deployed.backups import backups
 from leasehold.doctor.deployed.callers import callers
 from leasehold.doctor.deployed.deployment import Deployment
 from leasehold.doctor.deployed.functions import function_settings, functions
 from leasehold.doctor.deployed.indexes import indexes
 from leasehold.doctor.deployed.jobs import jobs
 from leasehold.doctor.deployed.queues import queues
-from leasehold.doctor.deployed.secrets import secrets
+from leasehold.doctor.deployed.quota import quota
+from leasehold.doctor.deployed.secrets import given_secrets, secrets
 from leasehold.doctor.deployed.subscriptions import subscriptions
 from leasehold.doctor.finding import Finding
 from leasehold.doctor.looks import Look, examine, not_looked_at
@@ -30,12 +32,15 @@ _OF_QUEUES: Final = "CLOUD_TASKS_EMULATOR_URL"
 _LOOKS: Final = {
     "the functions": functions,
     "the settings of the functions": function_settings,
+    "the quota of Cloud Run": quota,
     "who may call the functions": callers,
     "the queues": queues,
     "the jobs of Cloud Scheduler": jobs,
     "the topic of announcements": subscriptions,
     "the indexes of Firestore": indexes,
+    "the backups of Firestore": backups,
     "the secrets": secrets,
+    "the secrets of the functions": given_secrets,
 }
 
 

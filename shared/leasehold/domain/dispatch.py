@@ -108,7 +108,7 @@ def has_moved(manifest: Manifest, settings: StepSettings) -> bool:
         manifest: the run.
         settings: those in force for its step.
     """
-    is_remote = settings.remote and not manifest.is_judged_again
+    is_remote = settings.remote and not manifest.has_unjudged_output
     return manifest.dispatch.provisional or manifest.dispatch.remote is not is_remote
 
 

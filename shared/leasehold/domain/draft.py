@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Unpack
 
 from leasehold.domain.alarm import OUTAGE, alarm_for, is_unattended
@@ -17,7 +17,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.life import step_folder
 from leasehold.domain.manifest import Manifest, ManifestUpdate
 from leasehold.domain.manifest_parts import Settlement, StepRecordUpdate
-from leasehold.domain.notes import Notes
+from leasehold.domain.notes import MadeOutput, Notes
 from leasehold.domain.status import AttemptEnd, Outcome
 from leasehold.domain.stored import overwrite, trusted
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
@@ -77,6 +77,25 @@ class Draft:
             self.set_step(calls=calls.with_(spared=notes.calls_spared))
         if notes.leaves_file:
             self.owe_folder()
+        if notes.output is not None and self.keep_output(notes.output):
+            self.count_anew()
+
+    def keep_output(self, made: MadeOutput) -> bool:
+        """Keep the output of the current step; return whether it was not kept before."""
+        run, lease = self.run, self.before.lease
+        kept = run.steps[run.current_step].kept_output
+        if kept is not None and kept == made.value:
+            return False
+        took = timedelta() if lease is None else self.now - lease.acquired_at
+        self.set_step(
+            completed_at=self.now,
+            execution_seconds=max(0.0, took.total_seconds()),
+            output=made.value.text,
+            output_ref=made.value.ref,
+            output_status=made.status,
+            verdict=made.verdict,
+        )
+        return True
 
     def owe_folder(self) -> None:
         """Note that the current trial of the step may have temporary files, to be deleted later."""

@@ -90,6 +90,7 @@ class KeptCounts(Stored):
     checkpoint: int = 0  # iterations
     calls: int = 0  # results of `ctx.once`
     trials: int = 0  # that are over
+    unjudged: int = 0  # outputs of the step itself: its gates are asked alone
 
     def plus(self, other: KeptCounts) -> KeptCounts:
         """Return the sum of both."""
@@ -98,4 +99,5 @@ class KeptCounts(Stored):
             checkpoint=self.checkpoint + other.checkpoint,
             calls=self.calls + other.calls,
             trials=self.trials + other.trials,
+            unjudged=self.unjudged + other.unjudged,
         )

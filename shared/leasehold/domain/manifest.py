@@ -215,22 +215,17 @@ class Manifest(Stored):
         return block.look_at or self.updated_at
 
     @property
-    def is_judged_again(self) -> bool:
-        """Whether the output of the step is there, and only its gates have to be asked again."""
-        return self.block is None and self.unjudged_under is not None
+    def has_unjudged_output(self) -> bool:
+        """Whether the output of the step is there, and its gates have not judged it.
 
-    @property
-    def unjudged_under(self) -> Block | None:
-        """The block for which the output of the step could not be judged yet; None: there is none.
-
-        It was paid for, so the step is not done once more, whatever else becomes of the run.
+        It was paid for, so only they are asked again, whatever else becomes of the run. One that a
+        gate has refused waits for a person; who has the step done again drops it.
         """
-        block = self.block
-        if block is None and self.dispatch.step == self.current_step:
-            block = self.dispatch.after_block
-        if block is None or not block.heals:
-            return None
-        return block if self.steps[self.current_step].kept_output is not None else None
+        record = self.steps[self.current_step]
+        if record.output is None and record.output_ref is None:
+            return False
+        is_refused = self.block is not None and not self.block.heals
+        return not (is_refused or record.handed_off_at or self.status is RunStatus.COMPLETED)
 
     @property
     def waits_for_worker(self) -> bool:

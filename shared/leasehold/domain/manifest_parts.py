@@ -68,6 +68,7 @@ class BlockUpdate(TypedDict, total=False):
     remediation: str
     look_at: AwareDatetime | None
     looks: int
+    codes_before: tuple[str, ...] | None
     code_hash: str | None
 
 
@@ -82,7 +83,9 @@ class Block(Stored):
     """Why a run is BLOCKED, and what a person can do about it; `check_id` names the gate.
 
     One that code can put right is looked at again at `look_at`, and then later and later: `looks`
-    counts how often it was found again. `code_hash` names the code that found it.
+    counts how often it was found again. `codes_before` are the others that were found since the
+    step went on last: of two servers each may find its own. `code_hash` names the code that found
+    it.
     """
 
     code: str
@@ -91,6 +94,7 @@ class Block(Stored):
     remediation: str
     look_at: AwareDatetime | None = None  # None: a person decides
     looks: int = 0
+    codes_before: tuple[str, ...] | None = None  # None: no other
     code_hash: str | None = None  # None: not known
 
     if TYPE_CHECKING:

@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.trial_record import TrialVerdict
+
+
+class MadeOutput(NamedTuple):
+    """The output of a step that was made, and that no gate has refused so far.
+
+    Args:
+        value: the output, or where it lies.
+        status: how good it is.
+        verdict: what it says of the trial, where it is a reviewer's.
+    """
+
+    value: KeptValue
+    status: str = "SUCCESS"
+    verdict: TrialVerdict | None = None
 
 
 class Notes(NamedTuple):
@@ -15,11 +31,13 @@ class Notes(NamedTuple):
         calls_spared: how many calls of the step its records have spared so far, over all attempts;
             None: as the run has it. A total, so that to write it twice does no harm.
         leaves_file: whether a temporary file may be there that the run does not refer to yet.
+        output: what waits to be judged by the gates; None: there is none, or there are no gates.
     """
 
     progress: Progress | None = None
     calls_spared: int | None = None
     leaves_file: bool = False
+    output: MadeOutput | None = None
 
 
 NO_NOTES: Final = Notes()

@@ -126,7 +126,8 @@ def with_finished_trial(run: Manifest) -> Mapping[str, StepRecord]:
     """Return the records of all steps, with the best trial that is over where one is under way."""
     looped = run.looped_steps
     reviewer = run.steps[looped[-1]]
-    if not reviewer.trials or reviewer.kept_output is not None:
+    is_judged = reviewer.kept_output is not None and not run.has_unjudged_output
+    if not reviewer.trials or is_judged:
         return run.steps
     best = best_of(reviewer.trials).trial
     finished = {

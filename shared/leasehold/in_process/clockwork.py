@@ -10,6 +10,7 @@ from collections.abc import Callable, Container
 from datetime import timedelta
 from typing import Final
 
+from leasehold.domain.clock_step import ClockStep
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.worker_note import WorkerKind
 from leasehold.errors import LeaseholdError
@@ -66,6 +67,7 @@ class Clockwork:
         self._ticked_at = time.monotonic()
         self._dispatched_since = self._owed_since = engine().clock.now()
         self._presence = Presence(WorkerKind.IN_PROCESS)
+        self._followed: ClockStep | None = None
 
     @property
     def _engine(self) -> Engine:
@@ -144,6 +146,7 @@ class Clockwork:
             self._look(engine, among)
 
     def _look(self, engine: Engine, among: Container[str] | None) -> None:
+        self._follow_clock(engine)
         try:
             self._dispatched_since = take_up_dispatched(
                 engine, among=among, since=self._dispatched_since
@@ -155,6 +158,26 @@ class Clockwork:
                 stop_cancelled(engine)
         finally:  # its index may still be built: the sweep can do without
             sweep(engine, among=among, time=_SWEEP_TIME, width=self._width)
+
+    def _follow_clock(self, engine: Engine) -> None:
+        """Take everything up anew where the machine's clock was set: waits and leases follow it."""
+        step = engine.clock_step()
+        if step is None or step == self._followed:
+            return
+        by = step.by.total_seconds()
+        words = (
+            f"was set ahead by {by:.0f} s, or it slept"
+            if by > 0
+            else f"was set back by {-by:.0f} s"
+        )
+        engine.log(f"this machine's clock {words}: leases and waits follow it")
+        if self._every_run:
+            adopt_all(engine, is_gone=_is_gone)
+        for run_id in tuple(self._mine):
+            adopt_run(engine, run_id, is_gone=_is_gone)
+        self._dispatched_since += step.by
+        self._owed_since += step.by
+        self._followed = step
 
     def _forget_told(self) -> None:
         """Look after ended runs no longer of which nobody is to be told any more."""

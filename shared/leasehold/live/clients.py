@@ -18,6 +18,7 @@ from leasehold.errors import SettingError
 from leasehold.registry.extras import require_extra
 
 if TYPE_CHECKING:  # each takes a while to import, and few calls need them all
+    from google.cloud.cloudquotas_v1 import CloudQuotasClient
     from google.cloud.firestore_admin_v1 import FirestoreAdminClient
     from google.cloud.iam_admin_v1 import IAMClient
     from google.cloud.logging_v2.services.metrics_service_v2 import MetricsServiceV2Client
@@ -118,6 +119,13 @@ class GoogleClients:
         from google.cloud.run_v2 import ServicesClient  # noqa: PLC0415
 
         return self._made(ServicesClient)
+
+    @cached_property
+    def quotas(self) -> CloudQuotasClient:
+        """Of Cloud Quotas: how much a project may have."""
+        from google.cloud.cloudquotas_v1 import CloudQuotasClient  # noqa: PLC0415
+
+        return self._made(CloudQuotasClient)
 
     @cached_property
     def projects(self) -> ProjectsClient:

@@ -14,7 +14,7 @@ from leasehold.domain.change import Change, Transition
 from leasehold.domain.kept_work import CallResult, Checkpoint
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.notes import NO_NOTES, Notes
+from leasehold.domain.notes import NO_NOTES, MadeOutput, Notes
 from leasehold.domain.status import Termination
 from leasehold.errors import LeaseLostError
 from leasehold.ports.documents import Committed
@@ -156,6 +156,10 @@ class RunningAttempt(Protocol):
     @property
     def notes(self) -> Notes:
         """What is to be kept with its end."""
+        ...
+
+    def note_output(self, output: MadeOutput) -> None:
+        """Note what the gates are about to judge: it is kept, however the attempt ends."""
         ...
 
     @property

@@ -63,6 +63,7 @@ def kept_line(kept: KeptCounts, *, many: bool = False) -> str:
         (kept.checkpoint, "iteration", "iterations"),
         (kept.calls, "result of calls made once", "results of calls made once"),
         (kept.trials, "trial", "trials"),
+        (kept.unjudged, "output to be judged", "outputs to be judged"),
     )
     words = [f"{count:,} {one if count == 1 else more}" for count, one, more in counts if count]
     *first, last = words or ["nothing of what was done before"]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
+import json
+import shlex
+import urllib.parse
 from collections.abc import Mapping
 from typing import Final
 
@@ -52,7 +56,24 @@ def require_extra(extra: str, what: str, *modules: str) -> None:
     """
     for module in modules or EXTRAS[extra]:
         if not _is_installed(module):
-            raise MissingExtraError(what=what, module=module, extra=extra)
+            install = _to_install(extra)
+            raise MissingExtraError(what=what, module=module, extra=extra, install=install)
+
+
+def _to_install(extra: str) -> str:
+    """Return what pip is given for the extra: from where this Leasehold came, a wheel or a folder.
+
+    By its name alone it would come from an index, from whoever has that name there.
+    """
+    try:
+        said = importlib.metadata.distribution("leasehold").read_text("direct_url.json")  # PEP 610
+    except importlib.metadata.PackageNotFoundError:
+        said = None
+    origin = json.loads(said or "{}")
+    address = urllib.parse.urlsplit(origin.get("url", ""))
+    came_from = urllib.parse.unquote(address.path) if address.scheme == "file" else "leasehold"
+    option = "-e " if origin.get("dir_info", {}).get("editable") else ""
+    return option + shlex.quote(f"{came_from}[{extra}]")
 
 
 def _is_installed(module: str) -> bool:

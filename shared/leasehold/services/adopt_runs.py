@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from leasehold.domain import lifecycle
-from leasehold.domain.change import Change
+from leasehold.domain.change import Change, Transition
 from leasehold.domain.document import Document
 from leasehold.domain.effect import owed_tasks, waiting_tasks
 from leasehold.domain.lifecycle.start import SHARDS
@@ -39,7 +39,8 @@ def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) ->
     """Take up a run where another process left it.
 
     A remote step whose time to be claimed was over before anybody came waits anew: there was
-    nobody whom its workers could have asked.
+    nobody whom its workers could have asked. Times of a clock that was set since, ahead or back,
+    become times of the clock as it is now.
 
     Args:
         engine: the parts.
@@ -50,7 +51,7 @@ def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) ->
     Raises:
         UnknownRunError: there is no such run.
     """
-    manifest = get_run(engine, run_id)
+    manifest = _by_the_clock(engine, run_id)
     lease = manifest.lease
     if manifest.look_at is not None:
         _look_at(engine, run_id)
@@ -61,6 +62,22 @@ def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) ->
         _expire(engine, run_id, lease)
     else:
         publish(engine, [wake_task(manifest, lease)])
+
+
+def _by_the_clock(engine: Engine, run_id: str) -> Manifest:
+    """Return the run; one that has times of a clock that was set since is written anew."""
+    manifest, now = get_run(engine, run_id), engine.clock.now()
+    step = engine.clock_step()
+    rules = dispatch_rules(engine)
+    follow: Transition
+    if step is not None and manifest.lease is not None:
+        follow = partial(lifecycle.follow_clock, rules=rules, step=step)
+    elif lifecycle.time_in_future(manifest, now):
+        generation = manifest.dispatch.generation
+        follow = partial(lifecycle.on_audit, rules=rules, generation=generation, in_queue=None)
+    else:
+        return manifest
+    return change_run(engine, run_id, follow).manifest
 
 
 def _let_wait_on(engine: Engine, manifest: Manifest) -> None:

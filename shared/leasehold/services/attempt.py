@@ -23,7 +23,7 @@ from leasehold.domain.life import values_folder
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import manifest_of, to_document
 from leasehold.domain.manifest_parts import ErrorRecord
-from leasehold.domain.notes import NO_NOTES, Notes
+from leasehold.domain.notes import NO_NOTES, MadeOutput, Notes
 from leasehold.domain.result import (
     Continued,
     Deferred,
@@ -80,7 +80,7 @@ class Attempt:
             so, and not because it is over as far as it is known here.
 
     Attributes:
-        notes: none: who holds it says with each write what there is.
+        notes: the output that its gates judge; who holds it says what else there is.
         stop_detail: empty: nobody here asks a remote worker to stop.
         is_killed: False: nor can anybody here kill it.
         manifest: the run as it was last written or read here.
@@ -88,13 +88,14 @@ class Attempt:
         ends_at: when the lease is over, unless it is renewed; in monotonic seconds.
     """
 
-    notes: Notes = NO_NOTES
+    notes: Notes
     stop_detail = ""
     is_killed = False
 
     def __init__(
         self, engine: Engine, known: KnownRun, fence: Fence, *, is_shared: bool = False
     ) -> None:
+        self.notes = NO_NOTES
         self.manifest = known.manifest
         self.fence = fence
         self.ends_at = _end_of_lease(known)
@@ -111,6 +112,10 @@ class Attempt:
     def call(self, user_code: Callable[[], T], kind: str, path: str) -> T:  # noqa: ARG002 - a port
         """Return what a gate comes to; the worker's next renewal ends an attempt that is late."""
         return user_code()
+
+    def note_output(self, output: MadeOutput) -> None:
+        """Note what the gates are about to judge, for the end of the attempt."""
+        self.notes = Notes(output=output)
 
     def renew(self, notes: Notes = NO_NOTES, *, within: float | None = None) -> Change:
         """Let the lease run on, and keep the notes; give up after `within` seconds.
@@ -370,13 +375,12 @@ def _judged(
     try:
         if isinstance(result, Unable):
             return _unable(engine, attempt, result, facts)
-        verdict = verdict_in(attempt.manifest, result.output)
-        kept = _keep_output(engine, attempt, result.output)
+        made = made_output(engine, attempt, result)
     except InvalidVerdictError as error:
         return partial(lifecycle.fail, **facts, error=ErrorRecord.of(error))
     except TooLargeError as error:
         return partial(lifecycle.fail, **facts, error=ErrorRecord.of(error), permanent=True)
-    facts |= {"output": kept, "output_status": result.status, "verdict": verdict}
+    facts |= {"output": made.value, "output_status": made.status, "verdict": made.verdict}
     if isinstance(result, Refused):
         return partial(lifecycle.block, **facts, found=result.found)
     return partial(lifecycle.complete, **facts)
@@ -385,23 +389,34 @@ def _judged(
 def _unable(
     engine: Engine, attempt: RunningAttempt, result: Unable, facts: dict[str, Any]
 ) -> Transition:
-    block = partial(lifecycle.block_attempt, **facts, code=result.code, error=result.error)
-    finished = result.finished
-    if finished is None:
-        return block
-    verdict = verdict_in(attempt.manifest, finished.output)
-    kept = _keep_output(engine, attempt, finished.output)
-    return partial(block, output=kept, output_status=finished.status, verdict=verdict)
+    if result.finished is not None:
+        made = made_output(engine, attempt, result.finished)
+        facts["notes"] = attempt.notes._replace(output=made)
+    return partial(lifecycle.block_attempt, **facts, code=result.code, error=result.error)
 
 
-def _keep_output(engine: Engine, attempt: RunningAttempt, output: str) -> KeptValue:
-    """Keep the output of the current step under a name that no other attempt's output has.
+def made_output(engine: Engine, attempt: RunningAttempt, made: Finished | Refused) -> MadeOutput:
+    """Return the output of an attempt as its run keeps it; a large one is stored first.
 
     Raises:
-        TooLargeError: no output may be as large; nothing was kept.
+        InvalidVerdictError: it is a reviewer's, and has no verdict.
+        TooLargeError: no output may be as large; nothing was stored.
+        StoreUnavailableError: it could not be stored.
+    """
+    if attempt.notes.output is not None:
+        return attempt.notes.output
+    verdict = verdict_in(attempt.manifest, made.output)
+    return MadeOutput(_stored_output(engine, attempt, made.output), made.status, verdict)
+
+
+def _stored_output(engine: Engine, attempt: RunningAttempt, output: str) -> KeptValue:
+    """Store the output of the current step under a name that no other attempt's output has.
+
+    One that is judged again is there; what a remote worker sends is always another one.
     """
     run = attempt.manifest
-    if run.is_judged_again and (before := run.steps[run.current_step].kept_output):
+    before = run.steps[run.current_step].kept_output if run.has_unjudged_output else None
+    if before is not None and not run.dispatch.remote:
         return before
     if kept := inline(output, beside=run.text_bytes):
         return kept

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from leasehold.domain.breaker import Breaker
 from leasehold.domain.change import Change, Transition, as_write, on_manifest, on_run
+from leasehold.domain.clock_step import ClockStep, after_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import DecideDocument
 from leasehold.domain.effect import Archive, Deletion, Effect
@@ -110,6 +111,8 @@ class Engine:
             process; functions come when they are called.
         code_hash: a hash of the project's own sources as this process read them at its start, the
             same in every process of one deploy; empty: they are not known here.
+        clock_step: returns a step of the machine's clock within the last minute, where that is the
+            store's time; None: there was none, or the store has time of its own.
     """
 
     documents: Documents
@@ -142,6 +145,7 @@ class Engine:
     isolation: Isolation | None = None
     has_servers: bool = False
     code_hash: str = ""
+    clock_step: Callable[[], ClockStep | None] = lambda: None
 
 
 def isolation_of(engine: Engine, step: StepDispatchEntry) -> Isolation:
@@ -204,7 +208,9 @@ def commit(
     """
     return engine.documents.transact(
         run_ref(run_id),
-        on_run(run_id, transition) if known is None else _on_known(known.manifest, transition),
+        on_run(run_id, partial(_after_step, engine, transition))
+        if known is None
+        else _on_known(engine, known.manifest, transition),
         if_version=None if known is None else known.snapshot,
         in_transaction=in_transaction,
         within=within,
@@ -235,7 +241,7 @@ def find_run(engine: Engine, run_id: str) -> KnownRun:
     run = None if found is None else manifest_of(run_id, found.document)
     if found is None or run is None or run.purged_at is not None:
         raise UnknownRunError(run_id=run_id[:_MAX_SHOWN])
-    return KnownRun(run, found)
+    return KnownRun(_still_leased(engine, run, found.read_at), found)
 
 
 def publish_owed(engine: Engine, change: Change, snapshot: Snapshot | None = None) -> Change:
@@ -354,6 +360,24 @@ CARRIERS: Final[Mapping[type, Callable[[Engine, Any], None]]] = {
 }
 
 
-def _on_known(manifest: Manifest, transition: Transition) -> DecideDocument[Change]:
+def _on_known(engine: Engine, manifest: Manifest, transition: Transition) -> DecideDocument[Change]:
     """Return the transition as a store calls it; what is stored is the manifest that is known."""
-    return lambda _, now: as_write(transition(manifest, now))
+    return lambda _, now: as_write(_after_step(engine, transition, manifest, now))
+
+
+def _after_step(
+    engine: Engine, transition: Transition, manifest: Manifest, now: datetime
+) -> Change:
+    """Decide on a run whose lease is not over because the machine's clock was set ahead."""
+    lease = manifest.lease
+    if lease is not None and lease.expires_at <= now:
+        manifest = _still_leased(engine, manifest, now)
+    return transition(manifest, now)
+
+
+def _still_leased(engine: Engine, manifest: Manifest, now: datetime) -> Manifest:
+    """Return the run, with its lease by the clock as it is now if that was set just now."""
+    lease = manifest.lease
+    if lease is None or now < lease.expires_at or not (step := engine.clock_step()):
+        return manifest
+    return after_step(manifest, now, step)

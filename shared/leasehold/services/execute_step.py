@@ -141,7 +141,7 @@ def _run_handler(engine: Engine, held: HeldAttempt) -> Result:
     """
     manifest = held.manifest
     kept = manifest.steps[manifest.current_step]
-    is_judged = manifest.is_judged_again
+    is_judged = manifest.has_unjudged_output
     value = (kept.kept_output if is_judged else None) or manifest.given
     load_value = partial(load, engine.artifacts, value)
     try:

@@ -8,9 +8,10 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.result import Failed, Finished, Result, Unable
 from leasehold.domain.status import BlockCode
-from leasehold.errors import HandlerNotFoundError
+from leasehold.errors import HandlerNotFoundError, InvalidVerdictError, TooLargeError
 from leasehold.ports.lease_keeper import RunningAttempt
 from leasehold.registry.dispatch import REMOTE
+from leasehold.services.attempt import made_output
 from leasehold.services.engine import Engine
 
 
@@ -33,17 +34,24 @@ def through_gates(engine: Engine, attempt: RunningAttempt, result: Result) -> Re
     """Return the result of an attempt as it is, or what the first gate makes of it.
 
     Only an output has to pass gates. One that says of itself that it is an ERROR fails the
-    attempt before any gate.
+    attempt before any gate. However the attempt ends from then on, the run keeps the output: it
+    was paid for, and only a gate that refuses it has the handler called again.
 
     Raises:
-        StoreUnavailableError: a gate met an outage.
+        StoreUnavailableError: a gate met an outage, or the output could not be stored.
     """
     if not isinstance(result, Finished):
         return result
     run = attempt.manifest
     if result.status == "ERROR":
         return Failed(engine.checks.error_of_output(run.current_step, result.output))
-    for gate in engine.catalog.gates_of(run.current_step):
+    gates = engine.catalog.gates_of(run.current_step)
+    if gates:
+        try:
+            attempt.note_output(made_output(engine, attempt, result))
+        except (InvalidVerdictError, TooLargeError):  # it fails so once more, when it is settled
+            return result
+    for gate in gates:
         ask = partial(engine.gates.run, gate, run, result)
         judged = attempt.insist(partial(attempt.call, ask, "gate", gate.handler))
         if judged is not result:

@@ -1,4 +1,4 @@
-"""The engine of a test: every operation, faults to order, and time that moves by itself or not."""
+"""The engine of a test: operations of people, faults to order, and time that may stand still."""
 
 from __future__ import annotations
 

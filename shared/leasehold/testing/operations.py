@@ -46,7 +46,7 @@ class _InProcess(Protocol):
 
 
 class Operations:
-    """Every operation on runs, done at once; each returns the run as it is then.
+    """What people do with runs, done at once; each returns the run as it is then.
 
     Raises, in each method:
         InvalidRequestError: an argument is not what it may be; nothing was changed.

@@ -6,7 +6,7 @@ import threading
 
 from leasehold.domain.kept_work import CallCount
 from leasehold.domain.manifest_parts import Progress, StepRecord
-from leasehold.domain.notes import Notes
+from leasehold.domain.notes import MadeOutput, Notes
 
 
 class AttemptNotes:
@@ -17,10 +17,12 @@ class AttemptNotes:
 
     Attributes:
         progress: what the handler last said; None: nothing.
+        output: what the gates judge now; None: nothing, or there are none.
     """
 
     def __init__(self, record: StepRecord) -> None:
         self.progress: Progress | None = None
+        self.output: MadeOutput | None = None
         self._spared_before = (record.calls or CallCount()).spared
         self._spared = 0
         self._leaves_file = False
@@ -30,7 +32,7 @@ class AttemptNotes:
     def value(self) -> Notes:
         """What is to be kept with the next write."""
         spared = self._spared_before + self._spared if self._spared else None
-        return Notes(self.progress, spared, self._leaves_file)
+        return Notes(self.progress, spared, self._leaves_file, self.output)
 
     def count_spared_call(self) -> None:
         """Count a call that its recorded result has spared."""
@@ -42,5 +44,6 @@ class AttemptNotes:
         self._leaves_file = True
 
     def is_news(self, record: StepRecord) -> bool:
-        """Return whether the handler said something of its progress that is not stored yet."""
-        return self.progress not in (None, record.progress)
+        """Return whether there is something that is not stored yet: progress, or an output."""
+        is_made = self.output is not None and self.output.value != record.kept_output
+        return is_made or self.progress not in (None, record.progress)

@@ -16,7 +16,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.masks import masked
-from leasehold.domain.notes import Notes, progress_without_secrets
+from leasehold.domain.notes import MadeOutput, Notes, progress_without_secrets
 from leasehold.domain.result import Deferred, Result, Stopped
 from leasehold.domain.status import Termination
 from leasehold.errors import LeaseLostError, StoreUnavailableError
@@ -40,7 +40,8 @@ RENEWAL_S: Final = 5.0
 #: may be late, and so the worker's idea of the store's time. A short lease: a sixth of it.
 STOP_MARGIN_S: Final = 5.0
 _MARGIN_SHARE: Final = 6
-#: Progress that has changed is stored this long after the last write, if no beat comes before.
+#: Progress that has changed is stored this long after the last write, if no beat comes before; an
+#: output that gates judge, so long after it was made.
 PROGRESS_S: Final = 2.0
 
 _NO_THREAD: Final = "The system had no thread to renew the lease with."
@@ -118,6 +119,15 @@ class HeldAttempt:
     @progress.setter
     def progress(self, progress: Progress) -> None:
         self._notes.progress = progress_without_secrets(progress)
+
+    def note_output(self, output: MadeOutput) -> None:
+        """Note what the gates are about to judge: every end of the attempt keeps it.
+
+        Gates that take longer than `PROGRESS_S` have it written before they are done, so that it
+        outlives this process as well; quick ones have no write of their own.
+        """
+        self._progress_at = self._clock.monotonic() + PROGRESS_S
+        self._notes.output = output
 
     @property
     def answer_by(self) -> float:

@@ -9,6 +9,7 @@ from tests.infra.google_services.locations import Locations
 from tests.infra.google_services.monitoring import Alerts, LogMetrics, NotificationChannels
 from tests.infra.google_services.operations import Operations
 from tests.infra.google_services.projects import Projects
+from tests.infra.google_services.quotas import Quotas
 from tests.infra.google_services.run import CloudRun
 from tests.infra.google_services.scheduler import Scheduler
 from tests.infra.google_services.secrets import Secrets
@@ -31,5 +32,6 @@ def all_services(world: World) -> list[Service]:
         LogMetrics,
         Alerts,
         NotificationChannels,
+        Quotas,
     ]
     return [kind(world) for kind in kinds]

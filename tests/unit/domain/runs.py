@@ -16,6 +16,7 @@ from leasehold.domain.life import life_of
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
+from leasehold.domain.notes import MadeOutput, Notes
 from leasehold.domain.status import BlockCode
 from tests.builders import new_run
 
@@ -150,9 +151,18 @@ class Runs:
             in_queue=None,
         )
 
-    def unable(self, run: Manifest | None = None, *, at: float = 5, **facts: object) -> Change:
-        """A run whose handler cannot be imported, blocked at second 5."""
+    def unable(
+        self,
+        run: Manifest | None = None,
+        *,
+        at: float = 5,
+        output: KeptValue | None = None,
+        **facts: object,
+    ) -> Change:
+        """A run whose handler cannot be imported, or a gate of its output, blocked at second 5."""
         run = run or self.leased()
+        if output is not None:
+            facts["notes"] = Notes(output=MadeOutput(output))
         return lifecycle.block_attempt(
             run,
             self.at(at),

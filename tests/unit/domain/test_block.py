@@ -10,6 +10,7 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.alarm import alarm_for
 from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import KeptCounts
 from leasehold.domain.lifecycle.repair import breaches
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block
@@ -92,6 +93,25 @@ def test_other_words_at_each_look_are_the_same_block(runs: Runs) -> None:
     assert (looks, told) == ([1, 2, 3, 4], 0)
     assert run.block is not None
     assert run.block.finding == "<HTTPSConnection object at 0x7f3>"
+
+
+def test_of_two_servers_that_find_another_reason_each_both_are_said_once(runs: Runs) -> None:
+    """They look in turn, and later and later, as one that looks alone."""
+    codes = [BlockCode.HANDLER_UNAVAILABLE, BlockCode.INPUT_MISMATCH] * 3
+    change, told, looks = runs.unable(code=codes[0]), [], []
+    for code in codes[1:]:
+        block = change.manifest.block
+        assert block is not None
+        assert block.look_at is not None
+        told.append(len(list(reports(change))))
+        looks.append(block.looks)
+        due = (block.look_at - runs.at(0)).total_seconds()
+        leased = runs.looked_at(change.manifest, at=due, lease_id=f"lease-{due}")
+        change = runs.unable(leased, at=due, code=code)
+
+    assert (told, looks) == ([1, 1, 0, 0, 0], [0, 0, 1, 2, 3])
+    assert change.manifest.block is not None
+    assert change.manifest.block.codes_before == ("handler_unavailable",)
 
 
 @pytest.mark.parametrize("goes_on", ["output", "checkpoint"])
@@ -190,7 +210,7 @@ def test_an_output_that_no_gate_can_judge_is_kept_and_judged_again(runs: Runs) -
     ).manifest
 
     assert (before.output, before.execution_seconds) == ('"Dear Ada"', 5.0)
-    assert leased.is_judged_again
+    assert leased.has_unjudged_output
     after = healed.steps["draft"]
     assert (healed.current_step, after.output) == ("send", '"Dear Ada"')
     assert (after.completed_at, after.execution_seconds) == (before.completed_at, 5.0)
@@ -211,7 +231,7 @@ def test_the_output_of_a_remote_worker_is_judged_here(elsewhere: Runs) -> None:
     )
 
     assert (look.manifest.claimable, len(look.owed)) == (None, 1)
-    assert (leased.outcome, leased.manifest.is_judged_again) == (Outcome.ACQUIRED, True)
+    assert (leased.outcome, leased.manifest.has_unjudged_output) == (Outcome.ACQUIRED, True)
 
 
 def test_a_gate_that_raises_is_asked_again_without_the_handler(runs: Runs) -> None:
@@ -221,7 +241,7 @@ def test_a_gate_that_raises_is_asked_again_without_the_handler(runs: Runs) -> No
     again = runs.leased(failed, at=60, lease_id="lease-3")
 
     assert (failed.status, failed.attempts.failed) == ("ERROR", 1)
-    assert again.is_judged_again
+    assert again.has_unjudged_output
 
 
 def refailed(runs: Runs) -> Manifest:
@@ -237,9 +257,10 @@ def test_a_retry_has_an_output_judged_that_was_paid_for(runs: Runs, at: At) -> N
     again = lifecycle.retry(failed, at(17), **asks).manifest
     anew = lifecycle.retry(failed, at(17), **asks, anew=True).manifest
 
-    assert (again.status, again.is_judged_again, again.failures) == ("PENDING", True, 0)
+    assert (again.status, again.has_unjudged_output, again.failures) == ("PENDING", True, 0)
     assert lifecycle.has_own_work(failed)
-    assert (anew.is_judged_again, anew.steps["draft"].output) == (False, None)
+    assert lifecycle.retry(failed, at(17), **asks).kept == KeptCounts(unjudged=1)
+    assert (anew.has_unjudged_output, anew.steps["draft"].output) == (False, None)
 
 
 @pytest.mark.parametrize("state", ["blocked", "looked at", "given up"])
@@ -270,7 +291,7 @@ def test_a_new_run_has_an_output_judged_that_was_paid_for(
     anew = lifecycle.recreate(old, at(20), **facts, reason="", anew=True).created
 
     assert created is not None
-    assert created.is_judged_again
+    assert created.has_unjudged_output
     assert (created.claimable, created.alarm_at) == (None, at(80))
     leased = runs.leased(created, at=21)
     said = [event.type for event in runs.unable(leased, at=22).events]

@@ -15,6 +15,7 @@ from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
+from leasehold.domain.notes import MadeOutput, Notes
 from leasehold.domain.status import BlockCode
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent
@@ -84,7 +85,10 @@ class TrialRun:
         """The current step runs, and a gate cannot be asked for its output."""
         error = ErrorRecord(type="E", code="handler_not_found", message="No gate.")
         facts = {"code": BlockCode.HANDLER_UNAVAILABLE, "error": error}
-        return self.do(lifecycle.block_attempt, **self._output(value, "SUCCESS"), **facts)
+        made = self._output(value, "SUCCESS")
+        output = MadeOutput(made["output"], made["output_status"], made["verdict"])
+        notes = Notes(output=output)
+        return self.do(lifecycle.block_attempt, fence=made["fence"], notes=notes, **facts)
 
     def _output(self, value: Any, status: str) -> dict[str, Any]:
         if self.run.lease is None:

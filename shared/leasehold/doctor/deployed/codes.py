@@ -25,6 +25,15 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         "What the description of the service says.",
     ),
     CodeEntry(
+        "function_environment",
+        _LIVE,
+        "`execute_step` is not in Cloud Run's second-generation execution environment. A warning: "
+        "steps are held to their `memory_limit` in the first one too, but a page that several "
+        "processes share counts there in each of them.",
+        "Choose the second one.",
+        kind=Kind.WARNING,
+    ),
+    CodeEntry(
         "function_concurrency",
         _LIVE,
         "A function takes another number of requests at once than the table has. "
@@ -44,6 +53,13 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         "Set it as in the table.",
     ),
     CodeEntry(
+        "quota",
+        _LIVE,
+        "All functions together may take more CPUs or memory than the project has in the region: "
+        "under load instances are refused, of the sweep and the API too.",
+        "Ask for more, or a lower `max_instances` in `infra/functions.py`, and a deploy.",
+    ),
+    CodeEntry(
         "function_account",
         _LIVE,
         "A function runs as another account than its own, which may do what it needs and no more.",
@@ -52,8 +68,14 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
     CodeEntry(
         "secret_in_environment",
         _LIVE,
-        "A secret of a channel is a plain variable of a function.",
+        "A secret of a channel or a handler is a plain variable of a function.",
         "Have it come from Secret Manager, and replace the secret.",
+    ),
+    CodeEntry(
+        "secret_not_given",
+        _LIVE,
+        "A function does not have a secret of its row or of its channels, or another version.",
+        "A build, or the command of the line.",
     ),
     CodeEntry(
         "no_callers",
@@ -198,6 +220,21 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         "`python -m infra.provision apply`.",
     ),
     CodeEntry(
+        "no_backups",
+        _LIVE,
+        "No schedule backs the database up.",
+        "`python -m infra.provision apply`.",
+        kind=Kind.WARNING,
+    ),
+    CodeEntry(
+        "no_earlier_versions",
+        _LIVE,
+        "Point-in-time recovery is off: what a mistake changed more than an hour ago is only in a "
+        "backup.",
+        "Turn it on.",
+        kind=Kind.WARNING,
+    ),
+    CodeEntry(
         "index_missing",
         _LIVE,
         "An index is missing: queries that need it fail, in production alone.",
@@ -226,7 +263,8 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
     CodeEntry(
         "secret_missing",
         _LIVE,
-        "A secret of a channel does not exist, or has no version: a deploy of the function fails.",
+        "A secret of a channel or a handler does not exist, or has no version that can be read: a "
+        "deploy of the function fails.",
         "Add a version.",
     ),
 )

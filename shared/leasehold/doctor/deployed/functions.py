@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from google.cloud.run_v2 import Service
 
 _MOST: Final = 120
+_SECOND: Final = "EXECUTION_ENVIRONMENT_GEN2"
 #: What all functions have to agree on, or they look after different runs.
 _SHARED: Final = (
     "LEASEHOLD_STORE",
@@ -46,6 +47,7 @@ def functions(deployment: Deployment) -> Iterator[Finding]:
             yield Finding("function_missing", message, _deploy(deployment))
     for entry, service in deployed:
         yield from _state(deployment, entry, service)
+        yield from _environment(deployment, entry, service)
         yield from _time(deployment, entry, service)
         yield from _concurrency(deployment, entry, service)
         yield from _account(deployment, entry, service)
@@ -81,6 +83,19 @@ def _state(deployment: Deployment, entry: FunctionEntry, service: Service) -> It
         message = f"Function {entry.service} is not ready ({why}): it serves an earlier revision."
         repair = deployment.of_run("describe", entry.service)
         yield Finding("function_not_ready", message, repair)
+
+
+def _environment(
+    deployment: Deployment, entry: FunctionEntry, service: Service
+) -> Iterator[Finding]:
+    if entry.runs_handlers and service.template.execution_environment.name != _SECOND:
+        message = (
+            f"Function {entry.service} is not in the second-generation execution environment: "
+            "where its handlers start processes, their memory is counted too high."
+        )
+        flag = f"--execution-environment={entry.environment}"
+        repair = deployment.of_run("update", entry.service, flag)
+        yield Finding("function_environment", message, repair, kind=Kind.WARNING)
 
 
 def _time(deployment: Deployment, entry: FunctionEntry, service: Service) -> Iterator[Finding]:
@@ -133,17 +148,6 @@ def _account(deployment: Deployment, entry: FunctionEntry, service: Service) -> 
         )
         repair = deployment.of_run("update", entry.service, f"--service-account={wanted}")
         yield Finding("function_account", message, repair)
-    if Use.CHANNELS in entry.uses:
-        plain = variables_of(service)
-        for name in deployment.setup.catalog.channel_variables:
-            if plain.get(name):
-                message = (
-                    f"{name} is a plain variable of function {entry.service}: everybody who may "
-                    "look at the function reads it."
-                )
-                flags = (f"--remove-env-vars={name}", f"--update-secrets={name}={name}:latest")
-                repair = deployment.of_run("update", entry.service, *flags)
-                yield Finding("secret_in_environment", message, repair)
 
 
 def _disagreement(

@@ -39,6 +39,14 @@ LOCAL_CODES: Final[Sequence[CodeEntry]] = (
         "A longer `timeout` in `infra/functions.py`, and a deploy; or a shorter deadline.",
     ),
     CodeEntry(
+        "memory_not_told",
+        _HERE,
+        "A step has a `memory_limit`, and this machine tells of no process how much memory it "
+        "takes: nothing holds the step to it here.",
+        "Run it where there is a `/proc`, as on Linux.",
+        kind=Kind.WARNING,
+    ),
+    CodeEntry(
         "delivery_call_time",
         _HERE,
         "A call of `deliver_notification` may take longer than the function has.",

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from leasehold.doctor.finding import Finding
+from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import Setup
 from leasehold.registry.dispatch import PLATFORM_DEADLINE
 from leasehold.registry.effective_settings import effective_settings
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
+from leasehold.worker.sandbox.memory import is_memory_told
 
 #: What a function has beyond a step's dispatch deadline, to record what became of it.
 MARGIN: Final = timedelta(seconds=60)
@@ -31,6 +32,18 @@ def limits(setup: Setup, functions: FunctionTable = FUNCTIONS) -> Iterator[Findi
                 f"{_s(delivery.timeout)}: a call is ended before it can record what it sent."
             )
             yield Finding("delivery_call_time", message, "unset PIPELINE_DELIVERY_CALL_S")
+    yield from _memory(setup)
+
+
+def _memory(setup: Setup) -> Iterator[Finding]:
+    """Yield the steps that nothing on this machine holds to their memory."""
+    limited = [entry.step_type for entry in setup.steps if entry.memory_limit is not None]
+    if limited and not is_memory_told():
+        message = (
+            f"{', '.join(limited)}: no step is held to its memory_limit here, as this machine does "
+            "not tell how much memory a process takes (/proc/PID/status, /proc/PID/smaps)."
+        )
+        yield Finding("memory_not_told", message, kind=Kind.WARNING)
 
 
 def deadlines(setup: Setup) -> Iterator[tuple[str, timedelta]]:

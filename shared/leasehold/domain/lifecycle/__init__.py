@@ -16,6 +16,7 @@ from leasehold.domain.lifecycle.continuation import continue_later
 from leasehold.domain.lifecycle.dead_letter import dead_letter
 from leasehold.domain.lifecycle.defer import defer, extend_wait
 from leasehold.domain.lifecycle.eager import then_arrive
+from leasehold.domain.lifecycle.future import follow_clock, time_in_future
 from leasehold.domain.lifecycle.kept_steps import begins_at, goes_on, has_own_work
 from leasehold.domain.lifecycle.on_alarm import on_alarm, on_audit
 from leasehold.domain.lifecycle.operate import (
@@ -74,6 +75,7 @@ __all__ = [
     "extend_wait",
     "fail",
     "first_time",
+    "follow_clock",
     "goes_on",
     "has_own_work",
     "is_allowed",
@@ -97,4 +99,5 @@ __all__ = [
     "retry",
     "start",
     "then_arrive",
+    "time_in_future",
 ]

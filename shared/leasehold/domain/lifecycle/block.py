@@ -14,17 +14,15 @@ from typing import Final
 from leasehold.domain.change import Change, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
-from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.lifecycle.handoff import dispatch_next, under_next_generation
-from leasehold.domain.lifecycle.settle import first_answer, keep_output
+from leasehold.domain.lifecycle.settle import first_answer
 from leasehold.domain.lifecycle.termination import note_error
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.status import BlockCode, Outcome, RunEvent, RunStatus, after
 from leasehold.domain.trace import TraceType
-from leasehold.domain.trial_record import TrialVerdict
 
 #: The first look comes after this, each further one after twice the time, up to the longest.
 FIRST_LOOK: Final = timedelta(seconds=10)
@@ -49,9 +47,6 @@ def block_attempt(
     fence: Fence,
     code: BlockCode,
     error: ErrorRecord,
-    output: KeptValue | None = None,
-    output_status: str = "SUCCESS",
-    verdict: TrialVerdict | None = None,
     notes: Notes = NO_NOTES,
 ) -> Change:
     """Block a run whose attempt the code cannot begin, or not judge; it counts for nothing.
@@ -63,22 +58,18 @@ def block_attempt(
         fence: the credentials of the worker.
         code: what has to be put right.
         error: the same, as the run notes it.
-        output: what waits to be judged by the gates; None: the handler was not called.
-        output_status: how good it is.
-        verdict: what it says of the trial, where it is a reviewer's.
-        notes: what is kept with it.
+        notes: what is kept with it, such as an output that waits to be judged.
 
     Raises:
         LeaseLostError: the lease is not the one that is held.
     """
     if first := first_answer(manifest, fence):
         return first
-    lease = held_lease(manifest, now, fence)
+    held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
-    is_called = output is not None and not manifest.is_judged_again
     is_first = manifest.fencing_token == 1  # what is looked at is of the run it was made of
-    before = None if is_called or is_first else manifest.dispatch.after_block
+    before = None if is_first else draft.run.dispatch.after_block
     block = _found(draft, code, error.message, before)
     if not block.looks:
         draft.trace(
@@ -91,8 +82,6 @@ def block_attempt(
             traceback=error.traceback,
         )
     note_error(draft, error)
-    if output is not None:
-        keep_output(draft, lease, output, output_status, verdict)
     return _block(draft, block, RunEvent.CANNOT_RUN)
 
 
@@ -138,8 +127,8 @@ def look_again(manifest: Manifest, now: datetime, *, rules: Rules, at_once: bool
     return draft.commit(Outcome.ALARM_SET)
 
 
-def look(draft: Draft, block: Block, event: RunEvent, outcome: Outcome) -> Change:
-    """Dispatch the step as it stands; the dispatch remembers the block that it looks at."""
+def look(draft: Draft, block: Block | None, event: RunEvent, outcome: Outcome) -> Change:
+    """Dispatch the step as it stands; the dispatch remembers the block that it looks at, if any."""
     status = after(draft.run.status, event)
     draft.set_step(status=status)
     draft.set(status=status, block=None, dispatch=draft.run.dispatch.with_(after_block=block))
@@ -147,17 +136,21 @@ def look(draft: Draft, block: Block, event: RunEvent, outcome: Outcome) -> Chang
 
 
 def _found(draft: Draft, code: BlockCode, finding: str, before: Block | None) -> Block:
-    """Return the block; it counts as the one that was looked at where it has the same code.
+    """Return the block; it counts as one that was found before where its code was.
 
-    The words may differ at each look: they name addresses and ports, or another server found them.
+    The words may differ at each look: they name addresses and ports. Of two servers each may find
+    another code, in turn: each is news once.
     """
-    looks = before.looks + 1 if before is not None and before.code == code.value else 0
+    known = () if before is None else (before.code, *(before.codes_before or ()))
+    looks = before.looks + 1 if before is not None and code.value in known else 0
+    others = tuple(sorted({*known} - {code.value}))
     return Block(
         code=code.value,
         finding=finding,
         remediation=_REMEDIES[code],
         look_at=draft.now + _wait(looks),
         looks=looks,
+        codes_before=others or None,
         code_hash=draft.rules.code_hash or None,
     )
 

@@ -9,9 +9,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
+from leasehold.domain.change import Change, unchanged
+from leasehold.domain.clock_step import ClockStep, after_step
+from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
 from leasehold.domain.lease import lease_for
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import Outcome
 
 #: Clocks may differ by this.
 SKEW: Final = timedelta(minutes=5)
@@ -33,6 +37,14 @@ def time_in_future(manifest: Manifest, now: datetime) -> str | None:
         if at > latest + SKEW:
             return f"{words} at {at.isoformat()}, which is too far ahead of now, {now.isoformat()}."
     return None
+
+
+def follow_clock(manifest: Manifest, now: datetime, *, rules: Rules, step: ClockStep) -> Change:
+    """Have the lease of the run last by the clock as it is since the step, as long as before."""
+    run = after_step(manifest, now, step)
+    if run is manifest:
+        return unchanged(manifest, Outcome.IN_ORDER)
+    return Draft(run, now, rules).commit(Outcome.REPAIRED)
 
 
 def set_times_from_now(draft: Draft) -> None:

@@ -77,15 +77,18 @@ def _next_dispatch(draft: Draft, not_before: datetime) -> Dispatch:
             max_retries=run.max_retries,
         )
     block = _looked_at(run)
-    if block is None:
-        return dispatch
-    if run.steps[run.current_step].kept_output is not None:
+    if run.has_unjudged_output:
         return to_be_judged(dispatch, block)
-    return dispatch.with_(after_block=block)
+    return dispatch if block is None else dispatch.with_(after_block=block)
 
 
-def to_be_judged(dispatch: Dispatch, block: Block) -> Dispatch:
-    """Return the dispatch of a step whose output is there: it is judged here, not elsewhere."""
+def to_be_judged(dispatch: Dispatch, block: Block | None) -> Dispatch:
+    """Return the dispatch of a step whose output is there: it is judged here, not elsewhere.
+
+    Args:
+        dispatch: any other one.
+        block: for which it could not be judged so far; None: no block kept it from that.
+    """
     return dispatch.with_(remote=False, schedule_to_start_s=None, after_block=block)
 
 
@@ -97,7 +100,7 @@ def _looked_at(run: Manifest) -> Block | None:
     dispatch = run.dispatch
     if (dispatch.step, dispatch.trial) != (run.current_step, run.trial):
         return None
-    is_open = run.status is not RunStatus.ERROR or run.is_judged_again
+    is_open = run.status is not RunStatus.ERROR or run.has_unjudged_output
     return dispatch.after_block if is_open else None
 
 

@@ -81,7 +81,7 @@ def steps_to_go_on(
     _outputs_before(old, new, from_step, keep_partial=keep_partial)
     fresh = StepRecord(status=RunStatus.PENDING)
     again = old.steps[from_step].with_(status=RunStatus.PENDING)
-    if old.unjudged_under is None:
+    if not old.has_unjudged_output:
         again = again.with_(**RUN_AGAIN).with_(started_at=None, progress=None)
     steps = {step: old.steps.get(step, fresh) for step in new.plan} | {from_step: again}
     if _loop(new.plan, new) == old.looped_steps:
@@ -103,8 +103,9 @@ def with_work_of(old: Manifest, created: Manifest, lost: Collection[str]) -> Man
     trial = trial_at(created, created.current_step)
     gone = {name for name in kept_files(old) if name in lost or not may_read(old, name)}
     dispatch = created.dispatch.with_(trial=trial)
-    if block := old.unjudged_under:
-        dispatch = to_be_judged(dispatch, block.with_(looks=0))
+    if old.has_unjudged_output:
+        block = old.block or old.dispatch.after_block
+        dispatch = to_be_judged(dispatch, block and block.with_(looks=0))
     kept = created.with_(
         trial=trial,
         dispatch=dispatch,
@@ -128,9 +129,8 @@ def without_own_work(run: Manifest) -> Manifest:
 def has_own_work(run: Manifest) -> bool:
     """Return whether the current step has kept something that could be dropped."""
     is_in_trials = run.current_step in run.looped_steps and trial_at(run, run.current_step) > 1
-    is_unjudged = run.unjudged_under is not None
     has_results = run.checkpoint is not None or bool(current_calls(run))
-    return has_results or is_in_trials or is_unjudged
+    return has_results or is_in_trials or run.has_unjudged_output
 
 
 def kept_counts(run: Manifest) -> KeptCounts:
@@ -138,11 +138,14 @@ def kept_counts(run: Manifest) -> KeptCounts:
     before = run.plan[: run.plan.index(run.current_step)]
     looped = run.looped_steps
     reviews = trials_of(run.steps[looped[-1]]) if looped else []
+    is_unjudged = run.has_unjudged_output
+    is_open = is_unjudged and run.current_step in looped[-1:]  # that trial is not over
     return KeptCounts(
         steps=sum(run.steps[step].status is RunStatus.COMPLETED for step in before),
         checkpoint=0 if run.checkpoint is None else run.checkpoint.iteration_count,
         calls=len(current_calls(run)),
-        trials=sum(review.kept_output is not None for review in reviews),
+        trials=sum(review.kept_output is not None for review in reviews) - is_open,
+        unjudged=int(is_unjudged),
     )
 
 

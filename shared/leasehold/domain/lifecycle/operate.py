@@ -136,7 +136,8 @@ def retry(
 ) -> Change:
     """Dispatch the next generation of the step now; it finds what the step has kept so far.
 
-    A block that heals by itself is looked at now: an output that waits to be judged stays, too.
+    A block that heals by itself is looked at now; of an output that was not judged yet, the gates
+    are asked alone.
 
     Args:
         manifest: the run.
@@ -153,8 +154,10 @@ def retry(
     check_allowed(manifest, Operation.RETRY)
     draft = Draft(manifest, now, rules)
     draft.trace(TraceType.RUN_RETRIED, actor=actor, reason=reason, note=note, anew=anew or None)
-    block = manifest.unjudged_under or manifest.block
-    if block is not None and block.heals and not anew:
+    is_unjudged = manifest.has_unjudged_output
+    block = manifest.block or (manifest.dispatch.after_block if is_unjudged else None)
+    is_look = is_unjudged or (block is not None and block.heals)
+    if is_look and not anew:
         return _look_now(draft, block, note)
     if manifest.steps[manifest.current_step].kept_output is not None:
         draft.count(AttemptEnd.REPEATED)
@@ -173,10 +176,10 @@ def retry(
     return replace(change, kept=kept_counts(change.manifest))
 
 
-def _look_now(draft: Draft, block: Block, note: str | None) -> Change:
+def _look_now(draft: Draft, block: Block | None, note: str | None) -> Change:
     draft.set(note=draft.run.note if note is None else note)
     draft.count_anew()
-    change = look(draft, block.with_(looks=0), RunEvent.RETRIED, Outcome.RETRIED)
+    change = look(draft, block and block.with_(looks=0), RunEvent.RETRIED, Outcome.RETRIED)
     return replace(change, kept=kept_counts(change.manifest))
 
 

@@ -125,7 +125,7 @@ def _endless(manifest: Manifest, wanted: datetime | None) -> Iterator[Breach]:
     if lease is not None and lease.expires_at - lease.acquired_at > cap:
         finding = f"Its lease runs until {lease.expires_at.isoformat()}, longer than any may."
         yield Breach("endless_lease", finding, _AGAIN)
-    elif seen_at is not None and seen_at > manifest.updated_at + _SOON:
+    elif lease is None and seen_at is not None and seen_at > manifest.updated_at + _SOON:
         finding = f"Its task was seen at {seen_at.isoformat()}, which is after it was last written."
         yield Breach("endless_wait", finding, "It gets its alarm.")
     elif wanted is not None and alarm is not None and alarm > _latest(manifest, wanted) + _DAY:

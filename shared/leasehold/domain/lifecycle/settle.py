@@ -28,8 +28,8 @@ from leasehold.domain.lifecycle.termination import (
     trace_termination,
 )
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block, ErrorRecord, Lease
-from leasehold.domain.notes import NO_NOTES, Notes
+from leasehold.domain.manifest_parts import Block, ErrorRecord
+from leasehold.domain.notes import NO_NOTES, MadeOutput, Notes
 from leasehold.domain.retry import wait_after
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.trace import TraceType
@@ -61,10 +61,10 @@ def complete(
     """
     if first := first_answer(manifest, fence):
         return first
-    lease = held_lease(manifest, now, fence)
+    held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
-    keep_output(draft, lease, output, output_status, verdict)
+    draft.keep_output(MadeOutput(output, output_status, verdict))
     return hand_off(draft, RunEvent.STEP_HANDED_OFF)
 
 
@@ -83,7 +83,7 @@ def block(
     """Keep the output and let a person decide what becomes of it; a verdict counts only then."""
     if first := first_answer(manifest, fence):
         return first
-    lease = held_lease(manifest, now, fence)
+    held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
     draft.trace(
@@ -94,7 +94,7 @@ def block(
         finding=found.finding,
         remediation=found.remediation,
     )
-    keep_output(draft, lease, output, output_status, verdict)
+    draft.keep_output(MadeOutput(output, output_status, verdict))
     draft.set_step(status=RunStatus.BLOCKED)
     draft.set(
         status=after(manifest.status, RunEvent.GATE_FAILED),
@@ -284,25 +284,3 @@ def first_answer(manifest: Manifest, fence: Fence) -> Change | None:
     if last.fencing_token not in (None, fence.fencing_token):
         return None  # somebody else's token: held_lease says what is known
     return unchanged(manifest, last.answer)
-
-
-def keep_output(
-    draft: Draft,
-    lease: Lease,
-    output: KeptValue,
-    output_status: str,
-    verdict: TrialVerdict | None,
-) -> None:
-    """Keep the output; one that was kept before and is judged again stays as it is."""
-    if draft.run.is_judged_again:
-        draft.set_step(status=RunStatus.COMPLETED, verdict=verdict)
-        return
-    draft.set_step(
-        status=RunStatus.COMPLETED,
-        completed_at=draft.now,
-        execution_seconds=max(0.0, (draft.now - lease.acquired_at).total_seconds()),
-        output=output.text,
-        output_ref=output.ref,
-        output_status=output_status,
-        verdict=verdict,
-    )

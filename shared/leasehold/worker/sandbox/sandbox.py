@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import socket
 import time
@@ -17,15 +19,18 @@ from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.worker.attempt_calls import AttemptCalls
 from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.sandbox.child import Child
-from leasehold.worker.sandbox.children import NO_SOURCES, Children
+from leasehold.worker.sandbox.children import ENTRY, NO_SOURCES, Children
 from leasehold.worker.sandbox.ending import Ending
 from leasehold.worker.sandbox.limits import Limits
+from leasehold.worker.sandbox.memory import is_memory_told
 from leasehold.worker.sandbox.messages import Job
 from leasehold.worker.sandbox.relayed_logs import levels_in_force
 from leasehold.worker.sandbox.sandboxed_attempt import SandboxedAttempt
 from leasehold.worker.sandbox.source_finder import SourceText
 from leasehold.worker.sandbox.stacks import Stacks
 from leasehold.worker.sandbox.verdict import verdict_on
+
+_LOG: Final = logging.getLogger("leasehold.sandbox")
 
 #: Without a process for so long, the attempt is put off.
 _PATIENCE_S: Final = 10.0
@@ -43,6 +48,7 @@ class Sandbox:
         handlers: all that it may be given, `module:function`.
         sources: the project's own, as they were read here: handlers are imported from these.
         import_s: how long the import of a handler may take, in seconds.
+        entry: the module that children run.
     """
 
     def __init__(
@@ -51,9 +57,10 @@ class Sandbox:
         *,
         sources: Mapping[str, SourceText] = NO_SOURCES,
         import_s: float = 60.0,
+        entry: str = ENTRY,
     ) -> None:
         self._import_s = import_s
-        self._open = partial(Children, sources=sources, load_s=import_s)
+        self._open = partial(Children, entry, sources=sources, load_s=import_s)
         self._children = self._open(handlers=handlers)
         self._lost: Counter[tuple[str, str]] = Counter()
 
@@ -70,6 +77,8 @@ class Sandbox:
             _child_of(children, held, step) as child,
         ):
             limits = Limits.of(held, time.monotonic(), self._import_s)
+            if limits.memory is not None and not is_memory_told():
+                _warn_of_memory()
             with suppress(ConnectionError):  # it has ended already; how, it is asked later
                 socket.send_fds(child.call, [b"s"], [far])
             note_fit = partial(self._children.note_fit, step.handler)
@@ -104,6 +113,14 @@ class Sandbox:
             self._lost.pop(name, None)
         elif name in self._lost or len(self._lost) < _MOST_KEPT:
             self._lost[name] += 1
+
+
+@functools.cache  # once in each process
+def _warn_of_memory() -> None:
+    _LOG.warning(
+        "no step is held to its memory_limit here: this machine does not tell how much memory a "
+        "process takes (/proc/PID/status, /proc/PID/smaps)"
+    )
 
 
 def _name_of(held: HeldAttempt) -> tuple[str, str]:
