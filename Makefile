@@ -81,6 +81,7 @@ storm: .venv/.dev ## the property tests with many more examples, and workers kil
 bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the same run (minutes)
 	@$(BIN)/python -m bench.durable_steps
 	@$(BIN)/python -m bench.serve
+	@$(BIN)/python -m bench.slow_callers
 	@$(BIN)/python -m bench.cold_start
 	@$(BIN)/python -m bench.bundle_steps
 	@$(BIN)/python -m bench.firestore_steps

@@ -101,7 +101,8 @@ def _steps() -> Iterator[Step]:
     yield _check()
     yield _python("bundle", ["infra.bundle", f"--out={BUNDLE}"], after=["check"])
     yield _python("live-runs", ["infra.live_runs"], after=["bundle"])
-    yield _python("provision", ["infra.provision", "apply"], after=["live-runs"])
+    words = ["infra.provision", "apply", "--before-deploy"]
+    yield _python("provision", words, after=["live-runs"])
     write = ["infra.write_settings", f"--folder={SETTINGS}"]
     yield _python("settings", write, after=["provision"])
     yield from deploys
@@ -122,6 +123,7 @@ def _shell(name: str, image: str, script: str, *, after: list[str]) -> Step:
 
 def _check() -> Step:
     required = ["LEASEHOLD_REQUIRE_EMULATORS=1", "LEASEHOLD_REQUIRE_AUDIT=1"]
+    required.append("LEASEHOLD_AUDIT=runtime")
     return _shell("check", PYTHON_IMAGE, _CHECK, after=["emulators"]) | {
         "env": [f"CLOUDSDK_ROOT_DIR=/workspace/{_SDK}", *required],
         "timeout": _seconds(CHECK_TIMEOUT_S),
@@ -183,8 +185,10 @@ def _flags(function: FunctionEntry) -> Iterator[str]:
     yield f"--set-build-env-vars={_joined(BUILD_ENVIRONMENT)}"
     if Use.CHANNELS in function.uses:
         yield f"--flags-file={SETTINGS}/{function.service}.secrets.yaml"
+    elif function.secrets:
+        yield f"--set-secrets={','.join(secret.reference for secret in function.secrets)}"
     else:
-        yield "--clear-secrets"
+        yield "--clear-secrets"  # what somebody has set by hand does not stay
     yield f"--run-service-account={_email(function.account)}"
     yield f"--build-service-account=projects/$PROJECT_ID/serviceAccounts/{_email(BUILDER)}"
     yield "--serve-all-traffic-latest-revision"  # also after traffic was sent to an older one

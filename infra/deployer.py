@@ -35,6 +35,7 @@ DEPLOYER_ROLES: Final[tuple[tuple[str, str], ...]] = (
         "roles/datastore.viewer",
         "asks whether the database is there; reads the runs that have not ended",
     ),
+    ("roles/datastore.backupSchedulesViewer", "asks whether the database is backed up"),
     ("roles/iam.serviceAccountViewer", "asks which accounts are there"),
     ("roles/iam.securityReviewer", "asks who may do what"),
     ("roles/secretmanager.viewer", "asks which secrets have a value; it reads none"),

@@ -22,7 +22,10 @@ from pathspec import GitIgnoreSpec
 
 ROOT = Path(__file__).parents[2]
 #: What of a checkout the programs of infra/ read.
-SOURCE = ("functions", "infra", "pipelines", "shared", "pyproject.toml", "constraints.txt")
+SOURCE = (
+    *("functions", "infra", "pipelines", "shared"),
+    *("pyproject.toml", "constraints.txt", "hashes.txt"),
+)
 
 _SUBSTITUTION = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Z_][A-Z0-9_]*)")
 _STEP_S = 300

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 
 from infra import cloudbuild
 from infra.functions import FUNCTIONS
+from leasehold.registry.functions import FunctionTable, Secret
 from tests.infra.build_rules import problems
 from tests.infra.gcloud_commands import need_gcloud
 
@@ -111,7 +113,7 @@ def test_only_what_people_call_is_reached_from_outside_and_nobody_without_a_toke
         assert "--no-allow-unauthenticated" in given
 
 
-def test_events_are_repeated_and_their_function_alone_has_secrets(build: Build) -> None:
+def test_events_are_repeated_and_their_function_has_the_secrets_of_channels(build: Build) -> None:
     given = flags(build, "deliver-notification")
     others = [flags(build, f.service) for f in FUNCTIONS if f.name != "deliver_notification"]
 
@@ -119,7 +121,30 @@ def test_events_are_repeated_and_their_function_alone_has_secrets(build: Build) 
     assert "--retry" in given
     assert given["--trigger-service-account"].startswith("leasehold-events@")
     assert "--flags-file" in given
-    assert all("--retry" not in other and "--clear-secrets" in other for other in others)
+    assert all("--retry" not in other and "--flags-file" not in other for other in others)
+
+
+def test_a_function_has_the_secrets_of_its_row_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What somebody has set by hand is gone with the next build, of each function."""
+    secrets = (Secret("OPENAI_API_KEY"), Secret("SEARCH_KEY", version="7"))
+    rows = [
+        replace(row, secrets=secrets if row.name == "execute_step" else ()) for row in FUNCTIONS
+    ]
+    monkeypatch.setattr(cloudbuild, "FUNCTIONS", FunctionTable(rows))
+
+    build = yaml.safe_load(cloudbuild.text())
+
+    of_step = flags(build, "execute-step")
+    others = [flags(build, name) for name in ("serve-api", "manage-lease", "sweep-dead-letters")]
+    assert of_step["--set-secrets"] == (
+        "OPENAI_API_KEY=OPENAI_API_KEY:latest,SEARCH_KEY=SEARCH_KEY:7"
+    )
+    assert "--clear-secrets" not in of_step
+    assert all("--clear-secrets" in other and "--set-secrets" not in other for other in others)
+    need_gcloud()
+    assert problems(build) == []
 
 
 def _without(*keys: str) -> Callable[[Build], None]:

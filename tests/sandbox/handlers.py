@@ -23,6 +23,7 @@ from pydantic_core import CoreSchema
 
 from leasehold import PermanentError, SoftTimeoutError, StepContext
 from leasehold.worker.sandbox.child_stacks import STACKS_SIGNAL
+from leasehold.worker.sandbox.fork_server import ENGINE_ERROR
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
 
@@ -154,6 +155,14 @@ def returns_too_much(ctx: StepContext, given: Any) -> Any:
 def exits_at_once(ctx: StepContext, given: Any) -> None:
     print("last words", flush=True)  # noqa: T201 - as above
     os._exit(0)
+
+
+def exits_as_the_engine(ctx: StepContext, given: Any) -> None:
+    os._exit(ENGINE_ERROR)
+
+
+def parent(ctx: StepContext, given: Any) -> int:
+    return os.getppid()
 
 
 def closes_the_socket(ctx: StepContext, given: Any) -> None:
